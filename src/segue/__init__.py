@@ -1,0 +1,33 @@
+"""segue keeps AI coding agents working.
+
+The public names are loaded on first use, so that `import segue` costs nothing in a hook.
+"""
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from segue.api import classify
+    from segue.core.policy import Policy
+    from segue.core.reading import Reading, Zone
+    from segue.core.stop import Stop, StopReason
+
+__all__ = ["Policy", "Reading", "Stop", "StopReason", "Zone", "__version__", "classify"]
+
+_HOMES = {
+    "classify": "segue.api",
+    "Policy": "segue.core.policy",
+    "Reading": "segue.core.reading",
+    "Zone": "segue.core.reading",
+    "Stop": "segue.core.stop",
+    "StopReason": "segue.core.stop",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'segue' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,59 @@
+"""The agents segue knows, in one registry; plug-ins register the same way.
+
+Each agent has one file with one `PROFILE`. Files are imported when asked for: naming the agent
+costs one import, and only an unnamed record makes segue look at all of them.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from segue.agents.profile import Profile
+
+BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi")
+
+_ALIASES = {
+    "claude-code": "claude",
+    "claude-cli": "claude",
+    "agent-sdk": "claude",
+    "claude-agent-sdk": "claude",
+    "codex-cli": "codex",
+    "openai-codex": "codex",
+    "gemini-cli": "gemini",
+    "pi-coding-agent": "pi",
+    "qwen-code": "qwen",
+    "copilot-cli": "copilot",
+    "kimi-cli": "kimi",
+    "kimi-code": "kimi",
+}
+
+_loaded: dict[str, Profile] = {}
+
+
+def canonical(name: str) -> str:
+    """The name of the agent's binary for any accepted spelling; unknown names come back as is."""
+    key = name.strip().lower().replace("_", "-")
+    return _ALIASES.get(key, key)
+
+
+def find(name: str) -> Profile | None:
+    """The profile of an agent by name or alias, or None for one that segue does not know."""
+    key = canonical(name)
+    if key not in _loaded:
+        if key not in BUILT_IN:
+            return None
+        _loaded[key] = import_module(f"segue.agents.{key}").PROFILE
+    return _loaded[key]
+
+
+def register(profile: Profile) -> None:
+    """Adds an agent, or replaces one of the same name."""
+    _loaded[profile.name] = profile
+
+
+def recognise(record: dict[str, Any]) -> Profile | None:
+    """The agent that surely wrote this record, or None."""
+    for name in (*BUILT_IN, *(n for n in _loaded if n not in BUILT_IN)):
+        profile = find(name)
+        if profile is not None and profile.knows(record):
+            return profile
+    return None

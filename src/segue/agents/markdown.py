@@ -1,0 +1,81 @@
+"""Markdown session files with YAML front matter (seed 000 AC3).
+
+A workflow keeps its progress in the front matter: `stepsCompleted`, `lastStep`, `totalSteps`,
+`status`. `lastStep` is the last step that was *executed*, so a count that equals it proves
+nothing: complete means that the status says so, or that every step is done.
+"""
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S)
+_STEP_NUMBER = re.compile(r"(?i)^(?:step|phase|task)?[-_ .#]*0*(\d{1,4})(?:\b|[-_])")
+_DONE = {"complete", "completed", "done", "finished"}
+
+
+class Workflow(Struct, frozen=True, kw_only=True):
+    """A workflow's progress as its front matter tells it."""
+
+    steps_done: tuple[str, ...] = ()
+    total_steps: int | None = None
+    step_names: tuple[str, ...] = ()  # when the file lists all steps by name
+    last_step: str = ""
+    status: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Every step is done, or the status says so; a count that happens to match is not it."""
+        if self.status:
+            return self.status in _DONE
+        if self.step_names:
+            return set(self.step_names) <= set(self.steps_done)
+        if self.total_steps is None or self.total_steps < 1:
+            return False
+        numbers = {_number(step) for step in self.steps_done}
+        return set(range(1, self.total_steps + 1)) <= numbers
+
+    @property
+    def next_step(self) -> int | None:
+        """The step to go on with, or None if the names don't tell: never back to the start."""
+        if self.is_complete or not self.steps_done:
+            return None
+        numbers = [_number(step) for step in self.steps_done]
+        known = [n for n in numbers if n is not None]
+        return max(known) + 1 if len(known) == len(numbers) else None
+
+
+def workflow(text: str) -> Workflow | None:
+    """The workflow of a Markdown session file; None if it has no readable front matter."""
+    found = _FRONT.match(text)
+    if found is None:
+        return None
+    import yaml
+
+    try:
+        data: Any = yaml.safe_load(found[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or not {"stepsCompleted", "lastStep", "status"} & data.keys():
+        return None
+    total = data.get("totalSteps")
+    done = data.get("stepsCompleted")
+    return Workflow(
+        steps_done=tuple(str(step) for step in done) if isinstance(done, list) else (),
+        total_steps=total if isinstance(total, int) and not isinstance(total, bool) else None,
+        step_names=tuple(str(step) for step in total) if isinstance(total, list) else (),
+        last_step=str(data.get("lastStep") or ""),
+        status=str(data.get("status") or "").strip().lower(),
+    )
+
+
+def body(text: str) -> str:
+    """The file without its front matter."""
+    found = _FRONT.match(text)
+    return text[found.end() :] if found else text
+
+
+def _number(step: str) -> int | None:
+    found = _STEP_NUMBER.match(step.strip())
+    return int(found[1]) if found else None

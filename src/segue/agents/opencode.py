@@ -1,0 +1,406 @@
+"""opencode (and kilo, which has the same records): what its records say.
+
+Forms read:
+
+- `opencode run --format json`: `{type, timestamp, sessionID, part | error}`
+- events of `opencode serve`: `{type, properties}`
+- stored messages: rows of the database as `{table, …, data}`, the same without the wrapper,
+  what the server answers (`{info, parts}`) and `opencode export` (`{info, messages}`)
+
+Rows come table by table, so stored messages are gathered, put in order and told at the end.
+
+`run` has no closing record, goes on after an error without a word, and prints the summary of a
+compaction as if it were an answer. So the end of a step is held back until it is known not to be
+the summary's, and an error is only ever a `Failure`: what comes after it decides.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from segue.agents.fields import JSON, instant, items, number, obj, text, whole
+from segue.agents.profile import Profile, Record
+from segue.core.event import (
+    Compaction,
+    Ended,
+    Event,
+    Failure,
+    Other,
+    Prompt,
+    Reply,
+    Retry,
+    Started,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from segue.core.stop import StopReason
+
+# `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
+# "UnknownError" tell nothing: status and message do.
+_REASONS = {
+    "ContextOverflowError": StopReason.CONTEXT_EXHAUSTED,
+    "MessageAbortedError": StopReason.USER_EXIT,
+    "MessageOutputLengthError": StopReason.ERROR,
+    "ProviderAuthError": StopReason.AUTH,
+    "context_length_exceeded": StopReason.CONTEXT_EXHAUSTED,
+    "insufficient_quota": StopReason.BILLING,
+    "billing_error": StopReason.BILLING,
+    "usage_limit_reached": StopReason.RATE_LIMIT,
+    "rate_limit_exceeded": StopReason.RATE_LIMIT,
+    "rate_limit_error": StopReason.RATE_LIMIT,
+    "invalid_api_key": StopReason.AUTH,
+    "authentication_error": StopReason.AUTH,
+    "overloaded_error": StopReason.OVERLOADED,
+    "server_is_overloaded": StopReason.OVERLOADED,
+}
+# Why a step ended, if the turn ends with it. "stop" is success; "tool-calls" and "unknown" (a
+# reply that broke off: asked again at once) go on; "error" has a record of its own.
+_FINISHES = {"length": StopReason.ERROR, "content-filter": StopReason.REFUSAL, "other": None}
+
+# What opencode itself writes as the error of a tool that was not allowed to run. After the first
+# two the turn ends; after the third the model is told and goes on.
+_REJECTED = ("The user rejected permission", "The user dismissed this question")
+_DENIED = (*_REJECTED, "The user has specified a rule which prevents you")
+
+_LINES = {"step_start", "step_finish", "text", "tool_use", "reasoning"}
+_PARTS = {"text", "tool", "step-start", "step-finish", "compaction", "retry"}
+_QUIET_PARTS = {"reasoning", "snapshot", "patch", "file", "agent", "subtask"}
+_EVENTS = re.compile(
+    r"(server|session|message|plugin|catalog|integration|reference|permission|question|file|lsp"
+    r"|todo|tui|pty|vcs|project|installation|mcp|command|ide)\."
+)
+
+Put = dict[str, Any]  # where and at
+
+
+def parse(records: Iterable[Record]) -> Iterator[Event]:
+    """Events of one run's output, one event stream, or one database or export."""
+    teller, stored = _Teller(), _Stored()
+    for record in records:
+        data, kind = record.data, text(record.data, "type")
+        put: Put = {"where": record.where, "at": instant(data.get("timestamp"))}
+        if isinstance(data.get("properties"), dict):
+            yield from teller.server(kind, data["properties"], put)
+        elif kind in _LINES and isinstance(data.get("part"), dict):
+            yield from teller.session(text(data, "sessionID"), put)
+            yield from teller.part(data["part"], put)
+        elif kind == "error":
+            yield from teller.session(text(data, "sessionID"), put)
+            yield from teller.error(obj(data, "error"), put)
+        elif not stored.add(data, record.where):
+            yield Other(kind=kind, known=False, **put)
+    yield from stored.tell(teller)
+    yield from teller.end()
+
+
+class _Teller:
+    """Turns parts, messages and errors in their order into events."""
+
+    def __init__(self) -> None:
+        self.now: str = ""  # the session spoken of
+        self.children: set[str] = set()  # sessions of sub-agents
+        self.roles: dict[str, str] = {}  # by message: user, assistant, compaction
+        self.done: set[str] = set()  # steps, messages and prompts that were told
+        self.calls: set[str] = set()
+        self.step: list[Event] = []  # the last words and end of a step: maybe a summary's
+        self.last: Event | None = None  # an end, if nothing follows
+        self.overflow = False  # in the output of `run`, the next step is then the summary's
+        self.manual = False  # the user asked for the compaction: the turn ends with it
+        self.rejected = False
+        self.clock: float | None = None
+
+    def session(self, ident: str, put: Put) -> Iterator[Event]:
+        if ident and ident != self.now:
+            self.now = ident
+            yield Started(session_id=ident, **put)
+
+    def end(self) -> Iterator[Event]:
+        yield from self.flush()
+        if self.last is not None:
+            yield self.last
+
+    def flush(self) -> Iterator[Event]:
+        yield from self.step
+        self.step = []
+
+    def server(self, kind: str, what: JSON, put: Put) -> Iterator[Event]:
+        ident = text(what, "sessionID") or text(what, "info", "sessionID")
+        if kind in ("session.created", "session.updated") and text(what, "info", "parentID"):
+            self.children.add(text(what, "info", "id"))
+        if ident in self.children:
+            return
+        put["at"] = instant(what.get("time"))
+        self.clock = put["at"] or self.clock
+        match kind:
+            case "message.updated":
+                yield from self.session(ident, put)
+                yield from self.message(obj(what, "info"), put)
+            case "message.part.updated":
+                yield from self.session(ident or text(what, "part", "sessionID"), put)
+                yield from self.part(obj(what, "part"), put)
+            case "session.error":
+                yield from self.session(ident, put)
+                yield from self.error(obj(what, "error"), put)
+            case "session.status" if text(what, "status", "type") == "retry":
+                # The only place where opencode tells that it waits, and until when.
+                until = instant(obj(what, "status").get("next"))
+                wait_s = max(0.0, until - self.clock) if until and self.clock else None
+                yield Retry(message=text(what, "status", "message"), wait_s=wait_s, **put)
+            case "permission.asked" | "question.asked":
+                yield Failure(reason=StopReason.NEEDS_USER, code=kind, **put)
+            case _ if not _EVENTS.match(kind):
+                yield Other(kind=kind, known=False, **put)
+
+    def message(self, info: JSON, put: Put) -> Iterator[Event]:
+        """A message as a whole; the server repeats it at every change."""
+        ident, role = text(info, "id"), text(info, "role")
+        if role == "assistant" and (
+            "compaction" in (text(info, "mode"), text(info, "agent")) or info.get("summary") is True
+        ):
+            role = "compaction"
+        self.roles[ident] = role
+        over = obj(info, "time").get("completed") is not None or bool(obj(info, "error"))
+        if role not in ("assistant", "compaction") or not over or f"{ident} over" in self.done:
+            return
+        self.done.add(f"{ident} over")
+        finish = text(info, "finish")
+        if obj(info, "error"):
+            yield from self.flush()
+            if role == "compaction":
+                yield Compaction(phase="failed", message=_message(obj(info, "error")), **put)
+            yield from self.error(obj(info, "error"), put)
+        elif finish and ident not in self.done:
+            yield from self.finish(ident, finish, obj(info, "tokens"), put)
+        elif not finish and ident not in self.done:
+            # Over without a finish and without an error: given up while it waited to retry
+            # (measured: abort and Ctrl+C), or about to compact, and then more follows.
+            self.last = Ended(reason=StopReason.USER_EXIT, code="no finish", **put)
+
+    def part(self, part: JSON, put: Put) -> Iterator[Event]:
+        kind, ident = text(part, "type"), text(part, "messageID")
+        if kind == "text" and obj(part, "metadata").get("compaction_continue") is True:
+            # In the output of `run` this alone tells that the step before was a summary.
+            if self.step:
+                self.step = []
+                yield Compaction(phase="done", **put)
+            self.last = None
+            return
+        if kind != "step-finish":
+            yield from self.flush()
+            self.last = None
+        match kind:
+            case "text":
+                yield from self.words(part, ident, put)
+            case "tool":
+                yield from self.tool(part, put)
+            case "step-start":
+                self.rejected = False
+                if self.overflow and ident not in self.roles:
+                    self.roles[ident] = "compaction"
+                    yield Compaction(phase="started", **put)
+                self.overflow = False
+            case "step-finish":
+                yield from self.finish(ident, text(part, "reason"), obj(part, "tokens"), put)
+            case "compaction":
+                self.manual = part.get("auto") is False
+                yield Compaction(phase="started", **put)
+            case "retry":
+                yield Retry(message=_message(obj(part, "error")), **put)
+            case _ if kind not in _QUIET_PARTS:
+                yield Other(kind=f"part {kind}", known=False, **put)
+
+    def words(self, part: JSON, ident: str, put: Put) -> Iterator[Event]:
+        role, said = self.roles.get(ident, "assistant"), text(part, "text")
+        if part.get("synthetic") is True or part.get("ignored") is True or role == "compaction":
+            return
+        if role == "user":
+            if ident not in self.done:
+                self.done.add(ident)
+                yield Prompt(text=said, **put)
+        elif said and ("time" not in part or obj(part, "time").get("end") is not None):
+            self.step.append(Reply(text=said, **put))
+
+    def tool(self, part: JSON, put: Put) -> Iterator[Event]:
+        call, status = text(part, "callID"), text(part, "state", "status")
+        if status != "pending" and call not in self.calls:
+            self.calls.add(call)
+            yield ToolCall(name=text(part, "tool"), call_id=call, **put)
+        if status in ("completed", "error"):
+            error = text(part, "state", "error") if status == "error" else ""
+            self.rejected |= error.startswith(_REJECTED)
+            yield ToolResult(call_id=call, denied=error.startswith(_DENIED), **put)
+
+    def finish(self, ident: str, reason: str, tokens: JSON, put: Put) -> Iterator[Event]:
+        self.done.add(ident)
+        self.last = None
+        if self.roles.get(ident) == "compaction":
+            # Its tokens are those of the summary request, and its "stop" ends nothing.
+            yield Compaction(phase="done" if reason == "stop" else "failed", **put)
+            if reason == "stop" and self.manual:
+                yield Ended(ok=True, **put)
+            return
+        used = _size(tokens)
+        if used:
+            self.step.append(Usage(used_tokens=used, **put))
+        if reason == "stop":
+            self.step.append(Ended(ok=True, **put))
+            return
+        yield from self.flush()
+        if reason == "unknown":
+            yield Retry(message="the reply broke off", **put)
+        elif reason == "tool-calls" and self.rejected:
+            self.last = Ended(reason=StopReason.NEEDS_USER, code="permission rejected", **put)
+        elif reason in _FINISHES:
+            yield Ended(reason=_FINISHES[reason], code=reason, **put)
+
+    def error(self, error: JSON, put: Put) -> Iterator[Event]:
+        yield from self.flush()
+        self.last = None
+        name, data = text(error, "name"), obj(error, "data")
+        self.overflow = name == "ContextOverflowError"
+        body = obj(_object(data.get("responseBody")), "error")
+        codes = [name, text(body, "code"), text(body, "type")]
+        code = next((c for c in codes if c in _REASONS), name)
+        yield Failure(
+            message=_message(error),
+            reason=_REASONS.get(code),
+            code=code or None,
+            status=whole(data, "statusCode"),
+            retry_after_s=_retry_after(obj(data, "responseHeaders")),
+            **put,
+        )
+
+
+class _Stored:
+    """Messages and parts from a database or an export, in whatever order they come."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, JSON] = {}
+        self.sessions: dict[str, JSON] = {}
+        self.time = 0.0  # of the last record that has one, for those that have none
+
+    def add(self, data: JSON, where: str) -> bool:
+        if text(data, "table") == "session":
+            self.sessions[text(data, "id")] = data
+            return True
+        if isinstance(data.get("messages"), list):
+            info = obj(data, "info")
+            self.sessions[text(info, "id")] = {"parent_id": info.get("parentID")}
+            for message in data["messages"]:
+                self.whole(obj(message), where)
+            return True
+        if "parts" in data and isinstance(data.get("info"), dict):
+            self.whole(data, where)
+            return True
+        if "data" in data:
+            row = {"sessionID": data.get("session_id"), "created": data.get("time_created")}
+            row |= {"messageID": data.get("message_id"), **_object(data["data"])}
+            row["id"] = data.get("id")
+        else:
+            row = data
+        if text(row, "role") in ("user", "assistant"):
+            self.message(row, where)
+        elif text(row, "type") in _PARTS | _QUIET_PARTS:
+            self.part(row, where)
+        else:
+            return "table" in data  # other tables do not matter
+        return True
+
+    def whole(self, data: JSON, where: str) -> None:
+        self.message(obj(data, "info"), where)
+        for part in items(data, "parts"):
+            self.part({"messageID": text(data, "info", "id"), **obj(part)}, where)
+
+    def message(self, info: JSON, where: str) -> None:
+        message = self.get(text(info, "id"), info, where)
+        message["info"] = info
+
+    def part(self, part: JSON, where: str) -> None:
+        message = self.get(text(part, "messageID"), part, where)
+        message["parts"].append((part, where))
+
+    def get(self, ident: str, found: JSON, where: str) -> JSON:
+        created = instant(obj(found, "time").get("created") or found.get("created"))
+        self.time = created or self.time
+        new = {"info": {}, "parts": [], "at": self.time, "where": where}
+        new["session"] = text(found, "sessionID")
+        return self.messages.setdefault(ident, new)
+
+    def tell(self, teller: _Teller) -> Iterator[Event]:
+        main = [
+            m
+            for m in self.messages.values()
+            if not self.sessions.get(m["session"], {}).get("parent_id")
+        ]
+        # A fork's copies keep their old times: order by session first, the newest last.
+        newest: dict[str, float] = {}
+        for m in main:
+            newest[m["session"]] = max(m["at"], newest.get(m["session"], 0.0))
+        for m in sorted(main, key=lambda m: (newest[m["session"]], m["session"], m["at"])):
+            info = m["info"]
+            put = {"where": m["where"], "at": m["at"] or None}
+            yield from teller.session(m["session"], put)
+            yield from teller.message({k: v for k, v in info.items() if k in _HEAD}, put)
+            for part, where in m["parts"]:
+                at = instant(part.get("created")) or put["at"]
+                yield from teller.part(part, {"where": where, "at": at})
+            over = instant(obj(info, "time").get("completed"))
+            yield from teller.message(info, {"where": m["where"], "at": over or put["at"]})
+
+
+_HEAD = ("id", "role", "mode", "agent", "summary")
+
+
+def _object(value: Any) -> JSON:
+    """An object, also one that is written as a string."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return obj(value)
+
+
+def _message(error: JSON) -> str:
+    return text(error, "data", "message") or text(error, "message") or text(error, "name")
+
+
+def _size(tokens: JSON) -> int:
+    """The parts do not overlap; a step that broke off has zeros."""
+    sizes = [whole(tokens, k) or 0 for k in ("input", "output", "reasoning")]
+    cache = [whole(tokens, "cache", k) or 0 for k in ("read", "write")]
+    return whole(tokens, "total") or sum(sizes + cache)
+
+
+def _retry_after(headers: JSON) -> float | None:
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if isinstance(value, str) and value.strip().isdecimal():
+            value = int(value)
+        found = number(value)
+        if found is not None:
+            return found * unit_s
+    return None
+
+
+def knows(record: JSON) -> bool:
+    """Surely opencode's, or kilo's."""
+    kind = text(record, "type")
+    if kind in _LINES or kind == "error":
+        named = bool(text(record, "error", "name") or text(record, "part", "type"))
+        return named and isinstance(record.get("sessionID"), str)
+    if isinstance(record.get("properties"), dict):
+        return _EVENTS.match(kind) is not None
+    if text(record, "table") in ("message", "part", "session"):
+        return "time_created" in record
+    info = record.get("info") if "parts" in record or "messages" in record else record
+    if text(info, "role"):
+        return text(info, "id").startswith("msg_") or text(info, "parentID").startswith("msg_")
+    if kind in _PARTS:
+        return text(record, "messageID").startswith("msg_")
+    return "messages" in record and text(info, "id").startswith("ses_")
+
+
+PROFILE = Profile(name="opencode", aliases=("kilo",), knows=knows, parse=parse)

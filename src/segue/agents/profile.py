@@ -1,0 +1,44 @@
+"""What one agent's file provides: capability flags and a parser, nothing else.
+
+A profile is data and two pure functions. No code outside an agent's own file may ask which
+agent it is: it asks for a flag here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct, field
+
+from segue.core.event import Event
+from segue.core.stop import StopReason
+
+
+class Record(Struct, frozen=True):
+    """One JSON object of a stream or session file, and where it stands ("stdout:12")."""
+
+    data: dict[str, Any]
+    where: str = ""
+
+
+Parse = Callable[[Iterable[Record]], Iterator[Event]]
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """An agent as segue sees it."""
+
+    name: str  # as its binary
+    aliases: tuple[str, ...] = ()
+    knows: Callable[[dict[str, Any]], bool]
+    """Is this record surely one of this agent's (any of its forms: stream, result, session file)?
+    Cheap and strict: it is asked of records whose agent is not known."""
+    parse: Parse
+    """Records of one stream or one session file, oldest first, into events. May start anywhere
+    (a tail), must end where the input ends, never raises on odd shapes."""
+    exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """Exit codes with a meaning of their own."""
+    exit_is_http_status: bool = False
+    """Exits with the failed request's HTTP status modulo 256."""
+    cut_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """What an exit code means when the stream has records but no closing one."""
+    zero_means_done: bool = False
+    """In text mode, exit code 0 proves that the turn ended well."""

@@ -1,0 +1,361 @@
+"""The verdict: signs in, one stop out.
+
+Rank comes first: a structured record of the final turn, then text in which the agent itself
+speaks as an error, then exit code and signal. Within a rank the sign that names its reason most
+exactly wins (`Strength`), and only between equals does the order of `StopReason` decide. What
+lost is kept in `also`.
+
+Two rules keep weak structure from hiding strong text. A closing record that says "failed" and
+nothing else has the rank of an exit code. And when a stream closes, the session file beside it is
+heard only about details, not about how the turn ended: it may lag behind.
+
+Where the seeds' literal rules are wrong on real agents, their intent is kept (see
+docs/architecture.md): exit code 0 with a success is `completed`; a full window is a risk that is
+reported, and a verdict only if nothing else explains the stop.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core import exits
+from segue.core.confidence import confidence
+from segue.core.exits import ExitFlags
+from segue.core.fold import Turn
+from segue.core.policy import Policy
+from segue.core.remedy import remedy
+from segue.core.speech import Ear, Heard
+from segue.core.stop import (
+    ContextExhaustionInfo,
+    Details,
+    EndedBy,
+    Evidence,
+    FailureInfo,
+    Rank,
+    RateLimitInfo,
+    Reset,
+    Sign,
+    Stop,
+    StopReason,
+    Strength,
+    Tokens,
+    UserExitInfo,
+    UserExitType,
+)
+
+
+class Witness(Struct, frozen=True, kw_only=True):
+    """All that is known about how a leg ended, already read."""
+
+    stream: Turn | None = None  # what the agent printed, if it printed records
+    session: Turn | None = None  # its session file
+    heard: tuple[Heard, ...] = ()  # plain text, by source
+    exit_code: int | None = None
+    ended_by: EndedBy = "unknown"
+    exit_flags: ExitFlags = exits.NO_FLAGS
+    printed_answer: bool = False  # plain text on stdout, as a text-mode run leaves it
+    zero_means_done: bool = False  # in text mode, this agent's exit code 0 proves success
+    tokens: Tokens | None = None  # a reading from elsewhere
+    unread: int = 0
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """A stop with all that spoke for and against it, for `segue explain`."""
+
+    stop: Stop
+    signs: tuple[Sign, ...]  # the winner first
+    lost: tuple[Sign, ...]  # heard, and not counted
+
+
+def classify(witness: Witness, ear: Ear, policy: Policy) -> Judgement:
+    """Why did it stop? Pure: the same witness gives the same judgement for ever."""
+    signs = _signs(witness, ear)
+    tokens = _tokens(witness, signs)
+    risk = _at_risk(tokens, policy)
+    if not signs and risk and (witness.exit_code is not None or witness.ended_by != "unknown"):
+        signs = [_from_risk(tokens)]
+    signs.sort(key=_weight, reverse=True)
+    lost = tuple(sign for heard in witness.heard for sign in heard.lost)
+    stop = _stop(signs, witness, ear, policy, tokens, risk)
+    return Judgement(stop=stop, signs=tuple(signs), lost=lost)
+
+
+def _weight(sign: Sign) -> tuple[int, int, int]:
+    return (sign.rank, sign.strength, -sign.reason.priority)
+
+
+def _signs(witness: Witness, ear: Ear) -> list[Sign]:
+    stream, session = witness.stream, witness.session
+    signs: list[Sign] = []
+    if stream is not None:
+        signs += _of_turn(stream, ear, "stream")
+    if session is not None:
+        from_session = _of_turn(session, ear, "session")
+        if stream is not None and stream.ended is not None and stream.ended.ok:
+            from_session = []
+        elif _failed(witness):
+            from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
+        signs += from_session
+    for heard in witness.heard:
+        signs += heard.signs
+    cut = stream is not None and stream.is_cut and not signs_of_structure(signs)
+    signs += exits.signs(
+        witness.exit_code, witness.ended_by, flags=witness.exit_flags, cut=cut
+    )
+    if witness.exit_code == 0 and witness.printed_answer and witness.ended_by == "unknown":
+        signs.append(_clean_exit(witness.zero_means_done))
+    return signs
+
+
+def _failed(witness: Witness) -> bool:
+    """Does the end of the process itself speak against a session that closed well before it?"""
+    if witness.stream is not None and witness.stream.ended is not None:
+        return not witness.stream.ended.ok
+    code = witness.exit_code
+    return bool(code) and exits.signal_of(code, witness.exit_flags) is None
+
+
+def signs_of_structure(signs: list[Sign]) -> bool:
+    """Whether any structured record of the final turn spoke."""
+    return any(sign.rank is Rank.STRUCTURE for sign in signs)
+
+
+def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
+    ended, failure = turn.ended, turn.failure
+    if ended is not None and ended.ok and ended.reason is None:
+        return [_coded(StopReason.COMPLETED, "closing record", ended.code or "ok", ended.where)]
+    signs: list[Sign] = []
+    for record in (ended, failure):
+        if record is None:
+            continue
+        signs += _caused(ear.message(record.message, record.where, record.at))
+        if record.reason is not None:
+            code = record.code or record.reason.value
+            signs.append(_coded(record.reason, "code", code, record.where))
+        elif (reason := exits.reason_of_status(record.status)) is not None:
+            evidence = Evidence("structure.status", f"HTTP {record.status}", record.where)
+            status = Sign(
+                reason=reason,
+                rank=Rank.STRUCTURE,
+                strength=Strength.HINT,
+                evidence=evidence,
+                message=record.message,
+            )
+            signs += _caused([status])
+    if turn.limit is not None:
+        signs.append(_coded(StopReason.RATE_LIMIT, "limit", "rejected", turn.limit.where))
+    if turn.compaction is not None:
+        quote = turn.compaction.message or f"compaction {turn.compaction.phase}"
+        signs += ear.message(turn.compaction.message, turn.compaction.where)
+        signs.append(
+            _coded(StopReason.CONTEXT_EXHAUSTED, "compaction", quote, turn.compaction.where)
+        )
+    if not signs and (ended is not None or failure is not None):
+        record = ended if ended is not None else failure
+        assert record is not None
+        evidence = Evidence("structure.failed", record.message or record.code or "failed", record.where)
+        signs.append(
+            Sign(
+                reason=StopReason.ERROR,
+                rank=Rank.EXIT,  # failed, and nothing else: anything that says more goes first
+                strength=Strength.HINT,
+                evidence=evidence,
+                message=record.message,
+            )
+        )
+    return signs
+
+
+def _caused(signs: list[Sign]) -> list[Sign]:
+    """An error without a cause (a bare 400) has no more rank than an exit code."""
+    return [
+        replace(s, rank=Rank.EXIT)
+        if s.reason is StopReason.ERROR and s.strength < Strength.CODE
+        else s
+        for s in signs
+    ]
+
+
+def _coded(reason: StopReason, rule: str, quote: str, where: str) -> Sign:
+    return Sign(
+        reason=reason,
+        rank=Rank.STRUCTURE,
+        strength=Strength.CODE,
+        evidence=Evidence(f"structure.{rule.replace(' ', '_')}", quote, where),
+    )
+
+
+def _clean_exit(proves: bool) -> Sign:
+    return Sign(
+        reason=StopReason.COMPLETED,
+        rank=Rank.STRUCTURE if proves else Rank.EXIT,
+        strength=Strength.HINT,
+        evidence=Evidence("exit.clean", "exit code 0 after an answer", "exit"),
+    )
+
+
+def _from_risk(tokens: Tokens | None) -> Sign:
+    assert tokens is not None
+    return Sign(
+        reason=StopReason.CONTEXT_EXHAUSTED,
+        rank=Rank.EXIT,
+        strength=Strength.HINT,
+        evidence=Evidence("usage.context_risk", f"{tokens.used} of {tokens.window} tokens", "usage"),
+        tokens=tokens,
+    )
+
+
+def _tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
+    for sign in signs:
+        if sign.tokens is not None and sign.reason is StopReason.CONTEXT_EXHAUSTED:
+            return sign.tokens
+    for turn in (witness.session, witness.stream):
+        if turn is not None and turn.tokens is not None:
+            return turn.tokens
+    return witness.tokens
+
+
+def _at_risk(tokens: Tokens | None, policy: Policy) -> bool:
+    if tokens is None:
+        return False
+    window = tokens.window or policy.default_window_tokens
+    return tokens.used >= policy.context_risk_mark * window
+
+
+def _stop(
+    signs: list[Sign],
+    witness: Witness,
+    ear: Ear,
+    policy: Policy,
+    tokens: Tokens | None,
+    risk: bool,
+) -> Stop:
+    unread = witness.unread + sum(t.unread for t in (witness.stream, witness.session) if t)
+    if not signs:
+        return Stop(
+            reason=StopReason.UNKNOWN,
+            confidence=confidence(None, witness.ended_by),
+            resume=policy.resume_after(StopReason.UNKNOWN),
+            tokens=tokens,
+            context_risk=risk,
+            remediation=remedy(StopReason.UNKNOWN),
+            ended_by=witness.ended_by,
+            unread=unread,
+        )
+    best = signs[0]
+    reason = best.reason
+    agreeing = [s for s in signs if s.reason is reason]
+    also = tuple(dict.fromkeys(s.reason for s in signs if s.reason is not reason))
+    reset = _reset(agreeing, witness, reason)
+    retry_at = reset.at if reset else None
+    return Stop(
+        reason=reason,
+        confidence=confidence(best, witness.ended_by),
+        evidence=tuple(dict.fromkeys(s.evidence for s in agreeing)),
+        also=also,
+        resume=policy.resume_after(reason),
+        retry_at=retry_at,
+        retry_after_s=None if retry_at is None else round(max(0.0, retry_at - ear.now), 3),
+        tokens=tokens,
+        context_risk=risk,
+        details=_details(reason, agreeing, witness, tokens, reset),
+        remediation=remedy(
+            reason, scope=_scope(agreeing, witness), window_tokens=tokens.window if tokens else None
+        ),
+        ended_by=witness.ended_by,
+        unread=unread,
+    )
+
+
+def _reset(signs: list[Sign], witness: Witness, reason: StopReason) -> Reset | None:
+    """The best-known reset: a record's own field, then what a sentence says."""
+    if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
+        return None
+    for turn in (witness.stream, witness.session):
+        if turn is None:
+            continue
+        if reason is StopReason.RATE_LIMIT and turn.limit and turn.limit.resets_at is not None:
+            return Reset(at=turn.limit.resets_at, source="record")
+        for record in (turn.ended, turn.failure):
+            if record is None:
+                continue
+            if record.resets_at is not None:
+                return Reset(at=record.resets_at, source="record")
+            if record.retry_after_s is not None and record.at is not None:
+                return Reset(
+                    at=record.at + record.retry_after_s,
+                    after_s=record.retry_after_s,
+                    source="header",
+                )
+    return next((s.reset for s in signs if s.reset is not None), None)
+
+
+def _scope(signs: list[Sign], witness: Witness) -> str | None:
+    for turn in (witness.stream, witness.session):
+        if turn is not None and turn.limit is not None and turn.limit.scope:
+            return turn.limit.scope
+    return next((s.scope for s in signs if s.scope), None)
+
+
+def _details(
+    reason: StopReason,
+    signs: list[Sign],
+    witness: Witness,
+    tokens: Tokens | None,
+    reset: Reset | None,
+) -> Details | None:
+    message = next((s.message for s in signs if s.message), "")
+    match reason:
+        case StopReason.RATE_LIMIT:
+            return RateLimitInfo(
+                scope=_scope(signs, witness),
+                retry_source=reset.source if reset else None,
+                message=message,
+            )
+        case StopReason.CONTEXT_EXHAUSTED:
+            window = tokens.window if tokens else None
+            return ContextExhaustionInfo(
+                used_tokens=tokens.used if tokens else None,
+                window_tokens=window,
+                percent=round(100 * tokens.used / window, 1) if tokens and window else None,
+                message=message,
+            )
+        case StopReason.USER_EXIT:
+            return UserExitInfo(
+                exit_type=_exit_type(signs, witness),
+                exit_code=witness.exit_code,
+                message=message,
+            )
+        case StopReason.COMPLETED | StopReason.UNKNOWN:
+            return None
+    return FailureInfo(
+        message=message,
+        code=_code(witness),
+        status=_status(witness),
+        exit_code=witness.exit_code,
+        signal=exits.signal_of(witness.exit_code, witness.exit_flags),
+    )
+
+
+def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
+    by_signal = exits.exit_type(witness.exit_code, witness.exit_flags)
+    if by_signal is not None:
+        return by_signal
+    best = signs[0]
+    if best.rank is Rank.TEXT and not best.evidence.rule.endswith(("interrupted", "interrupt")):
+        return UserExitType.EXIT_COMMAND
+    if best.rank is Rank.EXIT and witness.exit_code == 0:
+        return UserExitType.CLEAN_EXIT
+    return UserExitType.CTRL_C if best.rank is not Rank.EXIT else UserExitType.TERMINATED
+
+
+def _records(witness: Witness) -> list[object]:
+    turns = [t for t in (witness.session, witness.stream) if t is not None]
+    return [r for t in turns for r in (t.ended, t.failure) if r is not None]
+
+
+def _code(witness: Witness) -> str | None:
+    return next((c for r in _records(witness) if (c := getattr(r, "code", None))), None)
+
+
+def _status(witness: Witness) -> int | None:
+    return next((s for r in _records(witness) if (s := getattr(r, "status", None))), None)

@@ -1,0 +1,62 @@
+"""The user's rules. Every number that segue acts on has its default here, and nowhere else."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from segue.core.stop import Resume, Stop, StopReason
+
+
+class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Thresholds, waits and what follows a stop. Marks are fractions of the window, inclusive."""
+
+    name: str = "graduated"
+
+    # Zones (seed 004) and the two marks between which a handoff waits for a natural boundary.
+    monitor_mark: float = 0.30
+    warning_mark: float = 0.50
+    critical_mark: float = 0.70
+    soft_mark: float = 0.80
+    hard_mark: float = 0.85
+    warning_task_tokens: int = 5_000
+    critical_task_tokens: int = 2_000
+
+    # Reading a stop (the seeds' classifier configuration).
+    default_retry_wait_s: float = 30.0
+    tail_lines: int = 100
+    context_risk_mark: float = 0.80
+    default_window_tokens: int = 200_000
+    known_windows: dict[str, int] = field(default_factory=dict)  # added to ours, and before it
+    exit_patterns: tuple[str, ...] = ()  # more words by which this user leaves a session
+
+    # What follows it.
+    least_confidence: float = 0.8
+    resume_user_exits: bool = False
+    user_exit_grace_s: float = 600.0
+    resume_unknown: Resume = "none"
+
+    @property
+    def marks(self) -> tuple[float, float, float, float]:
+        """Where monitor, warning, critical and handoff begin."""
+        return (self.monitor_mark, self.warning_mark, self.critical_mark, self.hard_mark)
+
+    def resume_after(self, reason: StopReason) -> Resume:
+        """How work goes on after such a stop, before confidence is looked at."""
+        if reason is StopReason.USER_EXIT and self.resume_user_exits:
+            return "same_session"
+        if reason is StopReason.UNKNOWN:
+            return self.resume_unknown
+        return reason.resume
+
+    def may_resume_alone(self, stop: Stop) -> bool:
+        """Whether segue may act on this verdict without asking."""
+        return stop.resume != "none" and stop.confidence >= self.least_confidence
+
+
+Preset = Literal["graduated", "continuous", "early"]
+
+PRESETS: dict[str, Policy] = {
+    "graduated": Policy(),
+    "continuous": Policy(name="continuous", soft_mark=0.90, hard_mark=0.90),
+    "early": Policy(name="early", soft_mark=0.65, hard_mark=0.70, critical_mark=0.60),
+}

@@ -1,0 +1,248 @@
+"""From words to signs: which wordings a message or a tail of text really says.
+
+A hit is not yet a sign. It is dropped, and the reason kept for `segue explain`, if it is
+negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence; if the
+agent went on after it; or if a counter-wording stands in the same unit.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core import resets
+from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
+from segue.core.text import Unit, Voice, clean, unescape
+from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
+
+LONG_RETRY_S = 60.0
+"""An agent that retries within this time is at work; one that sits longer has stopped."""
+
+_RETRYING = re.compile(
+    r"(?i)(?<!before )(?<!when )(?<!of )(?<!after )\b(?:re-?trying|reconnecting|will retry|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
+    r"|\battempt #?\d+ failed\b|إعادة المحاولة|重试中"
+)
+_NEGATION = re.compile(
+    r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
+    r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
+    r"[^.:;,·\n({\[\"]{0,24})$"
+)
+_MENTION = re.compile(
+    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)|was (?:the|a|shown|printed|added)"
+    r"|means|appears|indicates|shows up|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ )"
+)
+_PROSE_WRAP_CHARS = 56
+_QUOTE_CHARS = 200
+_CAUSES_IN_A_LIST = 4
+_SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
+
+
+class Heard(Struct, frozen=True):
+    """The signs that count, newest last word only, and those that were heard and lost."""
+
+    signs: tuple[Sign, ...] = ()
+    lost: tuple[Sign, ...] = ()
+
+
+class Ear(Struct, frozen=True, kw_only=True):
+    """What is needed to understand words: wordings, and the time and place to read times in."""
+
+    catalogue: Catalogue
+    now: float
+    tz: tzinfo
+    agent: str | None = None
+
+    def message(self, message: str, where: str, at: float | None = None) -> list[Sign]:
+        """The signs of an error message that came in a structured record."""
+        text = unescape("\n".join(clean(line) for line in message.splitlines()))
+        if not text:
+            return []
+        hits = _longest([h for place in _STRUCTURED for h in self.catalogue.find(text, place, self.agent)])
+        signs = []
+        for hit in hits:
+            sign = self._sign(hit, text, Rank.STRUCTURE, where, at)
+            if sign is not None and not sign.lost:
+                signs.append(sign)
+        return signs
+
+    def text(self, units: Iterable[Unit], source: str, *, generic_errors: bool = True) -> Heard:
+        """The signs of the last thing said. `generic_errors`: an error that no wording knows is
+        at least an error (not so in logs, where errors are daily bread)."""
+        signs: list[Sign] = []
+        lost: list[Sign] = []
+        causes: set[StopReason] = set()
+        last_error: Unit | None = None
+        retry_indent: int | None = None
+        for unit in units:
+            where = f"{source}:{unit.line}"
+            if retry_indent is not None and unit.indent > retry_indent:
+                continue  # the cause of a retry, shown below it
+            retry_indent = None
+            if unit.voice is Voice.RUNNING:
+                lost += _lose(signs, "the agent is still at work below it")
+                signs, last_error = [], None
+                continue
+            heard = self._unit(unit, where)
+            if heard is None:  # it goes on by itself
+                lost += _lose(signs, "the agent tries again by itself below it")
+                signs, last_error, retry_indent = [], None, unit.indent
+                continue
+            lost += heard.lost
+            causes |= {
+                s.reason
+                for s in (*heard.signs, *heard.lost)
+                if s.strength is Strength.SENTENCE and not s.lost.startswith("not a stop")
+            }
+            if heard.signs:
+                signs, dropped = _newest(signs, heard.signs)
+                lost += dropped
+                last_error = None
+            elif unit.speaker and signs and len(unit.text) >= _SPEECH_CHARS:
+                lost += _lose(signs, "the agent speaks on below it")
+                signs = []
+            elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
+                last_error = unit
+        if len(causes) >= _CAUSES_IN_A_LIST:
+            return Heard((), (*lost, *_lose(signs, "a list of causes, not one of them")))
+        if not signs and last_error is not None and generic_errors:
+            signs = [_generic(last_error, f"{source}:{last_error.line}")]
+        return Heard(tuple(signs), tuple(lost))
+
+    def _unit(self, unit: Unit, where: str) -> Heard | None:
+        """None: the unit says that the agent goes on by itself."""
+        text = unit.text
+        if unit.voice in (Voice.ERROR, Voice.PLAIN) and _RETRYING.search(text):
+            wait = resets.parse(text, now=self.now, tz=self.tz)
+            if wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S:
+                return None
+        places = _PLACES[unit.voice, unit.under_tool]
+        hits = _longest([h for place in places for h in self.catalogue.find(text, place, self.agent)])
+        counter, quiet = _counter(hits, text)
+        signs, lost = [], []
+        for hit in hits:
+            sign = self._sign(hit, text, Rank.TEXT, where, None)
+            if sign is None:
+                continue
+            if counter is not None and hit.start <= quiet and not sign.lost:
+                sign = replace(sign, lost=f"not a stop: {counter.wording.id}")
+            (lost if sign.lost else signs).append(sign)
+        if counter is not None and not lost and not signs:
+            lost.append(_generic(unit, where, lost=f"not a stop: {counter.wording.id}"))
+        return Heard(tuple(signs), tuple(lost))
+
+    def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
+        if hit.wording.reason == NOT_A_STOP:
+            return None
+        reason = StopReason(hit.wording.reason)
+        return Sign(
+            reason=reason,
+            rank=rank,
+            strength=hit.strength,
+            evidence=Evidence(hit.wording.id, _quote(hit.quote), where),
+            scope=hit.wording.scope,
+            reset=self._reset(reason, text, at),
+            tokens=_tokens(hit.groups),
+            message=_quote(text),
+            lost=_why_lost(hit, text),
+        )
+
+    def _reset(self, reason: StopReason, text: str, at: float | None) -> Reset | None:
+        if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
+            return None
+        return resets.parse(text, now=self.now if at is None else at, tz=self.tz)
+
+
+_STRUCTURED: tuple[Where, ...] = ("error", "start", "line", "tool")
+_PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
+    (Voice.ERROR, False): ("error", "start", "line", "tool"),
+    (Voice.PLAIN, False): ("start", "line", "tool"),
+    (Voice.PROMPT, False): ("prompt",),
+    (Voice.MUTED, False): (),
+    (Voice.MUTED, True): ("tool",),
+}
+_OLDER = "something newer was said"
+
+
+def _counter(hits: list[Hit], text: str) -> tuple[Hit | None, int]:
+    """The last counter-wording, and the end of its line: what is said below it still counts."""
+    counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
+    if not counters:
+        return None, -1
+    last = max(counters, key=lambda h: h.end)
+    line_end = text.find("\n", last.end)
+    return last, len(text) if line_end < 0 else line_end
+
+
+def _longest(hits: list[Hit]) -> list[Hit]:
+    """Without sentences that are the beginning, the end or the middle of a longer sentence with
+    another reason: "exceeded your quota, please check your billing" is one thing, not two."""
+    return [hit for hit in hits if not any(_covers(other, hit) for other in hits)]
+
+
+def _covers(longer: Hit, hit: Hit) -> bool:
+    return (
+        longer.wording.reason not in (hit.wording.reason, NOT_A_STOP)
+        and hit.wording.reason != NOT_A_STOP
+        and longer.strength is hit.strength is Strength.SENTENCE
+        and longer.start < hit.end
+        and hit.start < longer.end
+        and longer.end - longer.start > hit.end - hit.start
+    )
+
+
+def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list[Sign]]:
+    """What is said last counts, but a farewell does not undo the error before it (seed 001 AC6),
+    and a code without a cause does not undo one with a cause."""
+    weak = all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now) or all(
+        s.strength is Strength.HINT
+        or (s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE)
+        for s in now
+    )
+    if before and weak and any(s.reason is not StopReason.ERROR for s in before):
+        return before, _lose(list(now), "an error was said before it")
+    return list(now), _lose(before, _OLDER)
+
+
+def _why_lost(hit: Hit, text: str) -> str:
+    before, after = text[: hit.start], text[hit.end :]
+    if _NEGATION.search(before[-48:]):
+        return "negated or conditional"
+    if "start" not in hit.wording.where and "line" not in hit.wording.where:
+        return ""
+    if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():
+        return "a part of a longer word"
+    if _MENTION.match(after) and not text[hit.end - 1 : hit.end] in ".!":
+        return "only mentioned"
+    line_before = before.rstrip("\n").rsplit("\n", 1)[-1] if before.endswith("\n") else ""
+    if len(line_before) >= _PROSE_WRAP_CHARS and line_before[-1:] not in ".!?:;)]}\"'>":
+        return "the middle of a sentence"
+    return ""
+
+
+def _generic(unit: Unit, where: str, lost: str = "") -> Sign:
+    return Sign(
+        reason=StopReason.ERROR,
+        rank=Rank.TEXT,
+        strength=Strength.HINT,
+        evidence=Evidence("text.error_voice", _quote(unit.text), where),
+        message=_quote(unit.text),
+        lost=lost,
+    )
+
+
+def _lose(signs: list[Sign], why: str) -> list[Sign]:
+    return [replace(sign, lost=why) for sign in signs]
+
+
+def _tokens(groups: dict[str, str]) -> Tokens | None:
+    used, limit = (groups.get(name, "").replace(",", "") for name in ("used", "limit"))
+    if not used.isdigit():
+        return None
+    return Tokens(int(used), int(limit) if limit.isdigit() else None)
+
+
+def _quote(text: str) -> str:
+    short = " ".join(text.split())
+    return short if len(short) <= _QUOTE_CHARS else f"{short[: _QUOTE_CHARS - 1]}…"

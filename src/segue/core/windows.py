@@ -1,0 +1,55 @@
+"""Known context windows, for when the agent's own stream does not say (design rule 2).
+
+A name matches by its longest known prefix, so that "gpt-4-turbo" is never taken for "gpt-4".
+"""
+
+from collections.abc import Mapping
+
+DEFAULT_WINDOW_TOKENS = 200_000
+
+KNOWN_WINDOWS: dict[str, int] = {
+    # Seed 000 names the first four.
+    "claude-3-5-sonnet": 200_000,
+    "claude-3-opus": 200_000,
+    "gpt-4-turbo": 128_000,
+    "gpt-4": 8_192,
+    "claude-": 200_000,
+    "claude-opus-4-6": 1_000_000,
+    "claude-opus-4-7": 1_000_000,
+    "claude-opus-4-8": 1_000_000,
+    "claude-opus-5": 1_000_000,
+    "claude-sonnet-4-6": 1_000_000,
+    "claude-sonnet-5": 1_000_000,
+    "claude-haiku-5": 1_000_000,
+    "claude-fable-5": 1_000_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-5": 272_000,
+    "gpt-6": 272_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "gemini-": 1_048_576,
+    "deepseek-chat": 131_072,
+}
+
+
+def window_tokens(
+    model: str,
+    user: Mapping[str, int] | None = None,
+    default: int = DEFAULT_WINDOW_TOKENS,
+) -> int:
+    """The window of a model: the user's table, then ours, then the default.
+
+    >>> window_tokens("gpt-4-turbo-2024-04-09"), window_tokens("claude-sonnet-4-5[1m]")
+    (128000, 1000000)
+    """
+    name = model.strip().lower().rsplit("/", 1)[-1].replace(" ", "-")
+    for table in (user or {}, KNOWN_WINDOWS):
+        found = max((key for key in table if name.startswith(key.lower())), key=len, default=None)
+        if found is not None and table is not KNOWN_WINDOWS:
+            return table[found]
+        if name.endswith("[1m]"):
+            return 1_000_000
+        if found is not None:
+            return table[found]
+    return default

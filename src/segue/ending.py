@@ -1,0 +1,145 @@
+"""From what an agent left behind to a witness: text in, no files, no clock.
+
+This is where the parsers, the text and the exit code meet. `judge` is the whole of
+`segue classify` but for reading files.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue import agents
+from segue.agents import markdown, records
+from segue.agents.profile import Profile
+from segue.core import classify as core
+from segue.core.event import Ended, Event
+from segue.core.exits import NO_FLAGS, ExitFlags
+from segue.core.fold import Turn, fold
+from segue.core.policy import Policy
+from segue.core.readout import text_reading
+from segue.core.speech import Ear, Heard
+from segue.core.stop import EndedBy, Tokens
+from segue.core.text import Voice, units
+
+Channel = Literal[
+    "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript"
+]
+CHANNELS: tuple[Channel, ...] = (
+    "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript",
+)  # fmt: skip
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One stream or file of an ending; `name` is what evidence calls it."""
+
+    text: str
+    channel: Channel = "stdout"
+    name: str = "stdout"
+    first_line: int = 1
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """Everything that is known about how a leg ended, as it was found."""
+
+    sources: tuple[Source, ...] = ()
+    agent: str | None = None
+    exit_code: int | None = None
+    ended_by: EndedBy = "unknown"
+
+
+class _Read(Struct, frozen=True):
+    """One source, read."""
+
+    source: Source
+    profile: Profile | None
+    turn: Turn | None
+    heard: Heard
+    speaks: bool  # plain text that somebody wrote
+    tokens: Tokens | None
+
+
+def judge(ending: Ending, ear: Ear, policy: Policy) -> core.Judgement:
+    """The verdict on an ending, with all signs."""
+    if ending.agent:
+        ear = replace(ear, agent=agents.canonical(ending.agent))
+    read = [_read(source, ending.agent, ear, policy) for source in ending.sources]
+    profile = next((r.profile for r in read if r.profile is not None), None)
+    if profile is None and ending.agent:
+        profile = agents.find(ending.agent)
+    streams = [r for r in read if r.turn is not None and r.source.channel != "transcript"]
+    sessions = [r for r in read if r.turn is not None and r.source.channel == "transcript"]
+    stream = next((r.turn for r in streams), None)
+    witness = core.Witness(
+        stream=stream,
+        session=next((r.turn for r in sessions), None),
+        heard=tuple(r.heard for r in read),
+        exit_code=ending.exit_code,
+        ended_by=ending.ended_by,
+        exit_flags=_flags(profile),
+        printed_answer=stream is None
+        and any(r.speaks and r.source.channel == "stdout" for r in read),
+        zero_means_done=profile is not None and profile.zero_means_done,
+        tokens=next((r.tokens for r in read if r.tokens is not None), None),
+    )
+    return core.classify(witness, ear, policy)
+
+
+def _flags(profile: Profile | None) -> ExitFlags:
+    if profile is None:
+        return NO_FLAGS
+    return ExitFlags(
+        reasons=profile.exit_reasons,
+        cut_reasons=profile.cut_exit_reasons,
+        is_http_status=profile.exit_is_http_status,
+    )
+
+
+def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
+    text = source.text
+    flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
+    if flow is not None:
+        turn = fold(_workflow_events(flow, source.name))
+        # The body is a document; only what the agent says at its end may count.
+        said = _hear(markdown.body(text).split("\n"), source, ear, policy)
+        return _Read(source, None, turn, said, False, None)
+    found, rest = records.split(text, source.name, source.first_line)
+    profile = records.owner(found, agent) if found else None
+    if profile is None:
+        lines = records.spoken(found, text)
+        first = source.first_line
+    else:
+        lines = [line for _, line in rest]
+        first = rest[0][0] if rest else source.first_line
+    turn = fold(profile.parse(found)) if profile is not None else None
+    if turn is not None and turn.seen == 0 and turn.unread == 0:
+        turn = None
+    heard = Heard()
+    # Text beside records in a session file is damage, not speech.
+    if not (profile is not None and source.channel == "transcript"):
+        heard = _hear(lines, source, ear, policy, first)
+    speaks = profile is None and bool(text.strip())
+    return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
+
+
+def _hear(
+    lines: list[str], source: Source, ear: Ear, policy: Policy, first_line: int = 1
+) -> Heard:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    skipped = max(0, len(lines) - policy.tail_lines)
+    parts = units(
+        lines[skipped:],
+        errors_only=source.channel == "http-body",
+        logs=source.channel not in ("transcript-record", "stream-json", "transcript"),
+        first_line=first_line + skipped,
+    )
+    if not any(u.voice is not Voice.MUTED or u.under_tool for u in parts):
+        return Heard()
+    return ear.text(parts, source.name, generic_errors=source.channel not in ("log", "transcript"))
+
+
+def _workflow_events(flow: markdown.Workflow, name: str) -> list[Event]:
+    if flow.is_complete:
+        return [Ended(ok=True, code=flow.status or "every step is done", where=f"{name}:1")]
+    return []

@@ -1,0 +1,54 @@
+"""Loads the wordings: ours from the package, the user's from the config folder."""
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from segue.core.wording import Catalogue, Fault, Wording
+
+PACKAGED = Path(__file__).parent.parent / "wordings"
+
+
+def load(user_files: Iterable[Path] = (), *, packaged: bool = True) -> Catalogue:
+    """The catalogue, users' entries first. What is wrong with a file is in its `faults`; the rest
+    still works."""
+    entries: list[tuple[str, Wording]] = []
+    faults: list[Fault] = []
+    files = [*user_files, *(sorted(PACKAGED.glob("*.toml")) if packaged else ())]
+    for file in files:
+        found, wrong = read(file)
+        entries += ((file.name, wording) for wording in found)
+        faults += wrong
+    catalogue = Catalogue(entries)
+    catalogue.faults[:0] = faults
+    return catalogue
+
+
+def read(file: Path) -> tuple[list[Wording], list[Fault]]:
+    """The good entries of one file, and the faults of the others."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as fault:
+        return [], [Fault(file.name, "file", f"cannot be read: {_short(fault)}")]
+    except tomllib.TOMLDecodeError as fault:
+        return [], [Fault(file.name, "file", f"not TOML: {fault}")]
+    wordings: list[Wording] = []
+    faults = [
+        Fault(file.name, key, "unknown key, only [[wording]] is read") for key in data if key != "wording"
+    ]
+    tables = data.get("wording", [])
+    if not isinstance(tables, list):
+        return [], [*faults, Fault(file.name, "wording", "must be an array: write [[wording]]")]
+    for number, table in enumerate(tables, start=1):
+        name = str(table.get("id") or f"entry {number}") if isinstance(table, dict) else f"entry {number}"
+        try:
+            wordings.append(msgspec.convert(table, Wording))
+        except msgspec.ValidationError as fault:
+            faults.append(Fault(file.name, name, str(fault)))
+    return wordings, faults
+
+
+def _short(fault: Exception) -> str:
+    return fault.strerror or str(fault) if isinstance(fault, OSError) else str(fault)
