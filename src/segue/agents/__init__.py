@@ -4,6 +4,7 @@ Each agent has one file with one `PROFILE`. Files are imported when asked for: n
 costs one import, and only an unnamed record makes segue look at all of them.
 """
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +20,8 @@ _ALIASES = {
     "codex-cli": "codex",
     "openai-codex": "codex",
     "gemini-cli": "gemini",
+    "kilo": "opencode",
+    "kilocode": "opencode",
     "pi-coding-agent": "pi",
     "qwen-code": "qwen",
     "copilot-cli": "copilot",
@@ -52,8 +55,16 @@ def register(profile: Profile) -> None:
 
 def recognise(record: dict[str, Any]) -> Profile | None:
     """The agent that surely wrote this record, or None."""
+    return next((p for p in _all() if p.knows(record)), None)
+
+
+def guess(record: dict[str, Any]) -> Profile | None:
+    """An agent whose form this record has, or None."""
+    return next((p for p in _all() if p.resembles is not None and p.resembles(record)), None)
+
+
+def _all() -> Iterator[Profile]:
     for name in (*BUILT_IN, *(n for n in _loaded if n not in BUILT_IN)):
         profile = find(name)
-        if profile is not None and profile.knows(record):
-            return profile
-    return None
+        if profile is not None:
+            yield profile

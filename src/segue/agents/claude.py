@@ -397,6 +397,13 @@ def _is_stop_failure(data: JSON) -> bool:
     return bool(text(data, "session_id") and told) and "is_error" not in data
 
 
+def resembles(record: JSON) -> bool:
+    """The form that droid, grok and others share with Claude Code."""
+    if text(record, "type") in ("user", "assistant"):
+        return isinstance(record.get("message"), dict)
+    return text(record, "type") in ("result", "system") and bool(text(record, "subtype"))
+
+
 def knows(record: JSON) -> bool:
     """Qwen Code prints nearly the same stream: what both have is not enough."""
     kind, subtype, message = text(record, "type"), text(record, "subtype"), obj(record, "message")
@@ -437,4 +444,4 @@ def parse(records: Iterable[Record]) -> Events:
 
 
 # A signal leaves no result; its exit codes (143, 129) are what shells report for any program.
-PROFILE = Profile(name="claude", aliases=("claude-code",), knows=knows, parse=parse)
+PROFILE = Profile(name="claude", aliases=("claude-code",), knows=knows, resembles=resembles, parse=parse)

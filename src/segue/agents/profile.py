@@ -31,6 +31,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     knows: Callable[[dict[str, Any]], bool]
     """Is this record surely one of this agent's (any of its forms: stream, result, session file)?
     Cheap and strict: it is asked of records whose agent is not known."""
+    resembles: Callable[[dict[str, Any]], bool] | None = None
+    """Could it be one of this agent's, or of an agent that copied its form? Asked when nobody
+    knows the record."""
     parse: Parse
     """Records of one stream or one session file, oldest first, into events. May start anywhere
     (a tail), must end where the input ends, never raises on odd shapes."""

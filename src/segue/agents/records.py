@@ -126,8 +126,9 @@ def owner(records: list[Record], agent: str | None) -> Profile | None:
     named = agents.find(agent) if agent else None
     if named is not None and any(named.knows(record.data) for record in records):
         return named
-    for record in reversed(records):
-        profile = agents.recognise(record.data)
-        if profile is not None:
-            return profile
+    for look in (agents.recognise, agents.guess):
+        for record in reversed(records):
+            profile = look(record.data)
+            if profile is not None:
+                return profile
     return None

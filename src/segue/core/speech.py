@@ -33,9 +33,16 @@ _MENTION = re.compile(
     r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)|was (?:the|a|shown|printed|added)"
     r"|means|appears|indicates|shows up|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ )"
 )
+_CONDITIONAL = re.compile(
+    r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
+    r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
+)
 _PROSE_WRAP_CHARS = 56
 _QUOTE_CHARS = 200
 _CAUSES_IN_A_LIST = 4
+_STATUSES_IN_A_TABLE = 3
+_STATUS_LEAD = re.compile(r"^\W{0,3}([45]\d\d)\b")
+_RAISED = re.compile(r"^[A-Z]\w*(?:Error|Exception)\b")
 _SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
 
 
@@ -44,6 +51,7 @@ class Heard(Struct, frozen=True):
 
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
+    foreign: bool = False  # not the agent but another program speaks
 
 
 class Ear(Struct, frozen=True, kw_only=True):
@@ -73,11 +81,13 @@ class Ear(Struct, frozen=True, kw_only=True):
         signs: list[Sign] = []
         lost: list[Sign] = []
         causes: set[StopReason] = set()
+        statuses: set[str] = set()
+        foreign = False
         last_error: Unit | None = None
         retry_indent: int | None = None
         for unit in units:
             where = f"{source}:{unit.line}"
-            if retry_indent is not None and unit.indent > retry_indent:
+            if retry_indent is not None and unit.indent > retry_indent and _RAISED.match(unit.text):
                 continue  # the cause of a retry, shown below it
             retry_indent = None
             if unit.voice is Voice.RUNNING:
@@ -89,7 +99,12 @@ class Ear(Struct, frozen=True, kw_only=True):
                 lost += _lose(signs, "the agent tries again by itself below it")
                 signs, last_error, retry_indent = [], None, unit.indent
                 continue
+            if heard.foreign:
+                foreign = True
+            elif foreign and all(s.strength < Strength.CODE for s in heard.signs):
+                heard = Heard((), (*heard.lost, *_lose(list(heard.signs), _FOREIGN)))
             lost += heard.lost
+            statuses |= set(_STATUS_LEAD.findall(unit.text))
             causes |= {
                 s.reason
                 for s in (*heard.signs, *heard.lost)
@@ -104,7 +119,7 @@ class Ear(Struct, frozen=True, kw_only=True):
                 signs = []
             elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
                 last_error = unit
-        if len(causes) >= _CAUSES_IN_A_LIST:
+        if len(causes) >= _CAUSES_IN_A_LIST or len(statuses) >= _STATUSES_IN_A_TABLE:
             return Heard((), (*lost, *_lose(signs, "a list of causes, not one of them")))
         if not signs and last_error is not None and generic_errors:
             signs = [_generic(last_error, f"{source}:{last_error.line}")]
@@ -125,12 +140,15 @@ class Ear(Struct, frozen=True, kw_only=True):
             sign = self._sign(hit, text, Rank.TEXT, where, None)
             if sign is None:
                 continue
+            if unit.voice is Voice.PLAIN and not sign.lost and _CONDITIONAL.match(hit.quote):
+                sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             if counter is not None and hit.start <= quiet and not sign.lost:
                 sign = replace(sign, lost=f"not a stop: {counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
         if counter is not None and not lost and not signs:
             lost.append(_generic(unit, where, lost=f"not a stop: {counter.wording.id}"))
-        return Heard(tuple(signs), tuple(lost))
+        foreign = counter is not None and counter.wording.covers == "source"
+        return Heard(tuple(signs), tuple(lost), foreign)
 
     def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
         if hit.wording.reason == NOT_A_STOP:
@@ -163,15 +181,16 @@ _PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
     (Voice.MUTED, True): ("tool",),
 }
 _OLDER = "something newer was said"
+_FOREIGN = "another service speaks above it"
 
 
 def _counter(hits: list[Hit], text: str) -> tuple[Hit | None, int]:
-    """The last counter-wording, and the end of its line: what is said below it still counts."""
+    """The last counter-wording, and up to where it counts: its line, or the whole unit."""
     counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
     if not counters:
         return None, -1
     last = max(counters, key=lambda h: h.end)
-    line_end = text.find("\n", last.end)
+    line_end = text.find("\n", last.end) if last.wording.covers == "line" else -1
     return last, len(text) if line_end < 0 else line_end
 
 

@@ -21,6 +21,9 @@ from msgspec import Struct
 MAX_LINE_CHARS = 16_384  # no client prints a longer message; what lies beyond is never matched
 
 
+_RAISED_WITHIN = 300
+
+
 class Voice(Enum):
     """Who speaks in a unit."""
 
@@ -49,7 +52,8 @@ _BOX = r"\u2500-\u257f\u2580-\u259f"
 _EDGE = re.compile(rf"^[\s{_BOX}]+|[\s{_BOX}]+$")
 _COLUMN = re.compile(r"\s[│┃║].*$")
 _SPACES = re.compile(r"[ \t\u00a0\u2000-\u200a\u202f\u3000]+")
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "ʼ": "'", "“": '"', "”": '"', "…": "…", "‑": "-"})
+_QUOTES = str.maketrans({"‘": "'", "’": "'", "ʼ": "'", "“": '"', "”": '"', "‑": "-", "：": ":", "，": ",",
+                         "。": ".", "（": "(", "）": ")", "！": "!"})  # fmt: skip
 
 _MARK = re.compile(
     r"^(?P<mark>[⏺●■□✕✗✖✘❌⛔🚫🛑🖐⎿└╰↳✦•◦⚠⚡ⓘℹ✻✽✶✢✳✔✓✅⏱🌐📝📋💡❯›▌»🔴🟡⨯×⏵▶→]+|[>%$](?=\s)|\w{1,12}>(?=\s))\s*"
@@ -61,7 +65,7 @@ _SPEAKER_MARKS = set("⏺●✦")
 
 _LOG = re.compile(
     r"^\W{0,3}(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
-    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|]"
+    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
     r"|(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
 _LOG_LEVEL = re.compile(
@@ -72,12 +76,12 @@ _NOT_OURS = (
     r"|zerodivision|unicode\w+|permission)error\b)"
 )
 _ERROR_LEAD = re.compile(
-    r"(?ix)^[\W_]{0,4}(?:\[[^\]]{1,60}\]\s*){0,3}[\W_]{0,3}(?:"
+    r"(?ix)^[\W_]{0,4}(?:\[[^\]]{1,60}\]\s*){0,3}[\W_]{0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
     r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+)?"
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details|message"
-    r"     |occurred|condition)|$)"
+    r"     |occurred|condition|failed)\b|$)"
     r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
     r"| (?:request|query|execution|api\s+request|llm\s+request|sdk\s+execution)\s+(?:failed|error)\b"
     rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
@@ -86,11 +90,16 @@ _ERROR_LEAD = re.compile(
     r"| [45]\d\d\s+[\[{<\"'a-z]"
     r"| (?:sorry|oops)\b"
     r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
-    r"| reason:\s"
+    r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
+    r"| [\w.-]{2,40}:\s*[45]\d\d\s"
+    r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
+    r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
+    r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
+    r"| stopped:"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
-    r"| (?:[\w./-]+\s+){1,3}error\b\s*[:,(\[{]"
-    r"| (?:[\w-]+\s+){0,2}error\s+(?:stack|details|message|occurred)\b"
+    r"| (?:[a-z0-9./-]+\s+){1,3}error\b\s*[:,(\[{]"
+    r"| (?:[a-z-]+\s+){0,2}error\s+(?:stack|details|message|occurred)\b"
     r"| (?:forbidden|unauthorized|bad\s+request|bad\s+gateway|service\s+unavailable|too\s+many\s+requests"
     r"     |internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
     r")"
@@ -106,7 +115,7 @@ _MUTED = re.compile(
     r"""(?x)^(?:
       [+-](?:\s|[^\s\d]|\d*$) | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]|br|hr|center|ul|li)\b) | >>>\s | E\s | \#!? | \\ | --\s
-    | _{6,} | ={6,}
+    | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
     )"""
 )
 _CODE = re.compile(
@@ -119,6 +128,7 @@ _CODE = re.compile(
     | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
     """
 )
+_RAISED = re.compile(r"(?<![\w`'\"(])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
 _TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
 _RUNNING = re.compile(
@@ -172,6 +182,7 @@ class _Maker:
         self._errors_only = errors_only
         self._logs = logs
         self._log = False
+        self._in_code = False
         self._indent = 0
         self._units: list[Unit] = []
         self._lines: list[str] = []
@@ -188,6 +199,7 @@ class _Maker:
     def take(self, line: str, number: int, indent: int) -> None:
         if not line:
             self._flush()
+            self._in_code = False
             return
         mark, said = _split_mark(line)
         if mark and not said:
@@ -225,14 +237,20 @@ class _Maker:
             return Voice.RUNNING
         if not mark and (_MUTED.match(said) or (not self._logs and _LOG.match(said))):
             return Voice.MUTED
+        if self._in_code and _BODY.match(said) and not _RAISED.match(said):
+            return Voice.MUTED
         if (mark and mark[0] in _ERROR_MARKS) or _ERROR_LEAD.match(said):
             return Voice.ERROR
         if _LOG.match(said):
             return Voice.ERROR if _LOG_LEVEL.search(said[:400]) else Voice.PLAIN
-        if _BODY_LEAD.match(said) and _BODY_ERROR.search(said):
+        if not self._in_code and _BODY_LEAD.match(said) and _BODY_ERROR.search(said):
             return Voice.ERROR
         if not _BODY.match(said) and (_STACK.match(said) or _CODE.search(said)):
+            self._in_code = said[-1] in "({[,"
             return Voice.MUTED
+        self._in_code = False
+        if "`" not in said and _RAISED.search(said[:_RAISED_WITHIN]):
+            return Voice.ERROR
         return Voice.PLAIN
 
     def _flush(self) -> None:
