@@ -79,6 +79,7 @@ def judge(ending: Ending, ear: Ear, policy: Policy) -> core.Judgement:
         exit_flags=_flags(profile),
         printed_answer=stream is None
         and any(r.speaks and r.source.channel == "stdout" for r in read),
+        silent=bool(ending.sources) and not any(s.text.strip() for s in ending.sources),
         zero_means_done=profile is not None and profile.zero_means_done,
         tokens=next((r.tokens for r in read if r.tokens is not None), None),
     )
@@ -91,6 +92,7 @@ def _flags(profile: Profile | None) -> ExitFlags:
     return ExitFlags(
         reasons=profile.exit_reasons,
         cut_reasons=profile.cut_exit_reasons,
+        silent_reasons=profile.silent_exit_reasons,
         is_http_status=profile.exit_is_http_status,
     )
 

@@ -128,6 +128,9 @@ class Reader:
             case "conversation_reset":
                 self.used = None
                 yield from self.begin(text(data, "new_conversation_id"))
+            case "error":  # agents of the same form: {"type": "error", "message"} or the API's body
+                said = text(data, "message") or text(data, "error", "message")
+                yield from self.client_error(data, said, text(data, "error", "type"))
             case "":
                 yield from self.untyped(data)
             case _ if not _IDLE.fullmatch(kind):
@@ -444,4 +447,4 @@ def parse(records: Iterable[Record]) -> Events:
 
 
 # A signal leaves no result; its exit codes (143, 129) are what shells report for any program.
-PROFILE = Profile(name="claude", aliases=("claude-code",), knows=knows, resembles=resembles, parse=parse)
+PROFILE = Profile(name="claude", knows=knows, resembles=resembles, parse=parse, zero_means_done=True)

@@ -437,9 +437,9 @@ def knows(record: JSON) -> bool:
 
 PROFILE = Profile(
     name="codex",
-    aliases=("codex-cli", "openai-codex"),
     knows=knows,
     parse=parse,
+    zero_means_done=True,
     # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
 )

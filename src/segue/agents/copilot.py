@@ -70,4 +70,4 @@ def knows(record: JSON) -> bool:
     )
 
 
-PROFILE = Profile(name="copilot", aliases=("copilot-cli",), knows=knows, parse=parse)
+PROFILE = Profile(name="copilot", knows=knows, parse=parse)

@@ -434,9 +434,9 @@ def knows(record: JSON) -> bool:
 
 PROFILE = Profile(
     name="gemini",
-    aliases=("gemini-cli",),
     knows=knows,
     parse=parse,
+    zero_means_done=True,
     exit_reasons=EXITS,
     exit_is_http_status=True,  # 400 -> 144, 429 -> 173, 503 -> 247; not in text mode
     # INT, TERM and HUP all end in exit 0 with no result event.

@@ -47,4 +47,4 @@ def knows(record: JSON) -> bool:
     return record.get("role") == "meta" and text(record, "type").startswith("session.")
 
 
-PROFILE = Profile(name="kimi", aliases=("kimi-cli", "kimi-code"), knows=knows, parse=parse)
+PROFILE = Profile(name="kimi", knows=knows, parse=parse)

@@ -312,7 +312,9 @@ def knows(record: JSON) -> bool:
 
 PROFILE = Profile(
     name="pi",
-    aliases=("pi-coding-agent",),
     knows=knows,
     parse=parse,
+    # Text mode prints nothing and exits 0 when a full window could not be compacted.
+    silent_exit_reasons={0: StopReason.CONTEXT_EXHAUSTED},
+    zero_means_done=True,
 )

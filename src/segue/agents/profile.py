@@ -27,7 +27,6 @@ class Profile(Struct, frozen=True, kw_only=True):
     """An agent as segue sees it."""
 
     name: str  # as its binary
-    aliases: tuple[str, ...] = ()
     knows: Callable[[dict[str, Any]], bool]
     """Is this record surely one of this agent's (any of its forms: stream, result, session file)?
     Cheap and strict: it is asked of records whose agent is not known."""
@@ -43,5 +42,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Exits with the failed request's HTTP status modulo 256."""
     cut_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
     """What an exit code means when the stream has records but no closing one."""
+    silent_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """What an exit code means when nothing at all was printed."""
     zero_means_done: bool = False
     """In text mode, exit code 0 proves that the turn ended well."""

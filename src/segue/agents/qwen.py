@@ -190,7 +190,6 @@ def parse(records: Iterable[Record]) -> claude.Events:
 
 PROFILE = Profile(
     name="qwen",
-    aliases=("qwen-code",),
     knows=knows,
     parse=parse,
     exit_reasons={  # 130 measured (INT and TERM alike); the others are in its source

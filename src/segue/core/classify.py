@@ -53,6 +53,7 @@ class Witness(Struct, frozen=True, kw_only=True):
     ended_by: EndedBy = "unknown"
     exit_flags: ExitFlags = exits.NO_FLAGS
     printed_answer: bool = False  # plain text on stdout, as a text-mode run leaves it
+    silent: bool = False  # nothing was printed at all
     zero_means_done: bool = False  # in text mode, this agent's exit code 0 proves success
     tokens: Tokens | None = None  # a reading from elsewhere
     unread: int = 0
@@ -99,7 +100,11 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
         signs += heard.signs
     cut = stream is not None and stream.is_cut and not signs_of_structure(signs)
     signs += exits.signs(
-        witness.exit_code, witness.ended_by, flags=witness.exit_flags, cut=cut
+        witness.exit_code,
+        witness.ended_by,
+        flags=witness.exit_flags,
+        cut=cut,
+        silent=witness.silent,
     )
     if witness.exit_code == 0 and witness.printed_answer and witness.ended_by == "unknown":
         signs.append(_clean_exit(witness.zero_means_done))
@@ -205,9 +210,9 @@ def _from_risk(tokens: Tokens | None) -> Sign:
 
 
 def _tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
-    for sign in signs:
-        if sign.tokens is not None and sign.reason is StopReason.CONTEXT_EXHAUSTED:
-            return sign.tokens
+    stated = [s.tokens for s in signs if s.tokens and s.reason is StopReason.CONTEXT_EXHAUSTED]
+    if stated:
+        return next((t for t in stated if t.window), stated[0])
     for turn in (witness.session, witness.stream):
         if turn is not None and turn.tokens is not None:
             return turn.tokens
@@ -244,13 +249,15 @@ def _stop(
     best = signs[0]
     reason = best.reason
     agreeing = [s for s in signs if s.reason is reason]
-    also = tuple(dict.fromkeys(s.reason for s in signs if s.reason is not reason))
+    # That a failure is also "an error" tells nobody anything.
+    vague = StopReason.ERROR if reason is not StopReason.COMPLETED else None
+    also = tuple(dict.fromkeys(s.reason for s in signs if s.reason not in (reason, vague)))
     reset = _reset(agreeing, witness, reason)
     retry_at = reset.at if reset else None
     return Stop(
         reason=reason,
         confidence=confidence(best, witness.ended_by),
-        evidence=tuple(dict.fromkeys(s.evidence for s in agreeing)),
+        evidence=_evidence(agreeing),
         also=also,
         resume=policy.resume_after(reason),
         retry_at=retry_at,
@@ -264,6 +271,14 @@ def _stop(
         ended_by=witness.ended_by,
         unread=unread,
     )
+
+
+def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:
+    """The strongest sign of each place; the weaker ones there say the same again."""
+    strongest: dict[str, Evidence] = {}
+    for sign in agreeing:
+        strongest.setdefault(sign.evidence.where, sign.evidence)
+    return tuple(strongest.values())
 
 
 def _reset(signs: list[Sign], witness: Witness, reason: StopReason) -> Reset | None:

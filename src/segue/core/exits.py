@@ -34,10 +34,11 @@ class ExitFlags(Struct, frozen=True, kw_only=True):
 
     reasons: dict[int, StopReason]
     cut_reasons: dict[int, StopReason]
+    silent_reasons: dict[int, StopReason]
     is_http_status: bool = False
 
 
-NO_FLAGS = ExitFlags(reasons={}, cut_reasons={})
+NO_FLAGS = ExitFlags(reasons={}, cut_reasons={}, silent_reasons={})
 
 
 def signal_of(exit_code: int | None, flags: ExitFlags = NO_FLAGS) -> int | None:
@@ -93,9 +94,15 @@ def exit_type(exit_code: int | None, flags: ExitFlags = NO_FLAGS) -> UserExitTyp
 
 
 def signs(
-    exit_code: int | None, ended_by: EndedBy, *, flags: ExitFlags = NO_FLAGS, cut: bool = False
+    exit_code: int | None,
+    ended_by: EndedBy,
+    *,
+    flags: ExitFlags = NO_FLAGS,
+    cut: bool = False,
+    silent: bool = False,
 ) -> list[Sign]:
-    """The signs of an exit. `cut`: there are records, and no closing one."""
+    """The signs of an exit. `cut`: there are records, and no closing one; `silent`: nothing was
+    printed at all."""
     if ended_by != "unknown":
         by = {
             "user": StopReason.USER_EXIT,
@@ -108,6 +115,8 @@ def signs(
     quote = f"exit code {exit_code}"
     if exit_code in flags.reasons:
         return [_sign(flags.reasons[exit_code], Strength.CODE, "exit.agent", quote)]
+    if silent and exit_code in flags.silent_reasons:
+        return [_sign(flags.silent_reasons[exit_code], Strength.PHRASE, "exit.silent", quote)]
     if cut and exit_code in flags.cut_reasons:
         return [_sign(flags.cut_reasons[exit_code], Strength.PHRASE, "exit.cut", quote)]
     number = signal_of(exit_code, flags)

@@ -39,6 +39,19 @@ _CONDITIONAL = re.compile(
 )
 _PROSE_WRAP_CHARS = 56
 _QUOTE_CHARS = 200
+_DIGITS = 12
+_SCOPES = tuple(
+    (name, re.compile(rf"(?i){form}"))
+    for name, form in (
+        ("five_hour", r"\b(?:5|five)[- ]?h(?:our|r)?s?\b|\bsession (?:usage )?limit"),
+        ("model", r"\b(?:opus|sonnet|haiku|fable)(?: \d[\d.]*)? (?:weekly )?limit"),
+        ("seven_day", r"\bweekly\b|\b7[- ]days?\b"),
+        ("monthly", r"\bmonthly\b|\bper month\b"),
+        ("daily", r"\bdaily\b|\bper[- ]?day\b|\b[RT]PD\b"),
+        ("minute", r"\bper[- ]?min(?:ute)?\b|\b[RT]PM\b"),
+        ("concurrency", r"\bconcurren(?:t|cy)\b"),
+    )
+)
 _CAUSES_IN_A_LIST = 4
 _STATUSES_IN_A_TABLE = 3
 _STATUS_LEAD = re.compile(r"^\W{0,3}([45]\d\d)\b")
@@ -159,7 +172,7 @@ class Ear(Struct, frozen=True, kw_only=True):
             rank=rank,
             strength=hit.strength,
             evidence=Evidence(hit.wording.id, _quote(hit.quote), where),
-            scope=hit.wording.scope,
+            scope=hit.wording.scope or (_scope(text) if reason is StopReason.RATE_LIMIT else None),
             reset=self._reset(reason, text, at),
             tokens=_tokens(hit.groups),
             message=_quote(text),
@@ -221,6 +234,8 @@ def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list
     )
     if before and weak and any(s.reason is not StopReason.ERROR for s in before):
         return before, _lose(list(now), "an error was said before it")
+    if {s.reason for s in now} == {s.reason for s in before}:
+        return [*now, *before], []  # the same again, in other words
     return list(now), _lose(before, _OLDER)
 
 
@@ -257,9 +272,13 @@ def _lose(signs: list[Sign], why: str) -> list[Sign]:
 
 def _tokens(groups: dict[str, str]) -> Tokens | None:
     used, limit = (groups.get(name, "").replace(",", "") for name in ("used", "limit"))
-    if not used.isdigit():
+    if not (used.isdigit() and len(used) < _DIGITS and len(limit) < _DIGITS):
         return None
-    return Tokens(int(used), int(limit) if limit.isdigit() else None)
+    return Tokens(int(used), (int(limit) or None) if limit.isdigit() else None)
+
+
+def _scope(text: str) -> str | None:
+    return next((name for name, form in _SCOPES if form.search(text)), None)
 
 
 def _quote(text: str) -> str:

@@ -11,10 +11,12 @@ from segue.core.wording import Catalogue, Fault, Wording
 PACKAGED = Path(__file__).parent.parent / "wordings"
 
 
-def load(user_files: Iterable[Path] = (), *, packaged: bool = True) -> Catalogue:
+def load(
+    user_files: Iterable[Path] = (), *, extra: Iterable[Wording] = (), packaged: bool = True
+) -> Catalogue:
     """The catalogue, users' entries first. What is wrong with a file is in its `faults`; the rest
     still works."""
-    entries: list[tuple[str, Wording]] = []
+    entries: list[tuple[str, Wording]] = [("config.toml", wording) for wording in extra]
     faults: list[Fault] = []
     files = [*user_files, *(sorted(PACKAGED.glob("*.toml")) if packaged else ())]
     for file in files:

@@ -1,0 +1,5 @@
+"""`python -m segue`."""
+
+from segue.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""`from segue import classify`: the classifier for programs. Reads, judges, never raises.
+
+Everything inside is pure; this file reads the files and the clock.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import tzinfo
+from functools import lru_cache
+from pathlib import Path
+from typing import get_args
+
+from segue.core.classify import Judgement
+from segue.core.policy import Policy
+from segue.core.speech import Ear
+from segue.core.stop import EndedBy, Evidence, Stop, StopReason
+from segue.core.wording import Catalogue, Wording
+from segue.ending import Channel, Ending, Source, judge
+from segue.errors import InputError, SegueError
+from segue.io import clock, config, files, wordings
+
+log = logging.getLogger("segue")
+
+Given = str | bytes | Path
+
+
+def classify(
+    source: Given | None = None,
+    *,
+    agent: str | None = None,
+    channel: Channel = "stdout",
+    stdout: Given | None = None,
+    stderr: Given | None = None,
+    transcript: Given | None = None,
+    exit_code: int | None = None,
+    ended_by: EndedBy = "unknown",
+    now: float | None = None,
+    tz: tzinfo | None = None,
+    policy: Policy | None = None,
+) -> Stop:
+    """Why did this agent stop?
+
+    Text, bytes or a `Path` to read; `source` is for when there is only one, and `channel` says
+    what it is. Whatever goes wrong while reading is logged and comes back as `unknown` with
+    confidence 0 and the fault as evidence: the caller never crashes over a verdict.
+    """
+    try:
+        given = [(source, channel), (stdout, "stdout"), (stderr, "stderr"), (transcript, "transcript")]
+        sources = [_source(text, c) for text, c in given if text is not None]  # type: ignore[arg-type]
+        ending = Ending(
+            sources=tuple(sources), agent=agent, exit_code=exit_code, ended_by=checked(ended_by)
+        )
+        return examine(ending, now=now, tz=tz, policy=policy).stop
+    except Exception as fault:  # the promise of this function (seed 000 AC6)
+        log.warning("segue could not read an ending: %s", fault)
+        return unreadable(str(fault))
+
+
+def examine(
+    ending: Ending,
+    *,
+    now: float | None = None,
+    tz: tzinfo | None = None,
+    policy: Policy | None = None,
+    catalogue: Catalogue | None = None,
+) -> Judgement:
+    """The verdict with all signs, for what was already read."""
+    policy = policy or Policy()
+    ear = Ear(
+        catalogue=catalogue or load_catalogue(policy.exit_patterns),
+        now=clock.now() if now is None else now,
+        tz=tz or clock.local_zone(),
+    )
+    judgement = judge(ending, ear, policy)
+    if judgement.stop.reason is StopReason.USER_EXIT and judgement.stop.resume == "none":
+        log.info("Session ended by user, not auto-resuming")
+    return judgement
+
+
+@lru_cache(maxsize=4)
+def load_catalogue(exit_patterns: Sequence[str] = ()) -> Catalogue:
+    """Our wordings and the user's, compiled once; faults are logged, and the rest works."""
+    extra = [
+        Wording(
+            id=f"policy.exit_patterns.{number}",
+            reason="user_exit",
+            pattern=pattern,
+            where=("prompt", "line"),
+            example=(),
+        )
+        for number, pattern in enumerate(exit_patterns, start=1)
+    ]
+    catalogue = wordings.load(config.wording_files(), extra=extra)
+    for fault in catalogue.faults:
+        log.warning("%s", fault)
+    return catalogue
+
+
+def checked(ended_by: str) -> EndedBy:
+    """`ended_by` as one of its four words; raises InputError for another."""
+    if ended_by not in get_args(EndedBy):
+        raise InputError(f"ended_by {ended_by!r} is not one of {', '.join(get_args(EndedBy))}")
+    return ended_by  # type: ignore[return-value]
+
+
+def unreadable(fault: str) -> Stop:
+    """The verdict on what could not be read."""
+    return Stop(
+        reason=StopReason.UNKNOWN,
+        confidence=0.0,
+        evidence=(Evidence("input", fault, "input"),),
+        remediation="Give segue a file that it can read.",
+    )
+
+
+def _source(given: Given, channel: Channel) -> Source:
+    if isinstance(given, Path):
+        found = files.read(given)
+    elif isinstance(given, bytes):
+        found = files.decode(given, channel)
+    elif isinstance(given, str):
+        found = files.Found(given)
+    else:
+        raise InputError(f"{channel}: expected text, bytes or a Path, got {type(given).__name__}")
+    for note in found.notes:
+        log.info("%s", note)
+    return Source(text=found.text, channel=channel, name=channel, first_line=found.first_line)
+
+
+__all__ = ["SegueError", "classify", "examine", "load_catalogue", "unreadable"]

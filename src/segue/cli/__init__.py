@@ -1,0 +1,58 @@
+"""The command line. Each command lives in a file of its own that is imported when it is called:
+`segue --version` must cost no more than click."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from segue import __version__
+
+COMMANDS = {
+    "classify": "Say why an agent stopped, from what it left behind.",
+    "explain": "Show which signs made a verdict, and which lost and why.",
+    "wordings": "List, test and check the wordings that segue knows.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"segue.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from segue.errors import SegueError
+
+        try:
+            return super().invoke(ctx)
+        except SegueError as fault:
+            click.echo(f"segue: {fault}", err=True)
+            ctx.exit(fault.exit_code)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="segue", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Keep AI coding agents working: why did this session stop, and may it go on?"""
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        cli(prog_name="segue")
+    except BrokenPipeError:
+        # The reader went away (`segue … | head`): not an error, and nobody is left to tell.
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,121 @@
+"""`segue classify`: why did this agent stop?"""
+
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from segue import api
+from segue.cli import inputs, render
+from segue.ending import CHANNELS, Ending, Source
+from segue.errors import InputError
+from segue.io import clock, config
+
+
+@click.command("classify")
+@inputs.ending_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--batch", is_flag=True, help="Read JSON lines on stdin, write a verdict for each.")
+@click.option(
+    "--example",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAME]",
+    help="Judge a bundled recording of a real run; without a name, all of them.",
+)
+def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) -> None:
+    """Say why an agent stopped, from what it left behind.
+
+    FILE is anything the agent wrote: its output, a log, its session file; "-" is standard input.
+    Exit code 0 means that there is a verdict, 2 that nothing could be read.
+    """
+    if batch:
+        sys.exit(_batch())
+    if example is not None:
+        _examples(example, as_json)
+        return
+    given = inputs.given(**options)
+    _say_notes(given.notes)
+    _print(given, as_json)
+
+
+def _print(given: inputs.Given, as_json: bool, name: str | None = None) -> None:
+    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=config.policy())
+    _say_faults()
+    if as_json:
+        click.echo(render.as_json(render.as_dict(judgement.stop, name)))
+    else:
+        click.echo(render.for_people(judgement.stop, now=given.now, tz=given.tz))
+
+
+def _examples(name: str, as_json: bool) -> None:
+    names = inputs.examples() if name == "all" else [name]
+    for place, one in enumerate(names):
+        given = inputs.example(one)
+        if not as_json:
+            click.echo(("\n" if place else "") + click.style(f"{one}: a recorded run", underline=True))
+        _print(given, as_json, one)
+
+
+def _say_notes(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        click.echo(f"segue: {note}", err=True)
+
+
+def _say_faults() -> None:
+    for fault in api.load_catalogue(config.policy().exit_patterns).faults:
+        click.echo(f"segue: {fault}", err=True)
+
+
+def _batch() -> int:
+    """One verdict a line, in order; a line that cannot be read gets one that says so."""
+    policy, failed = config.policy(), 0
+    _say_faults()
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        request: dict[str, Any] = {}
+        try:
+            request = _request(line)
+            zone = clock.parse_zone(request["tz"]) if request.get("tz") else clock.local_zone()
+            now = request.get("now")
+            moment = clock.now() if now is None else clock.parse_instant(now, zone)
+            stop = api.examine(_ending(request), now=moment, tz=zone, policy=policy).stop
+        except InputError as fault:
+            failed += 1
+            click.echo(f"segue: line {number}: {fault}", err=True)
+            stop = api.unreadable(f"line {number}: {fault}")
+        sys.stdout.write(render.as_json(render.as_dict(stop, request.get("id"))) + "\n")
+    return 1 if failed else 0
+
+
+def _request(line: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        from segue.agents.records import decode
+
+        value = decode(line.decode("utf-8", "replace"))
+    if not isinstance(value, dict):
+        raise InputError('not a JSON object; write {"id": …, "text": …}')
+    return value
+
+
+def _ending(request: dict[str, Any]) -> Ending:
+    text, channel = request.get("text", ""), request.get("channel") or "stdout"
+    code, agent = request.get("exit_code"), request.get("agent")
+    if not isinstance(text, str):
+        raise InputError("text must be a string")
+    if channel not in CHANNELS:
+        raise InputError(f"channel {channel!r} is not one of {', '.join(CHANNELS)}")
+    if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
+        raise InputError(f"exit_code {code!r} is not a whole number")
+    if agent is not None and not isinstance(agent, str):
+        raise InputError(f"agent {agent!r} is not a name")
+    return Ending(
+        sources=(Source(text=text, channel=channel, name=channel),),
+        agent=agent,
+        exit_code=code,
+        ended_by=api.checked(request.get("ended_by") or "unknown"),
+    )

@@ -1,0 +1,19 @@
+"""What can go wrong, and whose fault it is. One line each: what, where, what to do."""
+
+
+class SegueError(Exception):
+    """Base of all errors that segue raises on purpose; never raised itself."""
+
+    exit_code = 1
+
+
+class InputError(SegueError):
+    """The user named something that cannot be used: a missing file, a bad value."""
+
+    exit_code = 2
+
+
+class ConfigError(SegueError):
+    """A file in the config folder is wrong."""
+
+    exit_code = 2

@@ -1,0 +1,87 @@
+"""Reads what agents left behind, whatever it is, without ever taking it all in."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from segue.errors import InputError
+
+TAIL_BYTES = 8 << 20
+"""No ending needs more: the last turn's closing records are the last thing that is written."""
+
+
+class Found(Struct, frozen=True):
+    """A file's text, from which line on, and what the user should know about it."""
+
+    text: str
+    first_line: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> Found:
+    """The end of a file ("-" is standard input); raises InputError with one clear line."""
+    if str(path) == "-":
+        data = sys.stdin.buffer.read(tail_bytes + 1)
+        return decode(data[:tail_bytes], "standard input", cut=len(data) > tail_bytes)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as fault:
+        raise InputError(f"{path}: cannot be read: {_why(fault)}") from None
+    with os.fdopen(handle, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path}: is a folder; name the file in it that the agent wrote")
+        if stat.S_ISFIFO(mode):
+            raise InputError(f"{path}: is a pipe; send it to standard input and name it -")
+        try:
+            return _tail(file, str(path), mode, tail_bytes)
+        except OSError as fault:
+            raise InputError(f"{path}: cannot be read: {_why(fault)}") from None
+
+
+def _tail(file: BinaryIO, path: str, mode: int, tail_bytes: int) -> Found:
+    if not stat.S_ISREG(mode):
+        data = file.read(tail_bytes + 1) or b""
+        return decode(data[:tail_bytes], path, cut=len(data) > tail_bytes)
+    size = os.fstat(file.fileno()).st_size
+    start = max(0, size - tail_bytes)
+    first_line = 1
+    if start:
+        for offset in range(0, start, 1 << 20):
+            file.seek(offset)
+            first_line += file.read(min(1 << 20, start - offset)).count(b"\n")
+    file.seek(start)
+    return decode(file.read(tail_bytes), path, cut=start > 0, first_line=first_line)
+
+
+def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) -> Found:
+    """Bytes as text; nothing is refused, and what is odd is noted."""
+    notes = []
+    if cut:
+        notes.append(f"{name}: only its last {len(data) >> 20} MB were read")
+        newline = data.find(b"\n")
+        if 0 <= newline < len(data) - 1:
+            data, first_line = data[newline + 1 :], first_line + 1
+        else:
+            notes.append(f"{name}: one line longer than that; its beginning is not known")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = data.decode("utf-16", "replace")
+    else:
+        text = data.decode("utf-8", "replace")
+    if not data.strip():
+        notes.append(f"{name}: is empty; nothing in it can tell why it stopped")
+    elif b"\0" in data[:8192] and "\0" in text[:8192]:
+        notes.append(f"{name}: looks like binary data, not like an agent's output")
+    elif "\ufffd" in text:
+        notes.append(f"{name}: some bytes are not UTF-8; they were passed over")
+    return Found(text.replace("\r\n", "\n").replace("\r", "\n"), first_line, tuple(notes))
+
+
+def _why(fault: Exception) -> str:
+    return (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)
