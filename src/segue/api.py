@@ -45,8 +45,13 @@ def classify(
     confidence 0 and the fault as evidence: the caller never crashes over a verdict.
     """
     try:
-        given = [(source, channel), (stdout, "stdout"), (stderr, "stderr"), (transcript, "transcript")]
-        sources = [_source(text, c) for text, c in given if text is not None]  # type: ignore[arg-type]
+        given = [
+            (source, channel),
+            (stdout, "stdout"),
+            (stderr, "stderr"),
+            (transcript, "transcript"),
+        ]
+        sources = [_source(text, c) for text, c in given if text is not None]
         ending = Ending(
             sources=tuple(sources), agent=agent, exit_code=exit_code, ended_by=checked(ended_by)
         )

@@ -20,7 +20,8 @@ from segue.core.policy import Policy
 from segue.core.readout import text_reading
 from segue.core.speech import Ear, Heard
 from segue.core.stop import EndedBy, Tokens
-from segue.core.text import Voice, units
+from segue.core.text import units
+from segue.core.voice import Voice
 
 Channel = Literal[
     "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript"
@@ -67,6 +68,8 @@ def judge(ending: Ending, ear: Ear, policy: Policy) -> core.Judgement:
     profile = next((r.profile for r in read if r.profile is not None), None)
     if profile is None and ending.agent:
         profile = agents.find(ending.agent)
+    if profile is not None and ear.agent is None:
+        ear = replace(ear, agent=profile.name)
     streams = [r for r in read if r.turn is not None and r.source.channel != "transcript"]
     sessions = [r for r in read if r.turn is not None and r.source.channel == "transcript"]
     stream = next((r.turn for r in streams), None)
@@ -101,10 +104,9 @@ def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
     text = source.text
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
     if flow is not None:
-        turn = fold(_workflow_events(flow, source.name))
         # The body is a document; only what the agent says at its end may count.
         said = _hear(markdown.body(text).split("\n"), source, ear, policy)
-        return _Read(source, None, turn, said, False, None)
+        return _Read(source, None, fold(_workflow_events(flow, source.name)), said, False, None)
     found, rest = records.split(text, source.name, source.first_line)
     profile = records.owner(found, agent) if found else None
     if profile is None:
@@ -124,9 +126,7 @@ def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
     return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
 
 
-def _hear(
-    lines: list[str], source: Source, ear: Ear, policy: Policy, first_line: int = 1
-) -> Heard:
+def _hear(lines: list[str], source: Source, ear: Ear, policy: Policy, first_line: int = 1) -> Heard:
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     skipped = max(0, len(lines) - policy.tail_lines)

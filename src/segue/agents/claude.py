@@ -447,4 +447,6 @@ def parse(records: Iterable[Record]) -> Events:
 
 
 # A signal leaves no result; its exit codes (143, 129) are what shells report for any program.
-PROFILE = Profile(name="claude", knows=knows, resembles=resembles, parse=parse, zero_means_done=True)
+PROFILE = Profile(
+    name="claude", knows=knows, resembles=resembles, parse=parse, zero_means_done=True
+)

@@ -94,7 +94,11 @@ def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
     """The plain fields of an object that is cut off or abridged."""
     taken = [lines[index]]
     for line in lines[index + 1 :]:
-        if not line.strip() or line.lstrip().startswith("{") or sum(map(len, taken)) > _SALVAGE_CHARS:
+        if (
+            not line.strip()
+            or line.lstrip().startswith("{")
+            or sum(map(len, taken)) > _SALVAGE_CHARS
+        ):
             break
         taken.append(line)
     text = "\n".join(taken)[:_SALVAGE_CHARS]

@@ -54,7 +54,9 @@ def _examples(name: str, as_json: bool) -> None:
     for place, one in enumerate(names):
         given = inputs.example(one)
         if not as_json:
-            click.echo(("\n" if place else "") + click.style(f"{one}: a recorded run", underline=True))
+            click.echo(
+                ("\n" if place else "") + click.style(f"{one}: a recorded run", underline=True)
+            )
         _print(given, as_json, one)
 
 

@@ -41,7 +41,9 @@ def ending_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default="unknown",
             help="Who ended it, if that is known.",
         ),
-        click.option("--channel", type=click.Choice(CHANNELS), help="What FILE is; guessed if not given."),
+        click.option(
+            "--channel", type=click.Choice(CHANNELS), help="What FILE is; guessed if not given."
+        ),
         click.option("--now", metavar="T", help="Judge as of this time (unix seconds or ISO)."),
         click.option("--tz", metavar="ZONE", help="The zone of times without one; else yours."),
     )

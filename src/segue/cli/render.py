@@ -8,7 +8,7 @@ import msgspec
 
 from segue.core.classify import Judgement
 from segue.core.policy import Policy
-from segue.core.stop import SCHEMA, RateLimitInfo, Stop, StopReason
+from segue.core.stop import SCHEMA, Evidence, RateLimitInfo, Stop, StopReason
 
 _COLOURS = {
     StopReason.COMPLETED: "green",
@@ -32,9 +32,11 @@ _CLOCK_FAR = "%d %b %Y %H:%M %Z"
 
 def as_dict(stop: Stop, identity: object = None) -> dict[str, Any]:
     """The verdict in its documented form (docs/classify.md)."""
-    details = {k: v for k, v in msgspec.to_builtins(stop.details).items() if v is not None} if (
-        stop.details is not None
-    ) else {}
+    details = (
+        {k: v for k, v in msgspec.to_builtins(stop.details).items() if v is not None}
+        if (stop.details is not None)
+        else {}
+    )
     details.pop("kind", None)
     details["ended_by"] = stop.ended_by
     if stop.unread:
@@ -100,10 +102,7 @@ def _rows(*rows: tuple[str, str | list[str]]) -> list[str]:
 
 
 def _why(stop: Stop) -> list[str]:
-    shown = [
-        f"{e.quote}  {click.style(f'{e.where} {e.rule}', dim=True)}"
-        for e in stop.evidence[:_EVIDENCE_SHOWN]
-    ]
+    shown = [_cited(e) for e in stop.evidence[:_EVIDENCE_SHOWN]]
     more = len(stop.evidence) - len(shown)
     return [*shown, f"and {more} more signs of it"] if more > 0 else shown
 
@@ -117,7 +116,9 @@ def _retry(stop: Stop, now: float, tz: tzinfo) -> str:
     source = stop.details.retry_source if isinstance(stop.details, RateLimitInfo) else None
     known = f", from the {source}" if source else ""
     try:
-        at = datetime.fromtimestamp(stop.retry_at, tz).strftime(_CLOCK_FAR if stop.retry_at - now > _FAR_S else _CLOCK)
+        at = datetime.fromtimestamp(stop.retry_at, tz).strftime(
+            _CLOCK_FAR if stop.retry_at - now > _FAR_S else _CLOCK
+        )
     except (ValueError, OverflowError, OSError):
         return ""
     if stop.retry_at <= now:
@@ -148,7 +149,9 @@ def _window(stop: Stop) -> str:
         return f"{stop.tokens.used:,} tokens"
     share = stop.tokens.used / stop.tokens.window
     filled = min(20, round(share * 20))
-    gauge = click.style("█" * filled, fg="red" if stop.context_risk else "green") + "░" * (20 - filled)
+    gauge = click.style("█" * filled, fg="red" if stop.context_risk else "green") + "░" * (
+        20 - filled
+    )
     return f"{gauge} {stop.tokens.used:,} of {stop.tokens.window:,} tokens ({share:.0%})"
 
 
@@ -158,20 +161,25 @@ def explanation(judgement: Judgement, *, now: float, tz: tzinfo) -> str:
     if judgement.signs:
         lines += ["", click.style("signs, strongest first", bold=True)]
     for place, sign in enumerate(judgement.signs):
-        verb = "wins" if place == 0 else "agrees" if sign.reason is judgement.signs[0].reason else "loses"
-        lines.append(
-            f"  {verb:<7}{sign.reason.value:<18}{sign.rank.name.lower()}/{sign.strength.name.lower():<9}"
-            f" {sign.evidence.quote}  {click.style(f'{sign.evidence.where} {sign.evidence.rule}', dim=True)}"
-        )
+        agrees = sign.reason is judgement.signs[0].reason
+        verb = "wins" if place == 0 else "agrees" if agrees else "loses"
+        weight = f"{sign.rank.name}/{sign.strength.name}".lower()
+        lines.append(f"  {verb:<7}{sign.reason.value:<18}{weight:<19}{_cited(sign.evidence)}")
     if judgement.lost:
         lines += ["", click.style("heard, and not counted", bold=True)]
     lines += [
-        f"  {sign.reason.value:<18}{sign.evidence.quote}  "
-        f"{click.style(f'{sign.evidence.where} {sign.evidence.rule}', dim=True)}: {sign.lost}"
-        for sign in judgement.lost
+        f"  {sign.reason.value:<18}{_cited(sign.evidence)}: {sign.lost}" for sign in judgement.lost
     ]
-    lines += ["", click.style("what would change it", bold=True), *(f"  {w}" for w in changes(judgement))]
+    lines += [
+        "",
+        click.style("what would change it", bold=True),
+        *(f"  {w}" for w in changes(judgement)),
+    ]
     return "\n".join(lines)
+
+
+def _cited(evidence: Evidence) -> str:
+    return f"{evidence.quote}  {click.style(f'{evidence.where} {evidence.rule}', dim=True)}"
 
 
 def changes(judgement: Judgement) -> list[str]:
@@ -180,7 +188,10 @@ def changes(judgement: Judgement) -> list[str]:
     if not signs:
         return [
             "an exit code, or the agent's own records (--stdout, --transcript), if there are any",
-            *(f"if {s.evidence.quote!r} counted: {s.reason.value} ({s.lost})" for s in judgement.lost[:3]),
+            *(
+                f"if {s.evidence.quote!r} counted: {s.reason.value} ({s.lost})"
+                for s in judgement.lost[:3]
+            ),
         ]
     other = next((s for s in signs if s.reason is not stop.reason), None)
     without = other.reason.value if other else StopReason.UNKNOWN.value

@@ -78,7 +78,9 @@ def check(file: Path | None) -> None:
         wrong += faults
     catalogue = Catalogue(entries)
     problems = [str(fault) for fault in (*wrong, *catalogue.faults)]
-    problems += [p for name, w in entries if w in catalogue.wordings for p in untrue(catalogue, name, w)]
+    problems += [
+        p for name, w in entries if w in catalogue.wordings for p in untrue(catalogue, name, w)
+    ]
     for problem in problems:
         click.echo(f"segue: {problem}", err=True)
     click.echo(f"{len(catalogue.wordings)} good, {len(problems)} with a fault")
@@ -88,14 +90,12 @@ def check(file: Path | None) -> None:
 def untrue(catalogue: Catalogue, file: str, wording: Wording) -> list[str]:
     """The examples of a wording that it does not match, and the exceptions that it does."""
     agent = wording.agents[0] if wording.agents else None
-    said = []
-    for example in wording.example:
-        if not _matches(catalogue, wording, example, agent):
-            said.append(f"{file}: {wording.id}: does not match its example {example!r}")
-    for other in wording.except_for:
-        if _matches(catalogue, wording, other, agent):
-            said.append(f"{file}: {wording.id}: matches {other!r}, which it must not")
-    return said
+    missed = [e for e in wording.example if not _matches(catalogue, wording, e, agent)]
+    caught = [e for e in wording.except_for if _matches(catalogue, wording, e, agent)]
+    return [
+        *(f"{file}: {wording.id}: does not match its example {e!r}" for e in missed),
+        *(f"{file}: {wording.id}: matches {e!r}, which it must not" for e in caught),
+    ]
 
 
 def _matches(catalogue: Catalogue, wording: Wording, text: str, agent: str | None) -> bool:

@@ -157,7 +157,9 @@ def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
     if not signs and (ended is not None or failure is not None):
         record = ended if ended is not None else failure
         assert record is not None
-        evidence = Evidence("structure.failed", record.message or record.code or "failed", record.where)
+        evidence = Evidence(
+            "structure.failed", record.message or record.code or "failed", record.where
+        )
         signs.append(
             Sign(
                 reason=StopReason.ERROR,
@@ -204,7 +206,9 @@ def _from_risk(tokens: Tokens | None) -> Sign:
         reason=StopReason.CONTEXT_EXHAUSTED,
         rank=Rank.EXIT,
         strength=Strength.HINT,
-        evidence=Evidence("usage.context_risk", f"{tokens.used} of {tokens.window} tokens", "usage"),
+        evidence=Evidence(
+            "usage.context_risk", f"{tokens.used} of {tokens.window} tokens", "usage"
+        ),
         tokens=tokens,
     )
 

@@ -24,5 +24,3 @@ def confidence(best: Sign | None, ended_by: EndedBy) -> float:
     if best is None:
         return _UNKNOWN
     return _MEASURED[best.rank, best.strength]
-
-

@@ -122,9 +122,7 @@ def signs(
     number = signal_of(exit_code, flags)
     if number is not None:
         return [_of_signal(number, quote)]
-    if (status := status_of(exit_code, flags)) is not None and (
-        reason := reason_of_status(status)
-    ):
+    if (status := status_of(exit_code, flags)) is not None and (reason := reason_of_status(status)):
         return [_sign(reason, Strength.CODE, "exit.http_status", f"{quote} (HTTP {status})")]
     if exit_code == TIMEOUT_CODE:
         return [_sign(StopReason.TIMEOUT, Strength.CODE, "exit.timeout", quote)]

@@ -18,8 +18,8 @@ _REMEDIES = {
     StopReason.AUTH: "Sign in again or correct the API key, then resume the same session.",
     StopReason.MAX_BUDGET: "Raise the budget that was set for this work, then resume the session.",
     StopReason.MAX_TURNS: "Raise the turn limit, then resume the same session: its work is kept.",
-    StopReason.REFUSAL: "Reword the task or do this part by hand; the same request is refused again.",
-    StopReason.OVERLOADED: "Try the same session again in a little while; nothing is wrong with it.",
+    StopReason.REFUSAL: "Reword the task or do this part by hand; as it is, it is refused again.",
+    StopReason.OVERLOADED: "Try the same session again in a while; nothing is wrong with it.",
     StopReason.TIMEOUT: (
         "Resume the same session if it had made progress; else raise the time limit or split the "
         "task."
@@ -35,7 +35,9 @@ _REMEDIES = {
 }
 
 
-def remedy(reason: StopReason, *, scope: str | None = None, window_tokens: int | None = None) -> str:
+def remedy(
+    reason: StopReason, *, scope: str | None = None, window_tokens: int | None = None
+) -> str:
     """The remediation text for a reason, with what is known of the case."""
     text = _REMEDIES[reason]
     if reason is StopReason.RATE_LIMIT and scope == "model":

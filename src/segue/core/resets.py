@@ -12,7 +12,8 @@ at a wrong time is worse than a back-off.
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
@@ -87,7 +88,8 @@ _LEAD_GAP = re.compile(
 )
 
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
+    r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
 _EPOCH = re.compile(r"(\d{13}|\d{10})(?![\d.:])")
 _HTTP = re.compile(r"(?:[A-Z][a-z]{2}, )\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
@@ -248,9 +250,11 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     return _next(days, hour, minute, place, now, end)
 
 
-def _next(days: object, hour: int, minute: int, place: tzinfo, now: float, end: int) -> _Found | None:
+def _next(
+    days: Iterable[date], hour: int, minute: int, place: tzinfo, now: float, end: int
+) -> _Found | None:
     instants = []
-    for day in days:  # type: ignore[attr-defined]
+    for day in days:
         at = _local((day.year, day.month, day.day), hour, minute, place, now)
         if at is not None and at > now - JUST_PAST_S:
             instants.append(at)
@@ -291,13 +295,15 @@ def _named(match: re.Match[str]) -> tzinfo | None:
     return zone(match["iana"] or match["off"] or match["abbr"])
 
 
-def _local(day: tuple[int, int, int], hour: int, minute: int, place: tzinfo, now: float) -> float | None:
+def _local(
+    day: tuple[int, int, int], hour: int, minute: int, place: tzinfo, now: float
+) -> float | None:
     """The instant of a wall-clock time. One that the clocks skip is taken by the old offset, one
     that comes twice is the first unless that is past."""
     try:
-        naive = datetime(*day) + timedelta(hours=hour, minutes=minute)
-        first = naive.replace(tzinfo=place).timestamp()
-        second = naive.replace(tzinfo=place, fold=1).timestamp()
+        midnight = datetime(*day, tzinfo=place)
+        at = midnight + timedelta(hours=hour, minutes=minute)  # on the wall, not in seconds
+        first, second = at.timestamp(), at.replace(fold=1).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
     return second if first < now < second else first
@@ -308,9 +314,7 @@ def _iso(match: re.Match[str], tz: tzinfo) -> _Found | None:
     place: tzinfo | None = tz
     if offset:
         sign = offset[0]
-        place = (
-            zone(f"UTC{offset[:3]}:{offset[-2:]}") if sign in "+-" else UTC
-        )
+        place = zone(f"UTC{offset[:3]}:{offset[-2:]}") if sign in "+-" else UTC
     try:
         when = datetime(
             int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0),
@@ -326,6 +330,3 @@ def _http_date(value: str) -> float | None:
         return parsedate_to_datetime(value).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-

@@ -14,14 +14,16 @@ from msgspec.structs import replace
 
 from segue.core import resets
 from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
-from segue.core.text import Unit, Voice, clean, unescape
+from segue.core.text import Unit, clean, unescape
+from segue.core.voice import Voice
 from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
 """An agent that retries within this time is at work; one that sits longer has stopped."""
 
 _RETRYING = re.compile(
-    r"(?i)(?<!before )(?<!when )(?<!of )(?<!after )\b(?:re-?trying|reconnecting|will retry|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
+    r"(?i)(?<!before )(?<!when )(?<!of )(?<!after )\b(?:re-?trying|reconnecting|will retry"
+    r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
     r"|\battempt #?\d+ failed\b|إعادة المحاولة|重试中"
 )
 _NEGATION = re.compile(
@@ -30,8 +32,9 @@ _NEGATION = re.compile(
     r"[^.:;,·\n({\[\"]{0,24})$"
 )
 _MENTION = re.compile(
-    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)|was (?:the|a|shown|printed|added)"
-    r"|means|appears|indicates|shows up|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ )"
+    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
+    r"|was (?:the|a|shown|printed|added)|means|appears|indicates|shows up"
+    r"|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ )"
 )
 _CONDITIONAL = re.compile(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
@@ -80,7 +83,9 @@ class Ear(Struct, frozen=True, kw_only=True):
         text = unescape("\n".join(clean(line) for line in message.splitlines()))
         if not text:
             return []
-        hits = _longest([h for place in _STRUCTURED for h in self.catalogue.find(text, place, self.agent)])
+        hits = _longest(
+            [h for place in _STRUCTURED for h in self.catalogue.find(text, place, self.agent)]
+        )
         signs = []
         for hit in hits:
             sign = self._sign(hit, text, Rank.STRUCTURE, where, at)
@@ -146,9 +151,12 @@ class Ear(Struct, frozen=True, kw_only=True):
             if wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S:
                 return None
         places = _PLACES[unit.voice, unit.under_tool]
-        hits = _longest([h for place in places for h in self.catalogue.find(text, place, self.agent)])
+        hits = _longest(
+            [h for place in places for h in self.catalogue.find(text, place, self.agent)]
+        )
         counter, quiet = _counter(hits, text)
-        signs, lost = [], []
+        signs: list[Sign] = []
+        lost: list[Sign] = []
         for hit in hits:
             sign = self._sign(hit, text, Rank.TEXT, where, None)
             if sign is None:
@@ -247,7 +255,7 @@ def _why_lost(hit: Hit, text: str) -> str:
         return ""
     if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():
         return "a part of a longer word"
-    if _MENTION.match(after) and not text[hit.end - 1 : hit.end] in ".!":
+    if _MENTION.match(after) and text[hit.end - 1 : hit.end] not in ".!":
         return "only mentioned"
     line_before = before.rstrip("\n").rsplit("\n", 1)[-1] if before.endswith("\n") else ""
     if len(line_before) >= _PROSE_WRAP_CHARS and line_before[-1:] not in ".!?:;)]}\"'>":

@@ -126,7 +126,7 @@ class Catalogue:
             return []
         if where not in self._sets:
             self._sets[where] = _search_set([source for _, source in entries])
-        hits = []
+        hits: list[Hit] = []
         for index in sorted(self._sets[where].Match(text) or ()):
             wording, source = entries[index]
             if wording.agents and agent not in wording.agents:

@@ -38,13 +38,19 @@ def read(file: Path) -> tuple[list[Wording], list[Fault]]:
         return [], [Fault(file.name, "file", f"not TOML: {fault}")]
     wordings: list[Wording] = []
     faults = [
-        Fault(file.name, key, "unknown key, only [[wording]] is read") for key in data if key != "wording"
+        Fault(file.name, key, "unknown key, only [[wording]] is read")
+        for key in data
+        if key != "wording"
     ]
     tables = data.get("wording", [])
     if not isinstance(tables, list):
         return [], [*faults, Fault(file.name, "wording", "must be an array: write [[wording]]")]
     for number, table in enumerate(tables, start=1):
-        name = str(table.get("id") or f"entry {number}") if isinstance(table, dict) else f"entry {number}"
+        name = (
+            str(table.get("id") or f"entry {number}")
+            if isinstance(table, dict)
+            else f"entry {number}"
+        )
         try:
             wordings.append(msgspec.convert(table, Wording))
         except msgspec.ValidationError as fault:

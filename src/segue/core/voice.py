@@ -1,0 +1,190 @@
+"""Whose voice is a line? The shapes by which code, logs, bodies and errors are told apart.
+
+These are shapes, not wordings: what they say is not looked at here, only how it is said. A line
+that opens like an error may say anything; a line of code says nothing, whatever stands in it.
+"""
+
+import re
+from enum import Enum
+
+_LEVEL_WITHIN = 400  # a log line's level stands at its beginning
+_RAISED_WITHIN = 300
+
+
+class Voice(Enum):
+    """Who speaks in a unit."""
+
+    ERROR = "error"
+    PLAIN = "plain"
+    PROMPT = "prompt"
+    RUNNING = "running"
+    MUTED = "muted"
+
+
+_MARK = re.compile(
+    r"^(?P<mark>[⏺●■□✕✗✖✘❌⛔🚫🛑🖐⎿└╰↳✦•◦⚠⚡ⓘℹ✻✽✶✢✳✔✓✅⏱🌐📝📋💡❯›▌»🔴🟡⨯×⏵▶→]+|[>%$](?=\s)|\w{1,12}>(?=\s))\s*"
+)
+_ERROR_MARKS = set("■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴")
+_RESULT_MARKS = set("⎿└╰↳")
+_PROMPT_MARKS = set("❯›▌»>$%")
+_SPEAKER_MARKS = set("⏺●✦")
+
+_LOG = re.compile(
+    r"^\W{0,3}(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
+    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
+    r"|(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
+)
+_LOG_LEVEL = re.compile(
+    r"(?i)\b(?:error|fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
+)
+_NOT_OURS = (
+    r"(?!(?:assertion|import|modulenotfound|syntax|name|attribute|index|key|filenotfound"
+    r"|zerodivision|unicode\w+|permission)error\b)"
+)
+_ERROR_LEAD = re.compile(
+    r"(?ix)^[\W_]{0,4}(?:\[[^\]]{1,60}\]\s*){0,3}[\W_]{0,5}(?:\d{1,2}:\s)?(?:"
+    r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
+    r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+)?"
+    r"     (?:error|failed|failure|exception|status)\b"
+    r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details|message"
+    r"     |occurred|condition|failed)\b|$)"
+    r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
+    r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution)\s+(?:failed|error)\b"
+    rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
+    r"     (?:\s*[:({'\[-]|$)"
+    r"| (?:http|status|status\s*code|error\s*code|got\s+status(?:\s*code)?|code)[\s:=]*[45]\d\d\b"
+    r"| [45]\d\d\s+[\[{<\"'a-z]"
+    r"| (?:sorry|oops)\b"
+    r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
+    r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
+    r"| [\w.-]{2,40}:\s*[45]\d\d\s"
+    r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
+    r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
+    r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
+    r"| stopped:"
+    r"| unexpected\s+status\b"
+    r"| ran\s+into\s+(?:this|an)\s+error\b"
+    r"| (?:[a-z0-9./-]+\s+){1,3}error\b\s*[:,(\[{]"
+    r"| (?:[a-z-]+\s+){0,2}error\s+(?:stack|details|message|occurred)\b"
+    r"| (?:forbidden|unauthorized|bad\s+request|bad\s+gateway|service\s+unavailable"
+    r"     |too\s+many\s+requests|internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
+    r")"
+)
+_BODY_LEAD = re.compile(
+    r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:error|errors|errorcode|errormessage|error_type|cause|details?"
+    r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
+    r"|severity|context|request_?id|name|event)[\"'\\]{0,3}\s*:"
+)
+_BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|4\d\d\b|5\d\d\b")
+_BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
+_MUTED = re.compile(
+    r"""(?x)^(?:
+      [+-](?:\s|[^\s\d]|\d*$) | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
+    | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
+        |br|hr|center|ul|li)\b)
+    | >>>\s | E\s | \#!? | \\ | --\s
+    | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
+    )"""
+)
+_CODE = re.compile(
+    r"""(?x)
+    ^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
+      |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
+      |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
+      )\b.*[(){}\[\];=$"'`\\|<>]
+    | ^@\w | [;{]\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
+    | ^\w[\w.\[\]"']*\s*[+|]?=\s*\S
+    | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
+    """
+)
+_RAISED = re.compile(r"(?<![\w`'\"(])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+_STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
+_TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
+_RUNNING = re.compile(
+    r"(?i)^(?:working|thinking|running|waiting)\b.*\besc to (?:interrupt|cancel)"
+    r"|^\S{3,}…\s*\(.*(?:thinking|tokens|esc to|\d+s)\b.*|\w…\s\(esc to interrupt"
+)
+
+
+def split_mark(line: str) -> tuple[str, str]:
+    """The bullet or prompt that a line opens with, and what is said after it."""
+    found = _MARK.match(line)
+    return (found["mark"], line[found.end() :]) if found else ("", line)
+
+
+def is_prompt(mark: str) -> bool:
+    """Does the user's own line stand behind this mark?"""
+    return bool(mark) and (mark[0] in _PROMPT_MARKS or mark[-1] == ">")
+
+
+def is_result(mark: str) -> bool:
+    """Is this the hook under which a result hangs?"""
+    return bool(mark) and mark[0] in _RESULT_MARKS
+
+
+def is_speaker(mark: str) -> bool:
+    """Is this the bullet under which the model itself speaks?"""
+    return bool(mark) and mark[0] in _SPEAKER_MARKS
+
+
+def is_tool_call(said: str) -> bool:
+    """Name(arguments), as clients show a call."""
+    return bool(_TOOL_CALL.match(said))
+
+
+def is_log(said: str) -> bool:
+    """A stamped or levelled log line."""
+    return bool(_LOG.match(said))
+
+
+def is_stack(said: str) -> bool:
+    """A frame of a stack trace."""
+    return bool(_STACK.match(said))
+
+
+def is_body(said: str) -> bool:
+    """A line of a JSON-like body."""
+    return bool(_BODY.match(said))
+
+
+def opens_code(said: str) -> bool:
+    """A line of code after which its arguments or fields follow."""
+    return said[-1:] in ("(", "{", "[", ",") and is_code(said)
+
+
+def is_code(said: str) -> bool:
+    """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
+    return not is_body(said) and bool(_STACK.match(said) or _CODE.search(said))
+
+
+def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
+    """The voice of one cleaned line. `logs`: whether a log line can be the agent's own;
+    `in_code`: the line above opened a piece of code."""
+    if is_prompt(mark):
+        return Voice.PROMPT
+    if _RUNNING.search(said):
+        return Voice.RUNNING
+    if not mark and (_MUTED.match(said) or (not logs and is_log(said))):
+        return Voice.MUTED
+    if in_code and is_body(said) and not _RAISED.match(said):
+        return Voice.MUTED
+    if (mark and mark[0] in _ERROR_MARKS) or _ERROR_LEAD.match(said):
+        return Voice.ERROR
+    if is_log(said):
+        return Voice.ERROR if _LOG_LEVEL.search(said[:_LEVEL_WITHIN]) else Voice.PLAIN
+    if _BODY_LEAD.match(said) and _BODY_ERROR.search(said):
+        return Voice.ERROR
+    if is_code(said):
+        return Voice.MUTED
+    if "`" not in said and _RAISED.search(said[:_RAISED_WITHIN]):
+        return Voice.ERROR
+    return Voice.PLAIN
+
+
+def continues_error(said: str) -> bool:
+    """Does a line go on with the error above it, although it may look like something else?"""
+    if _ERROR_LEAD.match(said) and said[0] not in "\"'{}":
+        return False
+    if is_body(said) or is_stack(said):
+        return True
+    return not (_ERROR_LEAD.match(said) or is_log(said) or _MUTED.match(said) or is_code(said))
