@@ -4,6 +4,7 @@ This is where the parsers, the text and the exit code meet. `judge` is the whole
 `segue classify` but for reading files.
 """
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -29,6 +30,11 @@ Channel = Literal[
 CHANNELS: tuple[Channel, ...] = (
     "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript",
 )  # fmt: skip
+
+
+# Here, text that is no record is what somebody said or what a tool printed.
+_CONVERSATION = ("transcript-record", "transcript")
+_FAULTY = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -133,12 +139,18 @@ def _hear(lines: list[str], source: Source, ear: Ear, policy: Policy, first_line
     parts = units(
         lines[skipped:],
         errors_only=source.channel == "http-body",
-        logs=source.channel not in ("transcript-record", "stream-json", "transcript"),
+        logs=source.channel not in _CONVERSATION,
         first_line=first_line + skipped,
     )
     if not any(u.voice is not Voice.MUTED or u.under_tool for u in parts):
         return Heard()
-    return ear.text(parts, source.name, generic_errors=source.channel not in ("log", "transcript"))
+    talk = source.channel in _CONVERSATION
+    if talk:
+        ear = replace(ear, in_errors=False)
+    generic = not talk and source.channel != "log"
+    if source.channel == "http-body":
+        generic = bool(_FAULTY.search(source.text))
+    return ear.text(parts, source.name, generic_errors=generic)
 
 
 def _workflow_events(flow: markdown.Workflow, name: str) -> list[Event]:

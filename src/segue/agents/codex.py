@@ -350,7 +350,7 @@ def _failed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _aborted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    reason = text(payload, "reason")
+    reason = text(payload, "reason") or "interrupted"
     yield Ended(ok=False, reason=_ABORTED.get(reason), code=f"turn_aborted: {reason}", **put)
 
 

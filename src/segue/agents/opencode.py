@@ -389,7 +389,7 @@ def knows(record: JSON) -> bool:
     """Surely opencode's, or kilo's."""
     kind = text(record, "type")
     if kind in _LINES or kind == "error":
-        named = bool(text(record, "error", "name") or text(record, "part", "type"))
+        named = bool(text(record, "error", "name") or obj(record, "part"))
         return named and isinstance(record.get("sessionID"), str)
     if isinstance(record.get("properties"), dict):
         return _EVENTS.match(kind) is not None

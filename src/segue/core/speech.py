@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from segue.core import resets
 from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
 from segue.core.text import Unit, clean, unescape
-from segue.core.voice import Voice
+from segue.core.voice import Voice, is_client_error
 from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
@@ -24,7 +24,7 @@ LONG_RETRY_S = 60.0
 _RETRYING = re.compile(
     r"(?i)(?<!before )(?<!when )(?<!of )(?<!after )\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
-    r"|\battempt #?\d+ failed\b|إعادة المحاولة|重试中"
+    r"|\battempt:? ?#?\d+\b|إعادة المحاولة|重试中"
 )
 _NEGATION = re.compile(
     r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
@@ -68,6 +68,7 @@ class Heard(Struct, frozen=True):
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
     foreign: bool = False  # not the agent but another program speaks
+    view: bool = False  # a report or a view that the user asked for
 
 
 class Ear(Struct, frozen=True, kw_only=True):
@@ -77,6 +78,7 @@ class Ear(Struct, frozen=True, kw_only=True):
     now: float
     tz: tzinfo
     agent: str | None = None
+    in_errors: bool = True  # whether a phrase inside an error counts; not so in a conversation
 
     def message(self, message: str, where: str, at: float | None = None) -> list[Sign]:
         """The signs of an error message that came in a structured record."""
@@ -102,12 +104,14 @@ class Ear(Struct, frozen=True, kw_only=True):
         statuses: set[str] = set()
         foreign = False
         last_error: Unit | None = None
-        retry_indent: int | None = None
+        retrying: Unit | None = None
         for unit in units:
             where = f"{source}:{unit.line}"
-            if retry_indent is not None and unit.indent > retry_indent and _RAISED.match(unit.text):
-                continue  # the cause of a retry, shown below it
-            retry_indent = None
+            if retrying is not None and unit.indent > retrying.indent:
+                hangs = unit.result and not (retrying.result or is_client_error(unit.text))
+                if hangs or _RAISED.match(unit.text):
+                    continue  # the cause of a retry, shown below it
+            retrying = None
             if unit.voice is Voice.RUNNING:
                 lost += _lose(signs, "the agent is still at work below it")
                 signs, last_error = [], None
@@ -115,8 +119,10 @@ class Ear(Struct, frozen=True, kw_only=True):
             heard = self._unit(unit, where)
             if heard is None:  # it goes on by itself
                 lost += _lose(signs, "the agent tries again by itself below it")
-                signs, last_error, retry_indent = [], None, unit.indent
+                signs, last_error, retrying = [], None, unit
                 continue
+            if heard.view:
+                return Heard((), (*lost, *_lose(signs, _VIEW), *heard.lost))
             if heard.foreign:
                 foreign = True
             elif foreign and all(s.strength < Strength.CODE for s in heard.signs):
@@ -126,15 +132,15 @@ class Ear(Struct, frozen=True, kw_only=True):
             causes |= {
                 s.reason
                 for s in (*heard.signs, *heard.lost)
-                if s.strength is Strength.SENTENCE and not s.lost.startswith("not a stop")
+                if s.strength is Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
             }
             if heard.signs:
                 signs, dropped = _newest(signs, heard.signs)
                 lost += dropped
                 last_error = None
-            elif unit.speaker and signs and len(unit.text) >= _SPEECH_CHARS:
+            elif unit.speaker and len(unit.text) >= _SPEECH_CHARS:
                 lost += _lose(signs, "the agent speaks on below it")
-                signs = []
+                signs, last_error = [], None
             elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
                 last_error = unit
         if len(causes) >= _CAUSES_IN_A_LIST or len(statuses) >= _STATUSES_IN_A_TABLE:
@@ -146,15 +152,19 @@ class Ear(Struct, frozen=True, kw_only=True):
     def _unit(self, unit: Unit, where: str) -> Heard | None:
         """None: the unit says that the agent goes on by itself."""
         text = unit.text
-        if unit.voice in (Voice.ERROR, Voice.PLAIN) and _RETRYING.search(text):
-            wait = resets.parse(text, now=self.now, tz=self.tz)
-            if wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S:
-                return None
+        if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
+            # What is said below the last of such lines may still be an end.
+            *_, last = _RETRYING.finditer(text)
+            rest = text[last.end() :].partition("\n")[2]
+            heard = self._unit(replace(unit, text=rest), where) if rest else None
+            return heard if heard is not None and heard.signs else None
         places = _PLACES[unit.voice, unit.under_tool]
+        if not self.in_errors:
+            places = tuple(place for place in places if place != "error")
         hits = _longest(
             [h for place in places for h in self.catalogue.find(text, place, self.agent)]
         )
-        counter, quiet = _counter(hits, text)
+        counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
         signs: list[Sign] = []
         lost: list[Sign] = []
         for hit in hits:
@@ -163,13 +173,21 @@ class Ear(Struct, frozen=True, kw_only=True):
                 continue
             if unit.voice is Voice.PLAIN and not sign.lost and _CONDITIONAL.match(hit.quote):
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
-            if counter is not None and hit.start <= quiet and not sign.lost:
-                sign = replace(sign, lost=f"not a stop: {counter.wording.id}")
+            counter = next((c for c in counters if _silences(c, hit, text)), None)
+            if counter is not None and not sign.lost:
+                sign = replace(sign, lost=f"{_NOT_A_STOP}{counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
-        if counter is not None and not lost and not signs:
-            lost.append(_generic(unit, where, lost=f"not a stop: {counter.wording.id}"))
-        foreign = counter is not None and counter.wording.covers == "source"
-        return Heard(tuple(signs), tuple(lost), foreign)
+        if counters and not lost and not signs:
+            lost.append(_generic(unit, where, lost=f"{_NOT_A_STOP}{counters[0].wording.id}"))
+        foreign = any(c.wording.covers == "source" for c in counters)
+        view = any(c.wording.covers == "all" for c in counters)
+        return Heard(tuple(signs), tuple(lost), foreign, view)
+
+    def _retries(self, text: str) -> bool:
+        if not _RETRYING.search(text):
+            return False
+        wait = resets.parse(text, now=self.now, tz=self.tz)
+        return wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S
 
     def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
         if hit.wording.reason == NOT_A_STOP:
@@ -201,18 +219,17 @@ _PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
     (Voice.MUTED, False): (),
     (Voice.MUTED, True): ("tool",),
 }
+_NOT_A_STOP = "not a stop: "
 _OLDER = "something newer was said"
+_VIEW = "a view that the user asked for"
 _FOREIGN = "another service speaks above it"
 
 
-def _counter(hits: list[Hit], text: str) -> tuple[Hit | None, int]:
-    """The last counter-wording, and up to where it counts: its line, or the whole unit."""
-    counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
-    if not counters:
-        return None, -1
-    last = max(counters, key=lambda h: h.end)
-    line_end = text.find("\n", last.end) if last.wording.covers == "line" else -1
-    return last, len(text) if line_end < 0 else line_end
+def _silences(counter: Hit, hit: Hit, text: str) -> bool:
+    """A counter-wording silences its whole unit, or only what stands on its own line."""
+    if counter.wording.covers != "line":
+        return True
+    return "\n" not in text[min(counter.end, hit.end) : max(counter.start, hit.start)]
 
 
 def _longest(hits: list[Hit]) -> list[Hit]:

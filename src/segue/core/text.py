@@ -32,6 +32,7 @@ class Unit(Struct, frozen=True):
     under_tool: bool = False  # stands below a tool call: muted, but an interrupt shows here too
     speaker: bool = False  # opens with the bullet under which the model itself speaks
     log: bool = False  # a stamped log line
+    result: bool = False  # hangs below another unit
     indent: int = 0
 
 
@@ -75,10 +76,19 @@ def units(
     conversation it is some tool's output.
     """
     maker = _Maker(errors_only, logs)
+    lines = _unquoted(lines)
     for offset, raw in enumerate(lines):
         indent = len(raw) - len(raw.lstrip(" "))
         maker.take(clean(raw), first_line + offset, indent)
     return maker.done()
+
+
+def _unquoted(lines: list[str]) -> list[str]:
+    """Without the quote marks of a mail or an issue, where every line has one."""
+    spoken = [line for line in lines if line.strip()]
+    if len(spoken) > 1 and all(line.lstrip().startswith(">") for line in spoken):
+        return [line.lstrip()[1:] for line in lines]
+    return lines
 
 
 class _Maker:
@@ -89,7 +99,11 @@ class _Maker:
         self._logs = logs
         self._log = False
         self._in_code = False
+        self._in_diff = False
+        self._in_fence = False
         self._indent = 0
+        self._results = 0  # below the tool call above
+        self._result = False
         self._units: list[Unit] = []
         self._lines: list[str] = []
         self._start = 1
@@ -111,7 +125,11 @@ class _Maker:
         if mark and not said:
             self._flush()
             return
-        whose = voice.voice_of(mark, said, logs=self._logs, in_code=self._in_code)
+        if self._quoted(mark, said):
+            self._flush()
+            return
+        in_code = self._in_code and not self._errors_only
+        whose = voice.voice_of(mark, said, logs=self._logs, in_code=in_code)
         if whose is not Voice.MUTED or voice.opens_code(said):
             self._in_code = whose is Voice.MUTED
         if self._lines and not mark and self._belongs(said, whose):
@@ -122,17 +140,28 @@ class _Maker:
         self._indent, self._log = indent, voice.is_log(said)
         self._begin(said, whose, number, mark)
 
+    def _quoted(self, mark: str, said: str) -> bool:
+        """Inside a fence or a patch: somebody shows a text, nobody speaks."""
+        if voice.is_fence(said):
+            self._in_fence = not self._in_fence
+            return True
+        self._in_diff = voice.opens_diff(said) or (self._in_diff and not mark)
+        return self._in_fence or self._in_diff
+
     def _belongs(self, said: str, whose: Voice) -> bool:
         if whose is Voice.PLAIN and not voice.is_log(said):
             return True
         return self._voice is Voice.ERROR and voice.continues_error(said)
 
     def _begin(self, said: str, whose: Voice, number: int, mark: str) -> None:
-        result = voice.is_result(mark)
+        self._result = result = voice.is_result(mark)
         self._speaker = voice.is_speaker(mark)
-        self._under_tool = result and self._tool_open
         if mark and not result:
-            self._tool_open = self._speaker and voice.is_tool_call(said)
+            self._tool_open, self._results = self._speaker and voice.is_tool_call(said), 0
+        self._results += result
+        # The first thing below a call is its result; an error of the client may follow it.
+        own = self._results > 1 and voice.is_client_error(said)
+        self._under_tool = result and self._tool_open and not own
         if self._under_tool:
             whose = Voice.MUTED
         if whose in (Voice.MUTED, Voice.PROMPT, Voice.RUNNING):
@@ -153,6 +182,7 @@ class _Maker:
                     self._start,
                     speaker=self._speaker,
                     log=self._log,
+                    result=self._result,
                     indent=self._indent,
                 )
             )

@@ -30,9 +30,9 @@ _PROMPT_MARKS = set("❯›▌»>$%")
 _SPEAKER_MARKS = set("⏺●✦")
 
 _LOG = re.compile(
-    r"^\W{0,3}(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
+    r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
     r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
-    r"|(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
+    r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
 _LOG_LEVEL = re.compile(
     r"(?i)\b(?:error|fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
@@ -41,13 +41,15 @@ _NOT_OURS = (
     r"(?!(?:assertion|import|modulenotfound|syntax|name|attribute|index|key|filenotfound"
     r"|zerodivision|unicode\w+|permission)error\b)"
 )
+# "I keep getting this error: …" is talk about an error.
+_NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
 _ERROR_LEAD = re.compile(
-    r"(?ix)^[\W_]{0,4}(?:\[[^\]]{1,60}\]\s*){0,3}[\W_]{0,5}(?:\d{1,2}:\s)?(?:"
+    r"(?ix)^(?:[^\w`]|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`]|_){0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
-    r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+)?"
+    r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
     r"     (?:error|failed|failure|exception|status)\b"
-    r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details|message"
-    r"     |occurred|condition|failed)\b|$)"
+    r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
+    r"     |message|msg|occurred|condition|failed)\b|$)"
     r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
     r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution)\s+(?:failed|error)\b"
     rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
@@ -64,8 +66,11 @@ _ERROR_LEAD = re.compile(
     r"| stopped:"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
-    r"| (?:[a-z0-9./-]+\s+){1,3}error\b\s*[:,(\[{]"
-    r"| (?:[a-z-]+\s+){0,2}error\s+(?:stack|details|message|occurred)\b"
+    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
+    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:api\s+)?error\b"
+    r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
+    r"| something\s+went\s+wrong\b"
+    r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
     r"| (?:forbidden|unauthorized|bad\s+request|bad\s+gateway|service\s+unavailable"
     r"     |too\s+many\s+requests|internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
     r")"
@@ -73,7 +78,8 @@ _ERROR_LEAD = re.compile(
 _BODY_LEAD = re.compile(
     r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:error|errors|errorcode|errormessage|error_type|cause|details?"
     r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
-    r"|severity|context|request_?id|name|event)[\"'\\]{0,3}\s*:"
+    r"|severity|context|request_?id|name|event|num_turns|subtype|terminal_reason|is_error|result"
+    r"|stop_reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
 )
 _BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|4\d\d\b|5\d\d\b")
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
@@ -92,11 +98,13 @@ _CODE = re.compile(
       |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
       |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
       )\b.*[(){}\[\];=$"'`\\|<>]
-    | ^@\w | [;{]\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
+    | ^@\w | ;\s*$ | [)\w"']\s*\{\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
     | ^\w[\w.\[\]"']*\s*[+|]?=\s*\S
     | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
     """
 )
+_LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
+_KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
 _RAISED = re.compile(r"(?<![\w`'\"(])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
 _TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
@@ -115,6 +123,25 @@ def split_mark(line: str) -> tuple[str, str]:
 def is_prompt(mark: str) -> bool:
     """Does the user's own line stand behind this mark?"""
     return bool(mark) and (mark[0] in _PROMPT_MARKS or mark[-1] == ">")
+
+
+_DIFF = re.compile(r"^(?:@@ |diff --git |index [0-9a-f]{6,}\.\.|\+\+\+ |--- [ab]/)")
+_FENCE = re.compile(r"^(?:```|~~~)")
+
+
+def opens_diff(said: str) -> bool:
+    """The head of a patch, after which unmarked lines are context."""
+    return bool(_DIFF.match(said))
+
+
+def is_fence(said: str) -> bool:
+    """The fence of a quoted block."""
+    return bool(_FENCE.match(said))
+
+
+def is_client_error(said: str) -> bool:
+    """An error in the words that only the client itself uses."""
+    return said.startswith("API Error")
 
 
 def is_result(mark: str) -> bool:
@@ -154,6 +181,8 @@ def opens_code(said: str) -> bool:
 
 def is_code(said: str) -> bool:
     """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
+    if _LITERAL.match(said) and not _KEY.match(said):
+        return True
     return not is_body(said) and bool(_STACK.match(said) or _CODE.search(said))
 
 

@@ -42,7 +42,7 @@ class Wording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     where: tuple[Where, ...] = ("error", "start")
     strength: Literal["hint", "phrase", "code", "sentence"] = "sentence"
     scope: str | None = None
-    covers: Literal["line", "unit", "source"] = "unit"  # how far a counter-wording silences
+    covers: Literal["line", "unit", "source", "all"] = "unit"  # how far "none" silences
     agents: tuple[str, ...] = ()  # empty: anybody prints it
     example: tuple[str, ...]
     except_for: tuple[str, ...] = ()  # texts that look alike and must not match
