@@ -1,0 +1,118 @@
+"""Every command in the README is run, and what it says of itself is true."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SEGUE = Path(sys.executable).parent / "segue"
+INSTALL = (
+    "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/segue classify --example"
+)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder with the files that the README's commands name."""
+    place = tmp_path / "work"
+    place.mkdir()
+    example = ROOT / "src/segue/examples/claude-context-full"
+    shutil.copy(example / "stdout", place / "out.jsonl")
+    shutil.copy(example / "stdout", place / "session.jsonl")
+    (place / "err.txt").write_text("")
+    return place
+
+
+def test_the_first_two_commands_are_those_that_set_everything_up() -> None:
+    assert commands()[:2] == [INSTALL, "scripts/test"]
+    assert "scripts/test" in (ROOT / ".ci/run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("command", commands()[2:])
+def test_a_command_of_the_readme_works_as_written(command: str, workplace: Path) -> None:
+    if command == "segue wordings check":
+        home = Path(os.environ["SEGUE_HOME"])
+        home.mkdir(exist_ok=True)
+        (home / "wordings.toml").write_text(
+            '[[wording]]\nid = "a"\nreason = "rate_limit"\npattern = "b"\nexample = ["b"]\n'
+        )
+    path = f"{SEGUE.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=workplace,
+        env={**os.environ, "PATH": path},
+        input="API Error: Rate limit reached",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_the_python_of_the_readme_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    (code,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith("context_exhausted"), done.stderr
+
+
+def test_the_wheel_holds_all_that_the_first_command_needs(tmp_path: Path) -> None:
+    """The README's first command without its download: what pip would install is built and run."""
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    place = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place)
+    code = f"import sys; sys.path.insert(0, {str(place)!r}); from segue.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "classify", "--example"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "context window exhausted" in done.stdout
+    assert (place / "segue/py.typed").is_file()
+
+
+def test_agents_md_is_short() -> None:
+    assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 60
+
+
+def test_the_folders_in_the_architecture_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = re.findall(r"^  (\w+(?:\.py|/)) ", text, re.M)
+    missing = [name for name in named if not (ROOT / "src/segue" / name).exists()]
+    assert named
+    assert not missing
+    here = {p.name + "/" for p in (ROOT / "src/segue").iterdir() if p.is_dir()} - {"__pycache__/"}
+    assert here <= set(named)
