@@ -128,7 +128,7 @@ def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
     # Text beside records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
         heard = _hear(lines, source, ear, policy, first)
-    speaks = profile is None and bool(text.strip())
+    speaks = profile is None and heard.answered
     return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
 
 

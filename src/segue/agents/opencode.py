@@ -403,4 +403,4 @@ def knows(record: JSON) -> bool:
     return "messages" in record and text(info, "id").startswith("ses_")
 
 
-PROFILE = Profile(name="opencode", knows=knows, parse=parse)
+PROFILE = Profile(name="opencode", knows=knows, parse=parse, zero_means_done=True)

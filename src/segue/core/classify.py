@@ -106,7 +106,9 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
         cut=cut,
         silent=witness.silent,
     )
-    if witness.exit_code == 0 and witness.printed_answer and witness.ended_by == "unknown":
+    waits = any(sign.reason is StopReason.NEEDS_USER for sign in signs)
+    known = witness.ended_by != "unknown" or waits
+    if witness.exit_code == 0 and witness.printed_answer and not known:
         signs.append(_clean_exit(witness.zero_means_done))
     return signs
 

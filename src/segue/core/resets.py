@@ -14,7 +14,6 @@ at a wrong time is worse than a back-off.
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
 from segue.core.stop import Reset
@@ -92,7 +91,10 @@ _ISO = re.compile(
     r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
 _EPOCH = re.compile(r"(\d{13}|\d{10})(?![\d.:])")
-_HTTP = re.compile(r"(?:[A-Z][a-z]{2}, )\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
+_HTTP = re.compile(
+    r"[A-Z][a-z]{2}, (?P<day>\d{1,2}) (?P<mon>[A-Z][a-z]{2}) (?P<year>\d{4})"
+    r" (?P<time>\d\d:\d\d:\d\d) GMT"
+)
 _CLOCK = re.compile(
     r"(?i)(?:(?P<h12>\d{1,2})(?::(?P<m12>\d\d))?(?::\d\d)?\s*(?P<half>[ap])\.?\s?m\b\.?"
     r"|(?P<h24>[01]?\d|2[0-4])(?::|h)(?P<m24>[0-5]\d)(?::[0-5]\d)?(?!\d)|(?P<word>midnight|noon))"
@@ -143,7 +145,8 @@ def retry_after(value: str, *, now: float) -> Reset | None:
     if re.fullmatch(r"\d{1,8}(?:\.\d+)?", value):
         after_s = float(value)
         return Reset(at=now + after_s, after_s=after_s, source="header", quote=value)
-    at = _http_date(value)
+    dated = _HTTP.fullmatch(value)
+    at = _http_date(dated) if dated else None
     return None if at is None else Reset(at=at, source="header", quote=value)
 
 
@@ -169,7 +172,7 @@ _Found = tuple[float, float | None, int]  # instant, stated seconds, where the t
 
 def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | None:
     if match := _HTTP.match(text, start):
-        at = _http_date(match[0])
+        at = _http_date(match)
         return None if at is None else (at, None, match.end())
     if match := _EPOCH.match(text, start):
         value = float(match[1])
@@ -325,8 +328,11 @@ def _iso(match: re.Match[str], tz: tzinfo) -> _Found | None:
         return None
 
 
-def _http_date(value: str) -> float | None:
+def _http_date(match: re.Match[str]) -> float | None:
+    month = _MONTHS.get(match["mon"].lower())
+    hour, minute, second = (int(part) for part in match["time"].split(":"))
     try:
-        return parsedate_to_datetime(value).timestamp()
-    except (TypeError, ValueError, OverflowError):
+        day = datetime(int(match["year"]), month or 0, int(match["day"]), tzinfo=UTC)
+        return day.replace(hour=hour, minute=minute, second=second).timestamp()
+    except (ValueError, OverflowError):
         return None

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from segue.core import resets
 from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
 from segue.core.text import Unit, clean, unescape
-from segue.core.voice import Voice, is_client_error
+from segue.core.voice import Voice, is_client_error, wraps
 from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
 """An agent that retries within this time is at work; one that sits longer has stopped."""
 
 _RETRYING = re.compile(
-    r"(?i)(?<!before )(?<!when )(?<!of )(?<!after )\b(?:re-?trying|reconnecting|will retry"
+    r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
     r"|\battempt:? ?#?\d+\b|إعادة المحاولة|重试中"
 )
@@ -31,6 +31,7 @@ _NEGATION = re.compile(
     r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
     r"[^.:;,·\n({\[\"]{0,24})$"
 )
+_NOT = re.compile(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
 _MENTION = re.compile(
     r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
     r"|was (?:the|a|shown|printed|added)|means|appears|indicates|shows up"
@@ -40,7 +41,6 @@ _CONDITIONAL = re.compile(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
     r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
 )
-_PROSE_WRAP_CHARS = 56
 _QUOTE_CHARS = 200
 _DIGITS = 12
 _SCOPES = tuple(
@@ -69,6 +69,7 @@ class Heard(Struct, frozen=True):
     lost: tuple[Sign, ...] = ()
     foreign: bool = False  # not the agent but another program speaks
     view: bool = False  # a report or a view that the user asked for
+    answered: bool = False  # the last thing said is an answer, as far as one can tell
 
 
 class Ear(Struct, frozen=True, kw_only=True):
@@ -102,11 +103,12 @@ class Ear(Struct, frozen=True, kw_only=True):
         lost: list[Sign] = []
         causes: set[StopReason] = set()
         statuses: set[str] = set()
-        foreign = False
+        foreign = answered = view = False
         last_error: Unit | None = None
         retrying: Unit | None = None
         for unit in units:
             where = f"{source}:{unit.line}"
+            answered = unit.voice is Voice.PLAIN or (answered and unit.voice is Voice.MUTED)
             if retrying is not None and unit.indent > retrying.indent:
                 hangs = unit.result and not (retrying.result or is_client_error(unit.text))
                 if hangs or _RAISED.match(unit.text):
@@ -121,8 +123,7 @@ class Ear(Struct, frozen=True, kw_only=True):
                 lost += _lose(signs, "the agent tries again by itself below it")
                 signs, last_error, retrying = [], None, unit
                 continue
-            if heard.view:
-                return Heard((), (*lost, *_lose(signs, _VIEW), *heard.lost))
+            view = view or heard.view
             if heard.foreign:
                 foreign = True
             elif foreign and all(s.strength < Strength.CODE for s in heard.signs):
@@ -134,6 +135,7 @@ class Ear(Struct, frozen=True, kw_only=True):
                 for s in (*heard.signs, *heard.lost)
                 if s.strength is Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
             }
+            answered = answered and all(s.reason is StopReason.COMPLETED for s in heard.signs)
             if heard.signs:
                 signs, dropped = _newest(signs, heard.signs)
                 lost += dropped
@@ -143,11 +145,14 @@ class Ear(Struct, frozen=True, kw_only=True):
                 signs, last_error = [], None
             elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
                 last_error = unit
+        if view:
+            return Heard((), (*lost, *_lose(signs, _VIEW)), answered=answered)
         if len(causes) >= _CAUSES_IN_A_LIST or len(statuses) >= _STATUSES_IN_A_TABLE:
-            return Heard((), (*lost, *_lose(signs, "a list of causes, not one of them")))
+            listed = _lose(signs, "a list of causes, not one of them")
+            return Heard((), (*lost, *listed), answered=answered)
         if not signs and last_error is not None and generic_errors:
             signs = [_generic(last_error, f"{source}:{last_error.line}")]
-        return Heard(tuple(signs), tuple(lost))
+        return Heard(tuple(signs), tuple(lost), answered=answered)
 
     def _unit(self, unit: Unit, where: str) -> Heard | None:
         """None: the unit says that the agent goes on by itself."""
@@ -268,6 +273,8 @@ def _why_lost(hit: Hit, text: str) -> str:
     before, after = text[: hit.start], text[hit.end :]
     if _NEGATION.search(before[-48:]):
         return "negated or conditional"
+    if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern):
+        return "negated"
     if "start" not in hit.wording.where and "line" not in hit.wording.where:
         return ""
     if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():
@@ -275,7 +282,7 @@ def _why_lost(hit: Hit, text: str) -> str:
     if _MENTION.match(after) and text[hit.end - 1 : hit.end] not in ".!":
         return "only mentioned"
     line_before = before.rstrip("\n").rsplit("\n", 1)[-1] if before.endswith("\n") else ""
-    if len(line_before) >= _PROSE_WRAP_CHARS and line_before[-1:] not in ".!?:;)]}\"'>":
+    if wraps(line_before):
         return "the middle of a sentence"
     return ""
 

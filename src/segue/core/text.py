@@ -149,8 +149,14 @@ class _Maker:
         return self._in_fence or self._in_diff
 
     def _belongs(self, said: str, whose: Voice) -> bool:
-        if whose is Voice.PLAIN and not voice.is_log(said):
+        if voice.is_log(said):
+            return False
+        if whose is Voice.PLAIN:
             return True
+        if self._voice is Voice.PLAIN:
+            open_quote = sum(line.count('"') for line in self._lines) % 2
+            if open_quote or (voice.wraps(self._lines[-1]) and said[:1].islower()):
+                return True
         return self._voice is Voice.ERROR and voice.continues_error(said)
 
     def _begin(self, said: str, whose: Voice, number: int, mark: str) -> None:

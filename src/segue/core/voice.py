@@ -9,6 +9,7 @@ from enum import Enum
 
 _LEVEL_WITHIN = 400  # a log line's level stands at its beginning
 _RAISED_WITHIN = 300
+_WRAPPED_CHARS = 56
 
 
 class Voice(Enum):
@@ -44,7 +45,7 @@ _NOT_OURS = (
 # "I keep getting this error: …" is talk about an error.
 _NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
 _ERROR_LEAD = re.compile(
-    r"(?ix)^(?:[^\w`]|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`]|_){0,5}(?:\d{1,2}:\s)?(?:"
+    r"(?ix)^(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
     r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
     r"     (?:error|failed|failure|exception|status)\b"
@@ -88,24 +89,29 @@ _MUTED = re.compile(
       [+-](?:\s|[^\s\d]|\d*$) | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
-    | >>>\s | E\s | \#!? | \\ | --\s
+    | >>>\s | E\s | \#!? | --\s
     | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
     )"""
 )
-_CODE = re.compile(
-    r"""(?x)
-    ^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
+_STATEMENT = re.compile(
+    r"""(?x)^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
       |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
       |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
       )\b.*[(){}\[\];=$"'`\\|<>]
-    | ^@\w | ;\s*$ | [)\w"']\s*\{\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
-    | ^\w[\w.\[\]"']*\s*[+|]?=\s*\S
+    """
+)
+_CODE = re.compile(
+    r"""(?x)
+      ^@\w | ;\s*$ | [)\w"']\s*\{\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
+    | ^\w[\w.\[\]"']*\s+[+|]?=\s+\S | ^\w+=\S*$ | ^\w+=\w+\(
     | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
     """
 )
+_CITED = re.compile(r"^([\"'`]).+\1\s+[a-z]{2,}")  # "…" is what it prints
 _LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
 _KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
-_RAISED = re.compile(r"(?<![\w`'\"(])(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+_RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+_RAISED_LATER = re.compile(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
 _STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
 _TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
 _RUNNING = re.compile(
@@ -183,7 +189,9 @@ def is_code(said: str) -> bool:
     """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
     if _LITERAL.match(said) and not _KEY.match(said):
         return True
-    return not is_body(said) and bool(_STACK.match(said) or _CODE.search(said))
+    if is_body(said):
+        return False
+    return bool(_STACK.match(said) or _STATEMENT.match(said) or _CODE.search(said))
 
 
 def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
@@ -197,7 +205,13 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
         return Voice.MUTED
     if in_code and is_body(said) and not _RAISED.match(said):
         return Voice.MUTED
-    if (mark and mark[0] in _ERROR_MARKS) or _ERROR_LEAD.match(said):
+    if _CITED.match(said):
+        return Voice.MUTED
+    if mark and mark[0] in _ERROR_MARKS:
+        return Voice.ERROR
+    if _STATEMENT.match(said):  # before the errors: `throw new Error(…)` opens like one
+        return Voice.MUTED
+    if _ERROR_LEAD.match(said):
         return Voice.ERROR
     if is_log(said):
         return Voice.ERROR if _LOG_LEVEL.search(said[:_LEVEL_WITHIN]) else Voice.PLAIN
@@ -205,9 +219,14 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
         return Voice.ERROR
     if is_code(said):
         return Voice.MUTED
-    if "`" not in said and _RAISED.search(said[:_RAISED_WITHIN]):
+    if _RAISED.match(said) or _RAISED_LATER.match(said[:_RAISED_WITHIN]):
         return Voice.ERROR
     return Voice.PLAIN
+
+
+def wraps(line: str) -> bool:
+    """Does this line look as if its sentence went on in the next one?"""
+    return len(line) >= _WRAPPED_CHARS and line[-1] not in ".!?;)]}\"'>"
 
 
 def continues_error(said: str) -> bool:

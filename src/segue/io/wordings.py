@@ -17,13 +17,15 @@ def load(
     """The catalogue, users' entries first. What is wrong with a file is in its `faults`; the rest
     still works."""
     entries: list[tuple[str, Wording]] = [("config.toml", wording) for wording in extra]
+    ours: list[tuple[str, Wording]] = []
     faults: list[Fault] = []
-    files = [*user_files, *(sorted(PACKAGED.glob("*.toml")) if packaged else ())]
-    for file in files:
+    for file in user_files:
         found, wrong = read(file)
         entries += ((file.name, wording) for wording in found)
         faults += wrong
-    catalogue = Catalogue(entries)
+    for file in sorted(PACKAGED.glob("*.toml")) if packaged else ():
+        ours += ((file.name, wording) for wording in read(file)[0])
+    catalogue = Catalogue(entries, ours)
     catalogue.faults[:0] = faults
     return catalogue
 

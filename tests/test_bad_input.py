@@ -1,0 +1,671 @@
+"""Whatever is given: a verdict or one clear line, the right exit code, and never a traceback.
+
+The first half drives the command line as users do, in a process and a home of its own; the second
+half throws generated and mutated endings at the library.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from segue import api
+from segue.cli import cli, render
+from segue.core.stop import Stop, StopReason
+from segue.ending import CHANNELS, Ending, Source
+from segue.io import files, wordings
+
+RECORDINGS = Path(__file__).parent / "data" / "recordings"
+NOW = 1_794_774_600.0
+LIMIT = "API Error: 429 Rate limit reached"
+REASONS = {reason.value for reason in StopReason}
+FUZZ_ROUNDS = 600
+FUZZ_BUDGET_S = 15.0
+
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """In-process tests must not read the user's own wordings either."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("SEGUE_HOME", str(home / "segue"))
+        api.load_catalogue.cache_clear()
+        yield
+    api.load_catalogue.cache_clear()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """`segue …` in a process of its own, with a home of its own."""
+    env = {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(tmp_path / "home"),
+        "SEGUE_HOME": str(tmp_path / "home" / "segue"),
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+    }
+
+    def call(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "segue", *map(str, words)],
+            input=stdin, env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return call
+
+
+def complaints(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    """The lines on stderr, without click's reminder of the usage; a traceback fails the test."""
+    text = done.stderr.decode()
+    assert "Traceback" not in text, text[-600:]
+    return [
+        line
+        for line in text.splitlines()
+        if line.strip() and not line.startswith(("Usage:", "Try '"))
+    ]
+
+
+def _no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def verdicts(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    """Stdout as JSON lines, each a whole verdict."""
+    found = [
+        json.loads(line, parse_constant=_no_constant) for line in done.stdout.decode().splitlines()
+    ]
+    for verdict in found:
+        assert_whole(verdict)
+    return found
+
+
+def assert_whole(verdict: dict[str, Any]) -> None:
+    assert verdict["schema"] == 1
+    assert verdict["reason"] in REASONS
+    assert 0.0 <= verdict["confidence"] <= 1.0
+    assert verdict["resume"] in ("same_session", "new_session", "none")
+    assert isinstance(verdict["evidence"], list)
+    assert verdict["remediation"]
+
+
+# --- files that can be read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "note"),
+    [
+        (b"", "unknown", "is empty"),
+        (b" \n\t\n", "unknown", "is empty"),
+        (bytes(range(256)) * 64, None, "binary"),
+        (b"\x7fELF\x02\x01\x01" + b"\0" * 4096, None, "binary"),
+        (f"{LIMIT} …".encode()[:-1], "rate_limit", "not UTF-8"),
+        (b"\xf0\x9f\x98 " + LIMIT.encode(), None, "not UTF-8"),
+        (LIMIT.encode("utf-16"), "rate_limit", ""),
+        (b"\xfe\xff" + LIMIT.encode("utf-16-be"), "rate_limit", ""),
+        (LIMIT.encode("utf-16")[:-1], "rate_limit", None),
+        (b"\xef\xbb\xbf" + LIMIT.encode(), "rate_limit", ""),
+        (LIMIT.replace(" ", "\r\n ").encode(), None, ""),
+        (b'{"type":"result","subtype":"error_max_turns","is_er', "max_turns", ""),
+        (b'{"type":"assistant","message":{"content":[{"type":"te', None, ""),
+        (b'{"type"', None, ""),
+        (b"[" * 100_000, None, ""),
+        (b'{"a":' * 5_000, None, ""),
+        (b'[{"type":"result","x":' * 2_000 + b"\n" + LIMIT.encode(), None, ""),
+        (b'{"type":"result","is_error":true,"result":"' + LIMIT.encode() + b' \\ud800"}', None, ""),
+        (b"NaN\nInfinity\n" + b'{"type":"result","num_turns":NaN}', None, ""),
+        (b"\0\n" * 2000, None, "binary"),
+    ],
+    ids=lambda value: repr(value[:24]) if isinstance(value, bytes) else None,
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["tail.txt", "session.jsonl"])
+def test_odd_file_gets_a_verdict(
+    run: Run, tmp_path: Path, name: str, data: bytes, reason: str | None, note: str | None
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    done = run("classify", "--json", name)
+    said = complaints(done)
+    assert done.returncode == 0, said
+    (verdict,) = verdicts(done)
+    if reason is not None and name == "tail.txt":
+        assert verdict["reason"] == reason
+    if note is not None:
+        assert len(said) == bool(note)
+        assert all(line.startswith(f"segue: {name}: ") and note in line for line in said)
+
+
+def test_line_of_50_mb_gets_a_verdict(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "long.txt"
+    with file.open("wb") as out:
+        for _ in range(50):
+            out.write((b"you have reached the " * 50_000)[: 1 << 20])
+    done = run("classify", "--json", file)
+    said = complaints(done)
+    assert done.returncode == 0
+    assert len(verdicts(done)) == 1
+    assert 1 <= len(said) <= 2  # only its end was read; the line began before that
+    assert all(line.startswith(f"segue: {file}: ") for line in said)
+
+
+def test_sparse_file_of_50_mb_gets_a_verdict(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "sparse.txt"
+    with file.open("wb") as out:
+        out.seek(50 << 20)
+        out.write(b"\n" + LIMIT.encode() + b"\n")
+    done = run("classify", "--json", file)
+    complaints(done)
+    assert done.returncode == 0
+    assert verdicts(done)[0]["reason"] == "rate_limit"
+
+
+def test_end_of_a_long_file_is_what_counts(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "long.txt"
+    lines = 1_000_000
+    file.write_bytes(b"reading src\n" * lines + LIMIT.encode() + b"\n")
+    done = run("classify", "--json", file)
+    assert complaints(done) == [f"segue: {file}: only its last 8 MB were read"]
+    (verdict,) = verdicts(done)
+    assert verdict["reason"] == "rate_limit"
+    assert verdict["evidence"][0]["where"] == f"long.txt:{lines + 1}"
+
+
+# --- what cannot be read ------------------------------------------------------------------------
+
+
+def _missing(place: Path) -> Path:
+    return place / "nowhere.txt"
+
+
+def _folder(place: Path) -> Path:
+    return place
+
+
+def _below_a_file(place: Path) -> Path:
+    (place / "file").write_text("x")
+    return place / "file" / "below"
+
+
+def _pipe(place: Path) -> Path:
+    os.mkfifo(place / "pipe")
+    return place / "pipe"
+
+
+def _loop(place: Path) -> Path:
+    (place / "loop").symlink_to("loop")
+    return place / "loop"
+
+
+def _dangling(place: Path) -> Path:
+    (place / "link").symlink_to("gone")
+    return place / "link"
+
+
+def _long_name(place: Path) -> Path:
+    return place / ("n" * 300)
+
+
+def _bytes_name(place: Path) -> Path:
+    return place / os.fsdecode(b"caf\xe9.txt")
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (_missing, "no such file"),
+        (_folder, "is a folder"),
+        (_below_a_file, "cannot be read"),
+        (_pipe, "is a pipe"),
+        (_loop, "cannot be read"),
+        (_dangling, "no such file"),
+        (_long_name, "cannot be read"),
+        (_bytes_name, "no such file"),
+    ],
+)
+@pytest.mark.parametrize("option", [None, "--stdout", "--transcript"])
+def test_unreadable_file_is_refused_in_one_line(
+    run: Run, tmp_path: Path, make: Callable[[Path], Path], fault: str, option: str | None
+) -> None:
+    path = make(tmp_path)
+    done = run("classify", "--json", *([option] if option else []), path)
+    said = complaints(done)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert len(said) == 1
+    assert said[0].startswith("segue: ")
+    assert fault in said[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; see the next test")
+def test_file_without_permission_is_refused(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_text(LIMIT)
+    file.chmod(0)
+    done = run("classify", "--json", file)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert complaints(done) == [f"segue: {file}: cannot be read: Permission denied"]
+
+
+def test_file_without_permission_is_refused_in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_text(LIMIT)
+    really = os.open
+
+    def refuse(path: Any, *rest: Any, **more: Any) -> int:
+        if str(path) == str(file):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    done = CliRunner().invoke(cli, ["classify", "--json", str(file)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"segue: {file}: cannot be read: Permission denied\n"
+    stop = api.classify(file)
+    assert (stop.reason, stop.confidence) == (StopReason.UNKNOWN, 0.0)
+
+
+def test_file_that_fails_while_it_is_read_is_refused(run: Run) -> None:
+    """A process's memory opens, and fails at the first read."""
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("no /proc here")
+    done = run("classify", "--json", "/proc/self/mem")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert len(complaints(done)) == 1
+
+
+def test_empty_stdin_gets_a_verdict(run: Run) -> None:
+    done = run("classify", "--json", "-")
+    assert done.returncode == 0
+    assert verdicts(done)[0]["reason"] == "unknown"
+    (said,) = complaints(done)
+    assert said.startswith("segue: standard input: is empty")
+
+
+def test_closed_stdin_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+    for words in ("classify --json -", "classify --batch", "wordings test"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -m segue {words} <&-', sys.executable],
+            env={"HOME": str(tmp_path), "SEGUE_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert len(complaints(done)) <= 1
+        assert done.returncode in (0, 2)
+        verdicts(done)
+
+
+# --- words that make no sense -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["classify", "--exit-code", "abc"], "abc"),
+        (["classify", "--exit-code", "1.5"], "1.5"),
+        (["classify", "--exit-code", "9" * 5000], "--exit-code"),
+        (["classify", "--bogus"], "--bogus"),
+        (["explain", "--bogus"], "--bogus"),
+        (["wordings", "list", "--bogus"], "--bogus"),
+        (["bogus"], "bogus"),
+        (["classify", "--ended-by", "me"], "me"),
+        (["classify", "--channel", "fax", "-"], "fax"),
+        (["classify", "--tz", "Mars/Olympus", "-"], "Mars/Olympus"),
+        (["classify", "--tz", "../../etc/passwd", "-"], "../../etc/passwd"),
+        (["classify", "--now", "yesterday", "-"], "yesterday"),
+        (["classify", "--now", "nan", "-"], "nan"),
+        (["classify", "--now", "1e300", "-"], "1e+300"),
+        (["classify", "--example", "nobody"], "nobody"),
+        (["classify", "--example", "../wordings"], "../wordings"),
+        (["explain", "--example", "nobody"], "nobody"),
+        (["classify"], "nothing to judge"),
+        (["explain"], "nothing to judge"),
+    ],
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_bad_word_is_named_in_one_line(run: Run, words: list[str], named: str) -> None:
+    done = run(*words)
+    said = complaints(done)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert len(said) == 1
+    assert named in said[0]
+
+
+@pytest.mark.parametrize(
+    "code", ["0", "-1", "-9", "-31", "-64", "128", "159", "255", "-99999", "9" * 30]
+)
+def test_any_whole_exit_code_gets_a_verdict(run: Run, code: str) -> None:
+    done = run("classify", "--json", "--exit-code", code)
+    assert complaints(done) == []
+    assert done.returncode == 0
+    assert len(verdicts(done)) == 1
+
+
+@pytest.mark.parametrize(
+    "now", ["-90000000000", "90000000000", "0001-01-01T00:00", "9999-12-31T23:59"]
+)
+@pytest.mark.parametrize(
+    "when", ["3pm", "in 3 hours", "Oct 31, 9am", "at 23:59", "tomorrow at 9am"]
+)
+def test_any_time_is_refused_or_gets_a_verdict(run: Run, now: str, when: str) -> None:
+    text = f"API Error: usage limit reached, resets {when}"
+    done = run("classify", "--json", "--now", now, "--tz", "Asia/Tokyo", "-", stdin=text.encode())
+    said = complaints(done)
+    assert (done.returncode, len(said), len(verdicts(done))) in ((0, 0, 1), (2, 1, 0))
+
+
+@pytest.mark.parametrize(
+    "words", [["classify", "--json", "-"], ["wordings", "test", "--json", "-"]]
+)
+def test_bytes_that_are_no_text_are_heard_all_the_same(run: Run, words: list[str]) -> None:
+    done = run(*words, stdin=b"\xff\xfa " + LIMIT.encode() + b"\n" + LIMIT.encode())
+    assert len(complaints(done)) <= 1
+    assert done.returncode == 0
+    assert verdicts(done)[0]["reason"] == "rate_limit"
+
+
+def test_message_that_is_no_text_on_the_command_line_gets_a_verdict(run: Run) -> None:
+    done = run("wordings", "test", "--json", os.fsdecode(b"API Error: caf\xe9: Rate limit reached"))
+    assert complaints(done) == []
+    assert done.returncode == 0
+    assert verdicts(done)[0]["reason"] == "rate_limit"
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+GOOD = json.dumps({"id": "good", "text": LIMIT}).encode()
+BAD_LINES = [
+    b"not JSON",
+    b"{",
+    b'{"text": "half a li',
+    b"[1, 2]",
+    b"null",
+    b"7",
+    b'"text"',
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"text":' * 5_000,
+    b'{"text": 5}',
+    b'{"text": null}',
+    b'{"text": ["a"]}',
+    b'{"text": "a", "exit_code": "1"}',
+    b'{"text": "a", "exit_code": true}',
+    b'{"text": "a", "exit_code": 1.5}',
+    b'{"text": "a", "exit_code": NaN}',
+    b'{"text": "a", "agent": 5}',
+    b'{"text": "a", "agent": ["claude"]}',
+    b'{"text": "a", "channel": "fax"}',
+    b'{"text": "a", "channel": ["log"]}',
+    b'{"text": "a", "ended_by": "me"}',
+    b'{"text": "a", "ended_by": {"who": "me"}}',
+    b'{"text": "a", "tz": "Mars/Olympus"}',
+    b'{"text": "a", "tz": "../../etc/passwd"}',
+    b'{"text": "a", "tz": 5}',
+    b'{"text": "a", "tz": ["UTC"]}',
+    b'{"text": "a", "tz": "\\u0000"}',
+    b'{"text": "a", "tz": "\\ud800"}',
+    b'{"text": "a", "now": "yesterday"}',
+    b'{"text": "a", "now": NaN}',
+    b'{"text": "a", "now": Infinity}',
+    b'{"text": "a", "now": 1e300}',
+    b'{"text": "a", "now": true}',
+    b'{"text": "a", "now": [1]}',
+    b'{"text": "a", "now": "2026-99-99T00:00:00Z"}',
+]
+ODD_LINES = [
+    b'{"id": "odd", "text": "API Error: rate limit reached \\ud800"}',
+    b'{"id": "odd", "text": "\\udfff\\ud800"}',
+    b'{"id": "\\ud800", "text": "a"}',
+    b'{"id": NaN, "text": "a"}',
+    b'{"id": {"deep": [1, null]}, "text": "a"}',
+    b'{"id": 99999999999999999999999999, "text": "a"}',
+    b'{"id": 1, "id": 2}',
+    b"{}",
+    b'{"text": "a\x00b"}',
+    b'{"text": "caf\xe9"}',
+    b'{"text": "a", "agent": "\\ud800"}',
+    b'{"text": "a", "agent": "nobody\'s"}',
+    b'{"text": "a", "exit_code": 99999999999999999999999999}',
+    b'{"text": "a", "exit_code": -99999999999999999999999999}',
+    b'{"text": "a", "exit_code": ' + b"9" * 5000 + b"}",
+    b'{"text": "API Error: usage limit reached; resets 3pm", "now": -90000000000}',
+    b'{"text": "API Error: usage limit reached; resets 3pm", "now": "9999-12-31T23:59:59"}',
+    b'{"text": "API Error: usage limit reached; resets 3pm", "now": "0001-01-01T00:00:00"}',
+    b'{"text": "a", "unknown": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: repr(line[:48]))
+def test_bad_line_of_a_batch_is_told_and_the_rest_is_judged(run: Run, line: bytes) -> None:
+    done = run("classify", "--batch", stdin=b"\n".join([GOOD, line, b"", GOOD]))
+    said = complaints(done)
+    assert done.returncode == 1
+    assert len(said) == 1
+    assert said[0].startswith("segue: line 2: ")
+    first, bad, last = verdicts(done)
+    assert first == last
+    assert (first["id"], first["reason"]) == ("good", "rate_limit")
+    assert (bad["reason"], bad["confidence"]) == ("unknown", 0.0)
+
+
+@pytest.mark.parametrize("line", ODD_LINES, ids=lambda line: repr(line[:72]))
+def test_odd_line_of_a_batch_is_judged_or_told(run: Run, line: bytes) -> None:
+    done = run("classify", "--batch", stdin=b"\n".join([GOOD, line, GOOD]))
+    said = complaints(done)
+    assert (done.returncode, len(said)) in ((0, 0), (1, 1))
+    first, _, last = verdicts(done)
+    assert first == last
+    assert first["reason"] == "rate_limit"
+
+
+def test_batch_of_nothing_is_nothing(run: Run) -> None:
+    for stdin in (b"", b"\n \n\n"):
+        done = run("classify", "--batch", stdin=stdin)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_batch_keeps_the_order_and_the_ids(run: Run) -> None:
+    lines = [json.dumps({"id": n, "text": LIMIT if n % 2 else ""}) for n in range(50)]
+    done = run("classify", "--batch", stdin="\n".join(lines).encode())
+    assert done.returncode == 0
+    assert [v["id"] for v in verdicts(done)] == list(range(50))
+
+
+# --- anything at all ----------------------------------------------------------------------------
+
+_FRAGMENTS = [
+    *(w.example[0] for w in wordings.load().wordings if w.example),
+    "API Error: ", "Error: ", "⎿ ", "● ", "❯ /exit", "│ ", "\x1b[31m",
+    "\x1b]0;", "\0", "\r", "\u2028", "[{", "}}]",
+    '{"type":"result","is_error":true,"result":"', '{"type":"error","error":{"message":"',
+    "resets 3pm (Europe/London)", "try again in 99999999999999999999 days", "resets at 1e999",
+    "resets Feb 30, 25:61", "1750708800000000000000", "429 ", "retrying in ",
+    "---\n", "status: done\n---\n",
+]  # fmt: skip
+ANYTHING = st.one_of(
+    st.text(max_size=200),
+    st.lists(st.one_of(st.sampled_from(_FRAGMENTS), st.text(max_size=8)), max_size=12).map("".join),
+    st.lists(st.sampled_from(_FRAGMENTS), max_size=8).map("\n".join),
+)
+CODES = st.one_of(st.none(), st.integers(), st.integers(-70, 300))
+NAMES = st.one_of(
+    st.none(), st.sampled_from(["claude", "codex", "opencode", "gemini", "pi", "qwen"]), st.text()
+)
+
+
+def assert_sound(stop: Stop) -> None:
+    assert isinstance(stop, Stop)
+    line = render.as_json(render.as_dict(stop))
+    assert_whole(json.loads(line, parse_constant=_no_constant))
+    assert "\n" not in line
+    assert render.for_people(stop, now=NOW, tz=UTC)
+
+
+@settings(deadline=None, max_examples=200)
+@given(source=st.one_of(ANYTHING, st.binary(max_size=300)), code=CODES, agent=NAMES,
+       channel=st.sampled_from(CHANNELS))  # fmt: skip
+def test_classify_returns_a_stop_for_anything(
+    source: str | bytes, code: int | None, agent: str | None, channel: Any
+) -> None:
+    def judged() -> Stop:
+        return api.classify(source, agent=agent, exit_code=code, channel=channel, now=NOW, tz=UTC)
+
+    stop = judged()
+    assert_sound(stop)
+    assert not any(e.rule == "input" for e in stop.evidence), stop.evidence  # nothing was caught
+    assert judged() == stop
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    parts=st.lists(
+        st.one_of(
+            st.sampled_from(_FRAGMENTS), st.text(st.characters(categories=["Cs", "Lu"]), max_size=3)
+        ),
+        max_size=8,
+    )
+)
+def test_lone_surrogates_are_no_reason_to_give_up(parts: list[str]) -> None:
+    stop = api.classify("".join(parts), now=NOW, tz=UTC)
+    assert_sound(stop)
+    assert not any(e.rule == "input" for e in stop.evidence), stop.evidence
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=ANYTHING, now=st.floats(-1e11, 1e11), hours=st.integers(-14, 14))
+def test_any_time_gets_a_verdict(text: str, now: float, hours: int) -> None:
+    source = Source(text=f"{text}\n{LIMIT}; resets 3pm", channel="tui")
+    zone = timezone(timedelta(hours=hours))
+    stop = api.examine(Ending(sources=(source,)), now=now, tz=zone).stop
+    assert_sound(stop)
+
+
+@pytest.mark.parametrize(
+    "source", [5, 1.5, object(), ["a"], {"a": 1}, True, Path("/"), Path("\0"), Path("")]
+)
+def test_classify_of_the_wrong_kind_is_unknown(source: Any) -> None:
+    stop = api.classify(source)
+    assert (stop.reason, stop.confidence) == (StopReason.UNKNOWN, 0.0)
+    assert [e.rule for e in stop.evidence] == ["input"]
+    assert_sound(stop)
+
+
+@pytest.mark.parametrize("options", [
+    {"exit_code": "1"}, {"exit_code": 1.5}, {"agent": 5}, {"ended_by": "me"}, {"ended_by": None},
+    {"channel": "fax"}, {"now": "noon"}, {"tz": "UTC"}, {"policy": "cautious"}, {"stderr": 5},
+], ids=str)  # fmt: skip
+def test_classify_with_a_wrong_option_never_raises(options: dict[str, Any]) -> None:
+    assert_sound(api.classify(f"{LIMIT}; resets 3pm", **options))
+
+
+@pytest.mark.parametrize(
+    ("head", "unit", "times"),
+    [("API Error: ", "rate limit reached ", 50), ("", "1.5,2.25,", 110), ("", "1234567890", 100)],
+)
+def test_line_of_repetitions_costs_no_more_than_its_length(
+    head: str, unit: str, times: int
+) -> None:
+    """Found by the benchmark: each hit was compared with all others, each digit began a number."""
+
+    def cost(number: int) -> float:
+        start = time.process_time()
+        api.classify(head + unit * number, now=NOW, tz=UTC)
+        return time.process_time() - start
+
+    cost(10)
+    small = max(cost(times), 0.005)
+    assert cost(4 * times) < 10 * small  # four times the text; sixteen times the work was measured
+
+
+# --- real runs, damaged -------------------------------------------------------------------------
+
+
+def _damaged(data: bytes, pick: random.Random) -> bytes:
+    """One of the things that happen to files, or that somebody does to them."""
+    at, to = sorted(pick.randrange(len(data) + 1) for _ in range(2))
+    to = min(to, at + 4096)
+    lines = data.split(b"\n")
+    match pick.randrange(10):
+        case 0:
+            return data[:at]
+        case 1:
+            return data[at:]
+        case 2:
+            return data[:to] + data[at:to] * pick.randrange(1, 4) + data[to:]
+        case 3:
+            flipped = bytearray(data)
+            for _ in range(pick.randrange(1, 40)):
+                flipped[pick.randrange(len(flipped))] ^= 1 << pick.randrange(8)
+            return bytes(flipped)
+        case 4:
+            pick.shuffle(lines)
+            return b"\n".join(lines)
+        case 5:
+            return data[:at] + b"\0" * pick.choice((1, 7, 5000)) + data[at:]
+        case 6:
+            opening = pick.choice((b"[", b"{", b'{"a":', b'[{"type":', b"("))
+            return data[:at] + opening * pick.choice((50, 2000, 30_000)) + data[at:]
+        case 7:
+            return data.replace(b"\n", pick.choice((b"", b"\r", b"\r\n", b"\n\n", b"\\n")))
+        case 8:
+            old = pick.choice((b'"', b":", b"true", b"null", b"0", b"error", b"message", b"type"))
+            new = pick.choice(
+                (b"", b"null", b"[]", b"{}", b"-1e999", b'"\\ud800"', b"NaN", b"9" * 30)
+            )
+            return data.replace(old, new, pick.randrange(1, 30))
+        case _:
+            return data[:at] + data[to:]
+
+
+def _recorded() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (file.stem, json.loads(line))
+        for file in sorted(RECORDINGS.glob("*.jsonl"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def test_damaged_recordings_get_a_verdict() -> None:
+    pick = random.Random(20_261_115)
+    runs = _recorded()
+    assert runs
+    faults: dict[str, str] = {}
+    until, rounds = time.monotonic() + FUZZ_BUDGET_S, 0
+    for number in range(FUZZ_ROUNDS):
+        if time.monotonic() > until:
+            break
+        rounds += 1
+        agent, recording = pick.choice(runs)
+        sources = []
+        for kind in ("stdout", "stderr", "transcript"):
+            data = str(recording.get(kind) or "").encode()[-30_000:]
+            for _ in range(pick.randrange(1, 4)):
+                data = _damaged(data, pick) if data else b""
+            channel = pick.choice(CHANNELS) if pick.random() < 0.2 else kind
+            found = files.decode(data, kind)
+            sources.append(Source(text=found.text, channel=channel, name=kind))
+        ending = Ending(
+            sources=tuple(sources),
+            agent=pick.choice((agent, None, "codex")),
+            exit_code=pick.choice((recording["exit_code"], None, -9, 1)),
+        )
+        try:
+            stop = api.examine(ending, now=NOW, tz=UTC).stop
+            assert_sound(stop)
+            assert api.examine(ending, now=NOW, tz=UTC).stop == stop
+        except Exception as fault:  # all kinds at once, each with its first case
+            name = f"{type(fault).__name__}: {str(fault)[:80]}"
+            faults.setdefault(name, f"round {number}, {agent} {recording['name']}")
+    assert faults == {}
+    assert rounds >= FUZZ_ROUNDS // 4
