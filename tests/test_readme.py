@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SEGUE = Path(sys.executable).parent / "segue"
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/segue classify --example"  # noqa: E501
+INSTALL = (
     "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/segue classify --example"
 )
 

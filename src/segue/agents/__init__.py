@@ -10,7 +10,7 @@ from typing import Any
 
 from segue.agents.profile import Profile
 
-BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi")
+BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
 
 _ALIASES = {
     "claude-code": "claude",

@@ -55,6 +55,7 @@ _REASONS = {
     "overloaded_error": StopReason.OVERLOADED,
     "server_is_overloaded": StopReason.OVERLOADED,
 }
+_ERRORS = {name for name in _REASONS if name.endswith("Error")} | {"APIError", "UnknownError"}
 # Why a step ended, if the turn ends with it. "stop" is success; "tool-calls" and "unknown" (a
 # reply that broke off: asked again at once) go on; "error" has a record of its own.
 _FINISHES = {"length": StopReason.ERROR, "content-filter": StopReason.REFUSAL, "other": None}
@@ -86,6 +87,8 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
         elif kind in _LINES and isinstance(data.get("part"), dict):
             yield from teller.session(text(data, "sessionID"), put)
             yield from teller.part(data["part"], put)
+        elif text(data, "name") in _ERRORS and "data" in data:  # an error alone
+            yield from teller.error(data, put)
         elif kind == "error":
             yield from teller.session(text(data, "sessionID"), put)
             yield from teller.error(obj(data, "error"), put)
@@ -403,4 +406,12 @@ def knows(record: JSON) -> bool:
     return "messages" in record and text(info, "id").startswith("ses_")
 
 
-PROFILE = Profile(name="opencode", knows=knows, parse=parse, zero_means_done=True)
+def resembles(record: JSON) -> bool:
+    """A message or an error that lost its ids on the way."""
+    name = text(record, "error", "name") or (text(record, "name") if "data" in record else "")
+    return name in _ERRORS
+
+
+PROFILE = Profile(
+    name="opencode", knows=knows, resembles=resembles, parse=parse, zero_means_done=True
+)

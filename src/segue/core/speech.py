@@ -24,7 +24,8 @@ LONG_RETRY_S = 60.0
 _RETRYING = re.compile(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
-    r"|\battempt:? ?#?\d+\b|إعادة المحاولة|重试中"
+    r"|\battempt:? ?#?\d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
+    r"|إعادة المحاولة|重试中"
 )
 _NEGATION = re.compile(
     r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
@@ -257,10 +258,11 @@ def _covers(longer: Hit, hit: Hit) -> bool:
 def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list[Sign]]:
     """What is said last counts, but a farewell does not undo the error before it (seed 001 AC6),
     and a code without a cause does not undo one with a cause."""
-    weak = all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now) or all(
-        s.strength is Strength.HINT
-        or (s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE)
-        for s in now
+    said = max(s.strength for s in now)
+    weak = (
+        all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
+        or (said < Strength.CODE and any(s.strength > said for s in before))
+        or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
     )
     if before and weak and any(s.reason is not StopReason.ERROR for s in before):
         return before, _lose(list(now), "an error was said before it")
@@ -290,7 +292,7 @@ def _why_lost(hit: Hit, text: str) -> str:
 def _generic(unit: Unit, where: str, lost: str = "") -> Sign:
     return Sign(
         reason=StopReason.ERROR,
-        rank=Rank.TEXT,
+        rank=Rank.EXIT,  # an error that nobody knows says no more than an exit code
         strength=Strength.HINT,
         evidence=Evidence("text.error_voice", _quote(unit.text), where),
         message=_quote(unit.text),

@@ -33,6 +33,7 @@ _SPEAKER_MARKS = set("⏺●✦")
 _LOG = re.compile(
     r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
     r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
+    r"|[\w./-]{1,60}\.(?:[jt]sx?|py|go|rs|java|rb):\d+\b"
     r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
 _LOG_LEVEL = re.compile(
@@ -50,13 +51,14 @@ _ERROR_LEAD = re.compile(
     r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
-    r"     |message|msg|occurred|condition|failed)\b|$)"
+    r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
     r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
     r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution)\s+(?:failed|error)\b"
     rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
     r"     (?:\s*[:({'\[-]|$)"
     r"| (?:http|status|status\s*code|error\s*code|got\s+status(?:\s*code)?|code)[\s:=]*[45]\d\d\b"
     r"| [45]\d\d\s+[\[{<\"'a-z]"
+    r"| \[[^\]]{0,40}(?:error|\b[45]\d\d\b)[^\]]{0,40}\]"
     r"| (?:sorry|oops)\b"
     r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
@@ -77,12 +79,12 @@ _ERROR_LEAD = re.compile(
     r")"
 )
 _BODY_LEAD = re.compile(
-    r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:error|errors|errorcode|errormessage|error_type|cause|details?"
+    r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:\w{0,20}error\w{0,20}|cause|details?"
     r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
     r"|severity|context|request_?id|name|event|num_turns|subtype|terminal_reason|is_error|result"
     r"|stop_reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
 )
-_BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|4\d\d\b|5\d\d\b")
+_BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
     r"""(?x)^(?:

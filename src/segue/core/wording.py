@@ -75,7 +75,7 @@ class Hit(Struct, frozen=True):
 
 _ANCHORS: dict[Where, str] = {
     "error": "{}",
-    "start": r"^[\[(*]{0,2}(?:{})",
+    "start": r"^(?:\[[^\]\n]{1,60}\]:?\s?){0,3}[\[(*]{0,2}(?:{})",
     "line": r"^(?:{})\s*[.!]?$",
     "prompt": r"^(?:{})\s*$",
     "tool": r"^(?:{})\s*[.!]?$",
