@@ -1,19 +1,16 @@
 """Every test in its own home: no config of the user's is read, no state is left behind."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from segue import api
-
 DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A private HOME and SEGUE_HOME, and a fixed time zone."""
     home = tmp_path / "home"
     home.mkdir()
@@ -22,9 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TZ", "UTC")
     for name in ("XDG_CONFIG_HOME", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    api.load_catalogue.cache_clear()
-    yield home
-    api.load_catalogue.cache_clear()
+    return home
 
 
 def lines(name: str) -> list[dict[str, Any]]:

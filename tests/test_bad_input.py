@@ -43,9 +43,7 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.setenv("SEGUE_HOME", str(home / "segue"))
-        api.load_catalogue.cache_clear()
         yield
-    api.load_catalogue.cache_clear()
 
 
 @pytest.fixture

@@ -214,8 +214,8 @@ def test_who_ended_it_decides_whatever_the_code(
 
 def test_who_ended_it_does_not_hide_an_error_in_the_text() -> None:
     for ended_by in ("user", "segue", "system"):
-        stop = verdict("Error: Rate limit reached", ended_by=ended_by, exit_code=143)
-        assert stop.reason is StopReason.RATE_LIMIT
+        stop = verdict("Error: context_length_exceeded", ended_by=ended_by, exit_code=143)
+        assert stop.reason is StopReason.CONTEXT_EXHAUSTED
         assert len(stop.also) == 1
 
 

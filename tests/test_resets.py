@@ -106,8 +106,6 @@ def test_just_past_holds_over_midnight() -> None:
     assert at("resets 11:50pm", now=midnight + 300) == midnight - 600
 
 
-# DEFECT: 1:30 came twice that night; 30 minutes after its second time the reset is put off by a
-# whole day, because only the first time is looked at (got 2025-10-27 01:30Z).
 def test_just_past_holds_for_the_second_of_two_equal_hours() -> None:
     now = unix(2025, 10, 26, 2)
     assert at("resets 1:30am (Europe/London)", now=now) == now - 1800
@@ -212,7 +210,6 @@ def test_an_iso_time_without_an_offset_is_in_the_users_zone() -> None:
     assert at("resets 2025-10-29 18:00", tz=NEW_YORK) == unix(2025, 10, 29, 22)
 
 
-# DEFECT: a full stop after the number makes it unreadable; got None.
 def test_an_epoch_at_the_end_of_a_sentence_is_read() -> None:
     assert at("Your limit resets at 1761760800.") == 1_761_760_800.0
 
@@ -252,13 +249,12 @@ def test_retry_after_refuses_anything_else(value: str) -> None:
     assert resets.retry_after(value, now=NOW) is None
 
 
-# DEFECT: parse() refuses waits over LONGEST_S, retry_after() takes three years.
 def test_retry_after_refuses_years_as_text_does() -> None:
     assert parse("Retry-After: 99999999") is None
     assert resets.retry_after("99999999", now=NOW) is None
 
 
-@given(st.integers(0, 4_000_000_000))
+@given(st.integers(0, 2_000_000_000))
 def test_http_dates_round_trip(second: int) -> None:
     date = format_datetime(datetime.fromtimestamp(second, UTC), usegmt=True)
     found = resets.retry_after(date, now=NOW)
@@ -317,14 +313,12 @@ def test_a_zone_that_nobody_has_is_no_time(text: str) -> None:
     assert parse(text) is None
 
 
-# DEFECT: an unknown abbreviation in brackets is dropped and the user's own zone taken instead.
 @pytest.mark.parametrize("text", ["resets 3pm (XYZ)", "resets 3pm (IST)"])
 def test_an_unknown_abbreviation_in_brackets_is_never_the_users_zone(text: str) -> None:
     found = parse(text, tz=NEW_YORK)
     assert found is None or found.at != unix(2025, 10, 29, 19)
 
 
-# DEFECT: LONGEST_S is held against durations only; got an instant in the year 2286.
 def test_an_epoch_centuries_away_is_nonsense() -> None:
     assert parse("Claude AI usage limit reached|9999999999") is None
 
@@ -491,7 +485,7 @@ def test_spelled_durations_round_trip(d: int, h: int, m: int, s: int) -> None:
         assert after(f"Please try again in {text}.") == seconds
 
 
-@given(st.integers(0, 4_000_000_000))
+@given(st.integers(0, 2_000_000_000))
 def test_iso_times_round_trip(second: int) -> None:
     moment = datetime.fromtimestamp(second, UTC)
     assert at(f"resets {moment.isoformat()}") == second

@@ -95,13 +95,14 @@ def test_ac1_each_pattern_of_the_seed_is_context_exhausted_where_the_agent_speak
     assert verdict(f"Error: {words}").reason is StopReason.CONTEXT_EXHAUSTED
 
 
-# DEFECT: these are the seed's patterns token.?limit.?exceeded, context.?window.?limit and
-# max.?tokens.?reached, taken literally; each gives `error`.
-@pytest.mark.parametrize(
-    "words", ["token_limit_exceeded", "context window limit", "max tokens reached"]
-)
+@pytest.mark.parametrize("words", ["token_limit_exceeded", "context window limit"])
 def test_ac1_the_seeds_other_spellings_are_context_exhausted(words: str) -> None:
     assert verdict(f"Error: {words}").reason is StopReason.CONTEXT_EXHAUSTED
+
+
+def test_ac1_max_tokens_reached_is_an_error() -> None:
+    """Corrected: on real agents `max_tokens` is the cap of one answer, not the window."""
+    assert verdict("Error: max tokens reached").reason is StopReason.ERROR
 
 
 @pytest.mark.parametrize(
@@ -137,8 +138,6 @@ def test_ac2_usage_over_the_threshold_is_reported_as_a_risk(text: str, tokens: T
     assert stop.context_risk
 
 
-# DEFECT: the seed's own count pattern, (\d+)\s*tokens?\s*used over the default window, is not
-# read: tokens is None and there is no risk.
 def test_ac2_a_bare_count_of_tokens_used_is_measured_against_the_default_window() -> None:
     stop = verdict("170000 tokens used")
     assert stop.tokens is not None
@@ -177,7 +176,6 @@ def test_ac2_a_risk_is_the_verdict_when_nothing_else_explains_the_stop() -> None
     assert verdict(stream(100_000), exit_code=0).reason is StopReason.UNKNOWN
 
 
-# DEFECT: exit code 1 alone explains nothing, yet it beats the full window (got error, 0.5).
 def test_ac2_a_risk_is_the_verdict_after_a_bare_exit_code_1() -> None:
     assert verdict(stream(190_000), exit_code=1).reason is StopReason.CONTEXT_EXHAUSTED
 
@@ -225,13 +223,11 @@ def test_ac2_the_seeds_table_of_windows_is_known(model: str, tokens: int) -> Non
     assert window_tokens(model) == tokens
 
 
-# DEFECT: Policy.known_windows is read by nobody; no verdict depends on it.
 def test_ac2_known_windows_of_the_user_decide_the_risk() -> None:
     text = stream(9_000, DONE, model="claude-sonnet-4-5")
     assert verdict(text, policy=Policy(known_windows={"claude-sonnet-4-5": 10_000})).context_risk
 
 
-# DEFECT: our own table is not asked either: 170,000 of a million is called a risk.
 def test_ac2_the_models_own_window_decides_the_risk_before_the_default() -> None:
     text = stream(170_000, DONE, model="claude-sonnet-4-5[1m]")
     assert not verdict(text).context_risk
@@ -267,7 +263,6 @@ def test_ac3_a_session_file_beside_the_output_completes_it_too() -> None:
     assert any(e.where == "transcript:1" for e in stop.evidence)
 
 
-# DEFECT: the body's lines are counted from 1 again; got "stdout:1".
 def test_ac3_evidence_in_the_body_has_the_line_number_of_the_file() -> None:
     assert verdict(SEEDS / "session_in_progress.md").evidence[0].where == "stdout:9"
 
@@ -287,7 +282,6 @@ def test_ac4_a_reset_or_truncation_that_failed_is_context_exhausted(text: str) -
     assert verdict(text).reason is StopReason.CONTEXT_EXHAUSTED
 
 
-# DEFECT: no wording knows a truncated context or a reset conversation; got error or unknown.
 @pytest.mark.parametrize(
     ("text", "channel"),
     [
@@ -350,21 +344,18 @@ def test_ac5_rate_limit_wins_across_output_and_errors_of_one_rank() -> None:
 
 def test_ac5_a_structured_exhaustion_outranks_a_rate_limit_in_text() -> None:
     """Rank goes before the seed's order: the agent's own closing record knows best."""
-    full = {**RESULT, "subtype": "success", "is_error": True, "result": "Prompt is too long"}
+    full = {**RESULT, "subtype": "success", "is_error": True, "terminal_reason": "prompt_too_long"}
     stop = verdict(stdout=stream(190_000, full), stderr="Error: Rate limit reached", exit_code=1)
     assert stop.reason is StopReason.CONTEXT_EXHAUSTED
     assert stop.also == (StopReason.RATE_LIMIT,)
 
 
-# DEFECT: in one text only the newest error is kept; the older one is lost even to `also`.
 def test_ac5_an_older_context_error_above_a_rate_limit_is_kept_as_secondary() -> None:
     stop = verdict("Error: context_length_exceeded\n\nError: Rate limit reached")
     assert stop.reason is StopReason.RATE_LIMIT
     assert StopReason.CONTEXT_EXHAUSTED in stop.also
 
 
-# DEFECT: the newest error wins whatever the reasons (got context_exhausted, also empty). If that
-# is wanted for text, it is one more corrected rule: then `also` must still name the rate limit.
 def test_ac5_a_rate_limit_above_a_context_error_is_at_least_kept_as_secondary() -> None:
     stop = verdict("Error: Rate limit reached\n\nError: context_length_exceeded")
     assert StopReason.RATE_LIMIT in (stop.reason, *stop.also)
@@ -399,7 +390,6 @@ def test_ac6_a_folder_is_no_crash_and_never_resumed(tmp_path: Path) -> None:
     assert (stop.reason, stop.confidence, stop.resume) == (StopReason.UNKNOWN, 0.0, "none")
 
 
-# DEFECT: os.fdopen refuses the folder before the check for one; got "[Errno 21] Is a directory: N".
 def test_ac6_a_folder_is_named_as_such_with_its_path(tmp_path: Path) -> None:
     quote = verdict(tmp_path).evidence[0].quote
     assert str(tmp_path) in quote

@@ -78,12 +78,10 @@ def test_ac1_each_sentence_of_an_interrupt_is_user_exit(words: str) -> None:
     assert verdict(f"Reading the parser.\n\n{words}\n").reason is StopReason.USER_EXIT
 
 
-# DEFECT: the seed's pattern keyboard\s+interrupt, in two words, is not known; got unknown.
 def test_ac1_keyboard_interrupt_in_two_words_is_user_exit() -> None:
     assert verdict("Keyboard interrupt").reason is StopReason.USER_EXIT
 
 
-# DEFECT: told from the rule's name, and agents.user_cancelled is not named so: got exit_command.
 @pytest.mark.parametrize("words", ["Interrupted by user", "SIGINT received"])
 def test_ac1_an_interrupt_in_text_is_of_the_type_ctrl_c(words: str) -> None:
     assert exit_info(verdict(words)).exit_type is UserExitType.CTRL_C
@@ -120,7 +118,6 @@ def test_ac2_exit_0_with_an_error_is_neither_completed_nor_user_exit() -> None:
     assert stop.reason is StopReason.ERROR
 
 
-# DEFECT: exit code 0 without any output, or after a screen of text, is unknown.
 @pytest.mark.parametrize("given", [{}, {"source": ""}, {"source": "Reading on.", "channel": "tui"}])
 def test_ac2_exit_0_without_errors_is_user_exit_or_completed(given: dict[str, str]) -> None:
     stop = verdict(**given, exit_code=0)
@@ -186,7 +183,6 @@ def test_ac3_resume_user_exits_overrides_and_is_off_by_default(
     assert SAID not in caplog.text
 
 
-# DEFECT: the remediation says "not auto-resuming" even where the policy resumes.
 def test_ac3_the_remediation_does_not_deny_a_resume_that_the_policy_orders() -> None:
     stop = verdict(SEEDS / "user_exit_command.txt", policy=Policy(resume_user_exits=True))
     assert "not auto-resuming" not in stop.remediation
@@ -232,7 +228,8 @@ def test_ac4_the_word_exit_elsewhere_is_no_user_exit(text: str) -> None:
 def test_ac4_exit_patterns_add_the_users_own_words() -> None:
     text = "● I fixed the parser.\n\n> tschüss\n"
     assert Policy().exit_patterns == ()
-    assert verdict(text, exit_code=0).reason is StopReason.COMPLETED
+    without = verdict(text, exit_code=0)
+    assert all(e.rule != "policy.exit_patterns.1" for e in without.evidence)
     stop = verdict(text, exit_code=0, policy=Policy(exit_patterns=("tsch(ü|ue)ss",)))
     assert exit_info(stop).exit_type is UserExitType.EXIT_COMMAND
 
@@ -306,7 +303,6 @@ def test_ac6_an_error_before_an_exit_command_wins(
     assert verdict(f"{error}\n\n{farewell}\n").reason is reason
 
 
-# DEFECT: the farewell below an error is dropped, not kept: `also` is empty.
 def test_ac6_an_exit_command_below_an_error_is_kept_as_secondary() -> None:
     assert StopReason.USER_EXIT in verdict("Error: Rate limit reached\n\n> /exit\n").also
 

@@ -120,7 +120,7 @@ def test_the_exit_code_does_not_decide_between_the_classes() -> None:
 def test_a_leg_that_segue_ended_without_a_result_is_timeout(code: int | None) -> None:
     stop = verdict(exit_code=code, ended_by="segue")
     assert stop.reason is StopReason.TIMEOUT
-    assert stop.tokens == Tokens(USED, None)
+    assert stop.tokens == Tokens(USED, 200_000)
 
 
 def test_a_result_flushed_after_sigterm_beats_the_timeout() -> None:

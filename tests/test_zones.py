@@ -131,8 +131,6 @@ def test_zone_never_decreases_under_any_marks(
     assert ORDER.index(Zone.of(low, policy)) <= ORDER.index(Zone.of(high, policy))
 
 
-# DEFECT: design rule 3, "a mark above 1 switches handoffs off altogether"; got handoff as soon as
-# the believed window is exceeded.
 def test_a_hard_mark_above_one_switches_handoffs_off() -> None:
     policy = Policy(soft_mark=1.5, hard_mark=1.5)
     assert Zone.of(1.0, policy) is Zone.CRITICAL

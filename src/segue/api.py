@@ -20,6 +20,7 @@ from segue.errors import InputError, SegueError
 from segue.io import clock, config, files, wordings
 
 log = logging.getLogger("segue")
+log.addHandler(logging.NullHandler())  # a library does not print; the command line says faults
 
 Given = str | bytes | Path
 
@@ -82,20 +83,30 @@ def examine(
     return judgement
 
 
-@lru_cache(maxsize=4)
 def load_catalogue(exit_patterns: Sequence[str] = ()) -> Catalogue:
-    """Our wordings and the user's, compiled once; faults are logged, and the rest works."""
+    """Our wordings and the user's, compiled once as long as no file changes; faults are logged,
+    and the rest works."""
+    files = config.wording_files()
+    stamps = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    return _catalogue(tuple(exit_patterns), stamps)
+
+
+@lru_cache(maxsize=4)
+def _catalogue(
+    exit_patterns: tuple[str, ...], stamps: tuple[tuple[Path, int, int], ...]
+) -> Catalogue:
     extra = [
         Wording(
             id=f"policy.exit_patterns.{number}",
             reason="user_exit",
             pattern=pattern,
             where=("prompt", "line"),
+            scope="exit_command",
             example=(),
         )
         for number, pattern in enumerate(exit_patterns, start=1)
     ]
-    catalogue = wordings.load(config.wording_files(), extra=extra)
+    catalogue = wordings.load((file for file, *_ in stamps), extra=extra)
     for fault in catalogue.faults:
         log.warning("%s", fault)
     return catalogue

@@ -111,7 +111,9 @@ def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
     if flow is not None:
         # The body is a document; only what the agent says at its end may count.
-        said = _hear(markdown.body(text).split("\n"), source, ear, policy)
+        body = markdown.body(text)
+        above = text.count("\n") - body.count("\n")
+        said = _hear(body.split("\n"), source, ear, policy, source.first_line + above)
         return _Read(source, None, fold(_workflow_events(flow, source.name)), said, False, None)
     found, rest = records.split(text, source.name, source.first_line)
     profile = records.owner(found, agent) if found else None

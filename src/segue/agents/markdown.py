@@ -6,6 +6,7 @@ nothing: complete means that the status says so, or that every step is done.
 """
 
 import re
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -27,8 +28,8 @@ class Workflow(Struct, frozen=True, kw_only=True):
     @property
     def is_complete(self) -> bool:
         """Every step is done, or the status says so; a count that happens to match is not it."""
-        if self.status:
-            return self.status in _DONE
+        if self.status in _DONE:
+            return True
         if self.step_names:
             return set(self.step_names) <= set(self.steps_done)
         if self.total_steps is None or self.total_steps < 1:
@@ -38,12 +39,15 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
     @property
     def next_step(self) -> int | None:
-        """The step to go on with, or None if the names don't tell: never back to the start."""
+        """The first step that is not done, or None if the names don't tell: never back to the
+        start because of a name that nobody can read."""
         if self.is_complete or not self.steps_done:
             return None
-        numbers = [_number(step) for step in self.steps_done]
-        known = [n for n in numbers if n is not None]
-        return max(known) + 1 if len(known) == len(numbers) else None
+        numbers = {_number(step) for step in self.steps_done}
+        if None in numbers:
+            return None
+        following = next(n for n in count(1) if n not in numbers)
+        return following if following <= (self.total_steps or following) else None
 
 
 def workflow(text: str) -> Workflow | None:
@@ -62,12 +66,18 @@ def workflow(text: str) -> Workflow | None:
     total = data.get("totalSteps")
     done = data.get("stepsCompleted")
     return Workflow(
-        steps_done=tuple(str(step) for step in done) if isinstance(done, list) else (),
+        steps_done=_names(done),
         total_steps=total if isinstance(total, int) and not isinstance(total, bool) else None,
-        step_names=tuple(str(step) for step in total) if isinstance(total, list) else (),
-        last_step=str(data.get("lastStep") or ""),
-        status=str(data.get("status") or "").strip().lower(),
+        step_names=_names(total),
+        last_step=next(iter(_names([data.get("lastStep")])), ""),
+        status=next(iter(_names([data.get("status")])), "").strip().lower(),
     )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Plain names and numbers only: what nested aliases stand for may be without end."""
+    items = value if isinstance(value, list) else ()
+    return tuple(str(item) for item in items if isinstance(item, str | int))
 
 
 def body(text: str) -> str:

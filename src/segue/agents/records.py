@@ -29,7 +29,7 @@ def decode(line: str) -> Any:
     """A JSON value, or None. Lenient where agents are: lone surrogates, raw control characters."""
     try:
         return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
     try:
         return json.loads(line, strict=False)

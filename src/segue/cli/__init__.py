@@ -51,7 +51,17 @@ def cli() -> None:
 def main() -> None:
     """The console script."""
     try:
-        cli(prog_name="segue")
+        code = cli.main(prog_name="segue", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.UsageError as fault:
+        where = fault.ctx.command_path if fault.ctx else "segue"
+        click.echo(f"segue: {fault.format_message()} See: {where} --help", err=True)
+        sys.exit(fault.exit_code)
+    except click.ClickException as fault:
+        click.echo(f"segue: {fault.format_message()}", err=True)
+        sys.exit(fault.exit_code)
+    except click.Abort:
+        sys.exit(130)
     except BrokenPipeError:
         # The reader went away (`segue … | head`): not an error, and nobody is left to tell.
         sys.stderr.close()

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from segue import api
+from segue.agents.records import decode
 from segue.cli import inputs, render
 from segue.ending import CHANNELS, Ending, Source
 from segue.errors import InputError
@@ -36,13 +37,12 @@ def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) 
         _examples(example, as_json)
         return
     given = inputs.given(**options)
-    _say_notes(given.notes)
+    inputs.say(given)
     _print(given, as_json)
 
 
 def _print(given: inputs.Given, as_json: bool, name: str | None = None) -> None:
     judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=config.policy())
-    _say_faults()
     if as_json:
         click.echo(render.as_json(render.as_dict(judgement.stop, name)))
     else:
@@ -60,27 +60,20 @@ def _examples(name: str, as_json: bool) -> None:
         _print(given, as_json, one)
 
 
-def _say_notes(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        click.echo(f"segue: {note}", err=True)
-
-
-def _say_faults() -> None:
-    for fault in api.load_catalogue(config.policy().exit_patterns).faults:
-        click.echo(f"segue: {fault}", err=True)
-
-
 def _batch() -> int:
     """One verdict a line, in order; a line that cannot be read gets one that says so."""
     policy, failed = config.policy(), 0
-    _say_faults()
+    inputs.say()
+    if sys.stdin is None:
+        raise InputError("standard input is closed; --batch reads JSON lines there")
     for number, line in enumerate(sys.stdin.buffer, start=1):
         if not line.strip():
             continue
         request: dict[str, Any] = {}
         try:
             request = _request(line)
-            zone = clock.parse_zone(request["tz"]) if request.get("tz") else clock.local_zone()
+            tz = request.get("tz")
+            zone = clock.local_zone() if tz is None else clock.parse_zone(tz)
             now = request.get("now")
             moment = clock.now() if now is None else clock.parse_instant(now, zone)
             stop = api.examine(_ending(request), now=moment, tz=zone, policy=policy).stop
@@ -95,9 +88,7 @@ def _batch() -> int:
 def _request(line: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        from segue.agents.records import decode
-
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = decode(line.decode("utf-8", "replace"))
     if not isinstance(value, dict):
         raise InputError('not a JSON object; write {"id": …, "text": …}')

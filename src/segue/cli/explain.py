@@ -20,8 +20,7 @@ def command(*, as_json: bool, example: str | None, **options: Any) -> None:
     Takes what `segue classify` takes.
     """
     given = inputs.example(example) if example else inputs.given(**options)
-    for note in given.notes:
-        click.echo(f"segue: {note}", err=True)
+    inputs.say(given)
     judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=config.policy())
     if as_json:
         verdict = render.as_dict(judgement.stop)

@@ -8,11 +8,11 @@ from typing import Any, get_args
 import click
 from msgspec import Struct
 
-from segue.api import checked
+from segue.api import checked, load_catalogue
 from segue.core.stop import EndedBy
 from segue.ending import CHANNELS, Channel, Ending, Source
 from segue.errors import InputError
-from segue.io import clock, files
+from segue.io import clock, config, files
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -97,6 +97,13 @@ def given(
         tz=zone,
         notes=tuple(notes),
     )
+
+
+def say(given: Given | None = None) -> None:
+    """What the user should know before the verdict: odd input, and faults in their own files."""
+    faults = load_catalogue(config.policy().exit_patterns).faults
+    for line in (*(given.notes if given else ()), *faults):
+        click.echo(f"segue: {line}", err=True)
 
 
 def _channel_of(file: str) -> Channel:

@@ -1,5 +1,6 @@
 """Verdicts for machines and for people."""
 
+import json
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -61,8 +62,11 @@ def as_dict(stop: Stop, identity: object = None) -> dict[str, Any]:
 
 
 def as_json(value: object) -> str:
-    """One line of JSON."""
-    return msgspec.json.encode(value).decode()
+    """One line of JSON, also of text that UTF-8 does not have (half a surrogate pair)."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
 
 
 def iso(at: float | None) -> str | None:

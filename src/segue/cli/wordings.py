@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from segue import api
-from segue.cli import render
-from segue.core.wording import Catalogue, Where, Wording
+from segue.cli import inputs, render
+from segue.core.wording import Catalogue, Reason, Where, Wording
 from segue.ending import CHANNELS, Channel, Ending, Source
 from segue.errors import InputError
 from segue.io import clock, config, files
@@ -25,12 +25,17 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--reason", help="Only those of one reason; none: what is not a stop.")
+@click.option(
+    "--reason",
+    type=click.Choice(get_args(Reason)),
+    metavar="REASON",
+    help="Only those of one reason; none: what is not a stop.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def list_(reason: str | None, as_json: bool) -> None:
     """All wordings, yours first."""
-    catalogue = api.load_catalogue()
-    _say(catalogue)
+    inputs.say()
+    catalogue = api.load_catalogue(config.policy().exit_patterns)
     shown = [w for w in catalogue.wordings if reason in (None, w.reason)]
     if as_json:
         click.echo(render.as_json({"wordings": [msgspec.to_builtins(w) for w in shown]}))
@@ -48,6 +53,7 @@ def list_(reason: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def test(message: str | None, agent: str | None, channel: Channel, as_json: bool) -> None:
     """Which wordings a MESSAGE matches ("-" or nothing: standard input), and the verdict."""
+    inputs.say()
     text = files.read("-").text if message in (None, "-") else str(message)
     source = Source(text=text, channel=channel, name="message")
     now, zone = clock.now(), clock.local_zone()
@@ -101,8 +107,3 @@ def untrue(catalogue: Catalogue, file: str, wording: Wording) -> list[str]:
 def _matches(catalogue: Catalogue, wording: Wording, text: str, agent: str | None) -> bool:
     places: tuple[Where, ...] = wording.where
     return any(h.wording.id == wording.id for p in places for h in catalogue.find(text, p, agent))
-
-
-def _say(catalogue: Catalogue) -> None:
-    for fault in catalogue.faults:
-        click.echo(f"segue: {fault}", err=True)

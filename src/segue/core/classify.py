@@ -17,8 +17,9 @@ reported, and a verdict only if nothing else explains the stop.
 from msgspec import Struct
 from msgspec.structs import replace
 
-from segue.core import exits
+from segue.core import exits, windows
 from segue.core.confidence import confidence
+from segue.core.event import Ended
 from segue.core.exits import ExitFlags
 from segue.core.fold import Turn
 from segue.core.policy import Policy
@@ -41,6 +42,8 @@ from segue.core.stop import (
     UserExitInfo,
     UserExitType,
 )
+
+_EXPLAINS_NOTHING = ("exit.nonzero", "exit.clean")
 
 
 class Witness(Struct, frozen=True, kw_only=True):
@@ -70,10 +73,11 @@ class Judgement(Struct, frozen=True, kw_only=True):
 def classify(witness: Witness, ear: Ear, policy: Policy) -> Judgement:
     """Why did it stop? Pure: the same witness gives the same judgement for ever."""
     signs = _signs(witness, ear)
-    tokens = _tokens(witness, signs)
+    tokens = _tokens(witness, signs, policy)
     risk = _at_risk(tokens, policy)
-    if not signs and risk and (witness.exit_code is not None or witness.ended_by != "unknown"):
-        signs = [_from_risk(tokens)]
+    ended = witness.exit_code is not None or witness.ended_by != "unknown"
+    if risk and ended and all(sign.evidence.rule in _EXPLAINS_NOTHING for sign in signs):
+        signs.append(_from_risk(tokens))
     signs.sort(key=_weight, reverse=True)
     lost = tuple(sign for heard in witness.heard for sign in heard.lost)
     stop = _stop(signs, witness, ear, policy, tokens, risk)
@@ -108,8 +112,11 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
     )
     waits = any(sign.reason is StopReason.NEEDS_USER for sign in signs)
     known = witness.ended_by != "unknown" or waits
-    if witness.exit_code == 0 and witness.printed_answer and not known:
-        signs.append(_clean_exit(witness.zero_means_done))
+    if witness.exit_code == 0 and not known:
+        if witness.printed_answer:
+            signs.append(_clean_exit(witness.zero_means_done))
+        elif not signs and not cut:
+            signs.append(_left())
     return signs
 
 
@@ -202,12 +209,22 @@ def _clean_exit(proves: bool) -> Sign:
     )
 
 
+def _left() -> Sign:
+    """Exit 0 and nothing else: somebody left it (seed 001 AC2), as far as one can tell."""
+    return Sign(
+        reason=StopReason.USER_EXIT,
+        rank=Rank.EXIT,
+        strength=Strength.HINT,
+        evidence=Evidence("exit.clean", "exit code 0 and nothing else", "exit"),
+    )
+
+
 def _from_risk(tokens: Tokens | None) -> Sign:
     assert tokens is not None
     return Sign(
         reason=StopReason.CONTEXT_EXHAUSTED,
         rank=Rank.EXIT,
-        strength=Strength.HINT,
+        strength=Strength.HINT,  # and its priority goes before a bare error's
         evidence=Evidence(
             "usage.context_risk", f"{tokens.used} of {tokens.window} tokens", "usage"
         ),
@@ -215,7 +232,19 @@ def _from_risk(tokens: Tokens | None) -> Sign:
     )
 
 
-def _tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
+def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | None:
+    """What the message states, else the last reading; a window that nobody stated by the model."""
+    found = _stated_tokens(witness, signs)
+    if found is None or found.window:
+        return found
+    model = next((t.model for t in (witness.stream, witness.session) if t and t.model), "")
+    if not model:
+        return found
+    window = windows.window_tokens(model, policy.known_windows, policy.default_window_tokens)
+    return Tokens(found.used, window)
+
+
+def _stated_tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
     stated = [s.tokens for s in signs if s.tokens and s.reason is StopReason.CONTEXT_EXHAUSTED]
     if stated:
         return next((t for t in stated if t.window), stated[0])
@@ -244,7 +273,7 @@ def _stop(
     if not signs:
         return Stop(
             reason=StopReason.UNKNOWN,
-            confidence=confidence(None, witness.ended_by),
+            confidence=confidence(None),
             resume=policy.resume_after(StopReason.UNKNOWN),
             tokens=tokens,
             context_risk=risk,
@@ -257,12 +286,14 @@ def _stop(
     agreeing = [s for s in signs if s.reason is reason]
     # That a failure is also "an error" tells nobody anything.
     vague = StopReason.ERROR if reason is not StopReason.COMPLETED else None
-    also = tuple(dict.fromkeys(s.reason for s in signs if s.reason not in (reason, vague)))
+    outdone = (s for heard in witness.heard for s in heard.lost if s.outdone)
+    seen = dict.fromkeys(s.reason for s in (*signs, *outdone))
+    also = tuple(r for r in seen if r not in (reason, vague))
     reset = _reset(agreeing, witness, reason)
     retry_at = reset.at if reset else None
     return Stop(
         reason=reason,
-        confidence=confidence(best, witness.ended_by),
+        confidence=confidence(best),
         evidence=_evidence(agreeing),
         also=also,
         resume=policy.resume_after(reason),
@@ -272,7 +303,10 @@ def _stop(
         context_risk=risk,
         details=_details(reason, agreeing, witness, tokens, reset),
         remediation=remedy(
-            reason, scope=_scope(agreeing, witness), window_tokens=tokens.window if tokens else None
+            reason,
+            resume=policy.resume_after(reason),
+            scope=_scope(agreeing, witness),
+            window_tokens=tokens.window if tokens else None,
         ),
         ended_by=witness.ended_by,
         unread=unread,
@@ -361,17 +395,18 @@ def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
     by_signal = exits.exit_type(witness.exit_code, witness.exit_flags)
     if by_signal is not None:
         return by_signal
-    best = signs[0]
-    if best.rank is Rank.TEXT and not best.evidence.rule.endswith(("interrupted", "interrupt")):
-        return UserExitType.EXIT_COMMAND
-    if best.rank is Rank.EXIT and witness.exit_code == 0:
+    told = next((s.scope for s in signs if s.scope in set(UserExitType)), None)
+    if told is not None:
+        return UserExitType(told)
+    if signs[0].rank is Rank.EXIT and witness.exit_code == 0:
         return UserExitType.CLEAN_EXIT
-    return UserExitType.CTRL_C if best.rank is not Rank.EXIT else UserExitType.TERMINATED
+    return UserExitType.TERMINATED if signs[0].rank is Rank.EXIT else UserExitType.CTRL_C
 
 
 def _records(witness: Witness) -> list[object]:
     turns = [t for t in (witness.session, witness.stream) if t is not None]
-    return [r for t in turns for r in (t.ended, t.failure) if r is not None]
+    told = (r for t in turns for r in (t.ended, t.failure) if r is not None)
+    return [r for r in told if not (isinstance(r, Ended) and r.ok)]
 
 
 def _code(witness: Witness) -> str | None:

@@ -41,6 +41,7 @@ class Turn(Struct, kw_only=True):
     open_calls: int = 0
     replied: bool = False
     tokens: Tokens | None = None
+    model: str = ""
     unread: int = 0
     garbled: int = 0
 
@@ -64,6 +65,8 @@ def fold(events: Iterable[Event]) -> Turn:
         turn.seen += 1
         turn.at = event.at if event.at is not None else turn.at
         if isinstance(event, Started | Prompt):
+            if isinstance(event, Started) and event.model:
+                turn.model = event.model
             _go_on(turn)
             turn.open_calls, turn.replied = 0, False
         elif isinstance(event, Reply):

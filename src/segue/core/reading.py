@@ -24,8 +24,8 @@ class Zone(StrEnum):
         """The zone of a fraction of the window."""
         found = cls("normal")
         for zone, mark in zip(cls, (0.0, *policy.marks), strict=True):
-            if fraction >= mark:
-                found = zone
+            if fraction >= mark and not (zone is cls.HANDOFF and mark > 1):
+                found = zone  # a mark above 1 switches handoffs off altogether
         return found
 
 

@@ -14,9 +14,15 @@ _FORMS = (
         r"(?i)\bcontext:[^\n(]{0,40}?[\d.]+\s*%\s*\((?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)\s*tokens\)"
     ),
     re.compile(r"(?i)\bused\s+(?P<used>[\d,]+)\s+of\s+(?P<window>[\d,]+)\s+tokens\b"),
-    re.compile(r"(?i)(?P<used>[\d.,]+k?)\s*/\s*(?P<window>[\d.,]+[km]?)\s+tokens\s+\(\d+%\)"),
+    re.compile(
+        r"(?i)(?<![\d.,])(?P<used>\d[\d.,]{0,12}k?)\s*/\s*(?P<window>\d[\d.,]{0,12}[km]?)\s+tokens\s+\(\d+%\)"
+    ),
+    # Seed 000's own form has no window; codex' footer looks alike and counts all requests.
+    re.compile(
+        r"(?i)(?<![\d.,])(?P<used>\d[\d,]{3,9})\s+tokens?\s+used\b(?!.*context left)(?P<window>)"
+    ),
 )
-_LINE_CHARS = 4_096
+_LINE_CHARS = 512
 
 
 def text_reading(lines: list[str]) -> Tokens | None:
@@ -27,12 +33,14 @@ def text_reading(lines: list[str]) -> Tokens | None:
             found = list(form.finditer(short))
             if found:
                 used, window = _count(found[-1]["used"]), _count(found[-1]["window"])
-                if used is not None and window:
-                    return Tokens(used, window)
+                if used is not None:
+                    return Tokens(used, window or None)
     return None
 
 
 def _count(text: str) -> int | None:
+    if not text:
+        return None
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
     digits = text.rstrip("kKmM").replace(",", "")
     try:

@@ -1,6 +1,6 @@
 """What the user must do, in one sentence or two (seed 003: actionable messages)."""
 
-from segue.core.stop import StopReason
+from segue.core.stop import Resume, StopReason
 
 _REMEDIES = {
     StopReason.RATE_LIMIT: (
@@ -36,10 +36,16 @@ _REMEDIES = {
 
 
 def remedy(
-    reason: StopReason, *, scope: str | None = None, window_tokens: int | None = None
+    reason: StopReason,
+    *,
+    resume: Resume = "none",
+    scope: str | None = None,
+    window_tokens: int | None = None,
 ) -> str:
     """The remediation text for a reason, with what is known of the case."""
     text = _REMEDIES[reason]
+    if reason is StopReason.USER_EXIT and resume != "none":
+        return "Session ended by user; resumed all the same, because the policy says so."
     if reason is StopReason.RATE_LIMIT and scope == "model":
         return "This model's limit is reached: wait for its reset, or resume with another model."
     if reason is StopReason.CONTEXT_EXHAUSTED and window_tokens:

@@ -23,6 +23,7 @@ JUST_PAST_S = 3600.0
 Taking it for tomorrow would sleep a day; taking it for past costs one refused request."""
 
 LONGEST_S = 62 * 86_400.0  # plan windows are a month at most; longer is not a wait but nonsense
+FURTHEST_S = 20 * 366 * 86_400.0  # a date may be far, but not that far
 
 _UNIT_S = {
     "ms": 0.001, "millisecond": 0.001, "msec": 0.001,
@@ -90,7 +91,7 @@ _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
     r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
-_EPOCH = re.compile(r"(\d{13}|\d{10})(?![\d.:])")
+_EPOCH = re.compile(r"(\d{13}|\d{10})(?:\.\d+)?(?![\d:])")
 _HTTP = re.compile(
     r"[A-Z][a-z]{2}, (?P<day>\d{1,2}) (?P<mon>[A-Z][a-z]{2}) (?P<year>\d{4})"
     r" (?P<time>\d\d:\d\d:\d\d) GMT"
@@ -100,7 +101,7 @@ _CLOCK = re.compile(
     r"|(?P<h24>[01]?\d|2[0-4])(?::|h)(?P<m24>[0-5]\d)(?::[0-5]\d)?(?!\d)|(?P<word>midnight|noon))"
 )
 _ZONE = re.compile(
-    r"(?i)[\s,]*[(\[]?\s*(?:(?P<iana>[a-z]+(?:/[a-z0-9_+-]+)+)|(?P<off>(?:utc|gmt)\s?[+-]\d{1,2}(?::?\d\d)?)"
+    r"(?i)[\s,]*(?P<open>[(\[])?\s*(?:(?P<iana>[a-z]+(?:/[a-z0-9_+-]+)+)|(?P<off>(?:utc|gmt)\s?[+-]\d{1,2}(?::?\d\d)?)"
     r"|(?P<abbr>[a-z]{1,4})(?:\s+time)?\b)\s*[)\]]?"
 )
 _MONTH_DAY = re.compile(
@@ -123,11 +124,16 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
     for lead in _LEAD.finditer(text):
         gap = _LEAD_GAP.match(text, lead.end())
         start = gap.end() if gap else lead.end()
-        found = _time(text, start, lead[0].lower(), now, tz)
+        try:
+            found = _time(text, start, lead[0].lower(), now, tz)
+        except (ValueError, OverflowError, OSError):
+            found = None  # no calendar reaches there
         if found is None:
             continue
         at, after_s, end = found
         if after_s is not None and not 0 <= after_s <= LONGEST_S:
+            continue
+        if at > now + FURTHEST_S:
             continue
         header = source == "header" or lead[0].lower().startswith(("retry-after", "retry_after"))
         return Reset(
@@ -144,6 +150,8 @@ def retry_after(value: str, *, now: float) -> Reset | None:
     value = value.strip()
     if re.fullmatch(r"\d{1,8}(?:\.\d+)?", value):
         after_s = float(value)
+        if after_s > LONGEST_S:
+            return None
         return Reset(at=now + after_s, after_s=after_s, source="header", quote=value)
     dated = _HTTP.fullmatch(value)
     at = _http_date(dated) if dated else None
@@ -256,11 +264,9 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
 def _next(
     days: Iterable[date], hour: int, minute: int, place: tzinfo, now: float, end: int
 ) -> _Found | None:
-    instants = []
-    for day in days:
-        at = _local((day.year, day.month, day.day), hour, minute, place, now)
-        if at is not None and at > now - JUST_PAST_S:
-            instants.append(at)
+    """The first that is not past, or just past."""
+    found = (_local((day.year, day.month, day.day), hour, minute, place, now) for day in days)
+    instants = [at for at in found if at is not None and at > now - JUST_PAST_S]
     return (min(instants), None, end) if instants else None
 
 
@@ -289,7 +295,7 @@ def _clock_after(text: str, start: int) -> tuple[int, int, tzinfo | None, int] |
     if named is None:
         return hour, minute, None, end
     where = _named(named)
-    if where is None and named["abbr"]:
+    if where is None and named["abbr"] and not named["open"]:
         return hour, minute, None, end  # just the next word
     return hour, minute, where or _NOWHERE, named.end()
 
@@ -301,15 +307,22 @@ def _named(match: re.Match[str]) -> tzinfo | None:
 def _local(
     day: tuple[int, int, int], hour: int, minute: int, place: tzinfo, now: float
 ) -> float | None:
-    """The instant of a wall-clock time. One that the clocks skip is taken by the old offset, one
-    that comes twice is the first unless that is past."""
-    try:
-        midnight = datetime(*day, tzinfo=place)
-        at = midnight + timedelta(hours=hour, minutes=minute)  # on the wall, not in seconds
-        first, second = at.timestamp(), at.replace(fold=1).timestamp()
-    except (ValueError, OverflowError, OSError):
+    """The instant of a wall-clock time; of one that comes twice the first, unless it is past."""
+    found = _both(day, hour, minute, place)
+    if not found:
         return None
-    return second if first < now < second else first
+    return found[-1] if found[0] < now else found[0]
+
+
+def _both(day: tuple[int, int, int], hour: int, minute: int, place: tzinfo) -> list[float]:
+    """The one or two instants of a wall-clock time; one that the clocks skip is taken by the
+    offset before. Empty for a day that no calendar has."""
+    try:
+        at = datetime(*day, tzinfo=place) + timedelta(hours=hour, minutes=minute)
+        first, second = at.timestamp(), at.replace(fold=1).timestamp()
+        return [first, second] if first < second else [first]
+    except (ValueError, OverflowError, OSError):
+        return []
 
 
 def _iso(match: re.Match[str], tz: tzinfo) -> _Found | None:

@@ -8,6 +8,7 @@ agent went on after it; or if a counter-wording stands in the same unit.
 import re
 from collections.abc import Iterable
 from datetime import tzinfo
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -134,7 +135,7 @@ class Ear(Struct, frozen=True, kw_only=True):
             causes |= {
                 s.reason
                 for s in (*heard.signs, *heard.lost)
-                if s.strength is Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
+                if s.strength >= Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
             }
             answered = answered and all(s.reason is StopReason.COMPLETED for s in heard.signs)
             if heard.signs:
@@ -192,7 +193,7 @@ class Ear(Struct, frozen=True, kw_only=True):
     def _retries(self, text: str) -> bool:
         if not _RETRYING.search(text):
             return False
-        wait = resets.parse(text, now=self.now, tz=self.tz)
+        wait = _reset_of(text, self.now, self.tz)
         return wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S
 
     def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
@@ -214,7 +215,13 @@ class Ear(Struct, frozen=True, kw_only=True):
     def _reset(self, reason: StopReason, text: str, at: float | None) -> Reset | None:
         if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
             return None
-        return resets.parse(text, now=self.now if at is None else at, tz=self.tz)
+        return _reset_of(text, self.now if at is None else at, self.tz)
+
+
+@lru_cache(maxsize=64)
+def _reset_of(text: str, now: float, tz: tzinfo) -> Reset | None:
+    """Cached: every sign of a message has the same."""
+    return resets.parse(text, now=now, tz=tz)
 
 
 _STRUCTURED: tuple[Where, ...] = ("error", "start", "line", "tool")
@@ -248,7 +255,7 @@ def _covers(longer: Hit, hit: Hit) -> bool:
     return (
         longer.wording.reason not in (hit.wording.reason, NOT_A_STOP)
         and hit.wording.reason != NOT_A_STOP
-        and longer.strength is hit.strength is Strength.SENTENCE
+        and longer.strength == hit.strength >= Strength.SENTENCE
         and longer.start < hit.end
         and hit.start < longer.end
         and longer.end - longer.start > hit.end - hit.start
@@ -265,10 +272,10 @@ def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list
         or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
     )
     if before and weak and any(s.reason is not StopReason.ERROR for s in before):
-        return before, _lose(list(now), "an error was said before it")
+        return before, _outdo(list(now), "an error was said before it")
     if {s.reason for s in now} == {s.reason for s in before}:
         return [*now, *before], []  # the same again, in other words
-    return list(now), _lose(before, _OLDER)
+    return list(now), _outdo(before, _OLDER)
 
 
 def _why_lost(hit: Hit, text: str) -> str:
@@ -298,6 +305,10 @@ def _generic(unit: Unit, where: str, lost: str = "") -> Sign:
         message=_quote(unit.text),
         lost=lost,
     )
+
+
+def _outdo(signs: list[Sign], why: str) -> list[Sign]:
+    return [replace(sign, lost=why, outdone=True) for sign in signs]
 
 
 def _lose(signs: list[Sign], why: str) -> list[Sign]:

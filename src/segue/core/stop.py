@@ -107,6 +107,7 @@ class Strength(IntEnum):
     PHRASE = 1  # a general phrase inside an error
     CODE = 2  # a machine-readable code: an enum value, an error type
     SENTENCE = 3  # a sentence that names the cause
+    OWN = 4  # a wording of the user's own
 
 
 class Evidence(Struct, frozen=True):
@@ -145,6 +146,7 @@ class Sign(Struct, frozen=True, kw_only=True):
     tokens: Tokens | None = None
     message: str = ""
     lost: str = ""  # why it did not count, for `segue explain`
+    outdone: bool = False  # lost only to what was said later or better: a secondary reason
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="rate_limit"):

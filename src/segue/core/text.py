@@ -37,7 +37,9 @@ class Unit(Struct, frozen=True):
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\ufeff\ufe0f]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\ufeff\ufe0f\ud800-\udfff]"
+)
 _EDGE = " \t\n\u00a0\u3000" + "".join(map(chr, range(0x2500, 0x25A0)))  # blanks, and boxes
 _COLUMN = re.compile(r"\s[│┃║].*$")
 _SPACES = re.compile(r"[ \t\u00a0\u2000-\u200a\u202f\u3000]+")

@@ -33,9 +33,9 @@ def local_zone() -> tzinfo:
     return datetime.now(UTC).astimezone().tzinfo or UTC
 
 
-def parse_zone(name: str) -> tzinfo:
+def parse_zone(name: object) -> tzinfo:
     """A zone that the user named; raises InputError for one that nobody has."""
-    found = resets.zone(name)
+    found = resets.zone(name) if isinstance(name, str) else None
     if found is None:
         raise InputError(f"time zone {name!r} is not known; write one like Europe/London or UTC")
     return found

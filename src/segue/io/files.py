@@ -25,6 +25,8 @@ class Found(Struct, frozen=True):
 def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> Found:
     """The end of a file ("-" is standard input); raises InputError with one clear line."""
     if str(path) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
         data = sys.stdin.buffer.read(tail_bytes + 1)
         return decode(data[:tail_bytes], "standard input", cut=len(data) > tail_bytes)
     try:
@@ -33,12 +35,13 @@ def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> Found:
         raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError) as fault:
         raise InputError(f"{path}: cannot be read: {_why(fault)}") from None
-    with os.fdopen(handle, "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
+        os.close(handle)
         if stat.S_ISDIR(mode):
             raise InputError(f"{path}: is a folder; name the file in it that the agent wrote")
-        if stat.S_ISFIFO(mode):
-            raise InputError(f"{path}: is a pipe; send it to standard input and name it -")
+        raise InputError(f"{path}: is a pipe; send it to standard input and name it -")
+    with os.fdopen(handle, "rb") as file:
         try:
             return _tail(file, str(path), mode, tail_bytes)
         except OSError as fault:
