@@ -151,7 +151,7 @@ def _hear(lines: list[str], source: Source, ear: Ear, policy: Policy, first_line
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
     if source.channel == "http-body":
-        generic = bool(_FAULTY.search(source.text))
+        generic = bool(_FAULTY.search(source.text)) or source.text.lstrip().startswith('"')
     return ear.text(parts, source.name, generic_errors=generic)
 
 

@@ -165,7 +165,8 @@ class Reader:
         self.held = None
         message = obj(data, "message")
         said, stop = joined(message.get("content")), text(message, "stop_reason")
-        code = text(data, "error") or text(message, "error")
+        code = text(data, "error") or text(message, "error") or text(data, "error", "type")
+        said = said or text(data, "error", "message")
         error = data.get("isApiErrorMessage", data.get("is_api_error_message"))
         if text(message, "model") == "<synthetic>" and error is None:
             # Not the model: what a local command printed, a filler on resume ("No response
@@ -206,7 +207,8 @@ class Reader:
         return False
 
     def status(self, data: JSON, said: str) -> int | None:
-        return whole(data, "apiErrorStatus") or whole(data, "api_error_status")
+        told = whole(data, "apiErrorStatus") or whole(data, "api_error_status")
+        return told or whole(data, "error", "status")
 
     def name(self, *codes: str) -> tuple[str | None, R | None]:
         """The first code that names a reason, else the first there is."""
@@ -403,7 +405,9 @@ def _is_stop_failure(data: JSON) -> bool:
 def resembles(record: JSON) -> bool:
     """The form that droid, grok and others share with Claude Code."""
     if text(record, "type") in ("user", "assistant"):
-        return isinstance(record.get("message"), dict)
+        return isinstance(record.get("message"), dict) or "isApiErrorMessage" in record
+    if "type" not in record:
+        return isinstance(record.get("is_error"), bool) and "subtype" in record
     return text(record, "type") in ("result", "system") and bool(text(record, "subtype"))
 
 

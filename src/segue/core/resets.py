@@ -74,6 +74,7 @@ _REGIONS = {
 _LEAD = re.compile(
     r"(?i)(?:\breset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after))?(?:[_-]?(?:seconds|s|ms))?"
     r"|\bre[- ]?tr(?:ying|ies|y)(?:[_-]?(?:after|delay|in))?(?:[_-]?(?:seconds|s|ms))?"
+    r"|\brate[- ]limit(?:ing|ed) for|\bregain access"
     r"|\btry (?:your request |it |sending )?again|\bwait(?:ing)?|\bavailable(?: again)?"
     r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lifted|expires?)"
     r"|\bcontinu(?:e|ing) automatically|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"

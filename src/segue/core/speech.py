@@ -31,7 +31,7 @@ _RETRYING = re.compile(
 _NEGATION = re.compile(
     r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
     r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
-    r"[^.:;,·\n({\[\"]{0,24})$"
+    r"[^.:;,·\n({\[\"]{0,24})\Z"
 )
 _NOT = re.compile(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
 _MENTION = re.compile(
@@ -126,10 +126,7 @@ class Ear(Struct, frozen=True, kw_only=True):
                 signs, last_error, retrying = [], None, unit
                 continue
             view = view or heard.view
-            if heard.foreign:
-                foreign = True
-            elif foreign and all(s.strength < Strength.CODE for s in heard.signs):
-                heard = Heard((), (*heard.lost, *_lose(list(heard.signs), _FOREIGN)))
+            foreign = foreign or heard.foreign
             lost += heard.lost
             statuses |= set(_STATUS_LEAD.findall(unit.text))
             causes |= {
@@ -147,6 +144,8 @@ class Ear(Struct, frozen=True, kw_only=True):
                 signs, last_error = [], None
             elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
                 last_error = unit
+        if foreign and all(s.strength < Strength.CODE for s in signs):
+            lost, signs = [*lost, *_lose(signs, _FOREIGN)], []
         if view:
             return Heard((), (*lost, *_lose(signs, _VIEW)), answered=answered)
         if len(causes) >= _CAUSES_IN_A_LIST or len(statuses) >= _STATUSES_IN_A_TABLE:
@@ -235,7 +234,7 @@ _PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
 _NOT_A_STOP = "not a stop: "
 _OLDER = "something newer was said"
 _VIEW = "a view that the user asked for"
-_FOREIGN = "another service speaks above it"
+_FOREIGN = "another service speaks here"
 
 
 def _silences(counter: Hit, hit: Hit, text: str) -> bool:

@@ -32,7 +32,8 @@ _SPEAKER_MARKS = set("⏺●✦")
 
 _LOG = re.compile(
     r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
-    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d|(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
+    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d"
+    r"|(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
     r"|[\w./-]{1,60}\.(?:[jt]sx?|py|go|rs|java|rb):\d+\b"
     r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
@@ -62,7 +63,9 @@ _ERROR_LEAD = re.compile(
     r"| (?:sorry|oops)\b"
     r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
-    r"| [\w.-]{2,40}:\s*[45]\d\d\s"
+    r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
+    r"| unexpected\s+(?:api\s+)?response\b"
+    r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
     r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
     r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
@@ -118,6 +121,7 @@ _STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\
 _TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
 _RUNNING = re.compile(
     r"(?i)^(?:working|thinking|running|waiting)\b.*\besc to (?:interrupt|cancel)"
+    r"|^[A-Z]\w{2,}ing\b.*…$"
     r"|^\S{3,}…\s*\(.*(?:thinking|tokens|esc to|\d+s)\b.*|\w…\s\(esc to interrupt"
 )
 
@@ -217,7 +221,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
         return Voice.ERROR
     if is_log(said):
         return Voice.ERROR if _LOG_LEVEL.search(said[:_LEVEL_WITHIN]) else Voice.PLAIN
-    if _BODY_LEAD.match(said) and _BODY_ERROR.search(said):
+    if (_BODY_LEAD.match(said) and _BODY_ERROR.search(said)) or "is_error=True" in said:
         return Voice.ERROR
     if is_code(said):
         return Voice.MUTED
@@ -228,7 +232,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
 
 def wraps(line: str) -> bool:
     """Does this line look as if its sentence went on in the next one?"""
-    return len(line) >= _WRAPPED_CHARS and line[-1] not in ".!?;)]}\"'>"
+    return len(line) >= _WRAPPED_CHARS and (line[-1].isalpha() or line[-1] in ",:")
 
 
 def continues_error(said: str) -> bool:

@@ -40,6 +40,7 @@ class Wording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     reason: Reason
     pattern: str
+    lead: str = ""  # what may stand before it on its line
     where: tuple[Where, ...] = ("error", "start")
     strength: Literal["hint", "phrase", "code", "sentence"] = "sentence"
     scope: str | None = None
@@ -79,7 +80,7 @@ class Hit(Struct, frozen=True):
 
 _ANCHORS: dict[Where, str] = {
     "error": "{}",
-    "start": r"^[\[(*]{0,2}(?:{})",
+    "start": r"^(?:\[\w{1,20}\]\s)?[\[(*]{0,2}(?:{})",
     "line": r"^(?:{})\s*[.!]?$",
     "prompt": r"^(?:{})\s*$",
     "tool": r"^(?:{})\s*[.!]?$",
@@ -92,12 +93,12 @@ def bad_pattern(wording: Wording) -> str:
     if not wording.pattern.strip():
         return "bad pattern: it is empty"
     try:
-        compiled = re2.compile(_source(wording.pattern, "error"), options=_options())
+        compiled = re2.compile(_source(wording, "start"), options=_options())
     except re2.error as fault:
         said = fault.args[0] if fault.args else str(fault)
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         return f"bad pattern: {text}"
-    return "bad pattern: it matches nothing at all" if compiled.search("") else ""
+    return "bad pattern: it matches an empty text" if compiled.search("") else ""
 
 
 def _options() -> Any:
@@ -106,8 +107,11 @@ def _options() -> Any:
     return options
 
 
-def _source(pattern: str, where: Where) -> str:
-    return "(?ims)" + _ANCHORS[where].replace("{}", pattern.strip().replace(" ", r"\s+"))
+def _source(wording: Wording, where: Where) -> str:
+    """Inside an error a lead is not needed to find it, and costs: it could begin anywhere."""
+    lead = "" if where == "error" else wording.lead
+    whole = f"{lead}(?:{wording.pattern.strip()})" if lead else wording.pattern.strip()
+    return "(?ims)" + _ANCHORS[where].replace("{}", whole.replace(" ", r"\s+"))
 
 
 class Catalogue:
@@ -136,7 +140,7 @@ class Catalogue:
     def _add(self, wording: Wording, *, own: bool) -> None:
         self.wordings.append(wording)
         for where in wording.where:
-            self._places[where].add(wording, _source(wording.pattern, where), own)
+            self._places[where].add(wording, _source(wording, where), own)
 
     def sources(self, where: Where) -> list[tuple[Wording, str]]:
         """The patterns of one place, as RE2 is given them."""
