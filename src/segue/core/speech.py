@@ -177,7 +177,8 @@ class Ear(Struct, frozen=True, kw_only=True):
             sign = self._sign(hit, text, Rank.TEXT, where, None)
             if sign is None:
                 continue
-            if unit.voice is Voice.PLAIN and not sign.lost and _CONDITIONAL.match(hit.quote):
+            clause = _CONDITIONAL.match(hit.quote) and not _CONDITIONAL.match(hit.wording.pattern)
+            if unit.voice is Voice.PLAIN and not sign.lost and clause:
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
             if counter is not None and not sign.lost:
