@@ -84,8 +84,10 @@ def classify(witness: Witness, ear: Ear, policy: Policy) -> Judgement:
     return Judgement(stop=stop, signs=tuple(signs), lost=lost)
 
 
-def _weight(sign: Sign) -> tuple[int, int, int]:
-    return (sign.rank, sign.strength, -sign.reason.priority)
+def _weight(sign: Sign) -> tuple[int, int, int, bool]:
+    """The last only orders what says the same: an agent's own wording tells more."""
+    general = sign.evidence.rule.startswith("general.")
+    return (sign.rank, sign.strength, -sign.reason.priority, not general)
 
 
 def _signs(witness: Witness, ear: Ear) -> list[Sign]:
@@ -136,7 +138,14 @@ def signs_of_structure(signs: list[Sign]) -> bool:
 def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
     ended, failure = turn.ended, turn.failure
     if ended is not None and ended.ok and ended.reason is None:
-        return [_coded(StopReason.COMPLETED, "closing record", ended.code or "ok", ended.where)]
+        return [
+            _coded(
+                StopReason.COMPLETED,
+                "closing record",
+                ended.code or "the agent says that it is done",
+                ended.where,
+            )
+        ]
     signs: list[Sign] = []
     for record in (ended, failure):
         if record is None:

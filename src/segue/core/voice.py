@@ -91,7 +91,8 @@ _BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invali
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
     r"""(?x)^(?:
-      [+-](?!-\w)(?:\s|[^\s\d]|\d*$) | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
+      [+-](?!-\w)(?:\s|[^\s\d]|\d*$)
+    | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
     | >>>\s | E\s | \#!? | --\s
