@@ -103,7 +103,7 @@ _STATEMENT = re.compile(
     r"""(?x)^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
       |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
       |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
-      )\b.*[(){}\[\];=$"'`\\|<>]
+      )\b.*(?:[(){}\[\];=$"'`\\|<>]|:$)
     """
 )
 _CODE = re.compile(
