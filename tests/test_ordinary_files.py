@@ -22,7 +22,7 @@ TAIL_LINES = 100
 def tails() -> list[tuple[str, str]]:
     sources = sorted(f for f in LIBRARY.rglob("*.py") if "site-packages" not in f.parts)
     step = max(1, len(sources) // SAMPLE)
-    texts = [f for f in HERE.rglob("*.md") if ".venv" not in f.parts]
+    texts = [f for f in HERE.rglob("*.md") if not {".venv", "data"} & set(f.parts)]
     chosen = [*sources[::step], *texts, *(HERE / "src").rglob("*.toml"), *HERE.glob("tests/*.py")]
     return [
         (str(file.name), "\n".join(file.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from segue.core import resets
 from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
 from segue.core.text import Unit, clean, unescape
-from segue.core.voice import Voice, is_client_error, is_stack, wraps
+from segue.core.voice import Voice, is_client_error, is_code, is_stack, wraps
 from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
@@ -146,6 +146,8 @@ class Ear(Struct, frozen=True, kw_only=True):
                 last_error = unit
             elif unit.voice is Voice.MUTED and not is_stack(unit.text):
                 last_error = None  # a file, not an ending
+                if is_code(unit.text) and all(s.strength < Strength.SENTENCE for s in signs):
+                    lost, signs = [*lost, *_lose(signs, "code follows it")], []
         if foreign and all(s.strength < Strength.CODE for s in signs):
             lost, signs = [*lost, *_lose(signs, _FOREIGN)], []
         if view:
