@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from segue import api
 from segue.cli import cli, render
+from segue.core.policy import Policy
 from segue.core.stop import Stop, StopReason
 from segue.ending import CHANNELS, Ending, Source
 from segue.io import files, wordings
@@ -140,9 +141,24 @@ def test_odd_file_gets_a_verdict(
     (verdict,) = verdicts(done)
     if reason is not None and name == "tail.txt":
         assert verdict["reason"] == reason
+    said = [line for line in said if "its last line is cut off" not in line]
     if note is not None:
         assert len(said) == bool(note)
         assert all(line.startswith(f"segue: {name}: ") and note in line for line in said)
+
+
+def test_half_a_json_line_is_told_in_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "half.jsonl").write_bytes(b'{"type":"assistant","message":{"content":"ab')
+    assert complaints(run("classify", "--json", "half.jsonl")) == [
+        "segue: half.jsonl: its last line is cut off; what else it held is not known"
+    ]
+
+
+def test_the_end_of_a_long_pipe_is_what_counts(run: Run) -> None:
+    text = b"an ordinary line\n" * 600_000 + b"API Error: Rate limit reached\n"
+    done = run("classify", "--json", "-", stdin=text)
+    assert verdicts(done)[0]["reason"] == "rate_limit"
+    assert complaints(done) == ["segue: standard input: only its last 8 MB were read"]
 
 
 def test_line_of_50_mb_gets_a_verdict(run: Run, tmp_path: Path) -> None:
@@ -507,7 +523,7 @@ def assert_sound(stop: Stop) -> None:
     line = render.as_json(render.as_dict(stop))
     assert_whole(json.loads(line, parse_constant=_no_constant))
     assert "\n" not in line
-    assert render.for_people(stop, now=NOW, tz=UTC)
+    assert render.for_people(stop, Policy(), now=NOW, tz=UTC)
 
 
 @settings(deadline=None, max_examples=200)

@@ -9,7 +9,6 @@ from segue.core.event import (
     Ended,
     Event,
     Failure,
-    Garbled,
     Limit,
     Other,
     Prompt,
@@ -39,8 +38,7 @@ def slate(turn: Turn) -> tuple[object, ...]:
         turn.failure,
         turn.limit,
         turn.compaction,
-        turn.open_calls,
-        turn.replied,
+        turn.waiting,
     )
 
 
@@ -72,7 +70,7 @@ def test_whatever_stopped_it_is_undone_when_the_agent_goes_on(stop: Event, on: E
         ToolResult(call_id="1"),
         Usage(used_tokens=5),
         Other(kind="status"),
-        Garbled(text="{"),
+        Other(kind="{"),
         Limit(rejected=False),
         DONE,
     ],
@@ -99,17 +97,6 @@ def test_a_new_prompt_forgets_a_good_end_too() -> None:
     turn = fold([Reply(), OK, Prompt(text="and now?")])
     assert turn.ended is None
     assert turn.is_cut
-    assert not turn.replied
-
-
-def test_a_prompt_closes_the_calls_of_the_turn_before() -> None:
-    assert fold([ToolCall(), ToolCall()]).open_calls == 2
-    assert fold([ToolCall(), ToolCall(), Prompt()]).open_calls == 0
-
-
-def test_results_close_calls_and_never_more_than_were_open() -> None:
-    assert fold([ToolCall(), ToolCall(), ToolResult()]).open_calls == 1
-    assert fold([ToolResult(), ToolResult(), ToolCall()]).open_calls == 1
 
 
 # Closing records
@@ -138,7 +125,7 @@ def test_an_end_is_not_taken_for_a_failure() -> None:
 def test_records_without_a_closing_one_are_cut() -> None:
     assert fold([Started(), Reply()]).is_cut
     assert not fold([Started(), Reply(), OK]).is_cut
-    assert not fold([Other(kind="x"), Garbled()]).is_cut
+    assert not fold([Other(kind="x")]).is_cut
 
 
 # Limits
@@ -150,7 +137,8 @@ def test_only_a_rejected_limit_is_kept() -> None:
 
 
 def test_a_retry_is_neither_a_stop_nor_a_reply() -> None:
-    assert slate(fold([Retry(message="overloaded", status=529)])) == slate(fold([]))
+    turn = fold([OK, Retry(message="overloaded", status=529)])
+    assert (turn.ended, turn.failure) == (OK, None)
 
 
 # Compaction
@@ -202,15 +190,24 @@ def test_the_size_outlives_the_turn() -> None:
     assert fold([Usage(used_tokens=7), Prompt()]).tokens == Tokens(7, None)
 
 
-def test_the_time_is_the_last_one_that_a_record_has() -> None:
-    assert fold([Reply(at=5.0), Reply(at=9.0), Reply()]).at == 9.0
-
-
-def test_unknown_and_garbled_records_are_counted_and_do_nothing_else() -> None:
-    odd: list[Event] = [Other(kind="a", known=False), Other(kind="b"), Garbled(), Garbled()]
+def test_unknown_records_are_counted_and_do_nothing_else() -> None:
+    odd: list[Event] = [Other(kind="a", known=False), Other(kind="b")]
     turn = fold([*odd, FAILED, *odd])
-    assert (turn.unread, turn.garbled, turn.seen) == (2, 4, 1)
+    assert (turn.unread, turn.seen) == (2, 1)
     assert turn.failure is FAILED
+
+
+def test_a_wait_counts_until_something_comes_after_it() -> None:
+    wait = Retry(wait_s=7200.0)
+    assert fold([Started(), wait]).waiting is wait
+    assert fold([Started(), wait, Reply()]).waiting is None
+    assert fold([Started(), wait, OK]).waiting is None
+
+
+def test_of_two_full_windows_the_one_that_opens_last_decides() -> None:
+    late, soon = Limit(rejected=True, resets_at=20.0), Limit(rejected=True, resets_at=10.0)
+    assert fold([late, soon]).limit is late
+    assert fold([soon, late]).limit is late
 
 
 # Properties
@@ -235,7 +232,6 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Failure, message=st.text(max_size=5), reason=reasons, at=maybe_time),
     st.builds(Ended, ok=st.booleans(), reason=reasons),
     st.builds(Other, known=st.booleans()),
-    st.builds(Garbled),
 )
 histories = st.lists(events, max_size=20)
 
@@ -244,15 +240,15 @@ histories = st.lists(events, max_size=20)
 def test_any_events_fold_and_a_start_wipes_the_slate(
     before: list[Event], after: list[Event]
 ) -> None:
-    assert slate(fold([*before, Started()])) == (None, None, None, None, 0, False)
+    assert slate(fold([*before, Started()])) == (None, None, None, None, None)
     assert slate(fold([*before, Started(), *after])) == slate(fold([Started(), *after]))
 
 
 @given(histories)
-def test_every_event_is_seen_unread_garbled_or_known_to_be_idle(history: list[Event]) -> None:
+def test_every_event_is_seen_unread_or_known_to_be_idle(history: list[Event]) -> None:
     turn = fold(history)
     idle = sum(isinstance(event, Other) and event.known for event in history)
-    assert turn.seen + turn.unread + turn.garbled + idle == len(history)
+    assert turn.seen + turn.unread + idle == len(history)
 
 
 @given(histories)

@@ -52,7 +52,7 @@ def test_ac1_context_length_exceeded_in_a_session_output_is_context_exhausted() 
     stop = verdict(SEEDS / "context_exceeded.txt")
     assert stop.reason is StopReason.CONTEXT_EXHAUSTED
     assert stop.resume == "new_session"
-    assert stop.evidence[0].where == "stdout:6"
+    assert stop.evidence[0].where == "tui:6"
 
 
 def test_ac1_the_info_carries_usage_window_and_message() -> None:
@@ -244,7 +244,9 @@ def test_ac3_all_steps_done_in_the_front_matter_is_completed_not_exhausted() -> 
 
 @pytest.mark.parametrize("status", ["complete", "completed", "done", "Complete", "'finished'"])
 def test_ac3_a_status_that_says_so_is_completed(status: str) -> None:
-    assert verdict(f"---\nstatus: {status}\n---\n").reason is StopReason.COMPLETED
+    text = f"---\nstatus: {status}\n---\n"
+    assert verdict(transcript=text).reason is StopReason.COMPLETED
+    assert verdict(text).reason is StopReason.UNKNOWN  # any document may have a status
 
 
 def test_ac3_last_step_of_many_is_not_completed_and_the_error_counts() -> None:
@@ -264,7 +266,7 @@ def test_ac3_a_session_file_beside_the_output_completes_it_too() -> None:
 
 
 def test_ac3_evidence_in_the_body_has_the_line_number_of_the_file() -> None:
-    assert verdict(SEEDS / "session_in_progress.md").evidence[0].where == "stdout:9"
+    assert verdict(SEEDS / "session_in_progress.md").evidence[0].where == "transcript:9"
 
 
 # AC4: truncated context, reset conversation

@@ -15,7 +15,7 @@ from segue.core.policy import Policy
 from segue.core.speech import Ear
 from segue.core.stop import EndedBy, Evidence, Stop, StopReason
 from segue.core.wording import Catalogue, Wording
-from segue.ending import Channel, Ending, Source, judge
+from segue.ending import CHANNELS, Channel, Ending, Source, channel_of, judge
 from segue.errors import InputError, SegueError
 from segue.io import clock, config, files, wordings
 
@@ -29,7 +29,7 @@ def classify(
     source: Given | None = None,
     *,
     agent: str | None = None,
-    channel: Channel = "stdout",
+    channel: Channel | None = None,
     stdout: Given | None = None,
     stderr: Given | None = None,
     transcript: Given | None = None,
@@ -42,19 +42,23 @@ def classify(
     """Why did this agent stop?
 
     Text, bytes or a `Path` to read; `source` is for when there is only one, and `channel` says
-    what it is. Whatever goes wrong while reading is logged and comes back as `unknown` with
+    what it is (a path tells by its name, text is taken for stdout). Whatever goes wrong while
+    reading is logged and comes back as `unknown` with
     confidence 0 and the fault as evidence: the caller never crashes over a verdict.
     """
     try:
         given = [
-            (source, channel),
+            (source, channel or _channel_of(source)),
             (stdout, "stdout"),
             (stderr, "stderr"),
             (transcript, "transcript"),
         ]
         sources = [_source(text, c) for text, c in given if text is not None]
         ending = Ending(
-            sources=tuple(sources), agent=agent, exit_code=exit_code, ended_by=checked(ended_by)
+            sources=tuple(sources),
+            agent=agent,
+            exit_code=whole_code(exit_code),
+            ended_by=checked(ended_by),
         )
         return examine(ending, now=now, tz=tz, policy=policy).stop
     except Exception as fault:  # the promise of this function (seed 000 AC6)
@@ -71,7 +75,7 @@ def examine(
     catalogue: Catalogue | None = None,
 ) -> Judgement:
     """The verdict with all signs, for what was already read."""
-    policy = policy or Policy()
+    policy = policy or config.policy()
     ear = Ear(
         catalogue=catalogue or load_catalogue(policy.exit_patterns),
         now=clock.now() if now is None else now,
@@ -119,6 +123,17 @@ def checked(ended_by: str) -> EndedBy:
     return ended_by  # type: ignore[return-value]
 
 
+def whole_code(code: object) -> int | None:
+    """An exit code as a whole number, or None; raises InputError for anything else."""
+    if code is None or (isinstance(code, int) and not isinstance(code, bool)):
+        return code
+    raise InputError(f"exit_code {code!r} is not a whole number")
+
+
+def _channel_of(source: Given | None) -> Channel:
+    return channel_of(source.name) if isinstance(source, Path) else "stdout"
+
+
 def unreadable(fault: str) -> Stop:
     """The verdict on what could not be read."""
     return Stop(
@@ -130,6 +145,8 @@ def unreadable(fault: str) -> Stop:
 
 
 def _source(given: Given, channel: Channel) -> Source:
+    if channel not in CHANNELS:
+        raise InputError(f"channel {channel!r} is not one of {', '.join(CHANNELS)}")
     if isinstance(given, Path):
         found = files.read(given)
     elif isinstance(given, bytes):

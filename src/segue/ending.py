@@ -4,8 +4,7 @@ This is where the parsers, the text and the exit code meet. `judge` is the whole
 `segue classify` but for reading files.
 """
 
-import re
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,19 +21,22 @@ from segue.core.readout import text_reading
 from segue.core.speech import Ear, Heard
 from segue.core.stop import EndedBy, Tokens
 from segue.core.text import units
-from segue.core.voice import Voice
+from segue.core.voice import Voice, is_faulty
 
 Channel = Literal[
     "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript"
 ]
-CHANNELS: tuple[Channel, ...] = (
-    "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript",
-)  # fmt: skip
-
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 # Here, text that is no record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
-_FAULTY = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
+
+
+def channel_of(name: str) -> Channel:
+    """What a file is, by its name: a session file, a log, or else what was on a screen."""
+    if name.endswith((".jsonl", ".md")):
+        return "transcript"
+    return "log" if name.endswith(".log") else "tui"
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ def judge(ending: Ending, ear: Ear, policy: Policy) -> core.Judgement:
         ended_by=ending.ended_by,
         exit_flags=_flags(profile),
         printed_answer=stream is None
-        and any(r.speaks and r.source.channel == "stdout" for r in read),
+        and any(r.speaks and r.source.channel in ("stdout", "tui") for r in read),
         silent=bool(ending.sources) and not any(s.text.strip() for s in ending.sources),
         zero_means_done=profile is not None and profile.zero_means_done,
         tokens=next((r.tokens for r in read if r.tokens is not None), None),
@@ -109,14 +111,18 @@ def _flags(profile: Profile | None) -> ExitFlags:
 def _read(source: Source, agent: str | None, ear: Ear, policy: Policy) -> _Read:
     text = source.text
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
-    if flow is not None:
+    # A status alone makes any document "done"; a session file is known to be one.
+    if flow is not None and (flow.has_steps or source.channel == "transcript"):
         # The body is a document; only what the agent says at its end may count.
         body = markdown.body(text)
         above = text.count("\n") - body.count("\n")
-        said = _hear(body.split("\n"), source, ear, policy, source.first_line + above)
+        spoken = replace(source, channel="tui")  # what the agent showed, written down
+        said = _hear(body.split("\n"), spoken, ear, policy, source.first_line + above)
         return _Read(source, None, fold(_workflow_events(flow, source.name)), said, False, None)
-    found, rest = records.split(text, source.name, source.first_line)
-    profile = records.owner(found, agent) if found else None
+    cut = records.split(text, source.name, source.first_line)
+    found, rest = cut.records, cut.rest
+    stream = cut.is_stream or source.channel == "transcript"
+    profile = records.owner(found, agent) if found and stream else None
     if profile is None:
         lines = records.spoken(found, text)
         first = source.first_line
@@ -151,7 +157,7 @@ def _hear(lines: list[str], source: Source, ear: Ear, policy: Policy, first_line
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
     if source.channel == "http-body":
-        generic = bool(_FAULTY.search(source.text)) or source.text.lstrip().startswith('"')
+        generic = is_faulty(source.text) or source.text.lstrip().startswith('"')
     return ear.text(parts, source.name, generic_errors=generic)
 
 

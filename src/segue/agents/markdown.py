@@ -26,6 +26,11 @@ class Workflow(Struct, frozen=True, kw_only=True):
     status: str = ""
 
     @property
+    def has_steps(self) -> bool:
+        """Whether it tells of steps at all, and not of a status alone."""
+        return bool(self.steps_done or self.step_names or self.last_step or self.total_steps)
+
+    @property
     def is_complete(self) -> bool:
         """Every step is done, or the status says so; a count that happens to match is not it."""
         if self.status in _DONE:

@@ -19,8 +19,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from segue.agents.fields import JSON, instant, items, number, obj, text, whole
+from segue.agents.fields import JSON, instant, items, obj, text, whole
 from segue.agents.profile import Profile, Record
+from segue.core import resets
 from segue.core.event import (
     Compaction,
     Ended,
@@ -35,7 +36,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stop import Reset, StopReason
 
 # `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
 # "UnknownError" tell nothing: status and message do.
@@ -266,12 +267,14 @@ class _Teller:
         body = obj(_object(data.get("responseBody")), "error")
         codes = [name, text(body, "code"), text(body, "type")]
         code = next((c for c in codes if c in _REASONS), name)
+        wait = _retry_after(obj(data, "responseHeaders"))
         yield Failure(
             message=_message(error),
             reason=_REASONS.get(code),
             code=code or None,
             status=whole(data, "statusCode"),
-            retry_after_s=_retry_after(obj(data, "responseHeaders")),
+            retry_after_s=wait.after_s if wait else None,
+            resets_at=wait.at if wait and wait.after_s is None else None,
             **put,
         )
 
@@ -377,15 +380,13 @@ def _size(tokens: JSON) -> int:
     return whole(tokens, "total") or sum(sizes + cache)
 
 
-def _retry_after(headers: JSON) -> float | None:
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if isinstance(value, str) and value.strip().isdecimal():
-            value = int(value)
-        found = number(value)
-        if found is not None:
-            return found * unit_s
-    return None
+def _retry_after(headers: JSON) -> Reset | None:
+    """What the headers of the refused request say, whatever their case."""
+    named = {name.lower(): value for name, value in headers.items()}
+    ms = resets.retry_after(str(named.get("retry-after-ms", "")), now=0.0)
+    if ms is not None and ms.after_s is not None:
+        return Reset(after_s=ms.after_s / 1000, source="header")
+    return resets.retry_after(str(named.get("retry-after", "")), now=0.0)
 
 
 def knows(record: JSON) -> bool:

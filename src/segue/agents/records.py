@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from segue import agents
 from segue.agents.fields import joined, obj
@@ -37,22 +38,36 @@ def decode(line: str) -> Any:
         return None
 
 
-def split(text: str, source: str, first_line: int = 1) -> tuple[list[Record], list[Line]]:
-    """Objects that could be records, and all other lines, each with its number."""
+class Split(Struct, frozen=True):
+    """A text cut into objects that could be records, and all other lines with their numbers."""
+
+    records: list[Record]
+    rest: list[Line]
+    is_stream: bool
+    """Whether the records are what was written, not something that is shown in it: they are
+    most of its lines, or the last thing."""
+
+
+def split(text: str, source: str, first_line: int = 1) -> Split:
+    """Cuts a text."""
     lines = text.split("\n")
     records: list[Record] = []
     rest: list[Line] = []
-    index = 0
+    index = taken = 0
+    ends_with_record = False
     while index < len(lines):
         where = f"{source}:{first_line + index}"
         line = lines[index].strip()
         found, used = _record_at(lines, index, line)
         if found is None:
             rest.append((first_line + index, lines[index]))
+            ends_with_record = ends_with_record and not line
         else:
             records += (Record(data, where) for data in found)
+            taken, ends_with_record = taken + used, True
         index += used
-    return records, rest
+    spoken = sum(1 for _, line in rest if line.strip())
+    return Split(records, rest, bool(records) and (ends_with_record or taken >= spoken))
 
 
 def _record_at(lines: list[str], index: int, line: str) -> tuple[list[dict[str, Any]] | None, int]:
@@ -128,8 +143,11 @@ def owner(records: list[Record], agent: str | None) -> Profile | None:
     """Whose records are these? The named agent's if it knows any of them, else the first that
     surely wrote one, looking from the end."""
     named = agents.find(agent) if agent else None
-    if named is not None and any(named.knows(record.data) for record in records):
-        return named
+    if named is not None:
+        mine = named.resembles or named.knows
+        known = any(named.knows(r.data) or mine(r.data) for r in records)
+        if known or not any(agents.recognise(r.data) for r in records):
+            return named if known else None
     for look in (agents.recognise, agents.guess):
         for record in reversed(records):
             profile = look(record.data)

@@ -53,6 +53,9 @@ def main() -> None:
     try:
         code = cli.main(prog_name="segue", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as fault:
+        click.echo(fault.ctx.get_help() if fault.ctx else fault.format_message())
+        sys.exit(fault.exit_code)
     except click.UsageError as fault:
         where = fault.ctx.command_path if fault.ctx else "segue"
         click.echo(f"segue: {fault.format_message()} See: {where} --help", err=True)

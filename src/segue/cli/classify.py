@@ -31,6 +31,9 @@ def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) 
     FILE is anything the agent wrote: its output, a log, its session file; "-" is standard input.
     Exit code 0 means that there is a verdict, 2 that nothing could be read.
     """
+    asked = [name for name, value in options.items() if value not in (None, "unknown")]
+    if asked and (batch or example is not None):
+        raise InputError(f"{asked[0]} has no place beside --batch or --example")
     if batch:
         sys.exit(_batch())
     if example is not None:
@@ -42,11 +45,12 @@ def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) 
 
 
 def _print(given: inputs.Given, as_json: bool, name: str | None = None) -> None:
-    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=config.policy())
+    policy = config.policy()
+    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=policy)
     if as_json:
         click.echo(render.as_json(render.as_dict(judgement.stop, name)))
     else:
-        click.echo(render.for_people(judgement.stop, now=given.now, tz=given.tz))
+        click.echo(render.for_people(judgement.stop, policy, now=given.now, tz=given.tz))
 
 
 def _examples(name: str, as_json: bool) -> None:
@@ -77,11 +81,12 @@ def _batch() -> int:
             now = request.get("now")
             moment = clock.now() if now is None else clock.parse_instant(now, zone)
             stop = api.examine(_ending(request), now=moment, tz=zone, policy=policy).stop
-        except InputError as fault:
+        except Exception as fault:  # one bad line must not end the others (seed 000 AC6)
             failed += 1
             click.echo(f"segue: line {number}: {fault}", err=True)
             stop = api.unreadable(f"line {number}: {fault}")
         sys.stdout.write(render.as_json(render.as_dict(stop, request.get("id"))) + "\n")
+        sys.stdout.flush()  # somebody may be waiting for this one before asking the next
     return 1 if failed else 0
 
 
@@ -97,18 +102,16 @@ def _request(line: bytes) -> dict[str, Any]:
 
 def _ending(request: dict[str, Any]) -> Ending:
     text, channel = request.get("text", ""), request.get("channel") or "stdout"
-    code, agent = request.get("exit_code"), request.get("agent")
+    agent = request.get("agent")
     if not isinstance(text, str):
         raise InputError("text must be a string")
     if channel not in CHANNELS:
         raise InputError(f"channel {channel!r} is not one of {', '.join(CHANNELS)}")
-    if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
-        raise InputError(f"exit_code {code!r} is not a whole number")
     if agent is not None and not isinstance(agent, str):
         raise InputError(f"agent {agent!r} is not a name")
     return Ending(
         sources=(Source(text=text, channel=channel, name=channel),),
         agent=agent,
-        exit_code=code,
+        exit_code=api.whole_code(request.get("exit_code")),
         ended_by=api.checked(request.get("ended_by") or "unknown"),
     )

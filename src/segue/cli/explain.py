@@ -21,15 +21,16 @@ def command(*, as_json: bool, example: str | None, **options: Any) -> None:
     """
     given = inputs.example(example) if example else inputs.given(**options)
     inputs.say(given)
-    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=config.policy())
+    policy = config.policy()
+    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=policy)
     if as_json:
         verdict = render.as_dict(judgement.stop)
         verdict["signs"] = [_sign(sign) for sign in judgement.signs]
         verdict["lost"] = [_sign(sign) for sign in judgement.lost]
-        verdict["would_change"] = render.changes(judgement)
+        verdict["would_change"] = render.changes(judgement, policy)
         click.echo(render.as_json(verdict))
     else:
-        click.echo(render.explanation(judgement, now=given.now, tz=given.tz))
+        click.echo(render.explanation(judgement, policy, now=given.now, tz=given.tz))
 
 
 def _sign(sign: Any) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """The options that `classify` and `explain` share, and how they become an ending."""
 
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 from msgspec import Struct
 
+from segue.agents.records import decode
 from segue.api import checked, load_catalogue
 from segue.core.stop import EndedBy
-from segue.ending import CHANNELS, Channel, Ending, Source
+from segue.ending import CHANNELS, Channel, Ending, Source, channel_of
 from segue.errors import InputError
 from segue.io import clock, config, files
 
@@ -76,12 +77,16 @@ def given(
     ]
     if file is not None:
         name = "stdin" if file == "-" else Path(file).name
-        named.append((file, channel or _channel_of(file), name))
+        named.append((file, channel or channel_of(file), name))
+    elif channel is not None:
+        raise InputError("--channel says what FILE is, and no FILE is named")
+    if sum(path == "-" for path, *_ in named) > 1:
+        raise InputError("standard input (-) can be only one of them")
     for path, kind, name in named:
         if path is None:
             continue
         found = files.read(path)
-        notes += found.notes
+        notes += (*found.notes, *_cut_off(found.text, name))
         sources.append(
             Source(text=found.text, channel=kind, name=name, first_line=found.first_line)
         )
@@ -106,11 +111,11 @@ def say(given: Given | None = None) -> None:
         click.echo(f"segue: {line}", err=True)
 
 
-def _channel_of(file: str) -> Channel:
-    """A session file by its name; anything else is taken for what was on a screen."""
-    if file.endswith((".jsonl", ".md")):
-        return "transcript"
-    return "log" if file.endswith(".log") else "tui"
+def _cut_off(text: str, name: str) -> list[str]:
+    last = text.rstrip().rpartition("\n")[2].strip()
+    if last.startswith('{"') and decode(last) is None:
+        return [f"{name}: its last line is cut off; what else it held is not known"]
+    return []
 
 
 def examples() -> list[str]:
@@ -130,4 +135,5 @@ def example(name: str) -> Given:
     )
     code = int((place / "exit_code").read_text())
     ending = Ending(sources=sources, agent=name.partition("-")[0], exit_code=code)
-    return Given(ending=ending, now=clock.now(), tz=clock.local_zone())
+    now = clock.parse_instant((place / "now").read_text().strip(), UTC)
+    return Given(ending=ending, now=now, tz=UTC)

@@ -79,14 +79,14 @@ def iso(at: float | None) -> str | None:
         return None
 
 
-def for_people(stop: Stop, *, now: float, tz: tzinfo) -> str:
+def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:
     """A few lines: what, why, when, what to do."""
     colour = _COLOURS.get(stop.reason, "red")
     head = click.style(stop.reason.description, fg=colour, bold=True)
     lines = [f"{head}  {click.style(stop.reason.value, dim=True)} · {stop.confidence:.0%} sure"]
     lines += _rows(
         ("why", _why(stop)),
-        ("retry", _retry(stop, now, tz)),
+        ("retry", _retry(stop, policy, now, tz)),
         ("next", _NEXT[stop.resume]),
         ("window", _window(stop)),
         ("also", ", ".join(stop.also)),
@@ -111,10 +111,10 @@ def _why(stop: Stop) -> list[str]:
     return [*shown, f"and {more} more signs of it"] if more > 0 else shown
 
 
-def _retry(stop: Stop, now: float, tz: tzinfo) -> str:
+def _retry(stop: Stop, policy: Policy, now: float, tz: tzinfo) -> str:
     if stop.retry_at is None:
         if stop.reason is StopReason.RATE_LIMIT:
-            wait = duration(Policy().default_retry_wait_s)
+            wait = duration(policy.default_retry_wait_s)
             return f"no reset time was stated: in {wait}, then less and less often"
         return ""
     source = stop.details.retry_source if isinstance(stop.details, RateLimitInfo) else None
@@ -159,9 +159,9 @@ def _window(stop: Stop) -> str:
     return f"{gauge} {stop.tokens.used:,} of {stop.tokens.window:,} tokens ({share:.0%})"
 
 
-def explanation(judgement: Judgement, *, now: float, tz: tzinfo) -> str:
+def explanation(judgement: Judgement, policy: Policy, *, now: float, tz: tzinfo) -> str:
     """The verdict, every sign in the order of its weight, and what would change it."""
-    lines = [for_people(judgement.stop, now=now, tz=tz)]
+    lines = [for_people(judgement.stop, policy, now=now, tz=tz)]
     if judgement.signs:
         lines += ["", click.style("signs, strongest first", bold=True)]
     for place, sign in enumerate(judgement.signs):
@@ -177,7 +177,7 @@ def explanation(judgement: Judgement, *, now: float, tz: tzinfo) -> str:
     lines += [
         "",
         click.style("what would change it", bold=True),
-        *(f"  {w}" for w in changes(judgement)),
+        *(f"  {w}" for w in changes(judgement, policy)),
     ]
     return "\n".join(lines)
 
@@ -186,7 +186,7 @@ def _cited(evidence: Evidence) -> str:
     return f"{evidence.quote}  {click.style(f'{evidence.where} {evidence.rule}', dim=True)}"
 
 
-def changes(judgement: Judgement) -> list[str]:
+def changes(judgement: Judgement, policy: Policy) -> list[str]:
     """What would have to be different for another verdict."""
     signs, stop = judgement.signs, judgement.stop
     if not signs:
@@ -202,6 +202,6 @@ def changes(judgement: Judgement) -> list[str]:
     said = [f"without the signs of {stop.reason.value}: {without}"]
     if signs[0].rank.name != "STRUCTURE":
         said.append("a closing record of the agent itself would go before this")
-    if stop.confidence < 0.8:
+    if stop.confidence < policy.least_confidence:
         said.append("--ended-by user, segue or system, if you know who ended it")
     return said

@@ -57,16 +57,15 @@ def test(message: str | None, agent: str | None, channel: Channel, as_json: bool
     text = files.read("-").text if message in (None, "-") else str(message)
     source = Source(text=text, channel=channel, name="message")
     now, zone = clock.now(), clock.local_zone()
-    judgement = api.examine(
-        Ending(sources=(source,), agent=agent), now=now, tz=zone, policy=config.policy()
-    )
+    policy = config.policy()
+    judgement = api.examine(Ending(sources=(source,), agent=agent), now=now, tz=zone, policy=policy)
     if as_json:
         verdict: dict[str, Any] = render.as_dict(judgement.stop)
         verdict["matched"] = sorted({s.evidence.rule for s in judgement.signs})
         verdict["lost"] = {s.evidence.rule: s.lost for s in judgement.lost}
         click.echo(render.as_json(verdict))
     else:
-        click.echo(render.explanation(judgement, now=now, tz=zone))
+        click.echo(render.explanation(judgement, policy, now=now, tz=zone))
 
 
 @command.command()
@@ -76,6 +75,8 @@ def check(file: Path | None) -> None:
     chosen = [file] if file is not None else config.wording_files()
     if not chosen:
         raise InputError(f"no wordings of yours in {config.folder()}; name a FILE to check")
+    if file is not None and not file.is_file():
+        raise InputError(f"{file}: no such file")
     entries: list[tuple[str, Wording]] = []
     wrong = []
     for one in chosen:
@@ -84,12 +85,13 @@ def check(file: Path | None) -> None:
         wrong += faults
     catalogue = Catalogue(entries)
     problems = [str(fault) for fault in (*wrong, *catalogue.faults)]
-    problems += [
-        p for name, w in entries if w in catalogue.wordings for p in untrue(catalogue, name, w)
-    ]
+    said = [(w.id, untrue(catalogue, name, w)) for name, w in entries if w in catalogue.wordings]
+    lying = [name for name, untruths in said if untruths]
+    problems += [line for _, untruths in said for line in untruths]
     for problem in problems:
         click.echo(f"segue: {problem}", err=True)
-    click.echo(f"{len(catalogue.wordings)} good, {len(problems)} with a fault")
+    bad = len(wrong) + len(catalogue.faults) + len(lying)
+    click.echo(f"{len(catalogue.wordings) - len(lying)} good, {bad} with a fault")
     sys.exit(1 if problems else 0)
 
 

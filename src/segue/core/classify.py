@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from segue.core import exits, windows
 from segue.core.confidence import confidence
-from segue.core.event import Ended
+from segue.core.event import Failure, Retry
 from segue.core.exits import ExitFlags
 from segue.core.fold import Turn
 from segue.core.policy import Policy
 from segue.core.remedy import remedy
-from segue.core.speech import Ear, Heard
+from segue.core.speech import LONG_RETRY_S, Ear, Heard
 from segue.core.stop import (
     ContextExhaustionInfo,
     Details,
@@ -59,7 +59,6 @@ class Witness(Struct, frozen=True, kw_only=True):
     silent: bool = False  # nothing was printed at all
     zero_means_done: bool = False  # in text mode, this agent's exit code 0 proves success
     tokens: Tokens | None = None  # a reading from elsewhere
-    unread: int = 0
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
@@ -103,8 +102,9 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
             from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
         signs += from_session
     for heard in witness.heard:
-        signs += heard.signs
-    cut = stream is not None and stream.is_cut and not signs_of_structure(signs)
+        if witness.exit_code != 0 or not heard.answered:  # an answer below it, and a clean exit
+            signs += heard.signs
+    cut = stream is not None and stream.is_cut and not _structured(signs)
     signs += exits.signs(
         witness.exit_code,
         witness.ended_by,
@@ -117,7 +117,7 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
     if witness.exit_code == 0 and not known:
         if witness.printed_answer:
             signs.append(_clean_exit(witness.zero_means_done))
-        elif not signs and not cut:
+        elif not signs and (witness.silent or not witness.heard):
             signs.append(_left())
     return signs
 
@@ -130,8 +130,8 @@ def _failed(witness: Witness) -> bool:
     return bool(code) and exits.signal_of(code, witness.exit_flags) is None
 
 
-def signs_of_structure(signs: list[Sign]) -> bool:
-    """Whether any structured record of the final turn spoke."""
+def _structured(signs: list[Sign]) -> bool:
+    """Did any structured record of the final turn speak?"""
     return any(sign.rank is Rank.STRUCTURE for sign in signs)
 
 
@@ -164,6 +164,8 @@ def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
                 message=record.message,
             )
             signs += _caused([status])
+    if turn.waiting is not None and (turn.waiting.wait_s or 0) > LONG_RETRY_S:
+        signs += _of_wait(turn.waiting, ear)
     if turn.limit is not None:
         signs.append(_coded(StopReason.RATE_LIMIT, "limit", "rejected", turn.limit.where))
     if turn.compaction is not None:
@@ -190,6 +192,18 @@ def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
     return signs
 
 
+def _of_wait(waiting: Retry, ear: Ear) -> list[Sign]:
+    """It tries again by itself, but only after minutes or hours: it sits there."""
+    wait_s = waiting.wait_s or 0.0
+    since = ear.now if waiting.at is None else waiting.at
+    reset = Reset(at=since + wait_s, after_s=wait_s, source="record")
+    reason = exits.reason_of_status(waiting.status)
+    signs = ear.message(waiting.message, waiting.where, waiting.at)
+    if reason is not None:
+        signs.append(_coded(reason, "waiting", f"waits {wait_s:.0f} s", waiting.where))
+    return [replace(sign, reset=reset) for sign in signs]
+
+
 def _caused(signs: list[Sign]) -> list[Sign]:
     """An error without a cause (a bare 400) has no more rank than an exit code."""
     return [
@@ -206,6 +220,7 @@ def _coded(reason: StopReason, rule: str, quote: str, where: str) -> Sign:
         rank=Rank.STRUCTURE,
         strength=Strength.CODE,
         evidence=Evidence(f"structure.{rule.replace(' ', '_')}", quote, where),
+        scope=quote if quote in set(UserExitType) else None,
     )
 
 
@@ -250,7 +265,8 @@ def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | Non
     if not model:
         return found
     window = windows.window_tokens(model, policy.known_windows, policy.default_window_tokens)
-    return Tokens(found.used, window)
+    # More than the believed window was accepted: then the belief is wrong (design rule 2).
+    return Tokens(found.used, windows.raised(window, found.used))
 
 
 def _stated_tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
@@ -278,7 +294,7 @@ def _stop(
     tokens: Tokens | None,
     risk: bool,
 ) -> Stop:
-    unread = witness.unread + sum(t.unread for t in (witness.stream, witness.session) if t)
+    unread = sum(t.unread for t in (witness.stream, witness.session) if t)
     if not signs:
         return Stop(
             reason=StopReason.UNKNOWN,
@@ -298,7 +314,7 @@ def _stop(
     outdone = (s for heard in witness.heard for s in heard.lost if s.outdone)
     seen = dict.fromkeys(s.reason for s in (*signs, *outdone))
     also = tuple(r for r in seen if r not in (reason, vague))
-    reset = _reset(agreeing, witness, reason)
+    reset = _reset(agreeing, witness, reason, ear.now)
     retry_at = reset.at if reset else None
     return Stop(
         reason=reason,
@@ -330,7 +346,7 @@ def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:
     return tuple(strongest.values())
 
 
-def _reset(signs: list[Sign], witness: Witness, reason: StopReason) -> Reset | None:
+def _reset(signs: list[Sign], witness: Witness, reason: StopReason, now: float) -> Reset | None:
     """The best-known reset: a record's own field, then what a sentence says."""
     if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
         return None
@@ -344,9 +360,9 @@ def _reset(signs: list[Sign], witness: Witness, reason: StopReason) -> Reset | N
                 continue
             if record.resets_at is not None:
                 return Reset(at=record.resets_at, source="record")
-            if record.retry_after_s is not None and record.at is not None:
+            if record.retry_after_s is not None:
                 return Reset(
-                    at=record.at + record.retry_after_s,
+                    at=(now if record.at is None else record.at) + record.retry_after_s,
                     after_s=record.retry_after_s,
                     source="header",
                 )
@@ -407,20 +423,24 @@ def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
     told = next((s.scope for s in signs if s.scope in set(UserExitType)), None)
     if told is not None:
         return UserExitType(told)
-    if signs[0].rank is Rank.EXIT and witness.exit_code == 0:
-        return UserExitType.CLEAN_EXIT
-    return UserExitType.TERMINATED if signs[0].rank is Rank.EXIT else UserExitType.CTRL_C
+    if signs[0].rank is Rank.STRUCTURE:
+        code = _code(witness) or ""
+        asked = code in ("", "hook_stopped", "stop_execution")
+        return UserExitType.TERMINATED if asked else UserExitType.CTRL_C
+    return UserExitType.CLEAN_EXIT if witness.exit_code == 0 else UserExitType.TERMINATED
 
 
-def _records(witness: Witness) -> list[object]:
+def _failures(witness: Witness) -> list[Failure]:
+    """The session file first: there, codes are finer than in the stream."""
     turns = [t for t in (witness.session, witness.stream) if t is not None]
-    told = (r for t in turns for r in (t.ended, t.failure) if r is not None)
-    return [r for r in told if not (isinstance(r, Ended) and r.ok)]
+    ended = (t.ended for t in turns)
+    bad = [e for e in ended if e is not None and not e.ok]
+    return [*bad, *(t.failure for t in turns if t.failure is not None)]
 
 
 def _code(witness: Witness) -> str | None:
-    return next((c for r in _records(witness) if (c := getattr(r, "code", None))), None)
+    return next((r.code for r in _failures(witness) if r.code), None)
 
 
 def _status(witness: Witness) -> int | None:
-    return next((s for r in _records(witness) if (s := getattr(r, "status", None))), None)
+    return next((r.status for r in _failures(witness) if r.status), None)

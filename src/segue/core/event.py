@@ -115,9 +115,3 @@ class Other(Event, frozen=True, kw_only=True):
 
     kind: str = ""
     known: bool = True
-
-
-class Garbled(Event, frozen=True, kw_only=True):
-    """A line that should have been a record and is not (cut, overwritten)."""
-
-    text: str = ""

@@ -16,14 +16,13 @@ from segue.core.event import (
     Ended,
     Event,
     Failure,
-    Garbled,
     Limit,
     Other,
     Prompt,
     Reply,
+    Retry,
     Started,
     ToolCall,
-    ToolResult,
     Usage,
 )
 from segue.core.stop import Tokens
@@ -33,17 +32,14 @@ class Turn(Struct, kw_only=True):
     """What is left of a session's events when only the last turn counts."""
 
     seen: int = 0  # events that say anything
-    at: float | None = None  # the last record's own time
     ended: Ended | None = None
     failure: Failure | None = None
     limit: Limit | None = None  # rejected, and nothing went on after it
     compaction: Compaction | None = None  # begun or failed, and nothing went on after it
-    open_calls: int = 0
-    replied: bool = False
+    waiting: Retry | None = None  # the agent waits to try again, and nothing came after it
     tokens: Tokens | None = None
     model: str = ""
     unread: int = 0
-    garbled: int = 0
 
     @property
     def is_cut(self) -> bool:
@@ -59,24 +55,15 @@ def fold(events: Iterable[Event]) -> Turn:
         if isinstance(event, Other):
             turn.unread += not event.known
             continue
-        if isinstance(event, Garbled):
-            turn.garbled += 1
-            continue
         turn.seen += 1
-        turn.at = event.at if event.at is not None else turn.at
         if isinstance(event, Started | Prompt):
             if isinstance(event, Started) and event.model:
                 turn.model = event.model
             _go_on(turn)
-            turn.open_calls, turn.replied = 0, False
-        elif isinstance(event, Reply):
+        elif isinstance(event, Reply | ToolCall):
             _go_on(turn)
-            turn.replied = True
-        elif isinstance(event, ToolCall):
-            _go_on(turn)
-            turn.open_calls += 1
-        elif isinstance(event, ToolResult):
-            turn.open_calls = max(0, turn.open_calls - 1)
+        elif isinstance(event, Retry):
+            turn.waiting = event
         elif isinstance(event, Usage):
             window = event.window_tokens or window
             turn.tokens = Tokens(event.used_tokens, window)
@@ -86,16 +73,21 @@ def fold(events: Iterable[Event]) -> Turn:
             if event.used_tokens is not None:
                 turn.tokens = Tokens(event.used_tokens, window)
         elif isinstance(event, Limit):
-            if event.rejected:
+            # Of several full windows the one that opens last decides.
+            if event.rejected and (event.resets_at or 0) >= _reset(turn.limit):
                 turn.limit = event
         elif isinstance(event, Ended):
-            turn.ended = event
+            turn.ended, turn.waiting = event, None
         elif isinstance(event, Failure):
-            turn.failure = event
+            turn.failure, turn.waiting = event, None
     if turn.tokens is not None and turn.tokens.window is None and window is not None:
         turn.tokens = Tokens(turn.tokens.used, window)
     return turn
 
 
 def _go_on(turn: Turn) -> None:
-    turn.ended = turn.failure = turn.limit = turn.compaction = None
+    turn.ended = turn.failure = turn.limit = turn.compaction = turn.waiting = None
+
+
+def _reset(limit: Limit | None) -> float:
+    return (limit.resets_at or 0) if limit is not None else 0

@@ -1,10 +1,9 @@
 """The user's rules. Every number that segue acts on has its default here, and nowhere else."""
 
-from typing import Literal
-
 from msgspec import Struct, field
 
 from segue.core.stop import Resume, Stop, StopReason
+from segue.core.windows import DEFAULT_WINDOW_TOKENS
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +24,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default_retry_wait_s: float = 30.0
     tail_lines: int = 100
     context_risk_mark: float = 0.80
-    default_window_tokens: int = 200_000
+    default_window_tokens: int = DEFAULT_WINDOW_TOKENS
     known_windows: dict[str, int] = field(default_factory=dict)  # added to ours, and before it
     exit_patterns: tuple[str, ...] = ()  # more words by which this user leaves a session
 
@@ -33,7 +32,18 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     least_confidence: float = 0.8
     resume_user_exits: bool = False
     user_exit_grace_s: float = 600.0
-    resume_unknown: Resume = "none"
+
+    def __post_init__(self) -> None:
+        """Nonsense is refused here, by name, and not found out at three in the morning."""
+        marks = (*self.marks, self.soft_mark, self.context_risk_mark)
+        if not all(mark > 0 for mark in marks) or list(self.marks) != sorted(self.marks):
+            raise ValueError("marks must be above 0, and monitor, warning, critical, hard in order")
+        if self.tail_lines < 1 or self.default_window_tokens < 1:
+            raise ValueError("tail_lines and default_window_tokens must be at least 1")
+        if any(window < 1 for window in self.known_windows.values()):
+            raise ValueError("known_windows must be at least 1")
+        if min(self.default_retry_wait_s, self.user_exit_grace_s, self.least_confidence) < 0:
+            raise ValueError("waits and least_confidence must not be below 0")
 
     @property
     def marks(self) -> tuple[float, float, float, float]:
@@ -44,16 +54,12 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """How work goes on after such a stop, before confidence is looked at."""
         if reason is StopReason.USER_EXIT and self.resume_user_exits:
             return "same_session"
-        if reason is StopReason.UNKNOWN:
-            return self.resume_unknown
         return reason.resume
 
     def may_resume_alone(self, stop: Stop) -> bool:
         """Whether segue may act on this verdict without asking."""
         return stop.resume != "none" and stop.confidence >= self.least_confidence
 
-
-Preset = Literal["graduated", "continuous", "early"]
 
 PRESETS: dict[str, Policy] = {
     "graduated": Policy(),

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from msgspec import Struct
 
 from segue.core.policy import Policy
+from segue.core.windows import DEFAULT_WINDOW_TOKENS
 
 Source = Literal["stream", "transcript", "status_line", "message", "text", "estimate"]
 
@@ -41,7 +42,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     cache_read_tokens: int = 0
     output_tokens: int = 0
-    window_tokens: int = 200_000
+    window_tokens: int = DEFAULT_WINDOW_TOKENS
     source: Source = "stream"
     at: float | None = None
 

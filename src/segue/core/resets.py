@@ -37,7 +37,7 @@ _UNIT_S = {
     "w": 604_800.0, "week": 604_800.0, "month": 2_592_000.0,
 }  # fmt: skip
 _UNITS = "|".join(sorted((re.escape(u) for u in _UNIT_S), key=len, reverse=True))
-_AMOUNT = rf"(\d+(?:[.,]\d+)?)\s*({_UNITS})(?:s|es|n|en)?(?![a-z])"
+_AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en)?(?![a-z])"
 _DURATION = re.compile(rf"(?:{_AMOUNT})(?:[\s,]*(?:and|e|und|et)?\s*{_AMOUNT})*", re.I)
 _ONE_AMOUNT = re.compile(_AMOUNT, re.I)
 
@@ -93,6 +93,7 @@ _ISO = re.compile(
     r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
 _EPOCH = re.compile(r"(\d{13}|\d{10})(?:\.\d+)?(?![\d:])")
+_STAMP_WITHIN = 48
 _HTTP = re.compile(
     r"[A-Z][a-z]{2}, (?P<day>\d{1,2}) (?P<mon>[A-Z][a-z]{2}) (?P<year>\d{4})"
     r" (?P<time>\d\d:\d\d:\d\d) GMT"
@@ -125,6 +126,8 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
     for lead in _LEAD.finditer(text):
         gap = _LEAD_GAP.match(text, lead.end())
         start = gap.end() if gap else lead.end()
+        if text[start - 1 : start] == "-" and text[start - 2 : start - 1].isspace():
+            continue  # a negative time
         try:
             found = _time(text, start, lead[0].lower(), now, tz)
         except (ValueError, OverflowError, OSError):
@@ -144,6 +147,13 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
             quote=" ".join(text[lead.start() : end].split()),
         )
     return None
+
+
+def stamp(text: str, tz: tzinfo) -> float | None:
+    """The time at the head of a log line, if it has a date."""
+    found = _ISO.search(text[:_STAMP_WITHIN])
+    told = _iso(found, tz) if found and found[4] else None
+    return None if told is None else told[0]
 
 
 def retry_after(value: str, *, now: float) -> Reset | None:
@@ -192,14 +202,15 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
         return found
     if match := _DURATION.match(text, start):
         after_s = sum(
-            float(n.replace(",", ".")) * _UNIT_S[unit.lower()]
+            (float(n.replace(",", ".")) if n[0].isdigit() else 1.0) * _UNIT_S[unit.lower()]
             for n, unit in _ONE_AMOUNT.findall(match[0])
         )
         return now + after_s, after_s, match.end()
     if found := _clock(text, start, now, tz):
         return found
     # A bare number is seconds, but only behind a key that can mean nothing else.
-    if re.search(r"(?:after|delay|seconds|_s|_ms|-ms)$", lead) and (
+    keyed = re.search(r"(?:after|delay|seconds|_s|_ms|-ms)$", lead)
+    if (keyed or re.search(r"\bafter\s+$", text[:start][-12:], re.I)) and (
         match := re.compile(r"(\d+(?:\.\d+)?)(?![\d:/-])").match(text, start)
     ):
         after_s = float(match[1]) * (0.001 if lead.endswith("ms") else 1.0)

@@ -36,15 +36,18 @@ _NEGATION = re.compile(
 _NOT = re.compile(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
 _MENTION = re.compile(
     r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
-    r"|was (?:the|a|shown|printed|added)|means|appears|indicates|shows up"
+    r"|(?:was|is now|has been) (?:the|a|shown|printed|added|fixed|resolved|handled)"
+    r"|means|appears|indicates|shows up"
     r"|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ )"
 )
 _CONDITIONAL = re.compile(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
     r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
 )
+_TALK = re.compile(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
 _QUOTE_CHARS = 200
 _DIGITS = 12
+_ANSWER_WORDS = 2
 _SCOPES = tuple(
     (name, re.compile(rf"(?i){form}"))
     for name, form in (
@@ -110,7 +113,8 @@ class Ear(Struct, frozen=True, kw_only=True):
         retrying: Unit | None = None
         for unit in units:
             where = f"{source}:{unit.line}"
-            answered = unit.voice is Voice.PLAIN or (answered and unit.voice is Voice.MUTED)
+            spoken = unit.voice is Voice.PLAIN and len(unit.text.split()) >= _ANSWER_WORDS
+            answered = spoken or (answered and unit.voice is Voice.MUTED)
             if retrying is not None and unit.indent > retrying.indent:
                 hangs = unit.result and not (retrying.result or is_client_error(unit.text))
                 if hangs or _RAISED.match(unit.text):
@@ -134,7 +138,8 @@ class Ear(Struct, frozen=True, kw_only=True):
                 for s in (*heard.signs, *heard.lost)
                 if s.strength >= Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
             }
-            answered = answered and all(s.reason is StopReason.COMPLETED for s in heard.signs)
+            if heard.signs:  # "Done." is an answer, and an error is none
+                answered = all(s.reason is StopReason.COMPLETED for s in heard.signs)
             if heard.signs:
                 signs, dropped = _newest(signs, heard.signs)
                 lost += dropped
@@ -174,14 +179,16 @@ class Ear(Struct, frozen=True, kw_only=True):
         hits = _longest(
             [h for place in places for h in self.catalogue.find(text, place, self.agent)]
         )
+        at = resets.stamp(text, self.tz) if unit.log else None
         counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
         signs: list[Sign] = []
         lost: list[Sign] = []
         for hit in hits:
-            sign = self._sign(hit, text, Rank.TEXT, where, None)
+            sign = self._sign(hit, text, Rank.TEXT, where, at)
             if sign is None:
                 continue
-            clause = _CONDITIONAL.match(hit.quote) and not _CONDITIONAL.match(hit.wording.pattern)
+            talk = _CONDITIONAL if not hit.wording.lead else _TALK
+            clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
             if unit.voice is Voice.PLAIN and not sign.lost and clause:
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             counter = next((c for c in counters if _silences(c, hit, text)), None)

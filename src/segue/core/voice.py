@@ -187,6 +187,11 @@ def is_body(said: str) -> bool:
     return bool(_BODY.match(said))
 
 
+def is_faulty(text: str) -> bool:
+    """Does a body speak of a fault at all?"""
+    return bool(_BODY_ERROR.search(text))
+
+
 def opens_code(said: str) -> bool:
     """A line of code after which its arguments or fields follow."""
     return said[-1:] in ("(", "{", "[", ",") and is_code(said)
@@ -222,7 +227,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
         return Voice.ERROR
     if is_log(said):
         return Voice.ERROR if _LOG_LEVEL.search(said[:_LEVEL_WITHIN]) else Voice.PLAIN
-    if (_BODY_LEAD.match(said) and _BODY_ERROR.search(said)) or "is_error=True" in said:
+    if (_BODY_LEAD.match(said) and is_faulty(said)) or "is_error=True" in said:
         return Voice.ERROR
     if is_code(said):
         return Voice.MUTED

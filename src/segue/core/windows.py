@@ -57,3 +57,10 @@ def window_tokens(
         if found is not None:
             return table[found]
     return default
+
+
+def raised(window: int, used: int) -> int:
+    """The smallest known window that holds what was accepted; `used` itself if none does."""
+    if used <= window:
+        return window
+    return min((w for w in KNOWN_WINDOWS.values() if w >= used), default=used)

@@ -93,6 +93,8 @@ def bad_pattern(wording: Wording) -> str:
     if not wording.pattern.strip():
         return "bad pattern: it is empty"
     try:
+        for part in (wording.pattern, wording.lead):  # as the user wrote it: the fault names it
+            re2.compile(part, options=_options())
         compiled = re2.compile(_source(wording, "start"), options=_options())
     except re2.error as fault:
         said = fault.args[0] if fault.args else str(fault)

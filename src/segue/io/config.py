@@ -40,9 +40,12 @@ def policy() -> Policy:
         if key != "policy":
             raise ConfigError(f"{file}: unknown table [{key}]; only [policy] is read")
     table = data.get("policy", {})
-    preset = table.get("name", "graduated") if isinstance(table, dict) else "graduated"
-    base = msgspec.to_builtins(PRESETS.get(str(preset), Policy()))
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: policy must be a table: write [policy]")
+    preset = table.get("name", "graduated")
+    if preset not in PRESETS:
+        raise ConfigError(f"{file}: [policy]: name {preset!r} is not one of {', '.join(PRESETS)}")
     try:
-        return msgspec.convert({**base, **table}, Policy)
-    except (msgspec.ValidationError, TypeError) as fault:
+        return msgspec.convert({**msgspec.to_builtins(PRESETS[preset]), **table}, Policy)
+    except msgspec.ValidationError as fault:
         raise ConfigError(f"{file}: [policy]: {fault}") from None

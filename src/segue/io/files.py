@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +13,9 @@ from segue.errors import InputError
 
 TAIL_BYTES = 8 << 20
 """No ending needs more: the last turn's closing records are the last thing that is written."""
+
+
+_CHUNK = 1 << 20
 
 
 class Found(Struct, frozen=True):
@@ -27,8 +31,8 @@ def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> Found:
     if str(path) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed; name a file")
-        data = sys.stdin.buffer.read(tail_bytes + 1)
-        return decode(data[:tail_bytes], "standard input", cut=len(data) > tail_bytes)
+        data, cut = _rolling(sys.stdin.buffer, tail_bytes)
+        return decode(data, "standard input", cut=cut)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -50,17 +54,31 @@ def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> Found:
 
 def _tail(file: BinaryIO, path: str, mode: int, tail_bytes: int) -> Found:
     if not stat.S_ISREG(mode):
-        data = file.read(tail_bytes + 1) or b""
-        return decode(data[:tail_bytes], path, cut=len(data) > tail_bytes)
+        data, cut = _rolling(file, tail_bytes)
+        return decode(data, path, cut=cut)
     size = os.fstat(file.fileno()).st_size
     start = max(0, size - tail_bytes)
     first_line = 1
     if start:
-        for offset in range(0, start, 1 << 20):
+        for offset in range(0, start, _CHUNK):
             file.seek(offset)
-            first_line += file.read(min(1 << 20, start - offset)).count(b"\n")
+            first_line += file.read(min(_CHUNK, start - offset)).count(b"\n")
     file.seek(start)
     return decode(file.read(tail_bytes), path, cut=start > 0, first_line=first_line)
+
+
+def _rolling(file: BinaryIO, tail_bytes: int) -> tuple[bytes, bool]:
+    """The end of something that has no size, and whether there was more before it."""
+    chunks: deque[bytes] = deque()
+    kept = dropped = 0
+    while chunk := file.read(_CHUNK):
+        chunks.append(chunk)
+        kept += len(chunk)
+        while kept - len(chunks[0]) >= tail_bytes:
+            first = chunks.popleft()
+            kept, dropped = kept - len(first), dropped + len(first)
+    data = b"".join(chunks)
+    return data[-tail_bytes:], dropped > 0 or len(data) > tail_bytes
 
 
 def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) -> Found:

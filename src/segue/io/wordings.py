@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
+from segue.agents import canonical
 from segue.core.wording import Catalogue, Fault, Wording
 
 PACKAGED = Path(__file__).parent.parent / "wordings"
@@ -54,7 +56,9 @@ def read(file: Path) -> tuple[list[Wording], list[Fault]]:
             else f"entry {number}"
         )
         try:
-            wordings.append(msgspec.convert(table, Wording))
+            found = msgspec.convert(table, Wording)
+            names = tuple(canonical(name) for name in found.agents)
+            wordings.append(replace(found, agents=names))
         except msgspec.ValidationError as fault:
             faults.append(Fault(file.name, name, str(fault)))
     return wordings, faults
