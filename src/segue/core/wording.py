@@ -113,7 +113,8 @@ def _source(wording: Wording, where: Where) -> str:
     """Inside an error a lead is not needed to find it, and costs: it could begin anywhere."""
     lead = "" if where == "error" else wording.lead
     whole = f"{lead}(?:{wording.pattern.strip()})" if lead else wording.pattern.strip()
-    return "(?ims)" + _ANCHORS[where].replace("{}", whole.replace(" ", r"\s+"))
+    blanks = whole.replace(" ?", r"\s*").replace(" ", r"\s+")
+    return "(?ims)" + _ANCHORS[where].replace("{}", blanks)
 
 
 class Catalogue:
