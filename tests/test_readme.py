@@ -116,3 +116,29 @@ def test_the_folders_in_the_architecture_exist() -> None:
     assert not missing
     here = {p.name + "/" for p in (ROOT / "src/segue").iterdir() if p.is_dir()} - {"__pycache__/"}
     assert here <= set(named)
+
+
+def test_the_defaults_in_the_docs_are_the_defaults() -> None:
+    import tomllib
+
+    from segue.core.policy import Policy
+
+    text = (ROOT / "docs/classify.md").read_text()
+    (block,) = re.findall(r"```toml\n(\[policy\].*?)```", text, re.S)
+    stated = tomllib.loads(block)["policy"]
+    policy = Policy()
+    assert {name: getattr(policy, name) for name in stated} == {
+        **stated,
+        "exit_patterns": tuple(stated["exit_patterns"]),
+    }
+
+
+def test_the_wording_in_the_docs_is_sound(tmp_path: Path) -> None:
+    text = (ROOT / "docs/wordings.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    file = tmp_path / "wordings.toml"
+    file.write_text(block)
+    done = subprocess.run(
+        [SEGUE, "wordings", "check", file], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "1 good, 0 with a fault\n"), done.stderr

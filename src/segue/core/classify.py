@@ -10,7 +10,7 @@ nothing else has the rank of an exit code. And when a stream closes, the session
 heard only about details, not about how the turn ended: it may lag behind.
 
 Where the seeds' literal rules are wrong on real agents, their intent is kept (see
-docs/architecture.md): exit code 0 with a success is `completed`; a full window is a risk that is
+docs/classify.md): exit code 0 with a success is `completed`; a full window is a risk that is
 reported, and a verdict only if nothing else explains the stop.
 """
 

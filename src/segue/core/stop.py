@@ -91,7 +91,7 @@ _DESCRIPTION = {
 class Rank(IntEnum):
     """Where a sign comes from; a higher rank beats a lower one whatever the reasons are."""
 
-    EXIT = 1  # exit code and signal
+    EXIT = 1  # exit code and signal; and a failure that names no cause, which says no more
     TEXT = 2  # text in which the agent itself speaks as an error
     STRUCTURE = 3  # a structured record of the final turn
 
