@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from segue.agents import claude
 from segue.agents.profile import Record
@@ -449,32 +447,3 @@ def test_records_of_qwen_are_not_taken_for_claudes() -> None:
     assert not claude.knows({**INIT, "qwen_code_version": "0.24.4"})
     assert claude.knows(says(line("a")))
     assert claude.knows(PROMPT)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["type", "content", "text", "message", "id"]), inner)
-    ),
-    max_leaves=6,
-)
-KEYS = (
-    "type subtype message attachment event usage error errors result is_error modelUsage status "
-    "rate_limit_info compact_metadata sessionId session_id timestamp hook_event_name response "
-    "quotaLimits tool_result_meta terminal_reason request agent_id retryInMs error_type"
-)
-TYPES = "assistant user result system attachment stream_event rate_limit_event control_response"
-SUBTYPES = "init api_error api_retry compact_boundary status session_state_changed"
-RECORDS = st.builds(
-    lambda fields, kind, subtype: {**fields, **kind, **subtype},
-    st.dictionaries(st.sampled_from(KEYS.split()), VALUES, max_size=6),
-    st.fixed_dictionaries({}, optional={"type": st.sampled_from(TYPES.split())}),
-    st.fixed_dictionaries({}, optional={"subtype": st.sampled_from(SUBTYPES.split())}),
-)
-
-
-@given(st.lists(RECORDS, max_size=4))
-def test_no_shape_raises(records: list[JSON]) -> None:
-    read(*records)
-    assert all(claude.knows(record) in (True, False) for record in records)

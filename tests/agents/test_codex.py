@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from segue.agents.codex import PROFILE, knows, parse
 from segue.agents.profile import Record
@@ -333,33 +331,3 @@ def test_knows_its_own_records_and_no_others() -> None:
 
 def test_exit_code_1_without_a_closing_record_is_ctrl_c() -> None:
     assert PROFILE.cut_exit_reasons == {1: StopReason.USER_EXIT}
-
-
-def words(names: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(names.split())
-
-
-KEYS = words(
-    "type payload item msg method params error info rate_limits primary message reason metadata "
-    "codex_error_info last_token_usage total_token_usage total_tokens usage turn status thread id "
-    "codexErrorInfo tokenUsage used_percent resets_at timestamp content"
-)
-NAMES = words(
-    "event_msg response_item session_meta token_count task_complete turn_aborted error "
-    "item.started item.completed turn.failed turn/completed thread/tokenUsage/updated compacted "
-    "message account/rateLimits/updated token_usage_record command_execution agent_message"
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | NAMES,
-    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
-    max_leaves=10,
-)
-
-
-@settings(deadline=None)
-@given(st.lists(st.dictionaries(KEYS, JSON), max_size=4))
-def test_no_shape_raises(records: list[dict[str, Any]]) -> None:
-    for found in events(*records):
-        assert isinstance(found, Event)
-    for record in records:
-        assert knows(record) in (True, False)

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from segue.agents.copilot import knows, parse
 from segue.agents.profile import Record
 from segue.core.event import Ended, Event, Other, Prompt, Reply, ToolCall, ToolResult
@@ -69,22 +66,3 @@ def test_prompts_replies_and_tools_are_told_and_autopilot_is_not_the_user() -> N
 def test_its_own_records_are_recognised_and_others_are_not() -> None:
     assert all(knows(r) for r in (COMPLETE, TURN_END, result(0)))
     assert not any(knows(r) for r in ({}, {"type": "result"}, {"type": "session.created"}))
-
-
-VALUES = st.recursive(
-    st.none() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=6,
-)
-KEYS = st.sampled_from(
-    ["type", "data", "timestamp", "exitCode", "content", "toolRequests", "success"]
-)
-TYPES = st.sampled_from(["result", "assistant.message", "user.message", "session.task_complete"])
-
-
-@given(st.lists(st.tuples(st.dictionaries(KEYS, VALUES), st.none() | TYPES), max_size=5))
-def test_no_shape_makes_it_raise(records: list[tuple[dict[str, Any], str | None]]) -> None:
-    shaped = [{**data, "type": kind} if kind else data for data, kind in records]
-    for data in shaped:
-        knows(data)
-    read(*shaped)

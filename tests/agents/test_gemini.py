@@ -4,8 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from segue.agents.gemini import PROFILE, knows, parse
 from segue.agents.profile import Record
@@ -373,49 +371,3 @@ def test_its_own_records_are_recognised_and_others_are_not() -> None:
 def test_exit_0_without_a_result_means_a_signal() -> None:
     assert PROFILE.cut_exit_reasons == {0: StopReason.USER_EXIT}
     assert PROFILE.exit_is_http_status
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
-KEYS = st.sampled_from(
-    [
-        "type",
-        "role",
-        "content",
-        "timestamp",
-        "id",
-        "status",
-        "error",
-        "stats",
-        "severity",
-        "message",
-        "$set",
-        "messages",
-        "tokens",
-        "toolCalls",
-        "sessionId",
-        "projectHash",
-        "session_id",
-        "response",
-        "kind",
-        "output",
-        "tool_id",
-        "delta",
-        "model",
-    ]
-)
-TYPES = st.sampled_from(
-    ["init", "message", "tool_use", "tool_result", "error", "result", "gemini", "user", "info"]
-)
-RECORDS = st.dictionaries(KEYS | st.text(max_size=4), JSON_VALUES, max_size=6)
-
-
-@given(st.lists(st.tuples(RECORDS, st.none() | TYPES), max_size=6))
-def test_no_shape_makes_it_raise(records: list[tuple[dict[str, Any], str | None]]) -> None:
-    shaped = [{**data, "type": kind} if kind else data for data, kind in records]
-    for data in shaped:
-        knows(data)
-    read(*shaped)

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from segue.agents.kimi import knows, parse
 from segue.agents.profile import Record
 from segue.core.event import Ended, Event, Other, Reply, ToolCall, ToolResult
@@ -38,20 +35,3 @@ def test_a_hint_in_the_middle_of_the_work_proves_nothing() -> None:
 def test_only_the_hint_is_surely_its_own() -> None:
     assert knows(HINT)
     assert not any(knows(r) for r in (ANSWER, OUTPUT, {}, {"role": "meta"}))
-
-
-VALUES = st.recursive(
-    st.none() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=6,
-)
-KEYS = st.sampled_from(["role", "type", "content", "tool_calls", "tool_call_id"])
-ROLES = st.sampled_from(["assistant", "tool", "user", "meta"])
-
-
-@given(st.lists(st.tuples(st.dictionaries(KEYS, VALUES), st.none() | ROLES), max_size=5))
-def test_no_shape_makes_it_raise(records: list[tuple[dict[str, Any], str | None]]) -> None:
-    shaped = [{**data, "role": role} if role else data for data, role in records]
-    for data in shaped:
-        knows(data)
-    read(*shaped)

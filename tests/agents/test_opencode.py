@@ -4,8 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from segue.agents.opencode import knows, parse
 from segue.agents.profile import Record
@@ -440,33 +438,3 @@ def test_knows_its_own_records_and_no_others() -> None:
     assert not knows({"type": "text", "text": "hi"})
     assert not knows({"role": "assistant", "content": "hi"})
     assert not knows({})
-
-
-def words(names: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(names.split())
-
-
-KEYS = words(
-    "type part error properties table data info parts messages role id messageID sessionID reason "
-    "tokens total cache state status metadata text time created completed finish name message "
-    "responseBody responseHeaders retry-after next summary session_id parent_id callID"
-)
-NAMES = words(
-    "step_start step_finish text tool tool_use error stop unknown tool-calls message part session "
-    "user assistant step-start step-finish compaction retry message.updated session.status "
-    "message.part.updated session.error completed APIError ContextOverflowError"
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | NAMES,
-    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
-    max_leaves=10,
-)
-
-
-@settings(deadline=None)
-@given(st.lists(st.dictionaries(KEYS, JSON), max_size=4))
-def test_no_shape_raises(records: list[dict[str, Any]]) -> None:
-    for found in events(*records):
-        assert isinstance(found, Event)
-    for record in records:
-        assert knows(record) in (True, False)

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from segue.agents.pi import knows, parse
 from segue.agents.profile import Record
@@ -307,63 +305,3 @@ def test_its_own_records_are_recognised_and_others_are_not() -> None:
         {"type": ["session"]},
     )
     assert not any(knows(record) for record in others)
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
-KEYS = st.sampled_from(
-    [
-        "type",
-        "role",
-        "content",
-        "timestamp",
-        "id",
-        "message",
-        "messages",
-        "usage",
-        "stopReason",
-        "errorMessage",
-        "result",
-        "reason",
-        "command",
-        "success",
-        "data",
-        "error",
-        "willRetry",
-        "delayMs",
-        "finalError",
-        "toolCallId",
-    ]
-)
-TYPES = st.sampled_from(
-    [
-        "session",
-        "message_end",
-        "message",
-        "turn_end",
-        "agent_end",
-        "agent_settled",
-        "auto_retry_start",
-        "auto_retry_end",
-        "compaction_start",
-        "compaction_end",
-        "compaction",
-        "response",
-    ]
-)
-OBJECTS = st.dictionaries(KEYS | st.text(max_size=4), JSON_VALUES, max_size=6)
-ROLES = st.sampled_from(["assistant", "user", "toolResult", "system"])
-
-
-@given(st.lists(st.tuples(OBJECTS, st.none() | TYPES, OBJECTS, st.none() | ROLES), max_size=6))
-def test_no_shape_makes_it_raise(records: list[tuple[Any, str | None, Any, str | None]]) -> None:
-    shaped = []
-    for data, kind, inner, role in records:
-        nested = {"message": {**inner, "role": role}} if role else {}
-        shaped.append({**data, **nested, **({"type": kind} if kind else {})})
-    for data in shaped:
-        knows(data)
-    read(*shaped)

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from segue.agents import claude, qwen
 from segue.agents.profile import Record
@@ -215,31 +213,3 @@ def test_unknown_records_are_counted() -> None:
 def test_its_records_are_known_as_its_own_and_not_as_claudes(record: JSON) -> None:
     assert qwen.knows(record)
     assert not claude.knows(record)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["text", "parts", "functionCall", "info", "id"]), inner)
-    ),
-    max_leaves=6,
-)
-KEYS = (
-    "type subtype message sessionId session_id systemPayload toolCallResult usageMetadata "
-    "timestamp result error is_error data usage uuid model"
-)
-TYPES = "assistant user result system tool_result stream_event"
-SUBTYPES = "init retry ui_telemetry chat_compression turn_result slash_command"
-RECORDS = st.builds(
-    lambda fields, kind, subtype: {**fields, **kind, **subtype},
-    st.dictionaries(st.sampled_from(KEYS.split()), VALUES, max_size=6),
-    st.fixed_dictionaries({}, optional={"type": st.sampled_from(TYPES.split())}),
-    st.fixed_dictionaries({}, optional={"subtype": st.sampled_from(SUBTYPES.split())}),
-)
-
-
-@given(st.lists(RECORDS, max_size=4))
-def test_no_shape_raises(records: list[JSON]) -> None:
-    read(*records)
-    assert all(qwen.knows(record) in (True, False) for record in records)
