@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, instant, items, joined, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
@@ -43,13 +44,7 @@ EXITS = {
 }
 
 REASONS = {
-    "RESOURCE_EXHAUSTED": StopReason.RATE_LIMIT,
-    "UNAUTHENTICATED": StopReason.AUTH,
-    "PERMISSION_DENIED": StopReason.AUTH,
-    "API_KEY_INVALID": StopReason.AUTH,
-    "UNAVAILABLE": StopReason.OVERLOADED,
-    "INTERNAL": StopReason.OVERLOADED,
-    "DEADLINE_EXCEEDED": StopReason.TIMEOUT,
+    **PROVIDER_CODES,
     "TerminalQuotaError": StopReason.RATE_LIMIT,
     "RetryableQuotaError": StopReason.RATE_LIMIT,
     "FatalAuthenticationError": StopReason.AUTH,

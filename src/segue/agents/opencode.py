@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, instant, items, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core import resets
@@ -41,20 +42,11 @@ from segue.core.stop import Reset, StopReason
 # `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
 # "UnknownError" tell nothing: status and message do.
 _REASONS = {
+    **PROVIDER_CODES,
     "ContextOverflowError": StopReason.CONTEXT_EXHAUSTED,
     "MessageAbortedError": StopReason.USER_EXIT,
     "MessageOutputLengthError": StopReason.ERROR,
     "ProviderAuthError": StopReason.AUTH,
-    "context_length_exceeded": StopReason.CONTEXT_EXHAUSTED,
-    "insufficient_quota": StopReason.BILLING,
-    "billing_error": StopReason.BILLING,
-    "usage_limit_reached": StopReason.RATE_LIMIT,
-    "rate_limit_exceeded": StopReason.RATE_LIMIT,
-    "rate_limit_error": StopReason.RATE_LIMIT,
-    "invalid_api_key": StopReason.AUTH,
-    "authentication_error": StopReason.AUTH,
-    "overloaded_error": StopReason.OVERLOADED,
-    "server_is_overloaded": StopReason.OVERLOADED,
 }
 _ERRORS = {name for name in _REASONS if name.endswith("Error")} | {"APIError", "UnknownError"}
 # Why a step ended, if the turn ends with it. "stop" is success; "tool-calls" and "unknown" (a

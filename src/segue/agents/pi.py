@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, instant, items, joined, number, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
@@ -31,28 +32,8 @@ from segue.core.event import (
 )
 from segue.core.stop import StopReason
 
-# Codes of the providers, inside errorMessage. invalid_request_error tells nothing.
-REASONS = {
-    "rate_limit_error": StopReason.RATE_LIMIT,
-    "rate_limit_exceeded": StopReason.RATE_LIMIT,
-    "RESOURCE_EXHAUSTED": StopReason.RATE_LIMIT,
-    "context_length_exceeded": StopReason.CONTEXT_EXHAUSTED,
-    "insufficient_quota": StopReason.BILLING,
-    "billing_error": StopReason.BILLING,
-    "authentication_error": StopReason.AUTH,
-    "permission_error": StopReason.AUTH,
-    "invalid_api_key": StopReason.AUTH,
-    "UNAUTHENTICATED": StopReason.AUTH,
-    "PERMISSION_DENIED": StopReason.AUTH,
-    "overloaded_error": StopReason.OVERLOADED,
-    "api_error": StopReason.OVERLOADED,
-    "server_error": StopReason.OVERLOADED,
-    "UNAVAILABLE": StopReason.OVERLOADED,
-    "INTERNAL": StopReason.OVERLOADED,
-    "timeout_error": StopReason.TIMEOUT,
-    "DEADLINE_EXCEEDED": StopReason.TIMEOUT,
-    "aborted": StopReason.USER_EXIT,
-}
+# The providers' codes stand inside errorMessage.
+REASONS = {**PROVIDER_CODES, "aborted": StopReason.USER_EXIT}
 
 _WORD = re.compile(r'"(?:type|code|status)"\s*:\s*"([A-Za-z]+(?:_[A-Za-z]+)*)"')
 _STATUS = re.compile(r'^\s*([1-5]\d\d)\b|"code"\s*:\s*([1-5]\d\d)\b')
