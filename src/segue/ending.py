@@ -16,9 +16,10 @@ from segue.core import classify as core
 from segue.core.event import Ended, Event
 from segue.core.exits import NO_FLAGS, ExitFlags
 from segue.core.fold import Turn, fold
+from segue.core.hearing import Heard, hear
 from segue.core.policy import Policy
 from segue.core.readout import text_reading
-from segue.core.speech import Ear, Heard
+from segue.core.speech import Ear
 from segue.core.stop import EndedBy, Tokens
 from segue.core.text import units
 from segue.core.voice import Voice, is_faulty
@@ -158,7 +159,7 @@ def _hear(lines: list[str], source: Source, ear: Ear, policy: Policy, first_line
     generic = not talk and source.channel != "log"
     if source.channel == "http-body":
         generic = is_faulty(source.text) or source.text.lstrip().startswith('"')
-    return ear.text(parts, source.name, generic_errors=generic)
+    return hear(parts, ear, source.name, generic_errors=generic)
 
 
 def _workflow_events(flow: markdown.Workflow, name: str) -> list[Event]:

@@ -22,9 +22,10 @@ from segue.core.confidence import confidence
 from segue.core.event import Failure, Retry
 from segue.core.exits import ExitFlags
 from segue.core.fold import Turn
+from segue.core.hearing import Heard
 from segue.core.policy import Policy
 from segue.core.remedy import remedy
-from segue.core.speech import LONG_RETRY_S, Ear, Heard
+from segue.core.speech import LONG_RETRY_S, Ear
 from segue.core.stop import (
     ContextExhaustionInfo,
     Details,

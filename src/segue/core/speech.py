@@ -1,12 +1,12 @@
 """From words to signs: which wordings a message or a tail of text really says.
 
 A hit is not yet a sign. It is dropped, and the reason kept for `segue explain`, if it is
-negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence; if the
-agent went on after it; or if a counter-wording stands in the same unit.
+negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence, or if a
+counter-wording stands in the same unit. What follows from the order of units is told in
+`segue.core.hearing`.
 """
 
 import re
-from collections.abc import Iterable
 from datetime import tzinfo
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from segue.core import resets
 from segue.core.stop import Evidence, Rank, Reset, Sign, StopReason, Strength, Tokens
 from segue.core.text import Unit, clean, unescape
-from segue.core.voice import Voice, is_client_error, is_code, is_stack, wraps
+from segue.core.voice import Voice, wraps
 from segue.core.wording import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
@@ -47,7 +47,6 @@ _CONDITIONAL = re.compile(
 _TALK = re.compile(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
 _QUOTE_CHARS = 200
 _DIGITS = 12
-_ANSWER_WORDS = 2
 _SCOPES = tuple(
     (name, re.compile(rf"(?i){form}"))
     for name, form in (
@@ -60,21 +59,15 @@ _SCOPES = tuple(
         ("concurrency", r"\bconcurren(?:t|cy)\b"),
     )
 )
-_CAUSES_IN_A_LIST = 4
-_STATUSES_IN_A_TABLE = 3
-_STATUS_LEAD = re.compile(r"^\W{0,3}([45]\d\d)\b")
-_RAISED = re.compile(r"^[A-Z]\w*(?:Error|Exception)\b")
-_SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
 
 
-class Heard(Struct, frozen=True):
-    """The signs that count, newest last word only, and those that were heard and lost."""
+class Said(Struct, frozen=True):
+    """What one unit says: signs that count, and those that were heard and lost."""
 
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
     foreign: bool = False  # not the agent but another program speaks
     view: bool = False  # a report or a view that the user asked for
-    answered: bool = False  # the last thing said is an answer, as far as one can tell
 
 
 class Ear(Struct, frozen=True, kw_only=True):
@@ -101,78 +94,15 @@ class Ear(Struct, frozen=True, kw_only=True):
                 signs.append(sign)
         return signs
 
-    def text(self, units: Iterable[Unit], source: str, *, generic_errors: bool = True) -> Heard:
-        """The signs of the last thing said. `generic_errors`: an error that no wording knows is
-        at least an error (not so in logs, where errors are daily bread)."""
-        signs: list[Sign] = []
-        lost: list[Sign] = []
-        causes: set[StopReason] = set()
-        statuses: set[str] = set()
-        foreign = answered = view = False
-        last_error: Unit | None = None
-        retrying: Unit | None = None
-        for unit in units:
-            where = f"{source}:{unit.line}"
-            spoken = unit.voice is Voice.PLAIN and len(unit.text.split()) >= _ANSWER_WORDS
-            answered = spoken or (answered and unit.voice is Voice.MUTED)
-            if retrying is not None and unit.indent > retrying.indent:
-                hangs = unit.result and not (retrying.result or is_client_error(unit.text))
-                if hangs or _RAISED.match(unit.text):
-                    continue  # the cause of a retry, shown below it
-            retrying = None
-            if unit.voice is Voice.RUNNING:
-                lost += _lose(signs, "the agent is still at work below it")
-                signs, last_error = [], None
-                continue
-            heard = self._unit(unit, where)
-            if heard is None:  # it goes on by itself
-                lost += _lose(signs, "the agent tries again by itself below it")
-                signs, last_error, retrying = [], None, unit
-                continue
-            view = view or heard.view
-            foreign = foreign or heard.foreign
-            lost += heard.lost
-            statuses |= set(_STATUS_LEAD.findall(unit.text))
-            causes |= {
-                s.reason
-                for s in (*heard.signs, *heard.lost)
-                if s.strength >= Strength.SENTENCE and not s.lost.startswith(_NOT_A_STOP)
-            }
-            if heard.signs:  # "Done." is an answer, and an error is none
-                answered = all(s.reason is StopReason.COMPLETED for s in heard.signs)
-            if heard.signs:
-                signs, dropped = _newest(signs, heard.signs)
-                lost += dropped
-                last_error = None
-            elif unit.speaker and len(unit.text) >= _SPEECH_CHARS:
-                lost += _lose(signs, "the agent speaks on below it")
-                signs, last_error = [], None
-            elif unit.voice is Voice.ERROR and not heard.lost and not unit.log:
-                last_error = unit
-            elif unit.voice is Voice.MUTED and not is_stack(unit.text):
-                last_error = None  # a file, not an ending
-                if is_code(unit.text) and all(s.strength < Strength.SENTENCE for s in signs):
-                    lost, signs = [*lost, *_lose(signs, "code follows it")], []
-        if foreign and all(s.strength < Strength.CODE for s in signs):
-            lost, signs = [*lost, *_lose(signs, _FOREIGN)], []
-        if view:
-            return Heard((), (*lost, *_lose(signs, _VIEW)), answered=answered)
-        if len(causes) >= _CAUSES_IN_A_LIST or len(statuses) >= _STATUSES_IN_A_TABLE:
-            listed = _lose(signs, "a list of causes, not one of them")
-            return Heard((), (*lost, *listed), answered=answered)
-        if not signs and last_error is not None and generic_errors:
-            signs = [_generic(last_error, f"{source}:{last_error.line}")]
-        return Heard(tuple(signs), tuple(lost), answered=answered)
-
-    def _unit(self, unit: Unit, where: str) -> Heard | None:
-        """None: the unit says that the agent goes on by itself."""
+    def unit(self, unit: Unit, where: str) -> Said | None:
+        """What a unit of plain text says; None if it says that the agent goes on by itself."""
         text = unit.text
         if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
             # What is said below the last of such lines may still be an end.
             *_, last = _RETRYING.finditer(text)
             rest = text[last.end() :].partition("\n")[2]
-            heard = self._unit(replace(unit, text=rest), where) if rest else None
-            return heard if heard is not None and heard.signs else None
+            said = self.unit(replace(unit, text=rest), where) if rest else None
+            return said if said is not None and said.signs else None
         places = _PLACES[unit.voice, unit.under_tool]
         if not self.in_errors:
             places = tuple(place for place in places if place != "error")
@@ -193,13 +123,13 @@ class Ear(Struct, frozen=True, kw_only=True):
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
             if counter is not None and not sign.lost:
-                sign = replace(sign, lost=f"{_NOT_A_STOP}{counter.wording.id}")
+                sign = replace(sign, lost=f"{SILENCED}{counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
         if counters and not lost and not signs:
-            lost.append(_generic(unit, where, lost=f"{_NOT_A_STOP}{counters[0].wording.id}"))
+            lost.append(unexplained(unit, where, lost=f"{SILENCED}{counters[0].wording.id}"))
         foreign = any(c.wording.covers == "source" for c in counters)
         view = any(c.wording.covers == "all" for c in counters)
-        return Heard(tuple(signs), tuple(lost), foreign, view)
+        return Said(tuple(signs), tuple(lost), foreign, view)
 
     def _retries(self, text: str) -> bool:
         if not _RETRYING.search(text):
@@ -243,10 +173,7 @@ _PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
     (Voice.MUTED, False): (),
     (Voice.MUTED, True): ("tool",),
 }
-_NOT_A_STOP = "not a stop: "
-_OLDER = "something newer was said"
-_VIEW = "a view that the user asked for"
-_FOREIGN = "another service speaks here"
+SILENCED = "not a stop: "
 
 
 def _silences(counter: Hit, hit: Hit, text: str) -> bool:
@@ -273,22 +200,6 @@ def _covers(longer: Hit, hit: Hit) -> bool:
     )
 
 
-def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list[Sign]]:
-    """What is said last counts, but a farewell does not undo the error before it (seed 001 AC6),
-    and a code without a cause does not undo one with a cause."""
-    said = max(s.strength for s in now)
-    weak = (
-        all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
-        or (said < Strength.CODE and any(s.strength > said for s in before))
-        or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
-    )
-    if before and weak and any(s.reason is not StopReason.ERROR for s in before):
-        return before, _outdo(list(now), "an error was said before it")
-    if {s.reason for s in now} == {s.reason for s in before}:
-        return [*now, *before], []  # the same again, in other words
-    return list(now), _outdo(before, _OLDER)
-
-
 def _why_lost(hit: Hit, text: str) -> str:
     before, after = text[: hit.start], text[hit.end :]
     if _NEGATION.search(before[-48:]):
@@ -307,7 +218,8 @@ def _why_lost(hit: Hit, text: str) -> str:
     return ""
 
 
-def _generic(unit: Unit, where: str, lost: str = "") -> Sign:
+def unexplained(unit: Unit, where: str, lost: str = "") -> Sign:
+    """The sign of an error that no wording knows."""
     return Sign(
         reason=StopReason.ERROR,
         rank=Rank.EXIT,  # an error that nobody knows says no more than an exit code
@@ -316,14 +228,6 @@ def _generic(unit: Unit, where: str, lost: str = "") -> Sign:
         message=_quote(unit.text),
         lost=lost,
     )
-
-
-def _outdo(signs: list[Sign], why: str) -> list[Sign]:
-    return [replace(sign, lost=why, outdone=True) for sign in signs]
-
-
-def _lose(signs: list[Sign], why: str) -> list[Sign]:
-    return [replace(sign, lost=why) for sign in signs]
 
 
 def _tokens(groups: dict[str, str]) -> Tokens | None:
