@@ -111,6 +111,21 @@ def test_output_is_plain_when_piped() -> None:
     assert "\x1b" not in segue("classify", "-", stdin=LIMIT).stdout
 
 
+def test_a_terminal_gets_colours_unless_no_color_asks_otherwise(own_home: Path) -> None:
+    import os
+    import pty
+
+    def shown(**more: str) -> str:
+        main, end = pty.openpty()
+        words = [sys.executable, "-m", "segue", "classify", "--example", "codex-usage-limit"]
+        subprocess.run(words, stdout=end, env={**os.environ, **more}, timeout=60, check=True)
+        os.close(end)
+        return os.read(main, 65_536).decode()
+
+    assert "\x1b[33m" in shown()
+    assert "\x1b" not in shown(NO_COLOR="1")
+
+
 def test_explain_shows_what_won_what_lost_and_what_would_change_it() -> None:
     text = f"{LIMIT}\n\n+ Prompt is too long\n\nHeads up, you have less than 25% left.\n"
     said = segue("explain", "-", stdin=text).stdout

@@ -1,6 +1,7 @@
 """The command line. Each command lives in a file of its own that is imported when it is called:
 `segue --version` must cost no more than click."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -46,6 +47,8 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="segue", message="%(prog)s %(version)s")
 def cli() -> None:
     """Keep AI coding agents working: why did this session stop, and may it go on?"""
+    if os.environ.get("NO_COLOR"):
+        click.get_current_context().color = False
 
 
 def main() -> None:

@@ -78,6 +78,7 @@ def classify(witness: Witness, ear: Ear, policy: Policy) -> Judgement:
     ended = witness.exit_code is not None or witness.ended_by != "unknown"
     if risk and ended and all(sign.evidence.rule in _EXPLAINS_NOTHING for sign in signs):
         signs.append(_from_risk(tokens))
+    signs = list({(s.reason, s.evidence.rule, s.evidence.where): s for s in signs}.values())
     signs.sort(key=_weight, reverse=True)
     lost = tuple(sign for heard in witness.heard for sign in heard.lost)
     stop = _stop(signs, witness, ear, policy, tokens, risk)
