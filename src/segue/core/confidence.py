@@ -14,7 +14,7 @@ _RIGHT: dict[tuple[Rank, Strength], float] = {
     (Rank.STRUCTURE, Strength.HINT): 0.90,
     (Rank.TEXT, Strength.OWN): 0.97,
     (Rank.TEXT, Strength.SENTENCE): 0.97,
-    (Rank.TEXT, Strength.CODE): 0.89,
+    (Rank.TEXT, Strength.CODE): 0.77,
     (Rank.TEXT, Strength.PHRASE): 0.75,
     (Rank.TEXT, Strength.HINT): 0.70,
     (Rank.EXIT, Strength.OWN): 0.95,

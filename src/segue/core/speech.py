@@ -44,6 +44,7 @@ _CONDITIONAL = re.compile(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
     r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
 )
+_STAMP = re.compile(r"^\W?(?:\d{2,4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,:Z+]*\W?\s+(?:[-|]\s)?")
 _TALK = re.compile(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
 _QUOTE_CHARS = 200
 _DIGITS = 12
@@ -96,7 +97,8 @@ class Ear(Struct, frozen=True, kw_only=True):
 
     def unit(self, unit: Unit, where: str) -> Said | None:
         """What a unit of plain text says; None if it says that the agent goes on by itself."""
-        text = unit.text
+        at = resets.stamp(unit.text, self.tz) if unit.log else None
+        text = _STAMP.sub("", unit.text, count=1) if unit.log else unit.text
         if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
             # What is said below the last of such lines may still be an end.
             *_, last = _RETRYING.finditer(text)
@@ -109,7 +111,6 @@ class Ear(Struct, frozen=True, kw_only=True):
         hits = _longest(
             [h for place in places for h in self.catalogue.find(text, place, self.agent)]
         )
-        at = resets.stamp(text, self.tz) if unit.log else None
         counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
         signs: list[Sign] = []
         lost: list[Sign] = []

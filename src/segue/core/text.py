@@ -103,6 +103,7 @@ class _Maker:
         self._in_code = False
         self._in_diff = False
         self._in_fence = False
+        self._in_result = False  # the lines of a tool's result, until a blank one
         self._indent = 0
         self._results = 0  # below the tool call above
         self._result = False
@@ -121,7 +122,7 @@ class _Maker:
     def take(self, line: str, number: int, indent: int) -> None:
         if not line:
             self._flush()
-            self._in_code = False
+            self._in_code = self._in_result = False
             return
         mark, said = voice.split_mark(line)
         if mark and not said:
@@ -132,6 +133,8 @@ class _Maker:
             return
         in_code = self._in_code and not self._errors_only
         whose = voice.voice_of(mark, said, logs=self._logs, in_code=in_code)
+        if not mark and self._in_result:
+            whose = Voice.MUTED
         if whose is not Voice.MUTED or voice.opens_code(said):
             self._in_code = whose is Voice.MUTED
         if self._lines and not mark and self._belongs(said, whose):
@@ -170,6 +173,7 @@ class _Maker:
         # The first thing below a call is its result; an error of the client may follow it.
         own = self._results > 1 and voice.is_client_error(said)
         self._under_tool = result and self._tool_open and not own
+        self._in_result = self._under_tool or (self._in_result and not mark)
         if self._under_tool:
             whose = Voice.MUTED
         if whose in (Voice.MUTED, Voice.PROMPT, Voice.RUNNING):

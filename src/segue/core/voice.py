@@ -38,7 +38,7 @@ _LOG = re.compile(
     r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
 _LOG_LEVEL = re.compile(
-    r"(?i)\b(?:error|fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
+    r"(?i)error\b|\b(?:fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
 )
 _NOT_OURS = (
     r"(?!(?:assertion|import|modulenotfound|syntax|name|attribute|index|key|filenotfound"
@@ -78,7 +78,7 @@ _ERROR_LEAD = re.compile(
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
-    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:api\s+)?error\b"
+    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|request\s+failed)\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
     r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
@@ -93,6 +93,8 @@ _BODY_LEAD = re.compile(
     r"|stop_reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
 )
 _BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
+# An object that says somewhere that it is an error: a logger's record, an SDK's repr.
+_ERROR_INSIDE = re.compile(r"^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\bis_error=True\b")
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
     r"""(?x)^(?:
@@ -118,7 +120,7 @@ _CODE = re.compile(
     | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
     """
 )
-_CITED = re.compile(r"^([\"'`]).+\1\s+[a-z]{2,}")  # "…" is what it prints
+_CITED = re.compile(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
 _LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
 _KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
@@ -232,7 +234,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool) -> Voice:
         return Voice.ERROR
     if is_log(said):
         return Voice.ERROR if _LOG_LEVEL.search(said[:_LEVEL_WITHIN]) else Voice.PLAIN
-    if (_BODY_LEAD.match(said) and is_faulty(said)) or "is_error=True" in said:
+    if (_BODY_LEAD.match(said) and is_faulty(said)) or _ERROR_INSIDE.search(said):
         return Voice.ERROR
     if is_code(said):
         return Voice.MUTED
