@@ -26,3 +26,11 @@ def lines(name: str) -> list[dict[str, Any]]:
     """The JSON lines of a data file."""
     with (DATA / name).open(encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Shows what a scored test recorded, also when it ran in a worker."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.write_line(str(value))
