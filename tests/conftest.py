@@ -1,10 +1,16 @@
 """Every test in its own home: no config of the user's is read, no state is left behind."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Time is measured in bench/, not here; and CI must say the same of the same commit twice.
+settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("segue")
 
 DATA = Path(__file__).parent / "data"
 
