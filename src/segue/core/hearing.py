@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from segue.core.speech import SILENCED, Ear, Said, unexplained
 from segue.core.stop import Sign, StopReason, Strength
 from segue.core.text import Unit
-from segue.core.voice import Voice, is_client_error, is_code, is_stack
+from segue.core.voice import Voice, is_client_error, is_code, is_stack, is_tool_call
 
 _STATUS_LEAD = re.compile(r"^\W{0,3}([45]\d\d)\b")
 _RAISED = re.compile(r"^[A-Z]\w*(?:Error|Exception)\b")
@@ -81,8 +81,8 @@ class _Listener:
             self._without_signs(unit, said)
 
     def _without_signs(self, unit: Unit, said: Said) -> None:
-        if unit.speaker and len(unit.text) >= _SPEECH_CHARS:
-            self._drop("the agent speaks on below it")
+        if unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text)):
+            self._drop("the agent goes on below it")
         elif unit.voice is Voice.ERROR and not said.lost and not unit.log:
             self._error = unit
         elif unit.voice is Voice.MUTED and not is_stack(unit.text):

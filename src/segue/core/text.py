@@ -178,7 +178,14 @@ class _Maker:
             whose = Voice.MUTED
         if whose in (Voice.MUTED, Voice.PROMPT, Voice.RUNNING):
             self._units.append(
-                Unit(said, whose, number, under_tool=self._under_tool, indent=self._indent)
+                Unit(
+                    said,
+                    whose,
+                    number,
+                    under_tool=self._under_tool,
+                    speaker=self._speaker,
+                    indent=self._indent,
+                )
             )
             return
         self._lines, self._start, self._voice = [said], number, whose

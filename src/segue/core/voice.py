@@ -47,7 +47,7 @@ _NOT_OURS = (
 # "I keep getting this error: …" is talk about an error.
 _NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
 _ERROR_LEAD = re.compile(
-    r"(?ix)^(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
+    r"(?ix)^(?:\^C)?(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
     r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
     r"     (?:error|failed|failure|exception|status)\b"
@@ -75,6 +75,7 @@ _ERROR_LEAD = re.compile(
     r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
     r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
     r"| stopped:"
+    r"| keyboard\s?interrupt\b"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
