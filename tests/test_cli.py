@@ -107,6 +107,46 @@ def test_people_get_reason_evidence_time_and_advice() -> None:
         assert part in said
 
 
+def test_a_limit_that_has_reset_is_not_waited_for() -> None:
+    said = segue("classify", "-", stdin="Claude AI usage limit reached|1753441200").stdout
+    assert "now: the limit has reset (25 Jul 2025" in said
+    assert "The limit has reset: resume the same session." in said
+    assert "Wait until" not in said
+
+
+def test_a_bare_sigterm_is_said_to_be_a_guess() -> None:
+    found = verdict("--exit-code", "143")
+    assert found["confidence"] < 0.8
+    assert "--ended-by" in found["remediation"]
+    sure = verdict("--exit-code", "143", "--ended-by", "user")
+    assert sure["remediation"] == "Session ended by user, not auto-resuming."
+
+
+def test_a_window_that_nobody_stated_is_said_to_be_believed() -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 300_000, "output_tokens": 1}
+    message = {"id": "msg_1", "model": "claude-sonnet-4-5", "content": [], "usage": usage}
+    opened = {
+        "type": "system",
+        "subtype": "init",
+        "model": "claude-sonnet-4-5",
+        "apiKeySource": "x",
+    }
+    text = "\n".join(map(json.dumps, (opened, {"type": "assistant", "message": message})))
+    found = verdict("-", stdin=text)
+    assert found["tokens"] == {"used": 300_011, "window": 1_000_000}  # more than 200,000 went in
+    assert "1,000,000" in found["details"]["notes"][0]
+    assert not found["context_risk"]
+
+
+def test_how_the_user_left_is_told_by_the_record(tmp_path: Path) -> None:
+    said = {"type": "user", "sessionId": "s", "isSidechain": False, "message": {"role": "user"}}
+    said["message"] = {"role": "user", "content": "<command-name>/exit</command-name>"}
+    (tmp_path / "s.jsonl").write_text(json.dumps(said))
+    found = verdict(str(tmp_path / "s.jsonl"))
+    assert found["reason"] == "user_exit"
+    assert found["details"]["exit_type"] == "exit_command"
+
+
 def test_output_is_plain_when_piped() -> None:
     assert "\x1b" not in segue("classify", "-", stdin=LIMIT).stdout
 

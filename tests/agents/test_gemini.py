@@ -20,7 +20,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stop import StopReason, UserExitType
 
 T = "2026-11-15T18:52:21.000Z"
 AT = 1794768741.0
@@ -211,9 +211,10 @@ def test_a_big_tool_result_counts_towards_the_guard() -> None:
 
 
 def test_a_hooks_stop_is_not_the_guard_however_full() -> None:
-    assert last(INIT, ASK, USE, STOPPED, result(tokens=1_047_000)) == Ended(
-        where="f:5", at=AT, reason=StopReason.USER_EXIT, code="stop_execution"
-    )
+    end = last(INIT, ASK, USE, STOPPED, result(tokens=1_047_000))
+    assert isinstance(end, Ended)
+    assert (end.reason, end.code) == (StopReason.USER_EXIT, "stop_execution")
+    assert end.exit_type is UserExitType.TERMINATED  # a hook, not a key
 
 
 def test_text_of_tool_results_never_enters_an_event() -> None:

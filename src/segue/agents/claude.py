@@ -18,6 +18,7 @@ from segue.agents.fields import JSON, instant, items, joined, number, obj, text,
 from segue.agents.profile import Profile, Record
 from segue.core import event as ev
 from segue.core.stop import StopReason as R
+from segue.core.stop import UserExitType
 
 Events = Iterator[ev.Event]
 
@@ -40,6 +41,7 @@ TERMINAL = {
     "error_max_budget_usd": R.MAX_BUDGET,
     "error_max_structured_output_retries": R.ERROR,
 }
+_BY_HOOK = UserExitType.TERMINATED  # the user's own hook, not a key
 WELL = {"", "completed", "stop_hook_prevented"}  # the last: the model had ended its turn already
 
 _CODES = (  # `error`, `apiError`, `api_error_type`; invalid_request and unknown say nothing
@@ -156,7 +158,10 @@ class Reader:
     def leave(self) -> Events:
         """The user typed /exit: the end, unless the turn had its own before."""
         if self.held is None and not self.failed:
-            yield ev.Ended(reason=R.USER_EXIT, code="exit_command", **self.here)
+            exit_type = UserExitType.EXIT_COMMAND
+            yield ev.Ended(
+                reason=R.USER_EXIT, code="exit_command", exit_type=exit_type, **self.here
+            )
 
     def awaiting(self, code: str, message: str = "") -> ev.Failure:
         return ev.Failure(reason=R.NEEDS_USER, code=code, message=message, **self.here)
@@ -313,7 +318,9 @@ class Reader:
                 yield ev.Ended(reason=R.MAX_TURNS, code=code, **self.here)
             case "hook_stopped_continuation" as code if not at_stop:
                 reason, message = TERMINAL["hook_stopped"], text(data, "message")
-                yield ev.Ended(reason=reason, code=code, message=message, **self.here)
+                yield ev.Ended(
+                    reason=reason, code=code, message=message, exit_type=_BY_HOOK, **self.here
+                )
             case "hook_blocking_error" | "hook_additional_context" if at_stop:
                 self.held = None  # a stop hook sends it back to work
             case "queued_command" if text(data, "commandMode") == "prompt":
@@ -344,6 +351,7 @@ class Reader:
             code=code or ending or (None if subtype == "success" else subtype or None),
             message=message,
             status=self.status(data, message),
+            exit_type=_BY_HOOK if code == "hook_stopped" else None,
             **self.here,
         )
         self.spoken = False

@@ -33,7 +33,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stop import StopReason, UserExitType
 
 EXITS = {
     41: StopReason.AUTH,
@@ -70,7 +70,11 @@ _HOOK_STOP = "Agent execution stopped by hook"
 # The client saw that the next request would not fit, and stopped without a word.
 _GUARD: JSON = {"reason": StopReason.CONTEXT_EXHAUSTED, "code": "context_guard"}
 # A hook of the user's said `continue: false`.
-_BY_HOOK: JSON = {"reason": StopReason.USER_EXIT, "code": "stop_execution"}
+_BY_HOOK: JSON = {
+    "reason": StopReason.USER_EXIT,
+    "code": "stop_execution",
+    "exit_type": UserExitType.TERMINATED,
+}
 _CANCELLED: JSON = {"reason": StopReason.USER_EXIT, "code": "cancelled"}
 
 

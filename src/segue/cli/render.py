@@ -42,6 +42,8 @@ def as_dict(stop: Stop, identity: object = None) -> dict[str, Any]:
     details["ended_by"] = stop.ended_by
     if stop.unread:
         details["unread_records"] = stop.unread
+    if stop.notes:
+        details["notes"] = list(stop.notes)
     verdict: dict[str, Any] = {"schema": SCHEMA}
     if identity is not None:
         verdict["id"] = identity
@@ -83,12 +85,17 @@ def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:
     """A few lines: what, why, when, what to do."""
     colour = _COLOURS.get(stop.reason, "red")
     head = click.style(stop.reason.description, fg=colour, bold=True)
-    lines = [f"{head}  {click.style(stop.reason.value, dim=True)} · {stop.confidence:.0%} sure"]
+    if stop.reason is StopReason.UNKNOWN:
+        lines = [head]
+    else:
+        name = click.style(stop.reason.value, dim=True)
+        lines = [f"{head}  {name} · {stop.confidence:.0%} sure"]
     lines += _rows(
         ("why", _why(stop)),
         ("retry", _retry(stop, policy, now, tz)),
         ("next", _NEXT[stop.resume]),
         ("window", _window(stop)),
+        ("", list(stop.notes)),
         ("also", ", ".join(stop.also)),
         ("do", stop.remediation),
     )
@@ -121,7 +128,7 @@ def _retry(stop: Stop, policy: Policy, now: float, tz: tzinfo) -> str:
     known = f", from the {source}" if source else ""
     try:
         at = datetime.fromtimestamp(stop.retry_at, tz).strftime(
-            _CLOCK_FAR if stop.retry_at - now > _FAR_S else _CLOCK
+            _CLOCK_FAR if abs(stop.retry_at - now) > _FAR_S else _CLOCK
         )
     except (ValueError, OverflowError, OSError):
         return ""

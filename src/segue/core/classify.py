@@ -82,6 +82,7 @@ def classify(witness: Witness, ear: Ear, policy: Policy) -> Judgement:
     signs.sort(key=_weight, reverse=True)
     lost = tuple(sign for heard in witness.heard for sign in heard.lost)
     stop = _stop(signs, witness, ear, policy, tokens, risk)
+    stop = replace(stop, notes=_window_notes(tokens, _stated_tokens(witness, signs), policy))
     return Judgement(stop=stop, signs=tuple(signs), lost=lost)
 
 
@@ -95,9 +96,9 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
     stream, session = witness.stream, witness.session
     signs: list[Sign] = []
     if stream is not None:
-        signs += _of_turn(stream, ear, "stream")
+        signs += _of_turn(stream, ear)
     if session is not None:
-        from_session = _of_turn(session, ear, "session")
+        from_session = _of_turn(session, ear)
         if stream is not None and stream.ended is not None and stream.ended.ok:
             from_session = []
         elif _failed(witness):
@@ -137,61 +138,43 @@ def _structured(signs: list[Sign]) -> bool:
     return any(sign.rank is Rank.STRUCTURE for sign in signs)
 
 
-def _of_turn(turn: Turn, ear: Ear, source: str) -> list[Sign]:
+def _of_turn(turn: Turn, ear: Ear) -> list[Sign]:
     ended, failure = turn.ended, turn.failure
     if ended is not None and ended.ok and ended.reason is None:
-        return [
-            _coded(
-                StopReason.COMPLETED,
-                "closing record",
-                ended.code or "the agent says that it is done",
-                ended.where,
-            )
-        ]
-    signs: list[Sign] = []
-    for record in (ended, failure):
-        if record is None:
-            continue
-        signs += _caused(ear.message(record.message, record.where, record.at))
-        if record.reason is not None:
-            code = record.code or record.reason.value
-            signs.append(_coded(record.reason, "code", code, record.where))
-        elif (reason := exits.reason_of_status(record.status)) is not None:
-            evidence = Evidence("structure.status", f"HTTP {record.status}", record.where)
-            status = Sign(
-                reason=reason,
-                rank=Rank.STRUCTURE,
-                strength=Strength.HINT,
-                evidence=evidence,
-                message=record.message,
-            )
-            signs += _caused([status])
+        said = ended.code or "the agent says that it is done"
+        return [_coded(StopReason.COMPLETED, "closing_record", said, ended.where)]
+    records = [record for record in (ended, failure) if record is not None]
+    signs = [sign for record in records for sign in _of_record(record, ear)]
     if turn.waiting is not None and (turn.waiting.wait_s or 0) > LONG_RETRY_S:
         signs += _of_wait(turn.waiting, ear)
     if turn.limit is not None:
         signs.append(_coded(StopReason.RATE_LIMIT, "limit", "rejected", turn.limit.where))
     if turn.compaction is not None:
-        quote = turn.compaction.message or f"compaction {turn.compaction.phase}"
-        signs += ear.message(turn.compaction.message, turn.compaction.where)
-        signs.append(
-            _coded(StopReason.CONTEXT_EXHAUSTED, "compaction", quote, turn.compaction.where)
-        )
-    if not signs and (ended is not None or failure is not None):
-        record = ended if ended is not None else failure
-        assert record is not None
-        evidence = Evidence(
-            "structure.failed", record.message or record.code or "failed", record.where
-        )
-        signs.append(
-            Sign(
-                reason=StopReason.ERROR,
-                rank=Rank.EXIT,  # failed, and nothing else: anything that says more goes first
-                strength=Strength.HINT,
-                evidence=evidence,
-                message=record.message,
-            )
-        )
+        said, where = turn.compaction.message, turn.compaction.where
+        quote = said or f"compaction {turn.compaction.phase}"
+        signs += ear.message(said, where)
+        signs.append(_coded(StopReason.CONTEXT_EXHAUSTED, "compaction", quote, where))
+    if not signs and records:
+        signs.append(_failed_somehow(records[0]))
     return signs
+
+
+def _of_record(record: Failure, ear: Ear) -> list[Sign]:
+    signs = ear.message(record.message, record.where, record.at)
+    if record.reason is not None:
+        code = record.code or record.reason.value
+        signs.append(_coded(record.reason, "code", code, record.where))
+    elif (reason := exits.reason_of_status(record.status)) is not None:
+        status = _coded(reason, "status", f"HTTP {record.status}", record.where)
+        signs.append(replace(status, strength=Strength.HINT, message=record.message))
+    return _caused(signs)
+
+
+def _failed_somehow(record: Failure) -> Sign:
+    """Failed, and nothing else: anything that says more goes first."""
+    said = record.message or record.code or "failed"
+    sign = _coded(StopReason.ERROR, "failed", said, record.where)
+    return replace(sign, rank=Rank.EXIT, strength=Strength.HINT, message=record.message)
 
 
 def _of_wait(waiting: Retry, ear: Ear) -> list[Sign]:
@@ -221,8 +204,7 @@ def _coded(reason: StopReason, rule: str, quote: str, where: str) -> Sign:
         reason=reason,
         rank=Rank.STRUCTURE,
         strength=Strength.CODE,
-        evidence=Evidence(f"structure.{rule.replace(' ', '_')}", quote, where),
-        scope=quote if quote in set(UserExitType) else None,
+        evidence=Evidence(f"structure.{rule}", quote, where),
     )
 
 
@@ -269,6 +251,15 @@ def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | Non
     window = windows.window_tokens(model, policy.known_windows, policy.default_window_tokens)
     # More than the believed window was accepted: then the belief is wrong (design rule 2).
     return Tokens(found.used, windows.raised(window, found.used))
+
+
+def _window_notes(tokens: Tokens | None, stated: Tokens | None, policy: Policy) -> tuple[str, ...]:
+    """What is believed of the window and was not stated (design rule 2)."""
+    if tokens is None or stated is None or stated.window:
+        return ()
+    if tokens.window is None:
+        return (f"the window is not known; {policy.default_window_tokens:,} tokens are assumed",)
+    return (f"the window was not stated; {tokens.window:,} tokens by the model's name and use",)
 
 
 def _stated_tokens(witness: Witness, signs: list[Sign]) -> Tokens | None:
@@ -332,6 +323,8 @@ def _stop(
         remediation=remedy(
             reason,
             resume=policy.resume_after(reason),
+            sure=confidence(best) >= policy.least_confidence,
+            past=retry_at is not None and retry_at <= ear.now,
             scope=_scope(agreeing, witness),
             window_tokens=tokens.window if tokens else None,
         ),
@@ -426,9 +419,8 @@ def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
     if told is not None:
         return UserExitType(told)
     if signs[0].rank is Rank.STRUCTURE:
-        code = _code(witness) or ""
-        asked = code in ("", "hook_stopped", "stop_execution")
-        return UserExitType.TERMINATED if asked else UserExitType.CTRL_C
+        stated = (r.exit_type for r in _failures(witness) if r.exit_type is not None)
+        return next(stated, UserExitType.CTRL_C)
     return UserExitType.CLEAN_EXIT if witness.exit_code == 0 else UserExitType.TERMINATED
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from segue.core.stop import StopReason
+from segue.core.stop import StopReason, UserExitType
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -98,6 +98,7 @@ class Failure(Event, frozen=True, kw_only=True):
     status: int | None = None  # HTTP
     resets_at: float | None = None
     retry_after_s: float | None = None
+    exit_type: UserExitType | None = None  # how the user ended it, where the record tells
 
 
 class Ended(Failure, frozen=True, kw_only=True):

@@ -213,3 +213,4 @@ class Stop(Struct, frozen=True, kw_only=True):
     remediation: str = ""
     ended_by: EndedBy = "unknown"
     unread: int = 0  # records that no rule knows: passed through, counted
+    notes: tuple[str, ...] = ()  # what was assumed
