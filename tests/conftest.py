@@ -2,11 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from msgspec.structs import replace
+
+from segue.core.event import Event, Usage
 
 # Time is measured in bench/, not here; and CI must say the same of the same commit twice.
 settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -26,6 +30,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return home
+
+
+def bare(events: Iterable[Event]) -> list[Event]:
+    """Events without what a usage is made of: for tests about something else."""
+    return [
+        replace(event, parts=None, model=None) if isinstance(event, Usage) else event
+        for event in events
+    ]
 
 
 def lines(name: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import lines
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -35,6 +36,10 @@ def workplace(tmp_path: Path) -> Path:
     shutil.copy(example / "stdout", place / "out.jsonl")
     shutil.copy(example / "stdout", place / "session.jsonl")
     (place / "err.txt").write_text("")
+    recorded = next(r["transcript"] for r in lines("recordings/claude.jsonl") if r["transcript"])
+    projects = Path(os.environ["HOME"]) / ".claude/projects/-home-dev-project"
+    projects.mkdir(parents=True)
+    (projects / "11111111-2222-4333-8444-555555555555.jsonl").write_text(recorded)
     return place
 
 

@@ -98,6 +98,21 @@ def judge(ending: Ending, ear: Ear, policy: Policy) -> core.Judgement:
     return core.classify(witness, ear, policy)
 
 
+def judge_turn(profile: Profile, turn: Turn, ear: Ear, policy: Policy) -> core.Judgement:
+    """The verdict on the last turn of a session file, when nothing else is known."""
+    return core.classify(
+        core.Witness(session=turn, exit_flags=_flags(profile)),
+        replace(ear, agent=profile.name),
+        policy,
+    )
+
+
+def needs_wordings(turn: Turn) -> bool:
+    """Whether messages in this turn have to be read: if not, no wordings need to be compiled."""
+    failed = turn.failure or turn.limit or turn.compaction or turn.waiting
+    return bool(failed or (turn.ended is not None and not turn.ended.ok))
+
+
 def _flags(profile: Profile | None) -> ExitFlags:
     if profile is None:
         return NO_FLAGS

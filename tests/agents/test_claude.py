@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents import claude
 from segue.agents.profile import Record
@@ -30,7 +31,7 @@ TOO_LONG = "Prompt is too long"
 
 
 def read(*records: JSON) -> list[Event]:
-    return list(claude.parse(Record(data) for data in records))
+    return bare(claude.parse(Record(data) for data in records))
 
 
 def shapes(*records: JSON) -> list[type[Event]]:

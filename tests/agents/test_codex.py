@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents.codex import PROFILE, knows, parse
 from segue.agents.profile import Record
@@ -27,7 +28,7 @@ ROOM = "Codex ran out of room in the model's context window."
 
 
 def events(*records: dict[str, Any]) -> list[Event]:
-    return list(parse(Record(r) for r in records))
+    return bare(parse(Record(r) for r in records))
 
 
 def msg(kind: str, **payload: Any) -> dict[str, Any]:

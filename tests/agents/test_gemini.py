@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents.gemini import PROFILE, knows, parse
 from segue.agents.profile import Record
@@ -94,7 +95,7 @@ SENT = {
 
 
 def read(*records: dict[str, Any]) -> list[Event]:
-    return list(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
+    return bare(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
 
 
 def last(*records: dict[str, Any]) -> Event:

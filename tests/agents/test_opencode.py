@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents.opencode import knows, parse
 from segue.agents.profile import Record
@@ -31,7 +32,7 @@ REJECTED = "The user rejected permission to use this specific tool call."
 
 def events(*records: dict[str, Any]) -> list[Event]:
     """All but the note that the session begins."""
-    found = parse(Record(r) for r in records)
+    found = bare(parse(Record(r) for r in records))
     return [e for e in found if not isinstance(e, Started)]
 
 
@@ -74,7 +75,7 @@ def test_last_step_that_stopped_ends_the_run_well() -> None:
             finish("stop", 1220, "msg_2"),
         )
     )
-    assert list(found) == [
+    assert bare(found) == [
         Started(session_id="ses_1", at=1794766921.988),
         Reply(text="I will look."),
         ToolCall(name="bash", call_id="call_1"),

@@ -1,8 +1,10 @@
 """pi's records, trimmed from real runs of 0.73.1 and 0.87.1."""
 
+from itertools import count
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents.pi import knows, parse
 from segue.agents.profile import Record
@@ -52,8 +54,12 @@ def end(inner: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message_end", "message": inner}
 
 
+_ENTRIES = count()
+
+
 def entry(inner: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "message", "id": "e", "parentId": "p", "timestamp": ISO, "message": inner}
+    name = f"e{next(_ENTRIES)}"
+    return {"type": "message", "id": name, "parentId": "p", "timestamp": ISO, "message": inner}
 
 
 def calling() -> dict[str, Any]:
@@ -67,7 +73,7 @@ RESULT = message("toolResult", "hello", toolCallId="c1", toolName="bash", isErro
 
 
 def read(*records: dict[str, Any]) -> list[Event]:
-    return list(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
+    return bare(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
 
 
 def kinds(*records: dict[str, Any]) -> list[str]:

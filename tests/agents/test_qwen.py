@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from conftest import bare
 
 from segue.agents import claude, qwen
 from segue.agents.profile import Record
@@ -29,7 +30,7 @@ INIT = {"type": "system", "subtype": "init", "session_id": "s", "qwen_code_versi
 
 
 def read(*records: JSON) -> list[Event]:
-    return list(qwen.parse(Record(data) for data in records))
+    return bare(qwen.parse(Record(data) for data in records))
 
 
 def shapes(*records: JSON) -> list[type[Event]]:

@@ -6,9 +6,12 @@ costs one import, and only an unnamed record makes segue look at all of them.
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from segue.agents.profile import Profile
+from segue.agents.places import STORES, Store
+
+if TYPE_CHECKING:
+    from segue.agents.profile import Profile
 
 BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
 
@@ -29,7 +32,7 @@ _ALIASES = {
     "kimi-code": "kimi",
 }
 
-_loaded: dict[str, Profile] = {}
+_loaded: dict[str, "Profile"] = {}
 
 
 def canonical(name: str) -> str:
@@ -38,7 +41,7 @@ def canonical(name: str) -> str:
     return _ALIASES.get(key, key)
 
 
-def find(name: str) -> Profile | None:
+def find(name: str) -> "Profile | None":
     """The profile of an agent by name or alias, or None for one that segue does not know."""
     key = canonical(name)
     if key not in _loaded:
@@ -48,23 +51,32 @@ def find(name: str) -> Profile | None:
     return _loaded[key]
 
 
-def register(profile: Profile) -> None:
+def register(profile: "Profile") -> None:
     """Adds an agent, or replaces one of the same name."""
     _loaded[profile.name] = profile
 
 
-def recognise(record: dict[str, Any]) -> Profile | None:
+def recognise(record: dict[str, Any]) -> "Profile | None":
     """The agent that surely wrote this record, or None."""
-    return next((p for p in _all() if p.knows(record)), None)
+    return next((p for p in all_profiles() if p.knows(record)), None)
 
 
-def guess(record: dict[str, Any]) -> Profile | None:
+def guess(record: dict[str, Any]) -> "Profile | None":
     """An agent whose form this record has, or None."""
-    return next((p for p in _all() if p.resembles is not None and p.resembles(record)), None)
+    return next(
+        (p for p in all_profiles() if p.resembles is not None and p.resembles(record)), None
+    )
 
 
-def _all() -> Iterator[Profile]:
+def all_profiles() -> Iterator["Profile"]:
+    """Every agent that segue knows."""
     for name in (*BUILT_IN, *(n for n in _loaded if n not in BUILT_IN)):
         profile = find(name)
         if profile is not None:
             yield profile
+
+
+def stores() -> dict[str, Store]:
+    """Where the sessions of all agents are; parsers are not loaded for it."""
+    added = {name: p.store for name, p in _loaded.items() if p.store is not None}
+    return {**STORES, **added}

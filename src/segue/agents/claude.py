@@ -12,13 +12,18 @@ turn is the end, and is held back until it is sure that nothing of the turn foll
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from segue.agents.fields import JSON, instant, items, joined, number, obj, text, whole
+from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core import event as ev
+from segue.core.spend import Spend
 from segue.core.stop import StopReason as R
 from segue.core.stop import UserExitType
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 Events = Iterator[ev.Event]
 
@@ -58,7 +63,6 @@ _CODES = (  # `error`, `apiError`, `api_error_type`; invalid_request and unknown
 )
 ERRORS: dict[str, R] = {code: reason for reason, *codes in _CODES for code in codes}
 
-_TOKENS = "input_tokens cache_creation_input_tokens cache_read_input_tokens output_tokens"
 _LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")  # run by the client, not the model
 _IDLE = re.compile(  # record types that do not matter: of the stream, then of the transcript
     "control_cancel_request|keep_alive|tool_progress|auth_status|tool_use_summary|"
@@ -87,6 +91,7 @@ class Reader:
         self.used: int | None = None
         self.window: int | None = None
         self.counted = ("", 0)  # message id and tokens of the last usage told
+        self.replies: set[str] = set()  # message ids that were told
         self.spoken = False  # the model has said something in this turn
         self.failed = ""  # what the client last said as an error in this turn
 
@@ -119,14 +124,14 @@ class Reader:
             case "stream_event":  # the only place of the stream with the final output count
                 if text(data, "event", "type") == "message_delta":
                     key = text(data, "api_message_id") or self.counted[0]
-                    yield from self.count(self.tokens(obj(data, "event", "usage")), key)
+                    yield from self.count(self.parts(obj(data, "event", "usage")), key)
             case "control_request":
                 if text(data, "request", "subtype") == "can_use_tool":
                     yield self.awaiting("can_use_tool", text(data, "request", "tool_name"))
             case "control_response":  # an answer to get_context_usage, or to something else
                 meter = obj(data, "response", "response")
                 self.window = whole(meter, "maxTokens") or self.window
-                yield from self.count(whole(meter, "totalTokens"), "meter")
+                yield from self.count(None, "meter", whole(meter, "totalTokens"))
             case "conversation_reset":
                 self.used = None
                 yield from self.begin(text(data, "new_conversation_id"))
@@ -182,7 +187,7 @@ class Reader:
         elif error is None:
             self.model = text(message, "model") or self.model
             yield from self.blocks(items(message, "content"))
-            yield from self.count(self.tokens(obj(message, "usage")), text(message, "id"))
+            yield from self.count(self.parts(obj(message, "usage")), text(message, "id"))
             if stop == "refusal":  # the client may go on once by itself: then a reply follows
                 yield ev.Failure(reason=R.REFUSAL, code=stop, **self.here)
             elif stop in ("end_turn", "stop_sequence") and said.strip() and "sessionId" in data:
@@ -198,14 +203,30 @@ class Reader:
                 continue
             self.spoken, self.failed = True, ""
 
-    def tokens(self, usage: JSON) -> int:
-        return sum(whole(usage, key) or 0 for key in _TOKENS.split())
+    def parts(self, usage: JSON) -> Spend:
+        return Spend(
+            input_tokens=amount(usage, "input_tokens"),
+            output_tokens=amount(usage, "output_tokens"),
+            cache_read_tokens=amount(usage, "cache_read_input_tokens"),
+            cache_write_tokens=amount(usage, "cache_creation_input_tokens"),
+        )
 
-    def count(self, used: int | None, key: str) -> Events:
-        """One message is several records with one id and one usage: told once."""
-        if used and used > 0 and (key, used) != self.counted:
+    def count(self, parts: Spend | None, key: str, used: int | None = None) -> Events:
+        """One message is several records with one id and one usage: told once. A copy of an
+        earlier message that comes again later says nothing about the context now."""
+        used = parts.total_tokens if parts is not None else used
+        last = self.counted[0]
+        stale = bool(key) and key != last and key in self.replies and key != "meter"
+        if used and used > 0 and (key, used) != self.counted and not stale:
             self.counted, self.used = (key, used), used
-            yield ev.Usage(used_tokens=used, window_tokens=self.window, **self.here)
+            self.replies.add(key)
+            yield self.usage(used, parts)
+
+    def usage(self, used: int, parts: Spend | None = None) -> ev.Usage:
+        model = self.model or None
+        return ev.Usage(
+            used_tokens=used, window_tokens=self.window, parts=parts, model=model, **self.here
+        )
 
     def is_error(self, said: str) -> bool:
         """Whether this text can only be the client's own error."""
@@ -294,8 +315,12 @@ class Reader:
             case "compact_boundary":
                 after = whole(data, "compact_metadata", "post_tokens")
                 after = after or whole(data, "compactMetadata", "postTokens")
+                before = whole(data, "compact_metadata", "pre_tokens")
+                before = before or whole(data, "compactMetadata", "preTokens")
                 self.used, self.counted = after, ("", 0)
-                yield ev.Compaction(phase="done", used_tokens=after, **self.here)
+                yield ev.Compaction(
+                    phase="done", used_tokens=after, before_tokens=before, **self.here
+                )
             case "status" if text(data, "status") == "compacting":
                 yield ev.Compaction(phase="started", **self.here)
             case "status" if text(data, "compact_result") == "failed":
@@ -362,10 +387,11 @@ class Reader:
         mine = models.get(self.model, *models.values() if len(models) == 1 else ())
         window = whole(mine, "contextWindow")
         steps = items(data, "usage", "iterations")
-        used = self.used or (self.tokens(obj(steps[-1])) if steps else 0)
+        parts = self.parts(obj(steps[-1])) if steps and not self.used else None
+        used = self.used or (parts.total_tokens if parts is not None else 0)
         if used > 0 and (window or not self.used):
             self.window = window or self.window
-            yield ev.Usage(used_tokens=used, window_tokens=self.window, **self.here)
+            yield self.usage(used, parts)
 
     def untyped(self, data: JSON) -> Events:
         """Hook input, or a result that lost its type on the way (logs, SDK dumps)."""
@@ -458,7 +484,25 @@ def parse(records: Iterable[Record]) -> Events:
     return Reader().parse(records)
 
 
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.claude import ClaudeCounter
+
+    return ClaudeCounter(tally, ledger)
+
+
+def _enforced(window: int) -> int | None:
+    # Measured: at 1M it compacts by itself; at 200K it waits for the provider to refuse.
+    return window - 33_000 if window > 200_000 else None
+
+
 # A signal leaves no result; its exit codes (143, 129) are what shells report for any program.
 PROFILE = Profile(
-    name="claude", knows=knows, resembles=resembles, parse=parse, zero_means_done=True
+    name="claude",
+    knows=knows,
+    resembles=resembles,
+    parse=parse,
+    zero_means_done=True,
+    counter=_counter,
+    windows={"": 1_000_000},
+    enforced=_enforced,
 )

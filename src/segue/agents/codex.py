@@ -14,11 +14,11 @@ first. The exec stream never says how full the context is; the session file and 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from segue.agents.fields import JSON, instant, joined, number, obj, text, whole
+from segue.agents.fields import JSON, amount, instant, joined, number, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
     Compaction,
@@ -35,7 +35,12 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 
 def _words(names: str) -> frozenset[str]:
@@ -79,6 +84,8 @@ class _State:
     def __init__(self) -> None:
         self.window: int | None = None
         self.size: tuple[int, int | None] | None = None  # the last Usage, as records repeat it
+        self.total = 0  # of the thread so far: never falls by itself
+        self.model = ""
         self.limits: dict[str, Limit] = {}
         self.resets_at: float | None = None  # of a plan window that this turn found used up
         self.failed = False  # an error was said in this turn, and no reply since
@@ -171,6 +178,12 @@ def _turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     yield Started(**put)
 
 
+def _context(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """What a turn is done with; the only place of the file that names the model."""
+    state.model = text(payload, "model") or state.model
+    yield Other(kind="turn_context", **put)
+
+
 def _prompt(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     state.on()
     yield Prompt(text=text(payload, "message") or joined(payload.get("content")), **put)
@@ -253,8 +266,23 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         used = window or 0
     elif state.summarising and _measured(last):
         used = 0  # the size of the summary request, not of the context
-    yield from _usage(state, used, window, put)
+    stale = _measured(last) and 0 < amount(total, "total_tokens") < state.total
+    if not stale:  # a copy of an earlier record: the sum never falls by itself
+        state.total = amount(total, "total_tokens")
+        parts = split_parts(last) if _measured(last) else None
+        yield from _usage(state, used, window, put, parts)
     yield from _rate_limits(state, payload, put)
+
+
+def split_parts(usage: JSON) -> Spend:
+    """Codex's input holds what was read from and written to the cache; reasoning is part of the
+    output."""
+    return split_prompt(
+        amount(usage, "input_tokens"),
+        amount(usage, "cached_input_tokens"),
+        amount(usage, "output_tokens"),
+        amount(usage, "cache_write_input_tokens"),
+    )
 
 
 def _measured(usage: JSON) -> bool:
@@ -266,14 +294,20 @@ def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Even
     """Written as soon as the reply is there; the token count follows only after the tools."""
     if not state.summarising:
         used = whole(payload, "usage", "total_tokens") or 0
-        yield from _usage(state, used, state.window, put)
+        total = amount(payload, "thread_token_usage", "total_tokens")
+        if not 0 < total < state.total:
+            parts = split_parts(obj(payload, "usage"))
+            yield from _usage(state, used, state.window, put, parts)
 
 
-def _usage(state: _State, used: int, window: int | None, put: Put) -> Iterator[Event]:
+def _usage(
+    state: _State, used: int, window: int | None, put: Put, parts: Spend | None
+) -> Iterator[Event]:
     state.window = window
     if used > 0 and state.size != (used, window):
         state.size = (used, window)
-        yield Usage(used_tokens=used, window_tokens=window, **put)
+        model = state.model or None
+        yield Usage(used_tokens=used, window_tokens=window, parts=parts, model=model, **put)
 
 
 def _rate_limits(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -379,6 +413,7 @@ def _asks(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 _NAMES: dict[Handler, str] = {
     _thread: "thread.started session_meta session_configured thread/started",
     _turn: "turn.started task_started turn_started turn/started",
+    _context: "turn_context",
     _prompt: "user_message",
     _reply: "agent_message",
     _item_started: "item.started item_started item/started",
@@ -402,7 +437,7 @@ _NAMES: dict[Handler, str] = {
 }
 _HANDLERS = {name: handler for handler, names in _NAMES.items() for name in names.split()}
 _QUIET = _words(
-    "response item.updated turn_context world_state thread_settings_applied warning configWarning "
+    "response item.updated world_state thread_settings_applied warning configWarning "
     "deprecationNotice deprecation_notice background_event agent_reasoning "
     "agent_reasoning_raw_content agent_reasoning_section_break plan_update turn_diff "
     "shutdown_complete thread/status/changed thread/goal/cleared thread/name/updated "
@@ -435,6 +470,12 @@ def knows(record: JSON) -> bool:
     return kind in _OWN_TYPES
 
 
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.codex import CodexCounter
+
+    return CodexCounter(tally, ledger)
+
+
 PROFILE = Profile(
     name="codex",
     knows=knows,
@@ -442,4 +483,7 @@ PROFILE = Profile(
     zero_means_done=True,
     # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
+    counter=_counter,
+    windows={"": 258_400},  # 95 % of 272,000, also for models it does not know
+    enforced=lambda window: window * 90 // 95,
 )

@@ -35,6 +35,12 @@ def whole(value: Any, *path: str) -> int | None:
     return None if found is None else int(found)
 
 
+def amount(value: Any, *path: str) -> int:
+    """A count of tokens at `path`; 0 for anything that is none."""
+    found = whole(value, *path)
+    return found if found is not None and found > 0 else 0
+
+
 def items(value: Any, *path: str) -> list[Any]:
     """The list at `path`, or an empty one."""
     for key in path:

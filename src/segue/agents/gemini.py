@@ -15,10 +15,10 @@ for the history it leaves: `$set.messages` drops failed prompts and errors, whic
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from segue.agents.codes import PROVIDER_CODES
-from segue.agents.fields import JSON, instant, items, joined, obj, text, whole
+from segue.agents.fields import JSON, amount, instant, items, joined, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
     Compaction,
@@ -33,7 +33,12 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason, UserExitType
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 EXITS = {
     41: StopReason.AUTH,
@@ -320,7 +325,12 @@ def _reply(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
         yield Reply(text=words, **mark)
     used = _size(obj(data, "tokens"))
     if used and state.sizes.get(name) != used:
-        yield Usage(used_tokens=used, **mark)
+        yield Usage(
+            used_tokens=used,
+            parts=parts(obj(data, "tokens")),
+            model=state.model or None,
+            **mark,
+        )
     state.size = used or state.size
     state.sizes[name] = used
     calls = [call for call in items(data, "toolCalls") if isinstance(call, dict)]
@@ -376,10 +386,14 @@ def _cut_off(state: _State) -> Iterator[Event]:
         yield Ended(**_BY_HOOK, **state.unsent_mark)
 
 
-def _size(tokens: JSON) -> int:
+def parts(tokens: JSON) -> Spend:
     """Prompt (the cached part included), answer and thoughts."""
-    parts = (whole(tokens, key) or 0 for key in ("input", "output", "thoughts"))
-    return max(whole(tokens, "total") or sum(parts), 0)
+    said = amount(tokens, "output") + amount(tokens, "thoughts")
+    return split_prompt(amount(tokens, "input"), amount(tokens, "cached"), said)
+
+
+def _size(tokens: JSON) -> int:
+    return amount(tokens, "total") or parts(tokens).total_tokens
 
 
 def _why(message: str, error: JSON | None = None) -> dict[str, Any]:
@@ -431,6 +445,12 @@ def knows(record: JSON) -> bool:
     return shape is not None and shape <= keys
 
 
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.gemini import GeminiCounter
+
+    return GeminiCounter(tally, ledger)
+
+
 PROFILE = Profile(
     name="gemini",
     knows=knows,
@@ -440,4 +460,6 @@ PROFILE = Profile(
     exit_is_http_status=True,  # 400 -> 144, 429 -> 173, 503 -> 247; not in text mode
     # INT, TERM and HUP all end in exit 0 with no result event.
     cut_exit_reasons={0: StopReason.USER_EXIT},
+    counter=_counter,
+    windows={"gemma": 256_000, "": 1_048_576},  # constants in the client
 )

@@ -17,12 +17,11 @@ the summary's, and an error is only ever a `Failure`: what comes after it decide
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from segue.agents.codes import PROVIDER_CODES
-from segue.agents.fields import JSON, instant, items, obj, text, whole
+from segue.agents.fields import JSON, amount, instant, items, obj, text, whole
 from segue.agents.profile import Profile, Record
-from segue.core import resets
 from segue.core.event import (
     Compaction,
     Ended,
@@ -37,7 +36,12 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.spend import Spend
 from segue.core.stop import Reset, StopReason
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 # `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
 # "UnknownError" tell nothing: status and message do.
@@ -98,6 +102,7 @@ class _Teller:
         self.now: str = ""  # the session spoken of
         self.children: set[str] = set()  # sessions of sub-agents
         self.roles: dict[str, str] = {}  # by message: user, assistant, compaction
+        self.models: dict[str, str] = {}  # by message
         self.done: set[str] = set()  # steps, messages and prompts that were told
         self.calls: set[str] = set()
         self.step: list[Event] = []  # the last words and end of a step: maybe a summary's
@@ -157,6 +162,8 @@ class _Teller:
         ):
             role = "compaction"
         self.roles[ident] = role
+        if model := text(info, "modelID"):
+            self.models[ident] = model
         over = obj(info, "time").get("completed") is not None or bool(obj(info, "error"))
         if role not in ("assistant", "compaction") or not over or f"{ident} over" in self.done:
             return
@@ -239,7 +246,8 @@ class _Teller:
             return
         used = _size(tokens)
         if used:
-            self.step.append(Usage(used_tokens=used, **put))
+            model = self.models.get(ident)
+            self.step.append(Usage(used_tokens=used, parts=parts(tokens), model=model, **put))
         if reason == "stop":
             self.step.append(Ended(ok=True, **put))
             return
@@ -256,7 +264,7 @@ class _Teller:
         self.last = None
         name, data = text(error, "name"), obj(error, "data")
         self.overflow = name == "ContextOverflowError"
-        body = obj(_object(data.get("responseBody")), "error")
+        body = obj(as_object(data.get("responseBody")), "error")
         codes = [name, text(body, "code"), text(body, "type")]
         code = next((c for c in codes if c in _REASONS), name)
         wait = _retry_after(obj(data, "responseHeaders"))
@@ -294,7 +302,7 @@ class _Stored:
             return True
         if "data" in data:
             row = {"sessionID": data.get("session_id"), "created": data.get("time_created")}
-            row |= {"messageID": data.get("message_id"), **_object(data["data"])}
+            row |= {"messageID": data.get("message_id"), **as_object(data["data"])}
             row["id"] = data.get("id")
         else:
             row = data
@@ -348,10 +356,10 @@ class _Stored:
             yield from teller.message(info, {"where": m["where"], "at": over or put["at"]})
 
 
-_HEAD = ("id", "role", "mode", "agent", "summary")
+_HEAD = ("id", "role", "mode", "agent", "summary", "modelID")
 
 
-def _object(value: Any) -> JSON:
+def as_object(value: Any) -> JSON:
     """An object, also one that is written as a string."""
     if isinstance(value, str) and value.startswith("{"):
         try:
@@ -366,14 +374,26 @@ def _message(error: JSON) -> str:
 
 
 def _size(tokens: JSON) -> int:
-    """The parts do not overlap; a step that broke off has zeros."""
-    sizes = [whole(tokens, k) or 0 for k in ("input", "output", "reasoning")]
-    cache = [whole(tokens, "cache", k) or 0 for k in ("read", "write")]
-    return whole(tokens, "total") or sum(sizes + cache)
+    """A step that broke off has zeros."""
+    return amount(tokens, "total") or parts(tokens).total_tokens
+
+
+def parts(tokens: JSON) -> Spend:
+    """The parts do not overlap."""
+    return Spend(
+        input_tokens=amount(tokens, "input"),
+        output_tokens=amount(tokens, "output") + amount(tokens, "reasoning"),
+        cache_read_tokens=amount(tokens, "cache", "read"),
+        cache_write_tokens=amount(tokens, "cache", "write"),
+    )
 
 
 def _retry_after(headers: JSON) -> Reset | None:
     """What the headers of the refused request say, whatever their case."""
+    if not headers:
+        return None
+    from segue.core import resets
+
     named = {name.lower(): value for name, value in headers.items()}
     ms = resets.retry_after(str(named.get("retry-after-ms", "")), now=0.0)
     if ms is not None and ms.after_s is not None:
@@ -405,6 +425,26 @@ def resembles(record: JSON) -> bool:
     return name in _ERRORS
 
 
+def _window_in(config: JSON, model: str) -> int | None:
+    """`provider.<name>.models.<model>.limit.context`."""
+    for provider in obj(config, "provider").values():
+        if found := amount(obj(provider, "models", model, "limit"), "context"):
+            return found
+    return None
+
+
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.opencode import OpencodeCounter
+
+    return OpencodeCounter(tally, ledger)
+
+
 PROFILE = Profile(
-    name="opencode", knows=knows, resembles=resembles, parse=parse, zero_means_done=True
+    name="opencode",
+    knows=knows,
+    resembles=resembles,
+    parse=parse,
+    zero_means_done=True,
+    counter=_counter,
+    window_in=_window_in,
 )

@@ -11,10 +11,10 @@ tells. A run of 0.73 goes on unseen after `compaction_start`, which is then the 
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from segue.agents.codes import PROVIDER_CODES
-from segue.agents.fields import JSON, instant, items, joined, number, obj, text, whole
+from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
     Compaction,
@@ -30,7 +30,12 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.spend import Spend
 from segue.core.stop import StopReason
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 # The providers' codes stand inside errorMessage.
 REASONS = {**PROVIDER_CODES, "aborted": StopReason.USER_EXIT}
@@ -51,6 +56,7 @@ class _State:
         self.last: JSON = {}  # the last assistant message
         self.window: int | None = None
         self.compaction_error = ""
+        self.entries: set[str] = set()  # of the session file, by id
 
 
 def parse(records: Iterable[Record]) -> Iterator[Event]:
@@ -89,7 +95,10 @@ def _entry(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
     An error is no end there: a retry may follow it.
     """
-    message = obj(data, "message")
+    message, name = obj(data, "message"), text(data, "id")
+    if name and name in state.entries:  # a copy: it says nothing about what is now
+        return
+    state.entries.add(name)
     yield from _message(message, mark, state)
     if message.get("role") == "assistant" and _stop(message) not in ("error", "toolUse", ""):
         yield from _ended(mark, state)
@@ -120,7 +129,13 @@ def _assistant(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if _stop(message) in ("error", "aborted"):  # these carry zeros as usage
         yield Failure(**_why(text(message, "errorMessage"), _stop(message)), **mark)
     elif used := _size(obj(message, "usage")):
-        yield Usage(used_tokens=used, window_tokens=state.window, **mark)
+        yield Usage(
+            used_tokens=used,
+            window_tokens=state.window,
+            parts=parts(obj(message, "usage")),
+            model=text(message, "model") or None,
+            **mark,
+        )
 
 
 def _stop(message: JSON) -> str:
@@ -128,10 +143,19 @@ def _stop(message: JSON) -> str:
     return "aborted" if text(message, "errorMessage") == _ABORTED else stop
 
 
+def parts(usage: JSON) -> Spend:
+    """`input` excludes the cache."""
+    return Spend(
+        input_tokens=amount(usage, "input"),
+        output_tokens=amount(usage, "output"),
+        cache_read_tokens=amount(usage, "cacheRead"),
+        cache_write_tokens=amount(usage, "cacheWrite"),
+    )
+
+
 def _size(usage: JSON) -> int:
-    """`input` excludes the cache; `totalTokens` is the sum of all four."""
-    parts = (whole(usage, key) or 0 for key in ("input", "output", "cacheRead", "cacheWrite"))
-    return max(whole(usage, "totalTokens") or sum(parts), 0)
+    """`totalTokens` is the sum of all four."""
+    return amount(usage, "totalTokens") or parts(usage).total_tokens
 
 
 # The ends of turns and runs
@@ -291,6 +315,21 @@ def knows(record: JSON) -> bool:
     return shape is not _BARE or len(record) == 1
 
 
+def _window_in(config: JSON, model: str) -> int | None:
+    """`providers.<name>.models[].{id, contextWindow}`."""
+    for provider in obj(config, "providers").values():
+        for known in items(provider, "models"):
+            if text(known, "id") == model and (found := amount(known, "contextWindow")):
+                return found
+    return None
+
+
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.pi import PiCounter
+
+    return PiCounter(tally, ledger)
+
+
 PROFILE = Profile(
     name="pi",
     knows=knows,
@@ -298,4 +337,7 @@ PROFILE = Profile(
     # Text mode prints nothing and exits 0 when a full window could not be compacted.
     silent_exit_reasons={0: StopReason.CONTEXT_EXHAUSTED},
     zero_means_done=True,
+    counter=_counter,
+    window_in=_window_in,
+    enforced=lambda window: window - 16_384,
 )

@@ -5,12 +5,18 @@ agent it is: it asks for a flag here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from segue.agents.places import Store
+from segue.agents.signs import Signs
 from segue.core.event import Event
 from segue.core.stop import StopReason
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 
 class Record(Struct, frozen=True):
@@ -21,6 +27,11 @@ class Record(Struct, frozen=True):
 
 
 Parse = Callable[[Iterable[Record]], Iterator[Event]]
+
+
+def no_limit(window_tokens: int) -> int | None:
+    """It fills its window to the end."""
+    return None
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -46,3 +57,16 @@ class Profile(Struct, frozen=True, kw_only=True):
     """What an exit code means when nothing at all was printed."""
     zero_means_done: bool = False
     """In text mode, exit code 0 proves that the turn ended well."""
+    store: Store | None = None
+    """Where a plug-in's sessions are; those of built-in agents are in `segue.agents.places`."""
+    counter: "Callable[[Tally, Ledger], Counter] | None" = None
+    """Counts a whole session file; imports what it needs when it is called."""
+    signs: Signs | None = None
+    """How to tell that a plug-in's agent runs; the built-in ones' are in `segue.agents.signs`."""
+    windows: dict[str, int] = field(default_factory=dict)
+    """Windows this agent works with where its records don't tell, by the beginning of the model's
+    name, before the common table; "" is what it takes for a model that it does not know."""
+    window_in: Callable[[dict[str, Any], str], int | None] | None = None
+    """The window of a model by the agent's own config file (`Store.configs`)."""
+    enforced: Callable[[int], int | None] = no_limit
+    """The point at which it compacts or refuses by itself, by its window; None if it does not."""

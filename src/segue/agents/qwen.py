@@ -11,13 +11,18 @@ without a tool call is the end there, held back until it is sure that nothing fo
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from segue.agents import claude
-from segue.agents.fields import JSON, items, obj, text, whole
+from segue.agents.fields import JSON, amount, items, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core import event as ev
+from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason as R
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter, Tally
+    from segue.core.ledger import Ledger
 
 _ERROR = re.compile(r"\s*\[API Error: (\d{3}\b)?")
 
@@ -42,15 +47,23 @@ _IDLE_SYSTEM = re.compile(
 )
 
 
+def split_usage(usage: JSON) -> Spend:
+    """The session file's usage: the prompt holds the cached part, the total also thoughts."""
+    prompt, total = amount(usage, "promptTokenCount"), amount(usage, "totalTokenCount")
+    cached = amount(usage, "cachedContentTokenCount")
+    return split_prompt(prompt, cached, max(total - prompt, 0))
+
+
 class Reader(claude.Reader):
     """Claude's reader for the stream; the session file's records are its own."""
 
     errors: ClassVar[dict[str, R]] = {**claude.ERRORS, **SDK_ERRORS}
 
-    def tokens(self, usage: JSON) -> int:
+    def parts(self, usage: JSON) -> Spend:
         # input_tokens holds the cached ones already; a text block before a tool call says 0
-        total = whole(usage, "total_tokens")
-        return total or (whole(usage, "input_tokens") or 0) + (whole(usage, "output_tokens") or 0)
+        prompt, cached = amount(usage, "input_tokens"), amount(usage, "cache_read_input_tokens")
+        total, output = amount(usage, "total_tokens"), amount(usage, "output_tokens")
+        return split_prompt(prompt, cached, max(total - prompt, output))
 
     def is_error(self, said: str) -> bool:
         return _ERROR.match(said) is not None
@@ -103,7 +116,8 @@ class Reader(claude.Reader):
         for part in calls:
             call = obj(part, "functionCall")
             yield ev.ToolCall(name=text(call, "name"), call_id=text(call, "id"), **self.here)
-        yield from self.count(whole(data, "usageMetadata", "totalTokenCount"), text(data, "uuid"))
+        self.model = text(data, "model") or self.model
+        yield from self.count(split_usage(obj(data, "usageMetadata")), text(data, "uuid"))
         if said.strip() and not calls:
             self.held = ev.Ended(ok=True, **self.here)
 
@@ -188,6 +202,12 @@ def parse(records: Iterable[Record]) -> claude.Events:
     return Reader().parse(records)
 
 
+def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
+    from segue.agents.counters.qwen import QwenCounter
+
+    return QwenCounter(tally, ledger)
+
+
 PROFILE = Profile(
     name="qwen",
     knows=knows,
@@ -202,4 +222,5 @@ PROFILE = Profile(
         55: R.MAX_BUDGET,
         130: R.USER_EXIT,
     },
+    counter=_counter,
 )

@@ -11,6 +11,11 @@ import click
 from segue import __version__
 
 COMMANDS = {
+    "status": "Show live and recent sessions: how full, how fast, how long left.",
+    "sessions": "List all sessions, or those of an agent, a project, a state.",
+    "show": "Tell all about one session.",
+    "fits": "Say whether a task of so many tokens fits into a session.",
+    "scan": "Read what is new in all sessions, and sum up the tokens.",
     "classify": "Say why an agent stopped, from what it left behind.",
     "explain": "Show which signs made a verdict, and which lost and why.",
     "wordings": "List, test and check the wordings that segue knows.",

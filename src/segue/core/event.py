@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from segue.core.spend import Spend
 from segue.core.stop import StopReason, UserExitType
 
 
@@ -58,6 +59,8 @@ class Usage(Event, frozen=True, kw_only=True):
 
     used_tokens: int
     window_tokens: int | None = None
+    parts: Spend | None = None  # None where the agent only tells the sum
+    model: str | None = None
 
 
 class Compaction(Event, frozen=True, kw_only=True):
@@ -65,6 +68,7 @@ class Compaction(Event, frozen=True, kw_only=True):
 
     phase: Literal["started", "done", "failed"]
     used_tokens: int | None = None
+    before_tokens: int | None = None
     message: str = ""
 
 

@@ -19,6 +19,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hard_mark: float = 0.85
     warning_task_tokens: int = 5_000
     critical_task_tokens: int = 2_000
+    reserve_tokens: int = 10_000  # what writing a checkpoint needs
 
     # Reading a stop (the seeds' classifier configuration).
     default_retry_wait_s: float = 30.0
@@ -40,6 +41,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("marks must be above 0, and monitor, warning, critical, hard in order")
         if self.tail_lines < 1 or self.default_window_tokens < 1:
             raise ValueError("tail_lines and default_window_tokens must be at least 1")
+        if self.reserve_tokens < 0:
+            raise ValueError("reserve_tokens must not be below 0")
         if any(window < 1 for window in self.known_windows.values()):
             raise ValueError("known_windows must be at least 1")
         if min(self.default_retry_wait_s, self.user_exit_grace_s, self.least_confidence) < 0:

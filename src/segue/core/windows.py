@@ -17,7 +17,12 @@ KNOWN_WINDOWS: dict[str, int] = {
     "gpt-4-1106": 128_000,
     "gpt-4-0125": 128_000,
     "gpt-4.5": 128_000,
-    "claude-": 200_000,
+    "claude-2": 200_000,
+    "claude-3": 200_000,
+    "claude-instant": 100_000,
+    "claude-opus-4": 200_000,
+    "claude-sonnet-4": 200_000,
+    "claude-haiku-4": 200_000,
     "claude-opus-4-6": 1_000_000,
     "claude-opus-4-7": 1_000_000,
     "claude-opus-4-8": 1_000_000,
@@ -37,6 +42,16 @@ KNOWN_WINDOWS: dict[str, int] = {
 }
 
 
+def find_window(model: str, table: Mapping[str, int] | None = None) -> int | None:
+    """The window of a model by a table (ours if none is given); None if it is not in it."""
+    name = model.strip().lower().rsplit("/", 1)[-1].replace(" ", "-")
+    if table is None and name.endswith("[1m]"):
+        return 1_000_000
+    known = KNOWN_WINDOWS if table is None else table
+    found = max((key for key in known if name.startswith(key.lower())), key=len, default=None)
+    return known[found] if found is not None and name else None
+
+
 def window_tokens(
     model: str,
     user: Mapping[str, int] | None = None,
@@ -47,16 +62,7 @@ def window_tokens(
     >>> window_tokens("gpt-4-turbo-2024-04-09"), window_tokens("claude-sonnet-4-5[1m]")
     (128000, 1000000)
     """
-    name = model.strip().lower().rsplit("/", 1)[-1].replace(" ", "-")
-    for table in (user or {}, KNOWN_WINDOWS):
-        found = max((key for key in table if name.startswith(key.lower())), key=len, default=None)
-        if found is not None and table is not KNOWN_WINDOWS:
-            return table[found]
-        if name.endswith("[1m]"):
-            return 1_000_000
-        if found is not None:
-            return table[found]
-    return default
+    return find_window(model, user or {}) or find_window(model) or default
 
 
 def raised(window: int, used: int) -> int:

@@ -1,21 +1,20 @@
 """The config folder: `config.toml` with the user's policy, and the user's own wordings."""
 
-import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from segue import agents
 from segue.core.policy import PRESETS, Policy
 from segue.errors import ConfigError
+from segue.io import state
 
 
 def folder() -> Path:
     """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
-    if home := os.environ.get("SEGUE_HOME"):
-        return Path(home)
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(base) / "segue"
+    return state.config_folder()
 
 
 def wording_files() -> list[Path]:
@@ -28,20 +27,7 @@ def wording_files() -> list[Path]:
 def policy() -> Policy:
     """The user's policy: a preset, and what `[policy]` in config.toml changes in it."""
     file = folder() / "config.toml"
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return Policy()
-    except (OSError, UnicodeDecodeError) as fault:
-        raise ConfigError(f"{file}: cannot be read: {fault}") from None
-    except tomllib.TOMLDecodeError as fault:
-        raise ConfigError(f"{file}: not TOML: {fault}") from None
-    for key in data:
-        if key != "policy":
-            raise ConfigError(f"{file}: unknown table [{key}]; only [policy] is read")
-    table = data.get("policy", {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{file}: policy must be a table: write [policy]")
+    table = _table(file, "policy")
     preset = table.get("name", "graduated")
     if preset not in PRESETS:
         raise ConfigError(f"{file}: [policy]: name {preset!r} is not one of {', '.join(PRESETS)}")
@@ -49,3 +35,42 @@ def policy() -> Policy:
         return msgspec.convert({**msgspec.to_builtins(PRESETS[preset]), **table}, Policy)
     except msgspec.ValidationError as fault:
         raise ConfigError(f"{file}: [policy]: {fault}") from None
+
+
+def homes() -> dict[str, list[str]]:
+    """More folders with sessions, by agent: `[homes]` in config.toml."""
+    file = folder() / "config.toml"
+    table = _table(file, "homes")
+    known = (*agents.stores(), "markdown")
+    found: dict[str, list[str]] = {}
+    for name, places in table.items():
+        agent = agents.canonical(name)
+        if agent not in known:
+            raise ConfigError(f"{file}: [homes]: {name!r} is not one of {', '.join(known)}")
+        listed = [places] if isinstance(places, str) else places
+        if not isinstance(listed, list) or not all(isinstance(p, str) for p in listed):
+            raise ConfigError(f'{file}: [homes]: {name} must be a list of folders: ["~/a", "~/b"]')
+        found[agent] = listed
+    return found
+
+
+_TABLES = ("policy", "homes")
+
+
+def _table(file: Path, name: str) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ConfigError(f"{file}: cannot be read: {fault}") from None
+    except tomllib.TOMLDecodeError as fault:
+        raise ConfigError(f"{file}: not TOML: {fault}") from None
+    for key in data:
+        if key not in _TABLES:
+            known = " and ".join(f"[{table}]" for table in _TABLES)
+            raise ConfigError(f"{file}: unknown table [{key}]; only {known} are read")
+    table = data.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: {name} must be a table: write [{name}]")
+    return table

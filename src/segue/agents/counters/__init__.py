@@ -1,0 +1,1 @@
+"""One counter an agent, imported when there is something to count."""

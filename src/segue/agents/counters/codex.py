@@ -1,0 +1,248 @@
+"""Counts Codex's rollout files.
+
+Each line says in its first bytes what it is, so most lines are passed over after a look at those.
+A token count tells the last request and the thread's sum; it is repeated when nothing was asked,
+so it counts when the sum has changed.
+"""
+
+import re
+from struct import pack
+
+import msgspec
+from msgspec import Raw, Struct
+
+from segue.agents.counters.base import Tally, key_of, milliseconds
+from segue.agents.fields import JSON, amount, instant, items, number, obj, text, whole
+from segue.agents.records import decode
+from segue.core.ledger import Ledger
+from segue.core.session import LimitSeen, Todo
+
+_PAYLOAD = b'"payload":{"type":"'
+_HEAD_BYTES = 140  # time, number and type come before the payload
+# The first letters tell what matters; commands and what they print are most of a file, and tell
+# nothing here.
+_COUNT, _CALLS = b"token", (b"funct", b"custo")
+_SILENT = (b"token", b"world")  # token_usage_record, world_state
+_PATCHED = re.compile(
+    r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
+)
+_SCOPES = {300: "five_hour", 10_080: "seven_day"}
+_NUMBERS = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_input_tokens",
+    "output_tokens",
+    "reasoning_output_tokens",
+    "total_tokens",
+)
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+    total_tokens: int = 0
+
+
+class _Info(Struct, gc=False):
+    last_token_usage: _Usage | None = None
+    total_token_usage: _Usage | None = None
+
+
+class _Payload(Struct, gc=False):
+    info: _Info | None = None
+    rate_limits: Raw = Raw(b"null")
+
+
+class _Line(Struct, gc=False):
+    payload: _Payload
+    timestamp: str = ""
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
+class CodexCounter:
+    """See `Counter`."""
+
+    def __init__(self, tally: Tally, ledger: Ledger) -> None:
+        self.tally, self.ledger = tally, ledger
+        self.model = str(tally.memory.get("model", ""))
+        known = tally.memory.get("total")
+        self.total = _Usage(*known) if known else None
+        self.said_limits = ("", b"null")  # only the last word counts: read at the end
+        self.stamp = ""
+
+    def feed(self, data: bytes) -> None:
+        find = data.find
+        start, size = 0, len(data)
+        while start < size:
+            end = find(b"\n", start)
+            if end < 0:
+                end = size
+            place = find(_PAYLOAD, start, start + _HEAD_BYTES)
+            kind = data[place + 19 : place + 24] if 0 <= place < end else b""
+            if kind == _COUNT:
+                self.tokens(data[start:end])
+            elif kind in _CALLS:
+                plan = find(b'"update_plan"', place, min(place + _HEAD_BYTES, end))
+                if plan > 0 or find(b"*** Begin Patch", place, end) > 0:
+                    self.take(data[start:end])
+            elif kind == b"task_":
+                if find(b"complete", place, place + 40) > 0:
+                    self.take(data[start:end])
+            elif not kind:
+                place = find(b'"type":"', start, start + _HEAD_BYTES)
+                if place < 0 or data[place + 8 : place + 13] not in _SILENT:
+                    self.take(data[start:end])
+            start = end + 1
+
+    def close(self) -> None:
+        stamp, limits = self.said_limits
+        self.limits(stamp, obj(decode(limits.decode("utf-8", "replace"))))
+        self.tally.memory["model"] = self.model
+        self.tally.memory["total"] = _numbers(self.total) if self.total else None
+        self.tally.seen_at(instant(self.stamp))
+
+    def tokens(self, line: bytes) -> None:
+        """A token count in its usual form, which is most of what is decoded."""
+        try:
+            record = _line(line)
+        except msgspec.MsgspecError:
+            self.take(line)
+            return
+        payload = record.payload
+        if payload.info is not None:
+            self.count(record.timestamp, payload.info)
+        limits = bytes(payload.rate_limits)
+        if b'"used_percent"' in limits:  # a reply without the headers says null
+            self.said_limits = (record.timestamp, limits)
+
+    def take(self, line: bytes) -> None:
+        """Any other record, or one in another form: other order of keys, blanks."""
+        if not line.strip(b"\0\r\t "):
+            return
+        record = decode(line.decode("utf-8", "replace"))
+        if not isinstance(record, dict):
+            self.tally.unread += 1
+            return
+        stamp = text(record, "timestamp")
+        if self.tally.started_at is None:
+            self.tally.seen_at(instant(stamp))
+        payload = obj(record, "payload")
+        match text(record, "type"), text(payload, "type"):
+            case "event_msg", "token_count":
+                info = obj(payload, "info")
+                last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
+                self.count(stamp, _Info(_usage(last), _usage(total)))
+                self.limits(stamp, obj(payload, "rate_limits"))
+            case "event_msg", "task_complete":
+                self.ledger.end_turn()
+            case "turn_context", _:
+                self.model = text(payload, "model") or self.model
+                self.tally.cwd = self.tally.cwd or text(payload, "cwd")
+            case "session_meta", _:
+                self.began(payload)
+            case "compacted", _:
+                self.tally.compactions += 1
+            case "response_item", "function_call" | "custom_tool_call":
+                self.tool(payload)
+
+    def began(self, payload: JSON) -> None:
+        """The first record; a resumed session may repeat it."""
+        spawned = text(payload, "source", "subagent", "thread_spawn", "parent_thread_id")
+        self.tally.session_id = self.tally.session_id or text(payload, "id")
+        self.tally.parent_id = self.tally.parent_id or spawned
+        self.tally.forked_from = (
+            self.tally.forked_from or text(payload, "forked_from_id") or spawned
+        )
+        self.tally.cwd = self.tally.cwd or text(payload, "cwd")
+
+    def count(self, stamp: str, info: _Info) -> None:
+        """The last request, if the thread's sum has changed since the record before."""
+        last, total, before = info.last_token_usage, info.total_token_usage, self.total
+        if total is not None:
+            self.total = total
+        if last is None or (total is not None and total == before):
+            return
+        numbers = [max(0, n) for n in _numbers(last)]
+        if not any(numbers[:5]):  # made up by the client: a sum without parts
+            return
+        given, cached, written, said, _, _ = numbers
+        cached = min(cached, given)
+        written = min(written, given - cached)
+        at_ms = milliseconds(stamp)
+        key = key_of(pack("<7q", at_ms, *numbers), self.model.encode("utf-8", "replace"))
+        self.ledger.add(
+            key if at_ms else 0,
+            at_ms,
+            self.model,
+            0,
+            given - cached - written,
+            said,
+            cached,
+            written,
+        )
+        self.stamp = stamp or self.stamp
+
+    def limits(self, stamp: str, limits: JSON) -> None:
+        """A reply without the headers overwrites them with nulls: the last that says something
+        counts."""
+        for place in ("primary", "secondary"):
+            plan = obj(limits, place)
+            used = number(plan, "used_percent")
+            if used is not None:
+                minutes = whole(plan, "window_minutes") or 0
+                scope = _SCOPES.get(minutes, f"{minutes}_minutes" if minutes else place)
+                self.tally.limits[scope] = LimitSeen(
+                    used_percent=used,
+                    resets_at=instant(plan.get("resets_at")),
+                    seen_at=instant(stamp),
+                    rejected=bool(text(limits, "rate_limit_reached_type")) and used >= 100,
+                )
+
+    def tool(self, payload: JSON) -> None:
+        said = text(payload, "arguments") or text(payload, "input")
+        if text(payload, "name") == "update_plan":
+            plan = [obj(item) for item in items(decode(said), "plan")]
+            self.tally.todos = {
+                str(place): Todo(
+                    text(item, "step"),
+                    "completed"
+                    if item.get("status") == "completed"
+                    else "in_progress"
+                    if item.get("status") == "in_progress"
+                    else "pending",
+                )
+                for place, item in enumerate(plan, 1)
+            }
+        elif "*** " in said:
+            patch = said if text(payload, "input") else _words(decode(said))
+            for found in _PATCHED.finditer(patch):
+                self.tally.changed(found[1] or found[2])
+
+
+def _words(given: object) -> str:
+    """All strings of a command's arguments."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, dict):
+        return "\n".join(map(_words, given.values()))
+    return "\n".join(map(_words, given)) if isinstance(given, list) else ""
+
+
+def _numbers(usage: _Usage) -> list[int]:
+    return [
+        usage.input_tokens,
+        usage.cached_input_tokens,
+        usage.cache_write_input_tokens,
+        usage.output_tokens,
+        usage.reasoning_output_tokens,
+        usage.total_tokens,
+    ]
+
+
+def _usage(given: JSON) -> _Usage | None:
+    return _Usage(*(amount(given, name) for name in _NUMBERS)) if given else None

@@ -1,0 +1,123 @@
+"""Where each agent keeps its sessions: data, apart from the parsers, because every `status` and
+`scan` needs the places and hardly ever all the parsers.
+
+`~` and `$XDG_…` are filled in, with the XDG defaults; all homes that exist are looked at.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def no_parent(path: str) -> str:
+    """Every file is a session of its own."""
+    return ""
+
+
+def stem(name: str) -> str:
+    """A file's name without its ending."""
+    return name.rpartition(".")[0] or name
+
+
+def unnamed(name: str) -> str:
+    """Only the records tell."""
+    return ""
+
+
+class Store(NamedTuple):
+    """Where an agent keeps its sessions."""
+
+    homes: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+    """Environment variables that move the home, and what is below them: the first one that is
+    set counts, instead of `homes`. It may name several, with commas between them."""
+    files: tuple[str, ...] = ()
+    """Patterns of session files below a home; `**` is any depth, links to folders are not
+    followed there."""
+    database: str = ""
+    """The pattern of an SQLite file with all sessions in it, instead of files."""
+    session_id: Callable[[str], str] = stem
+    """The session's id by its file's name; "" if only the records tell."""
+    parent_id: Callable[[str], str] = no_parent
+    """For a sub-agent's file: its parent's id by the path below the home; "?" if only the records
+    tell; else ""."""
+    configs: tuple[str, ...] = ()
+    """The agent's own config files that may say how large a window is; `{cwd}` is the session's
+    folder."""
+    projects: str = ""
+    """A JSON file below the home that says which folder (key) has which short name (value), where
+    the records don't tell the folder; the name is a part of the session file's path."""
+
+
+def _claude_parent(path: str) -> str:
+    """`projects/<slug>/<session>/subagents/agent-….jsonl`; older versions put the file beside its
+    parent's, with the parent's id in its records."""
+    parts = path.split("/")
+    if "subagents" in parts[3:]:
+        return parts[parts.index("subagents", 3) - 1]
+    return "?" if parts[-1].startswith("agent-") else ""
+
+
+def _codex_session(name: str) -> str:
+    """`rollout-2026-11-15T18-17-41-<id>.jsonl`."""
+    found = _UUID.search(name)
+    return found[0] if found else stem(name)
+
+
+def _gemini_parent(path: str) -> str:
+    """Sub-agents' files lie in a folder that is named after their parent."""
+    parts = path.split("/")
+    return parts[3] if len(parts) > 4 else ""
+
+
+def _pi_session(name: str) -> str:
+    """`2026-11-15T19-03-29-991Z_<id>.jsonl`; a file that the user named tells it inside."""
+    return stem(name).rpartition("_")[2] if "_" in name else ""
+
+
+STORES: dict[str, Store] = {
+    "claude": Store(
+        homes=("~/.claude", "$XDG_CONFIG_HOME/claude"),
+        variables=(("CLAUDE_CONFIG_DIR", ""),),
+        files=("projects/**/*.jsonl",),
+        parent_id=_claude_parent,
+    ),
+    "codex": Store(
+        homes=("~/.codex",),
+        variables=(("CODEX_HOME", ""),),
+        files=("sessions/**/*.jsonl", "archived_sessions/**/*.jsonl"),
+        session_id=_codex_session,
+    ),
+    "opencode": Store(
+        homes=(
+            "$XDG_DATA_HOME/opencode",
+            "~/.local/share/opencode",
+            "~/Library/Application Support/opencode",
+        ),
+        variables=(("OPENCODE_DB", ""),),
+        configs=("{cwd}/opencode.json", "$XDG_CONFIG_HOME/opencode/opencode.json"),
+        database="opencode*.db",
+    ),
+    "gemini": Store(
+        homes=("~/.gemini",),
+        variables=(("GEMINI_CLI_HOME", ".gemini"),),
+        files=("tmp/*/chats/**/*.jsonl", "tmp/*/chats/**/*.json"),
+        session_id=unnamed,
+        parent_id=_gemini_parent,
+        projects="projects.json",
+    ),
+    "pi": Store(
+        homes=("~/.pi/agent/sessions",),
+        variables=(("PI_CODING_AGENT_SESSION_DIR", ""), ("PI_CODING_AGENT_DIR", "sessions")),
+        files=("**/*.jsonl",),
+        session_id=_pi_session,
+        configs=("$PI_CODING_AGENT_DIR/models.json",),
+    ),
+    "qwen": Store(
+        homes=("~/.qwen",),
+        variables=(("QWEN_RUNTIME_DIR", ""), ("QWEN_HOME", "")),
+        files=("projects/*/chats/*.jsonl",),
+    ),
+}

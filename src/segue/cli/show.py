@@ -1,0 +1,171 @@
+"""`segue show SESSION`: all that is known about one session."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from segue.cli import tables
+from segue.cli.machine import Machine, choose, list_sessions, open_machine, say_notes
+from segue.cli.render import duration, iso
+from segue.core.reading import Zone
+from segue.core.session import Session
+from segue.core.spend import Spend
+from segue.transcripts.account import Account, account
+
+
+@click.command()
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(session: str, as_json: bool) -> None:
+    """Tell all about SESSION: its id or the beginning of it, its file, or its project."""
+    machine = open_machine()
+    found = choose(list_sessions(machine), session)
+    told = account(found, machine.found, machine.index, machine.homes)
+    say_notes(machine)
+    costs = _costs(told.spend)
+    if as_json:
+        click.echo(json.dumps(_as_dict(found, told, costs)))
+    else:
+        _print(machine, found, told, costs)
+
+
+def _costs(spend: dict[str, Spend]) -> dict[str, Decimal | None]:
+    from segue.io import prices
+
+    return {model: prices.cost_usd(model, tokens) for model, tokens in spend.items()}
+
+
+def _total(costs: dict[str, Decimal | None]) -> Decimal | None:
+    known = [cost for cost in costs.values() if cost is not None]
+    return sum(known, Decimal(0)) if known and len(known) == len(costs) else None
+
+
+def _as_dict(session: Session, told: Account, costs: dict[str, Decimal | None]) -> dict[str, Any]:
+    total = _total(costs)
+    return {
+        **tables.as_dict(session),
+        "started_at": iso(told.started_at or session.started_at),
+        "compactions": told.compactions,
+        "todos": [{"text": todo.text, "status": todo.status} for todo in told.todos],
+        "files_changed": told.files,
+        "tokens": [
+            {
+                "model": model,
+                "input": spend.input_tokens,
+                "output": spend.output_tokens,
+                "cache_read": spend.cache_read_tokens,
+                "cache_write": spend.cache_write_tokens,
+                "cost_usd": None if (cost := costs[model]) is None else float(cost),
+            }
+            for model, spend in told.spend.items()
+        ],
+        "cost_usd": None if total is None else float(total),
+        "typical_turn_tokens": told.typical.median_tokens if told.typical is not None else None,
+        "zones": _zones(session),
+    }
+
+
+def _zones(session: Session) -> list[dict[str, Any]]:
+    if session.forecast is None:
+        return []
+    return [
+        {
+            "zone": zone.value,
+            "at_tokens": ahead.at_tokens,
+            "tokens": ahead.tokens,
+            "seconds": None if ahead.seconds is None else round(ahead.seconds),
+        }
+        for zone, ahead in session.forecast.zones.items()
+    ]
+
+
+def _print(
+    machine: Machine, session: Session, told: Account, costs: dict[str, Decimal | None]
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+
+    def row(name: str, value: object) -> None:
+        if value not in ("", None):
+            rows.add_row(name, value if isinstance(value, Text) else Text(str(value)))
+
+    now = machine.now
+    row("session", f"{session.session_id}  {session.agent} {session.model}".rstrip())
+    row("folder", session.cwd)
+    row("file", session.path)
+    started = told.started_at or session.started_at
+    begun = f"began {tables.ago(started, now)}, " if started else ""
+    row("active", f"{begun}last active {tables.ago(session.last_at, now)}")
+    row("state", tables.state(session, now))
+    row("process", session.process.pid if session.process is not None else "")
+    if session.stop is not None:
+        sure = f"{session.stop.reason.description}  {session.stop.confidence:.0%} sure"
+        row("last stop", f"{sure}  {session.stop.why}".rstrip())
+    row("context", tables.gauge(session))
+    row("growth", _growth(session, told))
+    row("ahead", _ahead(session))
+    row("compactions", told.compactions or "")
+    for scope, limit in session.limits.items() or told.limits.items():
+        row("limit", _limit(scope, limit.used_percent, limit.resets_at, now))
+    for model, spend in told.spend.items():
+        row("tokens", _spend(model, spend, costs[model]))
+    if told.spend:
+        total = _total(costs)
+        row("cost", "unknown" if total is None else f"${total:,.2f} at list prices")
+    for todo in told.todos:
+        mark = {"completed": "✔", "in_progress": "▶", "pending": "·"}[todo.status]
+        row("todo", f"{mark} {todo.text}")
+    for place, path in enumerate(told.files):
+        row("changed" if place == 0 else "", path)
+    row("sub-agents", session.children or "")
+    for note in session.notes:
+        row("note", note)
+    tables.console().print(rows)
+
+
+def _growth(session: Session, told: Account) -> str:
+    pace, parts = session.growth, []
+    if pace is not None and pace.tokens_per_minute:
+        parts.append(f"{pace.tokens_per_minute:,.0f} tokens a minute of work")
+    if pace is not None and pace.tokens_per_turn:
+        parts.append(f"{pace.tokens_per_turn:,.0f} a turn")
+    if told.typical is not None:
+        parts.append(f"a turn of yours usually takes {told.typical.median_tokens:,}")
+    return ", ".join(parts)
+
+
+def _ahead(session: Session) -> str:
+    if session.forecast is None:
+        return ""
+    parts = []
+    for zone, ahead in session.forecast.zones.items():
+        if zone is Zone.NORMAL or not ahead.tokens or ahead.tokens <= 0:
+            continue
+        time = f" ({duration(ahead.seconds)})" if ahead.seconds is not None else ""
+        parts.append(f"{zone.value} in {tables.short(ahead.tokens)} tokens{time}")
+    return ", ".join(parts) or "the handoff is due"
+
+
+def _limit(scope: str, used: float | None, resets_at: float | None, now: float) -> str:
+    parts = [scope.replace("_", " ")]
+    if used is not None:
+        parts.append(f"{used:.0f} % used")
+    if resets_at is not None:
+        when = f"in {duration(resets_at - now)}" if resets_at > now else "already"
+        parts.append(f"resets {when}" if resets_at > now else "has reset since")
+    return ", ".join(parts)
+
+
+def _spend(model: str, spend: Spend, cost: Decimal | None) -> str:
+    price = "cost unknown" if cost is None else f"${cost:,.2f}"
+    return (
+        f"{model or 'unknown model'}: {spend.input_tokens:,} input,"
+        f" {spend.cache_read_tokens:,} from cache, {spend.cache_write_tokens:,} to cache,"
+        f" {spend.output_tokens:,} output; {price}"
+    )

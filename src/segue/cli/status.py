@@ -1,0 +1,41 @@
+"""`segue status`: what is going on."""
+
+import json
+
+import click
+
+from segue.cli import tables
+from segue.cli.machine import RECENT_S, Machine, list_sessions, open_machine, say_notes
+from segue.core.session import Session
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Stay, and show changes as they happen.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout; with --watch one line each.")
+def command(watch: bool, as_json: bool) -> None:
+    """Show sessions with an agent behind them, and those of the last 24 hours."""
+    if watch:
+        from segue.cli.watch import watch_status
+
+        watch_status(as_json=as_json)
+        return
+    machine = open_machine()
+    found = recent(machine)
+    say_notes(machine)
+    if as_json:
+        click.echo(json.dumps(as_dict(found)))
+    elif found:
+        tables.console().print(tables.table(found, machine.now))
+    else:
+        click.echo("no session in the last 24 hours; `segue sessions` lists older ones", err=True)
+
+
+def recent(machine: Machine) -> list[Session]:
+    """Live sessions, then recent ones."""
+    found = list_sessions(machine, machine.now - RECENT_S)
+    return sorted(found, key=lambda session: not session.state.is_live)
+
+
+def as_dict(sessions: list[Session]) -> dict[str, object]:
+    """The documented form."""
+    return {"sessions": [tables.as_dict(session) for session in sessions]}

@@ -1,0 +1,55 @@
+"""Tokens by kind: what a reply was made of, or what a history adds up to."""
+
+from msgspec import Struct
+
+
+class Spend(Struct, frozen=True, kw_only=True):
+    """Disjoint parts, as Anthropic reports them: `input_tokens` is the uncached part of the prompt
+    only. Agents that report otherwise are brought to this form by their parsers."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """All kinds together. Of one reply: what it occupies of the window."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+        )
+
+    @property
+    def four(self) -> tuple[int, int, int, int]:
+        """Input, output, cache read, cache write."""
+        return (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+        )
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+def split_prompt(
+    prompt_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
+) -> Spend:
+    """From providers whose prompt count holds the cached part already."""
+    cached = min(cached_tokens, prompt_tokens)
+    written = min(written_tokens, prompt_tokens - cached)
+    return Spend(
+        input_tokens=prompt_tokens - cached - written,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=output_tokens,
+    )

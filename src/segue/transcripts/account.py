@@ -1,0 +1,110 @@
+"""What a whole session comes to: tokens, todos, files; with its sub-agents."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from segue.core.forecast import Sample, Typical, task_costs, typical_task
+from segue.core.ledger import ENDS_TURN, Ledger
+from segue.core.session import LimitSeen, Session, Todo
+from segue.core.spend import Spend
+from segue.transcripts import database
+from segue.transcripts.count import Batch, tally_of
+from segue.transcripts.find import Found, Home
+from segue.transcripts.index import Index
+
+_HISTORY_FILES = 200
+
+
+class Account(Struct, kw_only=True):
+    """Sums over a session's file and those of its sub-agents."""
+
+    started_at: float | None = None
+    compactions: int = 0
+    todos: list[Todo] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    limits: dict[str, LimitSeen] = field(default_factory=dict)
+    spend: dict[str, Spend] = field(default_factory=dict)
+    typical: Typical | None = None
+
+
+def account(
+    session: Session, found: Sequence[Found], index: Index, homes: Sequence[Home]
+) -> Account:
+    """Counts the session's files if they changed, and sums them up."""
+    mine = [file for file in found if file.path == session.path]
+    children = [
+        file
+        for file in found
+        if file.agent == session.agent and file.parent_id == session.session_id
+    ]
+    known = index.stamps()
+    batch = Batch(index, found, known)
+    for file in (*mine, *children):
+        if known.get(file.path) != file.stamp:
+            batch.add(file)
+    batch.finish()
+    told = Account()
+    is_database = any(home.store.database and home.agent == session.agent for home in homes)
+    if is_database:
+        _from_database(told, session)
+    else:
+        for file in (*mine, *children):
+            _add(told, file, index, is_child=file in children)
+    told.typical = typical(session.agent, index, found)
+    return told
+
+
+def _add(told: Account, file: Found, index: Index, *, is_child: bool) -> None:
+    row = index.counted(file.path)
+    if row is None:
+        return
+    tally = tally_of(row)
+    for model, spend in Ledger(row.ledger, row.models).totals().items():
+        told.spend[model] = told.spend.get(model, Spend()) + spend
+    for path in tally.files:
+        if path not in told.files:
+            told.files.append(path)
+    if not is_child:
+        told.started_at, told.compactions = tally.started_at, tally.compactions
+        told.compactions += int(tally.memory.get("boundaries", 0))
+        told.todos, told.limits = list(tally.todos.values()), tally.limits
+
+
+def _from_database(told: Account, session: Session) -> None:
+    try:
+        rows = database.spent(session.path, session.session_id)
+        listed = database.todos(session.path, session.session_id)
+    except database.Unreadable:
+        return
+    told.started_at = session.started_at
+    for model, spend in rows:
+        told.spend[model] = told.spend.get(model, Spend()) + spend
+    told.todos = [Todo(text, database.todo_status(status)) for text, status in listed]
+    told.files = database.files_changed(session.path, session.session_id)
+    told.compactions = database.compactions(session.path, session.session_id)
+
+
+def typical(agent: str, index: Index, found: Sequence[Found]) -> Typical | None:
+    """What a turn usually costs, by this user's own history with this agent."""
+    newest = sorted(
+        (file for file in found if file.agent == agent and not file.parent_id),
+        key=lambda file: file.changed_at,
+        reverse=True,
+    )
+    costs: list[int] = []
+    for file in newest[:_HISTORY_FILES]:
+        row = index.counted(file.path)
+        if row is not None:
+            costs += task_costs(samples(Ledger(row.ledger, row.models)))
+    return typical_task(costs)
+
+
+def samples(ledger: Ledger) -> list[Sample]:
+    """The main thread's replies; a turn ends where the ledger says so."""
+    found, turn = [], 0
+    for entry in ledger:
+        if not entry.is_side:
+            found.append(Sample(entry.at, entry.spend.total_tokens, turn))
+            turn += bool(entry.flags & ENDS_TURN)
+    return found

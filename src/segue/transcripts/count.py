@@ -1,0 +1,188 @@
+"""Counts changed session files and writes them to the index, some at a time."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from segue import agents
+from segue.agents.counters.base import Counter, Tally
+from segue.core.ledger import Ledger
+from segue.transcripts import database, tail
+from segue.transcripts.find import Found, Stamp, profile_of
+from segue.transcripts.index import Counted, Index
+from segue.transcripts.scan import feed
+
+_PRINT_BYTES = 512
+_BATCH_BYTES = 256 << 20
+"""So much is read between two transactions: what a killed scan loses at most."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Tally).decode
+
+
+class Batch:
+    """The changed files of one scan."""
+
+    def __init__(
+        self,
+        index: Index,
+        found: Sequence[Found],
+        known: dict[str, Stamp],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.index, self.known, self.progress = index, known, progress
+        self.found = {file.path: file for file in found}
+        self.held: list[tuple[Found, Counted, Ledger]] = []
+        self.held_bytes = self.read_bytes = 0
+        self.unreadable: list[str] = []
+        self.forks: list[tuple[Found, Counted, Ledger]] = []  # until their parents are known
+        self.fresh: set[str] = set()  # sessions of which a file is new, or no longer what it was
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Files that are gone."""
+        paths = list(paths)
+        for path in paths:
+            row = self.index.counted(path)
+            if row is not None and row.session_id:
+                self.fresh.add(row.session_id)
+        self.index.forget(paths)
+
+    def add(self, file: Found) -> None:
+        """Counts a file, from where it was left if it only grew."""
+        try:
+            counted = count(
+                file, self.index.counted(file.path) if file.path in self.known else None
+            )
+        except OSError as fault:
+            self.unreadable.append(f"{file.path}: {fault.strerror or fault}")
+            return
+        if counted is None:
+            return
+        row, ledger, started = counted
+        if started == 0:
+            self.fresh.add(row.session_id)
+            if row.forked_from:
+                self.forks.append((file, row, ledger))
+                return
+        self._hold(file, row, ledger, row.offset - started)
+
+    def finish(self) -> None:
+        """Writes the rest down, and finds the history that forks share with their parents."""
+        self.flush()
+        new = {file.path for file, _, _ in self.forks}
+        for path in self.index.forks_of(self.fresh):
+            if path in self.found and path not in new:  # its parent came later, or is another now
+                file = self.found[path]
+                try:
+                    counted = count(file, None)
+                except OSError:
+                    continue
+                if counted is not None:
+                    self.forks.append((file, counted[0], counted[1]))
+        for file, row, ledger in sorted(self.forks, key=lambda fork: fork[2].first_at()):
+            self._match_parent(file.agent, row.forked_from, ledger)
+            self._hold(file, row._replace(ledger=ledger.tobytes()), ledger, row.offset)
+            self.flush()  # it may be a parent itself
+
+    def _match_parent(self, agent: str, parent: str, ledger: Ledger) -> None:
+        """A fork may begin with a copy of its parent's requests, at new times: those are the
+        parent's, so they get its keys."""
+        for path in self.index.of_session(agent, parent):
+            row = self.index.counted(path)
+            if row is not None:
+                ledger.adopt(Ledger(row.ledger, row.models))
+
+    def _hold(self, file: Found, row: Counted, ledger: Ledger, read: int) -> None:
+        self.held.append((file, row, ledger))
+        self.read_bytes += read
+        self.held_bytes += read
+        if self.progress is not None:
+            self.progress(read)
+        if self.held_bytes >= _BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes down what is held."""
+        self.index.keep(self.held)
+        self.held, self.held_bytes = [], 0
+
+
+def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | None:
+    """What a file holds, and from where on it was read; None if its agent's files are not counted.
+    Raises OSError if it cannot be read."""
+    profile = profile_of(file.agent)
+    if profile is None or profile.counter is None:
+        return None
+    if agents.stores()[file.agent].database:
+        return _count_database(file, profile.counter, old)
+    handle = tail.open_file(file.path)
+    try:
+        tally, ledger, start = _known(handle, file, old)
+        counter = profile.counter(tally, ledger)
+        offset = feed(handle, start, file.size, counter)
+        mark = _print(handle, offset)
+    finally:
+        os.close(handle)
+    row = Counted(
+        file.stamp,
+        offset,
+        mark,
+        _encode(tally),
+        ledger.tobytes(),
+        ledger.models,
+        file.session_id or tally.session_id,
+        tally.forked_from,
+    )
+    return row, ledger, start
+
+
+def _count_database(
+    file: Found, make: Callable[[Tally, Ledger], Counter], old: Counted | None
+) -> tuple[Counted, Ledger, int] | None:
+    """All messages of a database, or those that were written since it was last counted."""
+    tally, ledger = Tally(), Ledger()
+    if old is not None and old.stamp[:2] == file.stamp[:2]:
+        tally, ledger = tally_of(old), Ledger(old.ledger, old.models)
+    until, had = int(tally.memory.get("until", 0)), int(tally.memory.get("ids", 0))
+    try:
+        rows, have = database.changed_messages(file.path, until)
+        if until and have < had:  # some were deleted: nothing says which
+            tally, ledger = Tally(), Ledger()
+            rows, have = database.changed_messages(file.path, 0)
+    except database.Unreadable as fault:
+        raise OSError(None, str(fault)) from None
+    counter = make(tally, ledger)
+    counter.feed(b"\n".join(msgspec.json.encode(row) for row in rows))
+    counter.close()
+    if rows:
+        tally.memory["until"] = rows[-1]["time_updated"]
+    tally.memory["ids"] = have
+    counted = Counted(file.stamp, 0, b"", _encode(tally), ledger.tobytes(), ledger.models, "", "")
+    return counted, ledger, 0
+
+
+def tally_of(row: Counted) -> Tally:
+    """What a whole file told."""
+    try:
+        return _decode(row.tally)
+    except msgspec.MsgspecError:
+        return Tally()
+
+
+def _known(handle: int, file: Found, old: Counted | None) -> tuple[Tally, Ledger, int]:
+    """What was counted, if it is still there: the same file, not shorter, with the same bytes at
+    its start and just before the place up to which it was read."""
+    if old is not None:
+        device, inode, _, _ = old.stamp
+        same = (device, inode) == file.stamp[:2] and file.size >= old.offset
+        if same and _print(handle, old.offset) == old.print:
+            return tally_of(old), Ledger(old.ledger, old.models), old.offset
+    return Tally(), Ledger(), 0
+
+
+def _print(handle: int, offset: int) -> bytes:
+    first = os.pread(handle, min(_PRINT_BYTES, offset), 0)
+    last = os.pread(handle, min(_PRINT_BYTES, offset), max(0, offset - _PRINT_BYTES))
+    return blake2b(first + b"\n" + last, digest_size=16).digest()

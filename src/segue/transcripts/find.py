@@ -1,0 +1,188 @@
+"""Finds the sessions on this machine: every agent's, in every home it has."""
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from segue import agents
+from segue.agents.places import Store
+
+if TYPE_CHECKING:
+    from segue.agents.profile import Profile
+
+MARKDOWN = "markdown"
+"""Not an agent's own form: sessions that a workflow keeps as Markdown with front matter."""
+
+_DEFAULTS = {
+    "PI_CODING_AGENT_DIR": "~/.pi/agent",
+    "XDG_CONFIG_HOME": "~/.config",
+    "XDG_DATA_HOME": "~/.local/share",
+    "XDG_STATE_HOME": "~/.local/state",
+}
+_MARKDOWN_STORE = Store(homes=("~/.opencode",), files=("*.md", "*/*.md"))
+
+Stamp = tuple[int, int, int, int]
+"""Device, inode, size and time: the same as long as the file is."""
+
+
+class Found(NamedTuple):
+    """A session file, or a database with sessions in it, as it is on disk now."""
+
+    agent: str
+    home: str
+    path: str
+    session_id: str  # "" if only the records tell
+    parent_id: str  # of a sub-agent's file; "?" if only the records tell
+    stamp: Stamp
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.stamp[2]
+
+    @property
+    def changed_at(self) -> float:
+        """Unix time."""
+        return self.stamp[3] / 1e9
+
+
+class Home(NamedTuple):
+    """One agent's folder."""
+
+    agent: str
+    path: str
+    store: Store
+
+
+def homes(
+    environment: Mapping[str, str], added: Mapping[str, Iterable[str]] | None = None
+) -> list[Home]:
+    """Where to look, each folder once: what the environment says or the default places, and what
+    the user's config adds. Folders that are not there are left out."""
+    found: dict[tuple[str, str], Home] = {}
+    for name, store in _stores():
+        places = [*_places(store, environment), *((added or {}).get(name) or ())]
+        for place in places:
+            path = os.path.realpath(filled(place, environment))
+            if store.database and os.path.isfile(path):  # named itself, not its folder
+                folder, file = os.path.split(path)
+                found.setdefault((name, path), Home(name, folder, store._replace(database=file)))
+            elif os.path.isdir(path):
+                found.setdefault((name, path), Home(name, path, store))
+    return list(found.values())
+
+
+def _stores() -> Iterator[tuple[str, Store]]:
+    yield from agents.stores().items()
+    yield MARKDOWN, _MARKDOWN_STORE
+
+
+def _places(store: Store, environment: Mapping[str, str]) -> Iterator[str]:
+    for variable, below in store.variables:
+        if value := environment.get(variable, "").strip():
+            for place in value.split(","):
+                if place.strip():
+                    yield os.path.join(place.strip(), below)
+            return
+    yield from store.homes
+
+
+def filled(place: str, environment: Mapping[str, str]) -> str:
+    """A place with `~` and variables filled in."""
+    for name, default in _DEFAULTS.items():
+        if f"${name}" in place:
+            place = place.replace(f"${name}", environment.get(name) or default)
+    if place == "~" or place.startswith("~/"):
+        place = (environment.get("HOME") or str(Path.home())) + place[1:]
+    return place
+
+
+def sessions(places: Iterable[Home]) -> list[Found]:
+    """All session files, in the order of their paths; a file that has two names is found once."""
+    found: dict[tuple[int, int], Found] = {}
+    for home in places:
+        patterns = (home.store.database,) if home.store.database else home.store.files
+        for pattern in patterns:
+            for entry in _match(home.path, pattern.split("/")):
+                _take(home, entry, found)
+    return sorted(found.values(), key=lambda f: f.path)
+
+
+def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Found]) -> None:
+    try:
+        info = entry.stat()
+    except OSError:  # gone meanwhile, a loop of links, or not ours to see
+        return
+    if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in found:
+        return
+    size, changed_ns = info.st_size, info.st_mtime_ns
+    if home.store.database:  # what was written last stands in a file beside it
+        try:
+            log = os.stat(f"{entry.path}-wal")
+            size, changed_ns = size + log.st_size, max(changed_ns, log.st_mtime_ns)
+        except OSError:
+            pass
+    below = entry.path[len(home.path) + 1 :]
+    found[info.st_dev, info.st_ino] = Found(
+        home.agent,
+        home.path,
+        entry.path,
+        home.store.session_id(entry.name),
+        home.store.parent_id(below),
+        (info.st_dev, info.st_ino, size, changed_ns),
+    )
+
+
+def _match(folder: str, parts: list[str]) -> Iterator["os.DirEntry[str]"]:
+    """Entries below a folder by a pattern; folders that cannot be read are passed over."""
+    first, rest = parts[0], parts[1:]
+    if rest and "*" not in first:
+        yield from _match(os.path.join(folder, first), rest)
+        return
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if first == "**":
+            if len(rest) == 1 and fnmatch(entry.name, rest[0]):
+                yield entry
+            elif _is_dir(entry, follow=False):
+                yield from _match(entry.path, parts)
+        elif fnmatch(entry.name, first):
+            if not rest:
+                yield entry
+            elif _is_dir(entry, follow=True):
+                yield from _match(entry.path, rest)
+
+
+def _is_dir(entry: "os.DirEntry[str]", *, follow: bool) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=follow)
+    except OSError:
+        return False
+
+
+def project_folder(home: str, store: Store, path: str) -> str:
+    """The project's folder where the agent keeps that in a file of its own; "" if it is not
+    known."""
+    try:
+        with open(os.path.join(home, store.projects), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return ""
+    projects = known.get("projects") if isinstance(known, dict) else None
+    parts = set(path[len(home) :].split("/"))
+    for folder, name in (projects if isinstance(projects, dict) else {}).items():
+        if name in parts:
+            return str(folder)
+    return ""
+
+
+def profile_of(agent: str) -> "Profile | None":
+    """The agent's profile; None for Markdown sessions."""
+    return None if agent == MARKDOWN else agents.find(agent)

@@ -1,0 +1,87 @@
+"""Counts every session file, and of those that were counted before only what is new."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from segue.transcripts.find import Found
+from segue.transcripts.index import Index
+
+if TYPE_CHECKING:
+    from segue.agents.counters.base import Counter
+
+CHUNK_BYTES = 256 << 10  # stays in the processor's cache: measured
+
+
+class Scan(NamedTuple):
+    """What a scan did."""
+
+    files: int
+    bytes: int  # of all files
+    read_bytes: int  # of those that had changed
+    unreadable: tuple[str, ...]
+
+
+def scan(
+    found: Sequence[Found],
+    index: Index,
+    homes: Sequence[str],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Scan:
+    """Brings the index up to date with the files. `progress` is told bytes as they are read."""
+    known = index.stamps()
+    changed = [file for file in found if known.get(file.path) != file.stamp]
+    here = {file.path for file in found}
+    inside = tuple(home.rstrip("/") + "/" for home in homes)
+    gone = [path for path in known if path not in here and path.startswith(inside)]
+    read_bytes, unreadable = 0, []
+    if changed or gone:
+        from segue.transcripts.count import Batch
+
+        batch = Batch(index, found, known, progress)
+        batch.forget(gone)
+        for file in changed:
+            batch.add(file)
+        batch.finish()
+        read_bytes, unreadable = batch.read_bytes, batch.unreadable
+    size = sum(file.size for file in found)
+    return Scan(len(found), size, read_bytes, tuple(unreadable))
+
+
+def unread_bytes(found: Sequence[Found], index: Index) -> int:
+    """How many bytes a scan has to read, if files only grew."""
+    known = index.stamps()
+    return sum(
+        max(0, f.size - (known[f.path][2] if f.path in known else 0))
+        for f in found
+        if known.get(f.path) != f.stamp
+    )
+
+
+def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
+    """Feeds whole lines up to `size`; where it ended. A last line without its end counts if it is
+    a record as it stands: nothing that could follow would make it another one."""
+    length = CHUNK_BYTES
+    while offset < size:
+        data = os.pread(handle, min(length, size - offset), offset)
+        if not data:
+            break
+        end = data.rfind(b"\n") + 1
+        if end:
+            counter.feed(data[:end] if end < len(data) else data)
+            offset += end
+            length = CHUNK_BYTES
+        elif offset + len(data) >= size:
+            break
+        else:
+            length *= 2  # one line is longer than that
+    if offset < size:
+        from segue.agents.records import decode
+
+        rest = os.pread(handle, size - offset, offset)
+        if rest.rstrip().endswith(b"}") and decode(rest.decode("utf-8", "replace")) is not None:
+            counter.feed(rest)
+            offset += len(rest)
+    counter.close()
+    return offset

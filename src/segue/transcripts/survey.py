@@ -1,0 +1,310 @@
+"""All sessions of this machine as they are now: files, the index, and running agents together."""
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from segue import agents
+from segue.agents.fields import obj
+from segue.agents.profile import Profile
+from segue.core import alive
+from segue.core.fold import Turn
+from segue.core.forecast import forecast
+from segue.core.glance import Glance, Window, believed_window, glance
+from segue.core.policy import Policy
+from segue.core.reading import Reading
+from segue.core.session import Look, Process, Session, state_of
+from segue.core.spend import Spend
+from segue.core.stop import Stop
+from segue.transcripts import database, find
+from segue.transcripts.find import Found, Home, Stamp, profile_of, project_folder
+from segue.transcripts.index import Index
+from segue.transcripts.look import Judge, NotASession, from_glance, look
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Look).decode
+
+
+class Seen(NamedTuple):
+    """A session and the last look at it."""
+
+    agent: str
+    path: str
+    look: Look
+    changed_at: float
+
+
+class Survey:
+    """Looks at sessions, remembers in the index what it saw, and says what was odd in `notes`."""
+
+    def __init__(
+        self,
+        homes: Sequence[Home],
+        found: Sequence[Found],
+        index: Index | None,
+        policy: Policy,
+        *,
+        judge: Judge,
+        environment: Mapping[str, str],
+        price_window: Callable[[str], int | None] = lambda model: None,
+    ) -> None:
+        self.homes = {home.path: home for home in homes}
+        self.found, self.index, self.policy, self.judge = found, index, policy, judge
+        self.environment, self.price_window = environment, price_window
+        self.notes: list[str] = []
+        self.configured: dict[tuple[str, str, str], int | None] = {}
+        self.known = index.looks() if index is not None else {}
+        self.new: list[tuple[str, Stamp, bytes]] = []
+
+    def seen(self, since: float | None = None, also: frozenset[str] = frozenset()) -> list[Seen]:
+        """The sessions that were active since then, and those with an id in `also`; without their
+        sub-agents."""
+        seen: list[Seen] = []
+        for file in self.found:
+            if self.homes[file.home].store.database:
+                seen += self._in_database(file, since)
+            elif not file.parent_id and (
+                since is None or file.changed_at >= since or file.session_id in also
+            ):
+                found = self._look(file)
+                if found is not None:
+                    seen.append(Seen(file.agent, file.path, found, file.changed_at))
+        if self.index is not None and self.new:
+            try:
+                self.index.keep_looks(self.new)
+            except sqlite3.Error as fault:  # only a cache: what was seen is seen
+                self.notes.append(f"the index was not written: {fault}")
+        self.new = []
+        return seen
+
+    def _look(self, file: Found) -> Look | None:
+        kept = self._kept(file.path, file.stamp)
+        if kept is not None:
+            return kept
+        try:
+            found = look(file, profile_of(file.agent), self.judge)
+        except NotASession:
+            return None
+        except OSError as fault:
+            self.notes.append(f"{file.path}: {fault.strerror or fault}")
+            return None
+        found.session_id = file.session_id or found.session_id or os.path.basename(file.path)
+        store = self.homes[file.home].store
+        if not found.cwd and store.projects:
+            found.cwd = project_folder(file.home, store, file.path)
+        self._keep(file.path, file.stamp, found)
+        return found
+
+    def _kept(self, name: str, stamp: Stamp) -> Look | None:
+        old = self.known.get(name)
+        if old is None or old[0] != stamp:
+            return None
+        try:
+            return _decode(old[1])
+        except msgspec.MsgspecError:
+            return None
+
+    def _keep(self, name: str, stamp: Stamp, found: Look) -> None:
+        self.new.append((name, stamp, _encode(found)))
+
+    def _in_database(self, file: Found, since: float | None) -> list[Seen]:
+        profile = profile_of(file.agent)
+        if profile is None:
+            return []
+        seen = []
+        try:
+            for row in database.sessions(file.path):
+                if row.parent_id or (since is not None and row.changed_at < since):
+                    continue
+                name = f"{file.path}#{row.session_id}"
+                stamp = (*file.stamp[:2], round(row.changed_at * 1000), 0)
+                found = self._kept(name, stamp)
+                if found is None:
+                    found = self._look_at_row(file.path, row, profile)
+                    self._keep(name, stamp, found)
+                seen.append(Seen(file.agent, file.path, found, row.changed_at))
+        except database.Unreadable as fault:
+            self.notes.append(str(fault))
+        return seen
+
+    def _look_at_row(self, path: str, row: database.Row, profile: Profile) -> Look:
+        last = 60
+        while True:
+            records = database.records(path, row.session_id, last)
+            at_end = glance(profile.parse(records))
+            asked = sum(r.data["table"] == "message" for r in records)
+            if at_end.is_settled or asked < last:
+                break
+            last *= 8
+        found = from_glance(at_end, Glance(), profile, self.judge)
+        found.session_id, found.cwd = row.session_id, row.cwd
+        found.model = found.model or row.model
+        found.started_at, found.last_at = row.started_at, found.last_at or row.changed_at
+        return found
+
+    # What it means now
+
+    def sessions(
+        self, seen: Sequence[Seen], processes: Sequence[Process], now: float
+    ) -> list[Session]:
+        """Sessions with their state, the most recently active first."""
+        behind = alive.behind(
+            [
+                alive.Subject(
+                    key=_key(s),
+                    agent=s.agent,
+                    session_id=s.look.session_id,
+                    path=s.path,
+                    cwd=s.look.cwd,
+                    last_at=s.look.last_at or s.changed_at,
+                    is_open=not s.look.awaits_user,
+                )
+                for s in seen
+            ],
+            processes,
+        )
+        children = Counter((f.agent, f.parent_id) for f in self.found if f.parent_id)
+        sessions = [self._session(s, behind.get(_key(s)), children, now) for s in seen]
+        return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
+
+    def _session(
+        self,
+        seen: Seen,
+        process: Process | None,
+        children: "Counter[tuple[str, str]]",
+        now: float,
+    ) -> Session:
+        told = seen.look
+        window, enforced = self.window(seen.agent, told)
+        reading = _reading(told, window)
+        ahead = None
+        if reading is not None:
+            ahead = forecast(
+                reading,
+                told.growth,
+                self.policy,
+                reserve_tokens=self.policy.reserve_tokens,
+                enforced_at_tokens=enforced,
+            )
+        notes = told.notes + ((window.note,) if window.note and reading is not None else ())
+        return Session(
+            agent=seen.agent,
+            session_id=told.session_id,
+            path=seen.path,
+            cwd=told.cwd,
+            model=told.model,
+            parent_id=told.parent_id,
+            started_at=told.started_at,
+            last_at=told.last_at or seen.changed_at,
+            reading=reading,
+            zone=ahead.zone if ahead is not None else None,
+            forecast=ahead,
+            growth=told.growth,
+            limits=told.limits,
+            state=state_of(told, process, now),
+            stop=told.stop,
+            process=process,
+            children=children[seen.agent, told.session_id],
+            notes=notes,
+        )
+
+    def window(self, agent: str, told: Look) -> tuple[Window, int | None]:
+        """How large the window is believed to be, and where the agent itself acts."""
+        profile = profile_of(agent)
+        priced, said = None, told.told_window_tokens
+        own = profile.windows if profile is not None else {}
+        if not said and profile is not None and profile.window_in is not None:
+            said = self._configured(profile, told)
+        if not said and told.model and "" not in own:
+            priced = self._priced(told.model)
+        window = believed_window(
+            told_tokens=said,
+            accepted_tokens=told.accepted_tokens,
+            model=told.model,
+            configured=self.policy.known_windows,
+            agents_own=own,
+            priced_tokens=priced,
+            default_tokens=self.policy.default_window_tokens,
+        )
+        return window, self.enforced(agent, window.tokens)
+
+    def enforced(self, agent: str, window_tokens: int) -> int | None:
+        """The point at which the agent itself compacts or refuses, if it does."""
+        profile = profile_of(agent)
+        return profile.enforced(window_tokens) if profile is not None else None
+
+    def _configured(self, profile: Profile, told: Look) -> int | None:
+        """What the agent's own config says; files that are not plain JSON are passed over."""
+        asked = (profile.name, told.model, told.cwd)
+        if asked not in self.configured:
+            self.configured[asked] = None
+            for place in agents.stores()[profile.name].configs:
+                file = find.filled(place.replace("{cwd}", told.cwd), self.environment)
+                try:
+                    config = json.loads(Path(file).read_text(encoding="utf-8"))
+                except (OSError, ValueError, RecursionError):
+                    continue
+                found = profile.window_in(obj(config), told.model) if profile.window_in else None
+                if found:
+                    self.configured[asked] = found
+                    break
+        return self.configured[asked]
+
+    def _priced(self, model: str) -> int | None:
+        if self.index is None:
+            return self.price_window(model)
+        asked, tokens = self.index.window(model)
+        if not asked:
+            tokens = self.price_window(model)
+            with suppress(sqlite3.Error):  # else it is asked again next time
+                self.index.keep_window(model, tokens)
+        return tokens
+
+
+def _key(seen: Seen) -> str:
+    return f"{seen.path}#{seen.look.session_id}"
+
+
+def _reading(told: Look, window: Window) -> Reading | None:
+    if told.used_tokens is None:
+        return None
+    parts = told.parts
+    if parts is None or parts.total_tokens != told.used_tokens:
+        parts = Spend(input_tokens=told.used_tokens)
+    return Reading(
+        input_tokens=parts.input_tokens,
+        cache_write_tokens=parts.cache_write_tokens,
+        cache_read_tokens=parts.cache_read_tokens,
+        output_tokens=parts.output_tokens,
+        window_tokens=window.tokens,
+        source="transcript",
+        at=told.used_at,
+    )
+
+
+def make_judge(policy: Policy, now: float) -> Judge:
+    """Why turns ended. Wordings are compiled when the first message has to be read."""
+
+    def judge(profile: Profile | None, ended: Turn | str) -> Stop:
+        from segue import ending
+        from segue.api import load_catalogue
+        from segue.core.speech import Ear
+        from segue.core.wording import Catalogue
+        from segue.io import clock
+
+        needed = isinstance(ended, str) or ending.needs_wordings(ended)
+        catalogue = load_catalogue(policy.exit_patterns) if needed else Catalogue(())
+        ear = Ear(catalogue=catalogue, now=now, tz=clock.local_zone())
+        if profile is not None and not isinstance(ended, str):
+            return ending.judge_turn(profile, ended, ear, policy).stop
+        source = ending.Source(text=str(ended), channel="transcript", name="session")
+        return ending.judge(ending.Ending(sources=(source,)), ear, policy).stop
+
+    return judge
