@@ -87,7 +87,7 @@ class Reader:
     def __init__(self) -> None:
         self.here: JSON = {}  # where and when the present record stands
         self.held: ev.Ended | None = None  # a transcript's end of turn, unless something follows
-        self.session = self.model = ""
+        self.session = self.model = self.cwd = ""
         self.used: int | None = None
         self.window: int | None = None
         self.counted = ("", 0)  # message id and tokens of the last usage told
@@ -105,9 +105,11 @@ class Reader:
         kind = text(data, "type")
         if data.get("isSidechain") is True or text(data, "parent_tool_use_id"):
             return  # a sub-agent's: its errors and tokens are not the session's
-        session = text(data, "sessionId")
-        if session and session != self.session:  # a transcript has no opening record
-            yield from self.begin(session, "", text(data, "cwd"))
+        session, cwd = text(data, "sessionId"), text(data, "cwd")
+        if session and (session != self.session or (cwd and not self.cwd)):
+            # A transcript has no opening record, and the first ones in it do not name the folder.
+            self.cwd = cwd
+            yield from self.begin(session, "", cwd)
         match kind:
             case "assistant":
                 yield from self.assistant(data)
@@ -212,14 +214,16 @@ class Reader:
         )
 
     def count(self, parts: Spend | None, key: str, used: int | None = None) -> Events:
-        """One message is several records with one id and one usage: told once. A copy of an
-        earlier message that comes again later says nothing about the context now."""
+        """One message is several records with one id and one usage, of which only the output
+        grows: told once. A copy of an earlier message that comes again later says nothing about
+        the context now."""
         used = parts.total_tokens if parts is not None else used
-        last = self.counted[0]
-        stale = bool(key) and key != last and key in self.replies and key != "meter"
+        last, told = self.counted
+        stale = key in self.replies and (key != last or (used or 0) < told) and key != "meter"
         if used and used > 0 and (key, used) != self.counted and not stale:
             self.counted, self.used = (key, used), used
-            self.replies.add(key)
+            if key:
+                self.replies.add(key)
             yield self.usage(used, parts)
 
     def usage(self, used: int, parts: Spend | None = None) -> ev.Usage:

@@ -84,7 +84,8 @@ class _State:
     def __init__(self) -> None:
         self.window: int | None = None
         self.size: tuple[int, int | None] | None = None  # the last Usage, as records repeat it
-        self.total = 0  # of the thread so far: never falls by itself
+        self.total = 0  # of the thread so far, by the token counts: never falls by itself
+        self.spent = 0  # the same by the usage records, which a full window does not set back
         self.model = ""
         self.limits: dict[str, Limit] = {}
         self.resets_at: float | None = None  # of a plan window that this turn found used up
@@ -179,9 +180,14 @@ def _turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _context(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """What a turn is done with; the only place of the file that names the model."""
-    state.model = text(payload, "model") or state.model
-    yield Other(kind="turn_context", **put)
+    """What a turn is done with; the only place of the file that names the model. Told again in
+    mid-turn, after a compaction."""
+    model = text(payload, "model")
+    if model and model != state.model:
+        state.model = model
+        yield Started(model=model, **put)
+    else:
+        yield Other(kind="turn_context", **put)
 
 
 def _prompt(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -266,10 +272,14 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         used = window or 0
     elif state.summarising and _measured(last):
         used = 0  # the size of the summary request, not of the context
-    stale = _measured(last) and 0 < amount(total, "total_tokens") < state.total
-    if not stale:  # a copy of an earlier record: the sum never falls by itself
+    known = _measured(last) or _measured(total)
+    if not (known and 0 < amount(total, "total_tokens") < state.total):  # else an old one's copy
         state.total = amount(total, "total_tokens")
         parts = split_parts(last) if _measured(last) else None
+        if known and parts is None and used:
+            # The size after a compaction, which may not have been seen: its record is so large
+            # that a tail begins in it.
+            yield from _compacted(state, payload, put)
         yield from _usage(state, used, window, put, parts)
     yield from _rate_limits(state, payload, put)
 
@@ -295,7 +305,8 @@ def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Even
     if not state.summarising:
         used = whole(payload, "usage", "total_tokens") or 0
         total = amount(payload, "thread_token_usage", "total_tokens")
-        if not 0 < total < state.total:
+        if not 0 < total < state.spent:
+            state.spent = total
             parts = split_parts(obj(payload, "usage"))
             yield from _usage(state, used, state.window, put, parts)
 
@@ -484,6 +495,7 @@ PROFILE = Profile(
     # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
     counter=_counter,
-    windows={"": 258_400},  # 95 % of 272,000, also for models it does not know
+    # 95 % of what its catalogue says, mostly of 272,000; so too for models it does not know.
+    windows={"gpt-": 258_400, "gpt-6.1-terra": 475_000, "": 258_400},
     enforced=lambda window: window * 90 // 95,
 )

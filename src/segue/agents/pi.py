@@ -83,6 +83,14 @@ def _agent_start(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     yield Started(**mark)
 
 
+def _model(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
+    """The model is named before the first message; a later change begins no turn."""
+    if state.entries or state.last:
+        yield Other(kind="model_change", **mark)
+    else:
+        yield Started(model=text(data, "modelId") or None, **mark)
+
+
 # Messages
 
 
@@ -258,6 +266,7 @@ _READ = {
     "agent_start": _agent_start,
     "message_end": _message_end,
     "message": _entry,
+    "model_change": _model,
     "turn_end": _turn_end,
     "agent_end": _agent_end,
     "agent_settled": _settled,

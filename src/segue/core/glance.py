@@ -42,6 +42,7 @@ class Glance(Struct, kw_only=True):
     window_tokens: int | None = None  # as the agent says
     accepted_tokens: int = 0  # the most that the window was seen to hold
     compactions: int = 0
+    prompts: int = 0
     limits: dict[str, Limit] = field(default_factory=dict)  # the last word on each plan window
     samples: list[Sample] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)
@@ -54,7 +55,7 @@ def glance(events: Iterable[Event]) -> Glance:
     """Folds the events of a tail, oldest first."""
     listed = list(events)
     seen = Glance(turn=fold(listed))
-    turns, explained = 0, True
+    sizes, explained = 0, True
     for event in listed:
         if event.at is not None:
             seen.first_at = event.at if seen.first_at is None else min(seen.first_at, event.at)
@@ -65,28 +66,33 @@ def glance(events: Iterable[Event]) -> Glance:
             seen.session_id = event.session_id or seen.session_id
             seen.model, seen.cwd = event.model or seen.model, event.cwd or seen.cwd
         elif isinstance(event, Prompt):
-            turns += 1
+            seen.prompts += 1
         elif isinstance(event, Usage):
+            sizes += 1
             explained = event.used_tokens >= (seen.used_tokens or 0)
-            _measure(seen, event, turns)
+            _measure(seen, event)
         elif isinstance(event, Compaction) and event.phase == "done":
             seen.compactions += 1
-            seen.accepted_tokens = max(seen.accepted_tokens, event.before_tokens or 0)
+            if seen.used_tokens is None:  # else it is known, and this is more: it may be refused
+                seen.accepted_tokens = max(seen.accepted_tokens, event.before_tokens or 0)
             seen.used_tokens, seen.parts, seen.used_at = event.used_tokens, None, event.at
             explained = True
         elif isinstance(event, Limit):
             seen.limits[event.scope or "plan"] = event
-    seen.is_settled = explained and (seen.used_tokens is not None or seen.compactions > 0)
+    # One size alone may be a copy of an old record: the one before it would show that it fell.
+    seen.is_settled = explained and (sizes > 1 or seen.compactions > 0)
     del seen.samples[:-_SAMPLES_KEPT]
     return seen
 
 
-def _measure(seen: Glance, event: Usage, turns: int) -> None:
+def _measure(seen: Glance, event: Usage) -> None:
+    if event.model and seen.model and event.model != seen.model:
+        seen.accepted_tokens = 0  # by another model
     seen.used_tokens, seen.parts, seen.used_at = event.used_tokens, event.parts, event.at
     seen.model = event.model or seen.model
     seen.window_tokens = event.window_tokens or seen.window_tokens
     seen.accepted_tokens = max(seen.accepted_tokens, event.used_tokens)
-    seen.samples.append(Sample(event.at, event.used_tokens, turns))
+    seen.samples.append(Sample(event.at, event.used_tokens, seen.prompts))
 
 
 class Window(Struct, frozen=True):
@@ -108,11 +114,14 @@ def believed_window(
     default_tokens: int = DEFAULT_WINDOW_TOKENS,
 ) -> Window:
     """Design rule 2: the agent's own word, the user's config, our tables, the price list, then a
-    default with a warning. What was accepted cannot be too much."""
+    default with a warning. What was accepted cannot be too much: the belief was wrong. But what
+    the agent says is no belief: it works with that, whatever the provider takes beyond it (codex
+    keeps a twentieth back)."""
     window = _believed(told_tokens, model, configured, agents_own, priced_tokens, default_tokens)
-    if accepted_tokens <= window.tokens:
+    if told_tokens or accepted_tokens <= window.tokens:
         return window
-    tokens = raised(window.tokens, accepted_tokens)
+    larger = min((own for own in agents_own.values() if own >= accepted_tokens), default=None)
+    tokens = larger or raised(window.tokens, accepted_tokens)
     note = f"{accepted_tokens:,} tokens were accepted: the window is not {window.tokens:,}"
     return Window(tokens, "raised", note)
 

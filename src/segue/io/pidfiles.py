@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -60,7 +59,7 @@ def _wrote(data: dict[str, Any], files: PidFiles, facts: Facts, is_named: bool) 
     if facts.start_ticks and isinstance(ticks, str | int):
         return str(ticks) == str(facts.start_ticks)
     started_ms = data.get(files.started_ms)
-    if not is_named or not isinstance(started_ms, int | float) or abs(started_ms) > 1e15:
+    if not is_named or not isinstance(started_ms, int | float):
         return False
     return -2 <= started_ms / 1000 - facts.started_at <= _WRITTEN_LATE_SECONDS
 
@@ -72,14 +71,10 @@ def _here(theirs: object, ours: str) -> bool:
         return True
     if not ours:
         return not theirs.startswith("linux:")
-    if theirs == ours:
-        return True
-    kind, _, rest = theirs.partition(":")
-    machine, _, namespace = rest.partition(":")
-    our_kind, _, our_rest = ours.partition(":")
-    our_machine, _, our_namespace = our_rest.partition(":")
-    unnamed = not machine or not our_machine
-    return unnamed and (kind, namespace) == (our_kind, our_namespace)
+    there, here = theirs.split(":", 2), ours.split(":", 2)
+    if "" in (*there[1:2], *here[1:2]):  # a machine without a name
+        del there[1:2], here[1:2]
+    return there == here
 
 
 def _decoded(path: str) -> dict[str, Any]:
@@ -88,11 +83,9 @@ def _decoded(path: str) -> dict[str, Any]:
     except OSError:
         return {}
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return {}
         data = msgspec.json.decode(os.read(handle, _READ_BYTES))
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return {}  # half written, or not JSON at all
+        return {}  # half written, not JSON at all, or no file
     finally:
         os.close(handle)
     return data if isinstance(data, dict) else {}

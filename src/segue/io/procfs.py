@@ -88,7 +88,7 @@ class Procfs:
             return {}
         pids = [name for name in entries if name.isdecimal() and name.isascii()]
         read = ((int(pid), self._read(pid, "comm")) for pid in pids)
-        return {pid: name.decode("utf-8", "replace").rstrip("\n") for pid, name in read if name}
+        return {pid: name.decode("utf-8", "replace").rstrip("\n") for pid, name in read}
 
     def facts(self, pid: int) -> Facts | None:
         # The name in brackets may hold anything, also brackets and spaces.

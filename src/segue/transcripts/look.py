@@ -41,6 +41,8 @@ def _look_at_records(handle: int, found: Found, profile: Profile, judge: Judge) 
         return glance(profile.parse(records))
 
     seen, capped = tail.read_back(handle, found.size, view, lambda g: g.is_settled)
+    if not found.session_id and not seen.prompts and seen.used_tokens is None:
+        raise NotASession(found.path)  # gemini's --resume leaves a second file with a header alone
     first = Glance()
     if not seen.cwd or not seen.session_id or not seen.model:
         first = glance(profile.parse(tail.head(handle)))
@@ -69,7 +71,7 @@ def from_glance(
         used_tokens=seen.used_tokens,
         parts=seen.parts,
         used_at=seen.used_at,
-        told_window_tokens=seen.window_tokens,
+        told_window_tokens=seen.window_tokens or first.window_tokens,
         accepted_tokens=seen.accepted_tokens,
         compacted=seen.compactions > 0 and seen.parts is None,
         limits={

@@ -155,6 +155,7 @@ class Survey:
         self, seen: Sequence[Seen], processes: Sequence[Process], now: float
     ) -> list[Session]:
         """Sessions with their state, the most recently active first."""
+        seen = _each_once(seen)
         behind = alive.behind(
             [
                 alive.Subject(
@@ -266,6 +267,21 @@ class Survey:
             with suppress(sqlite3.Error):  # else it is asked again next time
                 self.index.keep_window(model, tokens)
         return tokens
+
+
+def _each_once(seen: Sequence[Seen]) -> list[Seen]:
+    """A session that stands in several files: a stub that a resume left, a copy in an archive. The
+    one that tells most counts, then the newest."""
+    best: dict[tuple[str, str], Seen] = {}
+    for each in seen:
+        name = (each.agent, each.look.session_id)
+        if name not in best or _worth(each) > _worth(best[name]):
+            best[name] = each
+    return list(best.values())
+
+
+def _worth(seen: Seen) -> tuple[bool, float]:
+    return seen.look.used_tokens is not None, seen.look.last_at or seen.changed_at
 
 
 def _key(seen: Seen) -> str:
