@@ -120,6 +120,12 @@ def test_show_takes_the_beginning_of_an_id_a_project_or_a_file(own_home: Path) -
         assert shown(name)["session_id"] == SESSION
 
 
+def test_a_session_belongs_to_the_folder_where_it_began(own_home: Path) -> None:
+    claude_session(own_home, reply(1, 20_000, cwd="/work/my.shop/sub/deep"), slug="-work-my-shop")
+    (session,) = listed("sessions")
+    assert session["cwd"] == "/work/my.shop"
+
+
 def test_several_that_fit_are_listed_and_none_is_guessed(own_home: Path) -> None:
     claude_session(own_home, reply(1, 20_000, cwd="/work/shop"))
     claude_session(own_home, reply(2, 20_000, cwd="/work/shop", session=OTHER), session=OTHER)

@@ -13,6 +13,10 @@ class InputError(SegueError):
     exit_code = 2
 
 
+class StateError(SegueError):
+    """segue's own state cannot be read or written: no permission, a full disk, another writer."""
+
+
 class ConfigError(SegueError):
     """A file in the config folder is wrong."""
 

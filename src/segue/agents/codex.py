@@ -84,8 +84,8 @@ class _State:
     def __init__(self) -> None:
         self.window: int | None = None
         self.size: tuple[int, int | None] | None = None  # the last Usage, as records repeat it
-        self.total = 0  # of the thread so far, by the token counts: never falls by itself
-        self.spent = 0  # the same by the usage records, which a full window does not set back
+        self.total = 0  # of the thread so far: never falls by itself
+        self.unspent = 0  # of it, what a full window added to the token counts' sum
         self.model = ""
         self.limits: dict[str, Limit] = {}
         self.resets_at: float | None = None  # of a plan window that this turn found used up
@@ -216,6 +216,9 @@ def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     item = obj(payload, "item")
     kind, ident = _snake(text(item, "type")), text(item, "id")
+    if kind == "context_compaction":
+        yield from _compacted(state, payload, put)
+        return
     if kind not in _TOOL_ITEMS:
         yield from _file_item(state, payload, put)
         return
@@ -234,7 +237,7 @@ def _file_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     elif kind == "agent_message":
         yield from _reply(state, item, put)
     elif kind == "context_compaction":
-        yield from _compacted(state, payload, put)
+        return  # the file has a record for it, and its new size stands between the two
     elif kind not in _TOOL_ITEMS and kind not in _QUIET_ITEMS:
         yield Other(kind=f"item {kind}", known=False, **put)
 
@@ -256,7 +259,7 @@ def _response_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 def _compacted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     if not state.compacted:
-        state.compacted, state.summarising = True, False
+        state.compacted, state.summarising, state.size = True, False, None
         yield Compaction(phase="done", **put)
 
 
@@ -265,21 +268,18 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     window = whole(info, "model_context_window") or state.window
     last = obj(info, "last_token_usage") or obj(info, "last")
     total = obj(info, "total_token_usage") or obj(info, "total")
-    used = whole(last, "total_tokens") or 0
-    if not _measured(last) and not _measured(total) and whole(total, "total_tokens") == window:
+    used, spent = amount(last, "total_tokens"), amount(total, "total_tokens")
+    known = _measured(last) or _measured(total)
+    if spent and spent == window and not known:
         # After "ran out of room" the sum is set to the window, and `last` is only the difference
         # to what was used before (0 at worst): the context is full.
-        used = window or 0
+        used = spent
+        state.unspent += spent - state.total if state.total else 0
     elif state.summarising and _measured(last):
         used = 0  # the size of the summary request, not of the context
-    known = _measured(last) or _measured(total)
-    if not (known and 0 < amount(total, "total_tokens") < state.total):  # else an old one's copy
-        state.total = amount(total, "total_tokens")
+    if not (known and 0 < spent < state.total):  # else a copy of an earlier record
+        state.total = spent or state.total
         parts = split_parts(last) if _measured(last) else None
-        if known and parts is None and used:
-            # The size after a compaction, which may not have been seen: its record is so large
-            # that a tail begins in it.
-            yield from _compacted(state, payload, put)
         yield from _usage(state, used, window, put, parts)
     yield from _rate_limits(state, payload, put)
 
@@ -304,9 +304,10 @@ def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Even
     """Written as soon as the reply is there; the token count follows only after the tools."""
     if not state.summarising:
         used = whole(payload, "usage", "total_tokens") or 0
-        total = amount(payload, "thread_token_usage", "total_tokens")
-        if not 0 < total < state.spent:
-            state.spent = total
+        spent = amount(payload, "thread_token_usage", "total_tokens")
+        total = spent + state.unspent if spent else state.total
+        if total >= state.total:
+            state.total = total
             parts = split_parts(obj(payload, "usage"))
             yield from _usage(state, used, state.window, put, parts)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+_NO_WORD = re.compile(r"[^A-Za-z0-9]")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -24,6 +25,11 @@ def stem(name: str) -> str:
 def unnamed(name: str) -> str:
     """Only the records tell."""
     return ""
+
+
+def as_told(path: str, cwd: str) -> str:
+    """The records tell the folder."""
+    return cwd
 
 
 class Store(NamedTuple):
@@ -43,6 +49,9 @@ class Store(NamedTuple):
     parent_id: Callable[[str], str] = no_parent
     """For a sub-agent's file: its parent's id by the path below the home; "?" if only the records
     tell; else ""."""
+    folder: Callable[[str, str], str] = as_told
+    """The project's folder, by the session file's path below the home and the folder that its last
+    records name: the agent may have gone down into another one."""
     configs: tuple[str, ...] = ()
     """The agent's own config files that may say how large a window is; `{cwd}` is the session's
     folder."""
@@ -58,6 +67,17 @@ def _claude_parent(path: str) -> str:
     if "subagents" in parts[3:]:
         return parts[parts.index("subagents", 3) - 1]
     return "?" if parts[-1].startswith("agent-") else ""
+
+
+def _claude_folder(path: str, cwd: str) -> str:
+    """The file lies in a folder that is named after the one where the session began."""
+    slug = path.split("/")[1] if path.count("/") > 1 else ""
+    above = cwd
+    while above.count("/") > 0 and above != "/":
+        if _NO_WORD.sub("-", above) == slug:
+            return above
+        above = above.rpartition("/")[0]
+    return cwd
 
 
 def _codex_session(name: str) -> str:
@@ -83,6 +103,7 @@ STORES: dict[str, Store] = {
         variables=(("CLAUDE_CONFIG_DIR", ""),),
         files=("projects/**/*.jsonl",),
         parent_id=_claude_parent,
+        folder=_claude_folder,
     ),
     "codex": Store(
         homes=("~/.codex",),

@@ -19,6 +19,10 @@ _STAMP = re.compile(r"^(?:\s*\[[^\]{}]{1,60}\]){1,4}\s*(?=\{)")
 _PAIR = re.compile(
     r'"(?P<key>\w{2,40})"\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|true|false|null|-?\d+(?:\.\d+)?)'
 )
+_HALF_PAIR = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _TELLING = {"type", "subtype", "is_error", "terminal_reason", "api_error_status", "error", "result"}
 _SALVAGE_CHARS = 65_536
 _MULTI_LINE_CHARS = 1 << 20
@@ -36,6 +40,15 @@ def decode(line: str) -> Any:
         return json.loads(line, strict=False)
     except (ValueError, RecursionError):
         return None
+
+
+def read_line(line: bytes) -> Any:
+    """The JSON value of a line of a file, or None. What UTF-8 does not have (bytes that are not
+    UTF-8, halves of surrogate pairs) becomes a replacement character: it goes into the index."""
+    text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
+    if not text.startswith("{"):
+        return None
+    return decode(_HALF_PAIR.sub(r"\\ufffd", text) if "\\u" in text else text)
 
 
 class Split(Struct, frozen=True):

@@ -8,7 +8,7 @@ import click
 
 from segue.io import state
 from segue.transcripts import find
-from segue.transcripts.index import Index, Total, open_index, set_aside
+from segue.transcripts.index import Index, Total, open_index, raise_if_ours, set_aside
 from segue.transcripts.scan import Scan, scan, unread_bytes
 
 _WORTH_A_BAR = 32 << 20
@@ -32,8 +32,7 @@ def command(as_json: bool, cost: bool) -> None:
     try:
         done, totals = _scan(found, index, places)
     except sqlite3.DatabaseError as fault:
-        if isinstance(fault, sqlite3.OperationalError) and "locked" in str(fault):
-            raise
+        raise_if_ours(fault, path)
         index.close()
         index, note = set_aside(path, str(fault))
         done, totals = _scan(found, index, places)
@@ -49,7 +48,7 @@ def command(as_json: bool, cost: bool) -> None:
 
 
 def _scan(found: list[find.Found], index: Index, places: list[str]) -> tuple[Scan, list[Total]]:
-    ahead = unread_bytes(found, index) if sys.stderr.isatty() else 0
+    ahead = unread_bytes(found, index, places) if sys.stderr.isatty() else 0
     if ahead < _WORTH_A_BAR:
         return scan(found, index, places), index.totals(places)
     with click.progressbar(length=ahead, label="reading", file=sys.stderr) as bar:

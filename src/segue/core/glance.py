@@ -47,8 +47,8 @@ class Glance(Struct, kw_only=True):
     samples: list[Sample] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)
     is_settled: bool = False
-    """Whether earlier records could not change the size: there is one, and if it fell, it is known
-    why."""
+    """Whether earlier records could not change the size: there are two at least, and if it fell, it
+    is known why."""
 
 
 def glance(events: Iterable[Event]) -> Glance:
@@ -68,12 +68,12 @@ def glance(events: Iterable[Event]) -> Glance:
         elif isinstance(event, Prompt):
             seen.prompts += 1
         elif isinstance(event, Usage):
-            sizes += 1
+            sizes += event.used_tokens != seen.used_tokens
             explained = event.used_tokens >= (seen.used_tokens or 0)
             _measure(seen, event)
         elif isinstance(event, Compaction) and event.phase == "done":
             seen.compactions += 1
-            if seen.used_tokens is None:  # else it is known, and this is more: it may be refused
+            if seen.used_tokens is None:  # else that is known, and of this a part may be refused
                 seen.accepted_tokens = max(seen.accepted_tokens, event.before_tokens or 0)
             seen.used_tokens, seen.parts, seen.used_at = event.used_tokens, None, event.at
             explained = True
@@ -147,5 +147,3 @@ def _believed(
         return Window(priced, "prices")
     name = f"the window of {model}" if model else "the model"
     return Window(default, "default", f"{name} is not known; {default:,} is assumed")
-
-

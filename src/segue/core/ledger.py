@@ -20,7 +20,8 @@ WIDTH = 7
 SIDE, ENDS_TURN = 1, 2
 """Flags: a sub-agent's request; a reply after which it is the user's turn."""
 
-_MOST = 1 << 53  # more is no count of tokens, and would not fit when summed
+_ROW_BYTES = WIDTH * 8
+_MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
 
 
 class Entry(Struct, frozen=True):
@@ -43,7 +44,7 @@ class Ledger:
 
     def __init__(self, data: bytes = b"", models: list[str] | None = None) -> None:
         self.rows = array("q")
-        self.rows.frombytes(data)
+        self.rows.frombytes(data[: len(data) // _ROW_BYTES * _ROW_BYTES])
         self.models: list[str] = models if models is not None else []
         self._numbers = {name: number for number, name in enumerate(self.models)}
         keys = self.rows[::WIDTH]
@@ -125,7 +126,7 @@ class Ledger:
         return Entry(
             key,
             at_ms / 1000 if at_ms else None,
-            self.models[tag >> 8] if tag >> 8 < len(self.models) else "",
+            self._model(tag >> 8),
             tag & 0xFF,
             Spend(
                 input_tokens=given,
@@ -134,6 +135,9 @@ class Ledger:
                 cache_write_tokens=written,
             ),
         )
+
+    def _model(self, number: int) -> str:
+        return self.models[number] if 0 <= number < len(self.models) else ""
 
     def find(self, key: int) -> Entry | None:
         """The request with this key."""
@@ -161,13 +165,6 @@ class Ledger:
             same += 1
         return same
 
-    def last_main_tokens(self) -> int:
-        """What the last main-thread reply occupied of the window; 0 if there is none."""
-        for start in range(len(self.rows) - WIDTH, -1, -WIDTH):
-            if not self.rows[start + 2] & SIDE:
-                return sum(self.rows[start + 3 : start + WIDTH])
-        return 0
-
     def totals(self) -> dict[str, Spend]:
         """Tokens by model, without models that used none."""
         rows = self.rows
@@ -183,7 +180,7 @@ class Ledger:
                 found[2] += rows[start + 5]
                 found[3] += rows[start + 6]
         return {
-            self.models[number]: Spend(
+            self._model(number): Spend(
                 input_tokens=given,
                 output_tokens=said,
                 cache_read_tokens=read,

@@ -38,7 +38,7 @@ def account(
         for file in found
         if file.agent == session.agent and file.parent_id == session.session_id
     ]
-    known = index.stamps()
+    known = index.stamps([home.path for home in homes])
     batch = Batch(index, found, known)
     for file in (*mine, *children):
         if known.get(file.path) != file.stamp:

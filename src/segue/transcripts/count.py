@@ -18,6 +18,7 @@ _PRINT_BYTES = 512
 _BATCH_BYTES = 256 << 20
 """So much is read between two transactions: what a killed scan loses at most."""
 
+_line = msgspec.json.Encoder().encode
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Tally).decode
 
@@ -37,54 +38,59 @@ class Batch:
         self.held: list[tuple[Found, Counted, Ledger]] = []
         self.held_bytes = self.read_bytes = 0
         self.unreadable: list[str] = []
-        self.forks: list[tuple[Found, Counted, Ledger]] = []  # until their parents are known
-        self.fresh: set[str] = set()  # sessions of which a file is new, or no longer what it was
+        self.forks: dict[str, tuple[Found, Counted, Ledger]] = {}  # until their parents are known
+        self.changed: set[str] = set()  # sessions of which a file is not what it was
 
     def forget(self, paths: Iterable[str]) -> None:
         """Files that are gone."""
         paths = list(paths)
         for path in paths:
             row = self.index.counted(path)
-            if row is not None and row.session_id:
-                self.fresh.add(row.session_id)
+            if row is not None:
+                self.changed |= {row.session_id} - {""}
         self.index.forget(paths)
 
     def add(self, file: Found) -> None:
         """Counts a file, from where it was left if it only grew."""
         try:
-            counted = count(
-                file, self.index.counted(file.path) if file.path in self.known else None
-            )
+            old = self.index.counted(file.path) if file.path in self.known else None
+            counted = count(file, old)
         except OSError as fault:
             self.unreadable.append(f"{file.path}: {fault.strerror or fault}")
             return
         if counted is None:
             return
         row, ledger, started = counted
-        if started == 0:
-            self.fresh.add(row.session_id)
-            if row.forked_from:
-                self.forks.append((file, row, ledger))
-                return
+        self.changed |= {row.session_id} - {""}
+        if row.forked_from and started == 0:
+            self.forks[file.path] = (file, row, ledger)
+            return
         self._hold(file, row, ledger, row.offset - started)
 
     def finish(self) -> None:
         """Writes the rest down, and finds the history that forks share with their parents."""
         self.flush()
-        new = {file.path for file, _, _ in self.forks}
-        for path in self.index.forks_of(self.fresh):
-            if path in self.found and path not in new:  # its parent came later, or is another now
+        for path in self.index.forks_of(self.changed):
+            if path in self.found and path not in self.forks:
                 file = self.found[path]
                 try:
                     counted = count(file, None)
                 except OSError:
                     continue
                 if counted is not None:
-                    self.forks.append((file, counted[0], counted[1]))
-        for file, row, ledger in sorted(self.forks, key=lambda fork: fork[2].first_at()):
-            self._match_parent(file.agent, row.forked_from, ledger)
-            self._hold(file, row._replace(ledger=ledger.tobytes()), ledger, row.offset)
-            self.flush()  # it may be a parent itself
+                    self.forks[path] = (file, counted[0], counted[1])
+        while self.forks:
+            waiting = {row.session_id for _, row, _ in self.forks.values()}
+            ready = [
+                path
+                for path, (_, row, _) in self.forks.items()
+                if row.forked_from not in waiting or row.forked_from == row.session_id
+            ]
+            for path in ready or list(self.forks):  # or else they are each other's parents
+                file, row, ledger = self.forks.pop(path)
+                self._match_parent(file.agent, row.forked_from, ledger)
+                self._hold(file, row._replace(ledger=ledger.tobytes()), ledger, row.offset)
+            self.flush()  # they may be parents themselves
 
     def _match_parent(self, agent: str, parent: str, ledger: Ledger) -> None:
         """A fork may begin with a copy of its parent's requests, at new times: those are the
@@ -119,9 +125,14 @@ def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | Non
         return _count_database(file, profile.counter, old)
     handle = tail.open_file(file.path)
     try:
-        tally, ledger, start = _known(handle, file, old)
+        tally, ledger, start = _known(handle, file, None if file.is_document else old)
         counter = profile.counter(tally, ledger)
-        offset = feed(handle, start, file.size, counter)
+        if file.is_document:
+            offset = file.size
+            counter.feed(b"\n".join(_line(r.data) for r in tail.document(handle, offset)))
+            counter.close()
+        else:
+            offset = feed(handle, start, file.size, counter)
         mark = _print(handle, offset)
     finally:
         os.close(handle)

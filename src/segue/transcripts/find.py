@@ -45,6 +45,11 @@ class Found(NamedTuple):
         return self.stamp[2]
 
     @property
+    def is_document(self) -> bool:
+        """Whether it is one JSON object, and not a record a line."""
+        return self.path.endswith(".json")
+
+    @property
     def changed_at(self) -> float:
         """Unix time."""
         return self.stamp[3] / 1e9
@@ -85,7 +90,9 @@ def _places(store: Store, environment: Mapping[str, str]) -> Iterator[str]:
     for variable, below in store.variables:
         if value := environment.get(variable, "").strip():
             for place in value.split(","):
-                if place.strip():
+                if store.database and "/" not in place:  # a bare name is one in the usual folder
+                    yield from (os.path.join(home, place.strip()) for home in store.homes)
+                elif place.strip():
                     yield os.path.join(place.strip(), below)
             return
     yield from store.homes
@@ -118,6 +125,10 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fo
     except OSError:  # gone meanwhile, a loop of links, or not ours to see
         return
     if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in found:
+        return
+    try:
+        entry.path.encode()
+    except UnicodeEncodeError:  # no agent gives such names, and no index or JSON can hold them
         return
     size, changed_ns = info.st_size, info.st_mtime_ns
     if home.store.database:  # what was written last stands in a file beside it
@@ -178,7 +189,7 @@ def project_folder(home: str, store: Store, path: str) -> str:
     projects = known.get("projects") if isinstance(known, dict) else None
     parts = set(path[len(home) :].split("/"))
     for folder, name in (projects if isinstance(projects, dict) else {}).items():
-        if name in parts:
+        if isinstance(name, str) and name in parts:
             return str(folder)
     return ""
 

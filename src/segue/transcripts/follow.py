@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import PathFinder
@@ -125,33 +125,30 @@ class Watch:
             self._new[path] = identity
 
     def drop(self, path: str) -> None:
-        """What was watched is no longer there; its watch, and those below, ended with it."""
+        """What was watched is no longer there, and its watch ended with it."""
+        self._watched.pop(path, None)
         self._new.pop(path, None)
-        if path in self._watched:
-            inside = path + os.sep
-            ended = [p for p in self._watched if p == path or p.startswith(inside)]
-            for each in ended:
-                del self._watched[each]
 
     def renew(self) -> list[str]:
         """Watches what was added. What it gives back was not watched until now: look at it."""
         if not (self._wanted and self._new) or self._clock() < self._retry_at:
             return []
-        watched, fresh = {**self._watched, **self._new}, [*self._new]
+        watched = {p: i for p, i in (self._watched | self._new).items() if _may_read(p)}
+        fresh = [path for path in watched if path in self._new]
         try:
-            notify = _start(watched)
+            notify = _notifier()([*watched], False, False, 0, TREES, False)
         except FileNotFoundError:
-            return []  # gone since it was added; the next call knows
-        except (OSError, RuntimeError, ImportError) as fault:
+            return []  # gone just now; the next call knows
+        except (OSError, RuntimeError, ImportError, UnicodeError) as fault:
             if self._notify is None:
                 self._degrade(fault)
                 return []
             # Old and new watches together may be too many: once more without the old ones.
             self._new = watched
-            self._close()
+            self.close()
             return self.renew()
         self._told = self.wait(0.0) if self._notify else set()
-        self._close()
+        self.close()
         self._notify, self._watched, self._new = notify, watched, {}
         self.degraded = ""
         return fresh
@@ -180,18 +177,14 @@ class Watch:
         return told
 
     def close(self) -> None:
-        """No more events."""
-        self._wanted = False
-        self._close()
-
-    def _close(self) -> None:
+        """Gives back what watching took."""
         if self._notify is not None:
             self._notify.close()
             self._notify = None
 
     def _degrade(self, fault: Exception) -> None:
-        self._close()
-        self._new, self._watched = {**self._watched, **self._new}, {}
+        self.close()
+        self._new, self._watched = self._watched | self._new, {}
         self._retry_at = self._clock() + RETRY_S
         why = str(fault).partition(" (Error")[0].partition(" about [")[0].rstrip(".")
         if "limit" in why:
@@ -199,10 +192,9 @@ class Watch:
         self.degraded = f"no file events, looking at every file instead: {why}"
 
 
-def _start(paths: Iterable[str]) -> "RustNotify":
-    # One name that is not UTF-8, or may not be read, must not cost us the events of all others.
-    able = [p for p in paths if p == p.encode(errors="ignore").decode() and os.access(p, os.R_OK)]
-    return _notifier()(able, False, False, 0, TREES, False)
+def _may_read(path: str) -> bool:
+    """One folder that we may not read would cost us the events of all others."""
+    return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -263,11 +255,9 @@ def cursor_at(handle: int, seen: Seen, start: int, line_bytes: int) -> Cursor:
             low += newline + 1
             break
         block = min(block * 8, CHUNK_BYTES)
-    is_far = start - low > line_bytes  # more than a line may have: it is not wanted
-    offset = start if is_far else low
     head = os.pread(handle, cursors.HEAD_BYTES, 0)
-    tail = os.pread(handle, min(offset, cursors.TAIL_BYTES), max(0, offset - cursors.TAIL_BYTES))
-    return cursors.placed(seen, offset, head, tail, skipping=is_far)
+    tail = os.pread(handle, min(low, cursors.TAIL_BYTES), max(0, low - cursors.TAIL_BYTES))
+    return cursors.placed(seen, low, head, tail, skipping=start - low > line_bytes)
 
 
 def is_same(path: str, cursor: Cursor) -> bool:
@@ -308,7 +298,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _is_quiet(entry: os.DirEntry[str], file: File) -> bool:
     try:
-        return file.missing_at is None and file.cursor.is_quiet(Seen.of(entry.stat()))
+        return file.cursor.is_quiet(Seen.of(entry.stat()))
     except OSError:
         return False
 
@@ -351,6 +341,7 @@ class Follower:
         self._names = Names()
         self._places: dict[Identity, str] = {}
         self._inodes: dict[str, dict[int, str]] = {}
+        self._settling: set[str] = set()
         self._denied: set[str] = set()
         self._due: dict[str, float] = {}
         self._to_read: dict[Identity, bool] = {}
@@ -417,7 +408,7 @@ class Follower:
     def _look_at_due(self) -> None:
         now = self._clock()
         for path in [path for path, due in self._due.items() if due <= now]:
-            del self._due[path]
+            self._due.pop(path, None)
             file = self._names.get(path)
             self._visit(path, told=path in self._roots and file is None)
             if file and now < file.warm_until:
@@ -478,7 +469,7 @@ class Follower:
             missing = {*names}
             for entry in entries:
                 file = names.get(entry.name)
-                if file and _is_quiet(entry, file) and entry.path not in self._denied:
+                if file and _is_quiet(entry, file):
                     missing.remove(entry.name)  # as nearly all, nearly always
                 elif _is_folder(entry):
                     folders.append(entry.path)
@@ -493,37 +484,38 @@ class Follower:
         self, path: str, met: dict[Identity, str] | None = None, *, told: bool = False
     ) -> None:
         """Looks at whatever lies under a name; `told` if an event said so."""
-        is_folder, file = False, self._names.get(path)
+        file = self._names.get(path)
         if told and file:
             file.warm_until = 0.0
+            self._due.pop(path, None)
         try:
             found = os.stat(path)
         except OSError as fault:
             if fault.errno in _ABSENT or file or self._is_wanted(path):
                 self._failed(path, fault)
+            return
+        if stat.S_ISREG(found.st_mode):
+            self._look(path, Seen.of(found), told=told)
+        elif stat.S_ISDIR(found.st_mode):
+            self._missing(path)
+            for _ in self._walk(path, {} if met is None else met, told=told):
+                pass
         else:
-            is_folder = stat.S_ISDIR(found.st_mode)
-            if stat.S_ISREG(found.st_mode):
-                self._look(path, Seen.of(found), told=told)
-            else:
-                self._missing(path)
-            if is_folder:
-                for _ in self._walk(path, {} if met is None else met, told=told):
-                    pass
-        if path in self._roots and not is_folder:
-            self._due[path] = self._clock() + LOOK_S
+            self._absent(path)
 
     # --- what lies there ----------------------------------------------------------------------
 
     def _look(self, path: str, seen: Seen, *, told: bool) -> None:
         file = self._names.get(path)
         if file is None or file.cursor.identity != seen.identity:
+            self._settling.add(path)
             file = self._identify(path, seen)
+            self._settling.discard(path)
             if file is None:
                 return
         if path == file.path:
             file.missing_at = None
-        if told or path in self._denied or not file.cursor.is_quiet(seen):
+        if told or not file.cursor.is_quiet(seen):
             self._to_read[seen.identity] = told or not self._started
 
     def _identify(self, path: str, seen: Seen) -> File | None:
@@ -565,7 +557,14 @@ class Follower:
             self._names.drop(path)
             return False
         elsewhere = self._elsewhere(file)
-        if elsewhere:
+        other = self._names.get(elsewhere) if elsewhere else None
+        if elsewhere and other and other is not file:
+            # That name was another's: who has it now is settled first, unless we come from there.
+            if elsewhere not in self._settling:
+                self._visit(elsewhere, told=True)
+            if file.path == elsewhere:
+                return False
+        elif elsewhere:
             self._move(file, elsewhere)
             return False
         self._names.forget(file)
@@ -588,10 +587,8 @@ class Follower:
         return None
 
     def _move(self, file: File, path: str) -> None:
-        was, other = file.path, self._names.get(path)
+        was = file.path
         self._names.drop(was)
-        if other and other is not file and self._displaced(path, other):
-            self._say(path, "gone")
         self._names.add(path, file)
         file.path, file.missing_at = path, None
         self._to_read[file.cursor.identity] = True
@@ -614,20 +611,27 @@ class Follower:
         if self._displaced(path, file):
             self._say(path, "gone")
 
-    def _failed(self, path: str, fault: OSError) -> None:
-        """A path leads nowhere, or not for us."""
+    def _absent(self, path: str) -> None:
+        """A path leads to nothing that can be followed."""
+        self._denied.discard(path)
+        self._missing(path)
+        if path in self._names.folders:
+            self._watch.drop(path)
+            for name in self._names.below(path):
+                self._missing(name)
         if path in self._roots:
             self._due[path] = self._clock() + LOOK_S
+
+    def _failed(self, path: str, fault: OSError) -> None:
+        """A path leads nowhere, or not for us."""
         if fault.errno in _ABSENT:
-            self._denied.discard(path)
-            self._missing(path)
-            if path in self._names.folders:
-                self._watch.drop(path)
-                for name in self._names.below(path):
-                    self._missing(name)
-        elif path not in self._denied:
+            self._absent(path)
+            return
+        if path not in self._denied:
             self._denied.add(path)
             self._say(path, "unreadable", why=fault.strerror or str(fault))
+        if path in self._roots:
+            self._due[path] = self._clock() + LOOK_S
 
     def _read(self) -> None:
         left = BATCH_BYTES

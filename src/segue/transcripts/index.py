@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from segue.errors import StateError
 from segue.transcripts.find import Found, Stamp
 
 if TYPE_CHECKING:
@@ -125,9 +126,14 @@ class Index:
     """An open index. Use `open_index`, which also mends."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = not path.exists()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = not path.exists()
+        except OSError as fault:
+            raise _no_state(path.parent, fault.strerror or str(fault)) from None
         self.path = path
+        if path.is_dir():
+            raise DamagedIndex("a folder")
         try:
             self.db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             if made:
@@ -135,17 +141,19 @@ class Index:
             self.db.execute("PRAGMA synchronous = NORMAL")
             self._prepare()
         except sqlite3.DatabaseError as fault:
-            if isinstance(fault, sqlite3.OperationalError) and "locked" in str(fault):
-                raise
+            raise_if_ours(fault, path)
             raise DamagedIndex(str(fault)) from None
 
     def _prepare(self) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA_VERSION:
             return
-        self.db.execute("PRAGMA journal_mode = WAL")
+        self._use_wal()
         with self.write():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()
+            (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if version == 0 and tables:
+                raise DamagedIndex("another program's database")
             if version not in (0, SCHEMA_VERSION):
                 # Made by another version of segue: all in it can be read again.
                 for name in _TABLE_NAMES:
@@ -153,6 +161,18 @@ class Index:
             for statement in _TABLES.split(";\n"):
                 self.db.execute(statement)
             self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _use_wal(self) -> None:
+        """SQLite does not wait here by itself when another process is just doing the same."""
+        until = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self.db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as fault:
+                if "locked" not in str(fault) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     def close(self) -> None:
         """Gives the file back."""
@@ -185,9 +205,13 @@ class Index:
 
     # Whole files
 
-    def stamps(self) -> dict[str, Stamp]:
-        """The stamp of each file that was counted."""
-        rows = self.db.execute("SELECT path, device, inode, size, mtime_ns FROM file")
+    def stamps(self, homes: Sequence[str]) -> dict[str, Stamp]:
+        """The stamp of each file that was counted below these homes."""
+        marks = ",".join("?" * len(homes))
+        rows = self.db.execute(
+            f"SELECT path, device, inode, size, mtime_ns FROM file WHERE home IN ({marks})",  # noqa: S608
+            list(homes),
+        )
         return {path: (d, i, s, m) for path, d, i, s, m in rows}
 
     def counted(self, path: str) -> Counted | None:
@@ -200,9 +224,10 @@ class Index:
         if row is None:
             return None
         d, i, s, m, offset, mark, tally, ledger, models, session_id, forked_from = row
-        return Counted(
-            (d, i, s, m), offset, mark, tally, ledger, json.loads(models), session_id, forked_from
-        )
+        named = _names(models)
+        if named is None:
+            return None  # damaged: counted again from the start
+        return Counted((d, i, s, m), offset, mark, tally, ledger, named, session_id, forked_from)
 
     def of_session(self, agent: str, session_id: str) -> list[str]:
         """The files of a session."""
@@ -213,12 +238,24 @@ class Index:
         return [path for (path,) in rows]
 
     def forks_of(self, session_ids: Iterable[str]) -> list[str]:
-        """Files that may hold a copy of these sessions' history."""
-        found: list[str] = []
-        for name in session_ids:
-            rows = self.db.execute("SELECT path FROM file WHERE forked_from = ?", (name,))
-            found += (path for (path,) in rows)
-        return found
+        """Files that may hold a copy of these sessions' history, and copies of copies."""
+        found: dict[str, None] = {}
+        names, asked = set(session_ids), set[str]()
+        while names:
+            name = names.pop()
+            asked.add(name)
+            for path, session_id in self.db.execute(
+                "SELECT path, session_id FROM file WHERE forked_from = ?", (name,)
+            ).fetchall():
+                found[path] = None
+                names |= {session_id} - asked
+        return list(found)
+
+    def _outdate_forks(self, session_id: str) -> None:
+        """Its history has changed, so that of its forks is to be matched again: at the end of this
+        scan, or by the next one if this one does not come to its end."""
+        for path in self.forks_of([session_id]) if session_id else ():
+            self.db.execute("UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,))
 
     def keep(self, batch: Sequence[tuple[Found, Counted, "Ledger"]]) -> None:
         """Writes down what was counted, each file as a whole."""
@@ -227,6 +264,8 @@ class Index:
         with self.write():
             self.db.execute("DELETE FROM total")
             added: list[tuple[int, int]] = []
+            for _, new, _ in batch:
+                self._outdate_forks(new.session_id)
             for found, new, ledger in batch:
                 added += self._keep_one(found, new, ledger)
             added.sort()  # so that they are put in side by side
@@ -302,7 +341,7 @@ class Index:
         path, data, models = self.db.execute(
             "SELECT path, ledger, models FROM file WHERE number = ?", (file,)
         ).fetchone()
-        ledger = ledgers.get(path) or Ledger(data, json.loads(models))
+        ledger = ledgers.get(path) or Ledger(data, _names(models))
         entries = [entry for key in keys if (entry := ledger.find(key)) is not None]
         self.db.executemany(
             "INSERT OR REPLACE INTO twin VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -318,10 +357,11 @@ class Index:
             self.db.execute("DELETE FROM total")
             for path in gone:
                 row = self.db.execute(
-                    "SELECT number, ledger FROM file WHERE path = ?", (path,)
+                    "SELECT number, ledger, session_id FROM file WHERE path = ?", (path,)
                 ).fetchone()
                 if row is not None:
-                    number, ledger = row
+                    number, ledger, session_id = row
+                    self._outdate_forks(session_id)
                     self.db.executemany(
                         "DELETE FROM key WHERE hash = ? AND file = ?",
                         [(key, number) for key in _keys(ledger)],
@@ -359,10 +399,32 @@ class Index:
             self.db.execute("INSERT OR REPLACE INTO window VALUES (?, ?)", (model, tokens))
 
 
+def _names(models: str) -> list[str] | None:
+    try:
+        found = json.loads(models)
+    except ValueError:
+        return None
+    return found if isinstance(found, list) else None
+
+
 def _keys(ledger: bytes) -> set[int]:
     from segue.core.ledger import Ledger
 
     return set(Ledger(ledger).keys()) - {0}
+
+
+def _no_state(place: Path, why: str) -> StateError:
+    return StateError(f"{place}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
+
+
+def raise_if_ours(fault: sqlite3.Error, path: Path) -> None:
+    """Raises StateError for what is no damage: another writer, no permission, a full disk."""
+    said = str(fault)
+    if isinstance(fault, sqlite3.OperationalError):
+        if "locked" in said:
+            raise StateError(f"{path}: another segue is writing; try again") from None
+        if any(word in said for word in ("readonly", "unable to open", "is full")):
+            raise _no_state(path, said) from None
 
 
 def open_index(path: Path) -> tuple[Index, str]:

@@ -30,11 +30,10 @@ def scan(
     progress: Callable[[int], None] | None = None,
 ) -> Scan:
     """Brings the index up to date with the files. `progress` is told bytes as they are read."""
-    known = index.stamps()
+    known = index.stamps(homes)
     changed = [file for file in found if known.get(file.path) != file.stamp]
     here = {file.path for file in found}
-    inside = tuple(home.rstrip("/") + "/" for home in homes)
-    gone = [path for path in known if path not in here and path.startswith(inside)]
+    gone = [path for path in known if path not in here]
     read_bytes, unreadable = 0, []
     if changed or gone:
         from segue.transcripts.count import Batch
@@ -49,9 +48,9 @@ def scan(
     return Scan(len(found), size, read_bytes, tuple(unreadable))
 
 
-def unread_bytes(found: Sequence[Found], index: Index) -> int:
+def unread_bytes(found: Sequence[Found], index: Index, homes: Sequence[str]) -> int:
     """How many bytes a scan has to read, if files only grew."""
-    known = index.stamps()
+    known = index.stamps(homes)
     return sum(
         max(0, f.size - (known[f.path][2] if f.path in known else 0))
         for f in found

@@ -97,7 +97,9 @@ class Survey:
             return None
         found.session_id = file.session_id or found.session_id or os.path.basename(file.path)
         store = self.homes[file.home].store
-        if not found.cwd and store.projects:
+        if found.cwd:
+            found.cwd = store.folder(file.path[len(file.home) + 1 :], found.cwd)
+        elif store.projects:
             found.cwd = project_folder(file.home, store, file.path)
         self._keep(file.path, file.stamp, found)
         return found

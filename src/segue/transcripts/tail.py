@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from segue.agents.profile import Record
-from segue.agents.records import decode
+from segue.agents.records import read_line
 
 BLOCK_BYTES = 64 << 10
 CAP_BYTES = 32 << 20
@@ -52,11 +52,15 @@ def records(data: bytes, *, whole: bool = True) -> Iterator[Record]:
     for number, line in enumerate(lines):
         if number == 0 and not whole:
             continue
-        text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
-        if text.startswith("{"):
-            value = decode(text)
-            if isinstance(value, dict):
-                yield Record(value)
+        value = read_line(line)
+        if isinstance(value, dict):
+            yield Record(value)
+
+
+def document(handle: int, size: int) -> list[Record]:
+    """A session file that is one JSON object over many lines, as older versions wrote it."""
+    value = read_line(os.pread(handle, min(size, CAP_BYTES), 0))
+    return [Record(value)] if isinstance(value, dict) else []
 
 
 def head(handle: int, length: int = BLOCK_BYTES) -> list[Record]:

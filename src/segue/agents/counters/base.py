@@ -6,19 +6,22 @@ changed and what is still to do stand all over it. A counter is fed whole lines 
 """
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct, field
 
-from segue.agents.fields import JSON, instant
-from segue.agents.records import decode
+from segue.agents.fields import JSON
+from segue.agents.records import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
 from segue.core.session import LimitSeen, Todo
 from segue.core.spend import Spend
 
 _FILES_KEPT = 2_000
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding a line may raise."""
 
 
 class Tally(Struct, kw_only=True):
@@ -74,17 +77,19 @@ def key_of(*names: bytes) -> int:
 def milliseconds(stamp: str) -> int:
     """A record's time stamp in unix milliseconds; 0 if it is none."""
     try:
-        return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+        when = datetime.fromisoformat(stamp)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return round(when.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        found = instant(stamp)
-        return round(found * 1000) if found is not None else 0
+        return 0
 
 
 def objects(data: bytes) -> Iterator[JSON | None]:
     """The records of whole lines; None for a line that is none."""
     for line in data.split(b"\n"):
         if line and not line.isspace():
-            value = decode(line.decode("utf-8", "replace").strip("\0\r \t"))
+            value = read_line(line)
             yield value if isinstance(value, dict) else None
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from segue.agents.counters.base import Tally, key_of, milliseconds
+from segue.agents.counters.base import UNREADABLE, Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text
-from segue.agents.records import decode
+from segue.agents.records import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
 from segue.core.session import LimitSeen, Todo, TodoStatus
 
@@ -90,19 +90,20 @@ class ClaudeCounter:
 
     def __init__(self, tally: Tally, ledger: Ledger) -> None:
         self.tally, self.ledger = tally, ledger
-        self.used = ledger.last_main_tokens()
+        self.used = int(tally.memory.get("used", 0))
+        self.since = 0  # in what is fed: the end of the last new reply of the main thread
         self.boundaries = int(tally.memory.get("boundaries", 0))  # since the last reply
-        self.fed = tally.started_at is not None
+        self.head_lines = int(tally.memory.get("head_lines", _HEAD_LINES))  # yet to be looked at
         self.last: tuple[Any, ...] = ()  # the reply before: most records repeat it
         self.mark = b""  # how it is written, from its first count to the request's id
         self.last_stamp = ""
         self.listed = b""
 
     def feed(self, data: bytes) -> None:
-        if not self.fed:
+        if self.head_lines:
             self.head(data)
         find, rfind, size = data.find, data.rfind, len(data)
-        end = 0
+        end = self.since = 0
         while (hit := find(_USAGE, end)) >= 0:
             gap = end
             end = find(b"\n", hit)
@@ -115,60 +116,81 @@ class ClaudeCounter:
             line = data[start:end]
             try:
                 record = _line(line)
-            except (msgspec.MsgspecError, ValueError):
-                self.odd(line)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                self.odd(line, data, start)
                 continue
             message = record.message
             if message is not None and message.usage is not None:
-                side = record.is_sidechain is True
-                if self.count(record, message, message.usage, side) and not side:
-                    self.told(data, gap, start)
-                elif record.is_api_error_message:
-                    self.limits(line)
+                self.take(record, message, message.usage, data, start)
                 request = find(b'"requestId":"', hit, end)
                 stop = find(b'"', request + 13, end) if request > 0 else -1
-                self.mark = data[hit:stop] if stop > 0 else b""
-                if not side and message.content.__class__ is list:
-                    self.tools(message.content)
+                self.mark = data[hit:stop] if stop > 0 and message.id else b""
             elif record.data is not None and record.data.message is not None:
                 inner = record.data.message.message
                 if inner is not None and inner.usage is not None:
                     self.count(record.data.message, inner, inner.usage, True)
-        self.boundaries += data.count(_BOUNDARY, end)
+        self.boundaries += data.count(_BOUNDARY, self.since)
 
     def repeats(self, data: bytes, gap: int, hit: int) -> bool:
-        """Whether a record with the same usage and request as the one before says nothing more:
-        another block of the same reply that is not the turn's end and no tool that matters."""
+        """Whether a record with the same usage and request as the one before is dealt with by a
+        look at its first bytes: another block of the same reply, not the turn's end."""
         start = data.rfind(b"\n", gap, hit) + 1 or gap
         name = data.find(b'"name":"', start, start + _HEAD_BYTES)
-        if name < 0 or data[name + 8 : name + 12] in _TELLING:
+        if name < 0 or data.find(b'"end_turn"', hit - 100, hit) >= 0:
             return False
-        return data.find(b'"end_turn"', hit - 100, hit) < 0
+        if data[name + 8 : name + 12] not in _TELLING:
+            return True
+        place = data.find(b'"input":{"file_path":"', name, name + 60)
+        if place < 0 or data.find(b'"isSidechain":false', start, name) < 0:
+            return False
+        path = data[place + 22 : data.find(b'"', place + 22)]
+        if b"\\" in path:
+            return False
+        self.tally.changed(path.decode("utf-8", "replace"))
+        return True
+
+    def take(
+        self, record: _Line, message: _Message, usage: _Usage, data: bytes, start: int
+    ) -> None:
+        """A reply's record. Before a reply of the main thread that is smaller than the last there
+        may be a compaction; looking for it everywhere would cost as much as all the rest."""
+        side = record.is_sidechain is True
+        if self.count(record, message, usage, side):
+            if not side:
+                used = sum(self.last[4:])
+                if used < self.used:
+                    passed = data.count(_BOUNDARY, self.since, start)
+                    self.tally.compactions += self.boundaries + passed
+                self.used, self.boundaries, self.since = used, 0, start
+        elif record.is_api_error_message:
+            self.limits(data[start:].partition(b"\n")[0])
+        if not side and message.content.__class__ is list:
+            self.tools(message.content)
 
     def close(self) -> None:
+        self.tally.memory["used"] = self.used
         self.tally.memory["boundaries"] = self.boundaries
-        if self.listed:
-            self.tool("TodoWrite", obj(decode(self.listed.decode("utf-8", "replace"))))
-            self.listed = b""
+        self.tally.memory["head_lines"] = self.head_lines
+        self.read_list()
         if self.last_stamp:
-            self.tally.seen_at(instant(self.last_stamp))
+            self.tally.last_at = instant(self.last_stamp) or self.tally.last_at
 
     def head(self, data: bytes) -> None:
         """When it began, and where: prompts come before the first reply."""
         start = 0
-        for _ in range(_HEAD_LINES):
+        while self.head_lines and start < len(data):
             end = data.find(b"\n", start)
+            end = len(data) if end < 0 else end
             try:
-                record = _head(data[start : end if end >= 0 else len(data)])
-            except (msgspec.MsgspecError, ValueError):
+                record = _head(data[start:end])
+            except UNREADABLE:
                 record = _Head()
-            self.tally.seen_at(instant(record.timestamp))
+            self.tally.started_at = self.tally.started_at or instant(record.timestamp)
             self.tally.session_id = self.tally.session_id or record.session_id
             self.tally.cwd = self.tally.cwd or record.cwd
-            if end < 0 or (self.tally.cwd and self.tally.started_at is not None):
-                break
+            known = self.tally.cwd and self.tally.started_at is not None
+            self.head_lines = 0 if known else self.head_lines - 1
             start = end + 1
-        self.fed = self.tally.started_at is not None
 
     def count(self, record: _Told, message: _Message, usage: _Usage, side: bool) -> bool:
         """Takes a request in; whether it is a new one."""
@@ -179,13 +201,15 @@ class ClaudeCounter:
             written = parts.ephemeral_5m_input_tokens + parts.ephemeral_1h_input_tokens or written
         ends = message.stop_reason == "end_turn"
         same = (message.id, record.request_id, side, ends, given, said, read, written)
-        if same == self.last:
+        if same == self.last and message.id:
             return False
         if given < 0 or said < 0 or read < 0 or written < 0 or not given + said + read + written:
             return False
-        self.last, self.last_stamp = same, record.timestamp
-        return self.ledger.add(
-            key_of(f"{message.id}\0{record.request_id}".encode()) if message.id else 0,
+        self.last = same
+        new = self.ledger.add(
+            key_of(f"{message.id}\0{record.request_id}".encode("utf-8", "replace"))
+            if message.id
+            else 0,
             milliseconds(record.timestamp),
             message.model,
             (SIDE if side else 0) | (ENDS_TURN if ends else 0),
@@ -194,31 +218,34 @@ class ClaudeCounter:
             read,
             written,
         )
+        if new:
+            self.last_stamp = record.timestamp
+        return new
 
-    def told(self, data: bytes, gap: int, start: int) -> None:
-        """A reply of the main thread. Before one that is smaller than the last there may be a
-        compaction; looking for it everywhere would cost as much as all the rest."""
-        used = sum(self.last[4:])
-        if used < self.used:
-            self.tally.compactions += self.boundaries + data.count(_BOUNDARY, gap, start)
-        self.used, self.boundaries = used, 0
-
-    def odd(self, line: bytes) -> None:
+    def odd(self, line: bytes, data: bytes, start: int) -> None:
         """A record with fields that are not what they should be: what can be read of it counts."""
-        value = decode(line.decode("utf-8", "replace"))
+        value = read_line(line)
         if not isinstance(value, dict):
             self.tally.unread += 1
             return
         inner = value if obj(value, "message", "usage") else obj(value, "data", "message")
         message = obj(inner, "message")
         usage, parts = obj(message, "usage"), obj(message, "usage", "cache_creation")
-        side = inner.get("isSidechain") is True or inner is not value
-        self.count(
-            _Told(timestamp=text(inner, "timestamp"), request_id=text(inner, "requestId")),
+        self.take(
+            _Line(
+                timestamp=text(inner, "timestamp"),
+                request_id=text(inner, "requestId"),
+                is_sidechain=inner.get("isSidechain") is True or inner is not value,
+                is_api_error_message=inner.get("isApiErrorMessage") is True,
+            ),
             _Message(
                 id=text(message, "id"),
                 model=text(message, "model"),
                 stop_reason=text(message, "stop_reason"),
+                content=[
+                    _Block(text(block, "name"), Raw(msgspec.json.encode(obj(block, "input"))))
+                    for block in items(message, "content")
+                ],
             ),
             _Usage(
                 input_tokens=amount(usage, "input_tokens"),
@@ -230,14 +257,13 @@ class ClaudeCounter:
                     amount(parts, "ephemeral_1h_input_tokens"),
                 ),
             ),
-            side,
+            data,
+            start,
         )
-        for block in items(message, "content") if not side else ():
-            self.tool(text(block, "name"), obj(block, "input"))
 
     def limits(self, line: bytes) -> None:
         """An error of the API may say which plan window is used up."""
-        record = obj(decode(line.decode("utf-8", "replace")))
+        record = obj(read_line(line))
         limits = obj(record, "quotaLimits") or obj(record, "apiErrorParams", "rate_limit_info")
         if limits:
             used = number(limits, "utilization")
@@ -254,13 +280,20 @@ class ClaudeCounter:
             if name in _WRITERS:
                 try:
                     place = _path(block.input)
-                except msgspec.MsgspecError:
+                except UNREADABLE:
                     continue
                 self.tally.changed(place.file_path or place.notebook_path)
             elif name == "TodoWrite":
                 self.listed = bytes(block.input)  # the whole list each time: only the last counts
             elif name in _LISTS:
-                self.tool(name, obj(decode(bytes(block.input).decode("utf-8", "replace"))))
+                self.read_list()
+                self.tool(name, obj(read_line(bytes(block.input))))
+
+    def read_list(self) -> None:
+        """The list as it was last written, before it is changed or needed."""
+        if self.listed:
+            self.tool("TodoWrite", obj(read_line(self.listed)))
+            self.listed = b""
 
     def tool(self, name: str, given: JSON) -> None:
         """What a tool was asked to do, as far as a later session must know it."""

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from segue.agents.counters.base import Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text, whole
-from segue.agents.records import decode
+from segue.agents.records import read_line
 from segue.core.ledger import Ledger
 from segue.core.session import LimitSeen, Todo
 
@@ -22,7 +22,7 @@ _HEAD_BYTES = 140  # time, number and type come before the payload
 # The first letters tell what matters; commands and what they print are most of a file, and tell
 # nothing here.
 _COUNT, _CALLS = b"token", (b"funct", b"custo")
-_SILENT = (b"token", b"world")  # token_usage_record, world_state
+_SILENT = (b'"type":"token_usage_record"', b'"type":"world_state"')
 _PATCHED = re.compile(
     r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
 )
@@ -72,7 +72,8 @@ class CodexCounter:
         self.model = str(tally.memory.get("model", ""))
         known = tally.memory.get("total")
         self.total = _Usage(*known) if known else None
-        self.said_limits = ("", b"null")  # only the last word counts: read at the end
+        # The last word on each plan window, by place and length: read at the end.
+        self.said_limits: dict[tuple[str, bytes], tuple[str, bytes]] = {}
         self.stamp = ""
 
     def feed(self, data: bytes) -> None:
@@ -87,7 +88,7 @@ class CodexCounter:
             if kind == _COUNT:
                 self.tokens(data[start:end])
             elif kind in _CALLS:
-                plan = find(b'"update_plan"', place, min(place + _HEAD_BYTES, end))
+                plan = find(b'"update_plan"', place, end)
                 if plan > 0 or find(b"*** Begin Patch", place, end) > 0:
                     self.take(data[start:end])
             elif kind == b"task_":
@@ -95,49 +96,47 @@ class CodexCounter:
                     self.take(data[start:end])
             elif not kind:
                 place = find(b'"type":"', start, start + _HEAD_BYTES)
-                if place < 0 or data[place + 8 : place + 13] not in _SILENT:
+                if place < 0 or not data.startswith(_SILENT, place):
                     self.take(data[start:end])
             start = end + 1
 
     def close(self) -> None:
-        stamp, limits = self.said_limits
-        self.limits(stamp, obj(decode(limits.decode("utf-8", "replace"))))
+        for (place, _), (stamp, limits) in self.said_limits.items():
+            self.limit(place, stamp, obj(read_line(limits)))
+        self.said_limits = {}
         self.tally.memory["model"] = self.model
         self.tally.memory["total"] = _numbers(self.total) if self.total else None
-        self.tally.seen_at(instant(self.stamp))
+        self.tally.last_at = instant(self.stamp) or self.tally.last_at
 
     def tokens(self, line: bytes) -> None:
         """A token count in its usual form, which is most of what is decoded."""
         try:
             record = _line(line)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             self.take(line)
             return
         payload = record.payload
         if payload.info is not None:
             self.count(record.timestamp, payload.info)
-        limits = bytes(payload.rate_limits)
-        if b'"used_percent"' in limits:  # a reply without the headers says null
-            self.said_limits = (record.timestamp, limits)
+        self.hear_limits(record.timestamp, bytes(payload.rate_limits))
 
     def take(self, line: bytes) -> None:
         """Any other record, or one in another form: other order of keys, blanks."""
         if not line.strip(b"\0\r\t "):
             return
-        record = decode(line.decode("utf-8", "replace"))
+        record = read_line(line)
         if not isinstance(record, dict):
             self.tally.unread += 1
             return
         stamp = text(record, "timestamp")
-        if self.tally.started_at is None:
-            self.tally.seen_at(instant(stamp))
+        self.tally.started_at = self.tally.started_at or instant(stamp)
         payload = obj(record, "payload")
         match text(record, "type"), text(payload, "type"):
             case "event_msg", "token_count":
                 info = obj(payload, "info")
                 last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
                 self.count(stamp, _Info(_usage(last), _usage(total)))
-                self.limits(stamp, obj(payload, "rate_limits"))
+                self.hear_limits(stamp, msgspec.json.encode(obj(payload, "rate_limits")))
             case "event_msg", "task_complete":
                 self.ledger.end_turn()
             case "turn_context", _:
@@ -164,10 +163,10 @@ class CodexCounter:
         """The last request, if the thread's sum has changed since the record before."""
         last, total, before = info.last_token_usage, info.total_token_usage, self.total
         if total is not None:
-            self.total = total
-        if last is None or (total is not None and total == before):
+            self.total = _Usage(*map(_sane, _numbers(total)))
+        if last is None or (total is not None and self.total == before):
             return
-        numbers = [max(0, n) for n in _numbers(last)]
+        numbers = [_sane(n) for n in _numbers(last)]
         if not any(numbers[:5]):  # made up by the client: a sum without parts
             return
         given, cached, written, said, _, _ = numbers
@@ -187,26 +186,38 @@ class CodexCounter:
         )
         self.stamp = stamp or self.stamp
 
-    def limits(self, stamp: str, limits: JSON) -> None:
+    def hear_limits(self, stamp: str, limits: bytes) -> None:
         """A reply without the headers overwrites them with nulls: the last that says something
-        counts."""
+        counts, for each window."""
+        if b'"used_percent"' not in limits:
+            return
+        if b": " in limits or b" :" in limits:
+            limits = msgspec.json.encode(read_line(limits))
         for place in ("primary", "secondary"):
-            plan = obj(limits, place)
-            used = number(plan, "used_percent")
-            if used is not None:
-                minutes = whole(plan, "window_minutes") or 0
-                scope = _SCOPES.get(minutes, f"{minutes}_minutes" if minutes else place)
-                self.tally.limits[scope] = LimitSeen(
-                    used_percent=used,
-                    resets_at=instant(plan.get("resets_at")),
-                    seen_at=instant(stamp),
-                    rejected=bool(text(limits, "rate_limit_reached_type")) and used >= 100,
-                )
+            start = limits.find(b'"%s":{' % place.encode())
+            if start >= 0:
+                plan = limits[start : limits.find(b"}", start)]
+                window = plan.partition(b'"window_minutes":')[2].partition(b",")[0]
+                if b'"used_percent":null' not in plan:
+                    self.said_limits[place, window] = (stamp, limits)
+
+    def limit(self, place: str, stamp: str, limits: JSON) -> None:
+        plan = obj(limits, place)
+        used = number(plan, "used_percent")
+        if used is not None:
+            minutes = whole(plan, "window_minutes") or 0
+            scope = _SCOPES.get(minutes, f"{minutes}_minutes" if minutes else place)
+            self.tally.limits[scope] = LimitSeen(
+                used_percent=used,
+                resets_at=instant(plan.get("resets_at")),
+                seen_at=instant(stamp),
+                rejected=bool(text(limits, "rate_limit_reached_type")) and used >= 100,
+            )
 
     def tool(self, payload: JSON) -> None:
         said = text(payload, "arguments") or text(payload, "input")
         if text(payload, "name") == "update_plan":
-            plan = [obj(item) for item in items(decode(said), "plan")]
+            plan = [obj(item) for item in items(_given(said), "plan")]
             self.tally.todos = {
                 str(place): Todo(
                     text(item, "step"),
@@ -219,9 +230,14 @@ class CodexCounter:
                 for place, item in enumerate(plan, 1)
             }
         elif "*** " in said:
-            patch = said if text(payload, "input") else _words(decode(said))
+            patch = said if text(payload, "input") else _words(_given(said))
             for found in _PATCHED.finditer(patch):
                 self.tally.changed(found[1] or found[2])
+
+
+def _given(said: str) -> object:
+    """A tool's arguments, which are JSON in a string."""
+    return read_line(said.encode("utf-8", "replace"))
 
 
 def _words(given: object) -> str:
@@ -242,6 +258,11 @@ def _numbers(usage: _Usage) -> list[int]:
         usage.reasoning_output_tokens,
         usage.total_tokens,
     ]
+
+
+def _sane(count: int) -> int:
+    """More is no count of tokens, and would not fit into the index."""
+    return count if 0 < count < 1 << 53 else 0
 
 
 def _usage(given: JSON) -> _Usage | None:

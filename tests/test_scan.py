@@ -1,0 +1,797 @@
+"""Scanning: the sums are what was written, and what only grew is not read again."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_counters import (
+    boundary,
+    compact,
+    count_line,
+    event,
+    meta,
+    outcome,
+    patch,
+    plan,
+    progress,
+    prompt,
+    reply,
+    stamp,
+    tool_use,
+    turn,
+)
+
+from segue.core.ledger import Ledger
+from segue.transcripts import find, tail
+from segue.transcripts.count import tally_of
+from segue.transcripts.index import Index
+from segue.transcripts.scan import Scan, scan, unread_bytes
+
+Totals = dict[tuple[str, str], tuple[int, int, int, int]]
+
+
+def load(path: Path) -> Any:
+    """A module that is no part of the package."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look for themselves there
+    spec.loader.exec_module(module)
+    return module
+
+
+histories = load(Path(__file__).parents[1] / "bench" / "histories.py")
+
+
+class Machine:
+    """Homes of agents, and an index of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.claude, self.codex = folder / "claude", folder / "codex"
+        self.state = folder / "state"
+        self.environment = {
+            "HOME": str(folder),
+            "CLAUDE_CONFIG_DIR": str(self.claude),
+            "CODEX_HOME": str(self.codex),
+        }
+        for place in (self.claude / "projects", self.codex / "sessions"):
+            place.mkdir(parents=True, exist_ok=True)
+        self.clock_ns = 1_800_000_000_000_000_000
+        self.rounds = 0
+
+    def write(self, path: str | Path, *records: Any, how: str = "w") -> Path:
+        """Writes records, or bytes as they are; every write has a time of its own."""
+        place = self.place(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open(f"{how}b") as file:
+            for record in records:
+                file.write(record if isinstance(record, bytes) else compact(record))
+        self.touch(place)
+        return place
+
+    def append(self, path: str | Path, *records: Any) -> Path:
+        return self.write(path, *records, how="a")
+
+    def touch(self, place: Path) -> None:
+        self.clock_ns += 1_000_000
+        os.utime(place, ns=(self.clock_ns, self.clock_ns))
+
+    def place(self, path: str | Path) -> Path:
+        """Names that begin with `rollout` are Codex's."""
+        if isinstance(path, Path):
+            return path
+        is_codex = Path(path).name.startswith("rollout")
+        return (self.codex / "sessions" if is_codex else self.claude / "projects") / path
+
+    def found(self) -> tuple[list[find.Found], list[str]]:
+        homes = find.homes(self.environment)
+        return find.sessions(homes), [home.path for home in homes]
+
+    def scan(self) -> "Seen":
+        """What a scan with the kept index finds."""
+        return self._scan(self.state / "sessions.db")
+
+    def anew(self) -> "Seen":
+        """What a scan with a new index finds."""
+        self.rounds += 1
+        folder = self.state / f"anew-{self.rounds}"
+        try:
+            return self._scan(folder / "sessions.db")
+        finally:
+            shutil.rmtree(folder)
+
+    def _scan(self, path: Path) -> "Seen":
+        found, places = self.found()
+        index = Index(path)
+        try:
+            done = scan(found, index, places)
+            totals = index.totals(places)
+            files = {}
+            for file in found:
+                row = index.counted(file.path)
+                assert row is not None
+                kept = tally_of(row), Ledger(row.ledger, row.models)
+                files[file.path] = {**outcome(kept), "as": (row.session_id, row.forked_from)}
+        finally:
+            index.close()
+        return Seen(done, {t[:2]: t[2:] for t in totals}, files)
+
+
+class Seen(NamedTuple):
+    done: Scan
+    totals: Totals
+    files: dict[str, dict[str, Any]]
+
+    def input(self, agent: str = "claude") -> dict[str, int]:
+        """Input tokens by model."""
+        return {model: four[0] for (who, model), four in self.totals.items() if who == agent}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def same(machine: Machine) -> Seen:
+    """A scan that goes on, which must find what one from scratch finds."""
+    seen, anew = machine.scan(), machine.anew()
+    assert seen.totals == anew.totals
+    assert seen.files == anew.files
+    assert seen.done[:2] == anew.done[:2]
+    assert not seen.done.unreadable
+    return seen
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", params=[1, 2])
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("history")
+    return histories.write(folder, megabytes=3, files=14, seed=request.param)
+
+
+def written(history: Any) -> Totals:
+    """What the generator knows of it, by agent and model."""
+    sums: Totals = {}
+    for agent, totals in (("claude", history.claude), ("codex", history.codex)):
+        for (_, model), t in totals.by_day_and_model.items():
+            old = sums.get((agent, model), (0, 0, 0, 0))
+            new = (t.input, t.output, t.cache_read, t.cache_creation)
+            sums[agent, model] = (
+                old[0] + new[0], old[1] + new[1], old[2] + new[2], old[3] + new[3],
+            )  # fmt: skip
+    return sums
+
+
+def segue(*words: str, **environment: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "segue", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+    )
+
+
+def test_sums_of_a_history_are_what_was_written(history: Any, own_home: Path) -> None:
+    homes = {"CLAUDE_CONFIG_DIR": history.claude_home, "CODEX_HOME": history.codex_home}
+    first = segue("scan", "--json", **homes)
+    assert (first.returncode, first.stderr) == (0, "")
+    told = json.loads(first.stdout)
+    totals = {
+        (t["agent"], t["model"]): (t["input"], t["output"], t["cache_read"], t["cache_write"])
+        for t in told["totals"]
+    }
+    assert totals == written(history)
+    assert {"files", "bytes", "totals"} <= told.keys()
+    assert (told["files"], told["bytes"]) == (history.files, history.size_bytes)
+    assert told["read_bytes"] == history.size_bytes
+    assert all(
+        t.keys() == {"agent", "model", "input", "output", "cache_read", "cache_write"}
+        for t in told["totals"]
+    )
+    assert first.stdout.count("\n") == 1
+    second = json.loads(segue("scan", "--json", **homes).stdout)
+    assert second == {**told, "read_bytes": 0}
+
+
+def test_nothing_at_all_is_an_empty_sum() -> None:
+    done = segue("scan", "--json")
+    assert json.loads(done.stdout) == {"files": 0, "bytes": 0, "read_bytes": 0, "totals": []}
+    assert segue("scan").stdout == "0 files, 0 bytes, nothing new\n"
+
+
+def test_people_get_a_table(machine: Machine) -> None:
+    machine.write("-p/s1.jsonl", reply(tokens=(1_000, 2_000, 3_000, 4_000)))
+    done = segue("scan", **machine.environment)
+    size = machine.found()[0][0].size
+    assert done.stdout.splitlines() == [
+        "agent   model            input  output  cache read  cache write",
+        "claude  claude-opus-4-5  1,000   2,000       3,000        4,000",
+        f"1 files, {size} bytes, {size} bytes of it new",
+    ]
+
+
+def test_costs_are_told_if_asked_for(machine: Machine) -> None:
+    machine.write("-p/s1.jsonl", reply(tokens=(1_000_000, 0, 0, 0)), reply("m2", model="nobody's"))
+    done = segue("scan", "--json", "--cost", **machine.environment)
+    known, unknown = json.loads(done.stdout)["totals"]
+    assert known["cost_usd"] > 0
+    assert (unknown["model"], unknown["cost_usd"]) == ("nobody's", None)
+
+
+# --- only what is new -----------------------------------------------------------------------------
+
+
+def test_a_second_scan_reads_nothing_and_one_line_costs_one_line(machine: Machine) -> None:
+    for number in range(5):
+        machine.write(f"-p/s{number}.jsonl", prompt(), reply(f"m{number}", f"r{number}"))
+    machine.write("rollout-1.jsonl", meta("1"), turn(), count_line((9, 0, 0, 1)))
+    first = same(machine)
+    assert first.done.read_bytes == first.done.bytes
+    again = same(machine)
+    assert again.done.read_bytes == 0
+    assert again.totals == first.totals
+    line = compact(reply("new", "rnew", tokens=(100, 0, 0, 0)))
+    machine.append("-p/s3.jsonl", line)
+    third = same(machine)
+    assert third.done.read_bytes == len(line)
+    assert third.input()["claude-opus-4-5"] == first.input()["claude-opus-4-5"] + 100
+    assert same(machine).done.read_bytes == 0
+
+
+def test_nothing_is_opened_where_nothing_has_changed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write("-p/s1.jsonl", reply())
+    machine.write("-p/s2.jsonl", reply("m2"))
+    machine.scan()
+    opened: list[str] = []
+    real = tail.open_file
+
+    def open_file(path: str) -> int:
+        opened.append(path)
+        return real(path)
+
+    monkeypatch.setattr(tail, "open_file", open_file)
+    machine.scan()
+    assert opened == []
+    path = machine.append("-p/s2.jsonl", reply("m3"))
+    machine.scan()
+    assert opened == [str(path)]
+
+
+def test_a_line_is_counted_when_it_is_whole(machine: Machine) -> None:
+    line = compact(reply("m2", "r2", tokens=(70, 0, 0, 0)))
+    machine.write("-p/s1.jsonl", reply(tokens=(1, 0, 0, 0)), line[:150])
+    assert same(machine).input() == {"claude-opus-4-5": 1}
+    machine.append("-p/s1.jsonl", line[150:-1])  # whole, but for its newline
+    assert same(machine).input() == {"claude-opus-4-5": 71}
+    machine.append("-p/s1.jsonl", b"\n", reply("m3", "r3", tokens=(500, 0, 0, 0)))
+    seen = same(machine)
+    assert seen.input() == {"claude-opus-4-5": 571}
+
+
+def test_the_bytes_ahead_are_known_before(machine: Machine) -> None:
+    machine.write("-p/s1.jsonl", reply())
+    index = Index(machine.state / "sessions.db")
+    found, places = machine.found()
+    size = found[0].size
+    assert unread_bytes(found, index, places) == size
+    told: list[int] = []
+    scan(found, index, places, progress=told.append)
+    assert sum(told) == size
+    assert unread_bytes(found, index, places) == 0
+    machine.append("-p/s1.jsonl", b"123\n")
+    assert unread_bytes(machine.found()[0], index, places) == 4
+    index.close()
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_count(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write("-p/a.jsonl", reply("m1", tokens=(1, 0, 0, 0)))
+    bad = machine.write("-p/b.jsonl", reply("m2", tokens=(10, 0, 0, 0)))
+    machine.write("-p/c.jsonl", reply("m3", tokens=(100, 0, 0, 0)))
+    real = tail.open_file
+
+    def open_file(path: str) -> int:
+        if path == str(bad):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(tail, "open_file", open_file)
+    found, places = machine.found()
+    index = Index(machine.state / "sessions.db")
+    done = scan(found, index, places)
+    assert done.unreadable == (f"{bad}: Permission denied",)
+    assert [t.input for t in index.totals(places)] == [101]
+    monkeypatch.undo()
+    assert scan(found, index, places).read_bytes == bad.stat().st_size
+    assert [t.input for t in index.totals(places)] == [111]
+    index.close()
+
+
+def test_files_of_homes_that_are_not_looked_at_now_are_kept_and_not_summed(
+    machine: Machine,
+) -> None:
+    machine.write("-p/s1.jsonl", reply(tokens=(1, 0, 0, 0)))
+    machine.write("rollout-1.jsonl", turn(), count_line((20, 0, 0, 0)))
+    both = same(machine)
+    assert both.input("codex") == {"gpt-5.5": 20}
+    homes = dict(machine.environment)
+    machine.environment["CODEX_HOME"] = str(machine.codex.parent / "elsewhere")
+    seen = same(machine)
+    assert (seen.input(), seen.input("codex")) == ({"claude-opus-4-5": 1}, {})
+    machine.environment = homes
+    seen = same(machine)
+    assert (seen.totals, seen.done.read_bytes) == (both.totals, 0)
+
+
+def test_a_home_inside_another_is_summed_by_itself(machine: Machine) -> None:
+    """The same file may be found from another home than before."""
+    outer = machine.codex.parent / "pi"
+    entry = {
+        "type": "message", "id": "e1", "timestamp": stamp(1),
+        "message": {"role": "assistant", "model": "m", "usage": {"input": 7, "output": 1}},
+    }  # fmt: skip
+    machine.write(outer / "inner/x_1.jsonl", {"type": "session", "id": "1"}, entry)
+    machine.environment["PI_CODING_AGENT_SESSION_DIR"] = str(outer)
+    assert same(machine).input("pi") == {"m": 7}
+    machine.environment["PI_CODING_AGENT_SESSION_DIR"] = str(outer / "inner")
+    assert same(machine).input("pi") == {"m": 7}
+
+
+def test_a_name_that_is_no_text_is_no_hindrance(machine: Machine) -> None:
+    """No agent gives such names; whether the file counts does not matter, the others must."""
+    machine.write(os.fsdecode(b"-p/caf\xe9.jsonl"), reply("m1"))
+    machine.write("-p/s1.jsonl", reply("m2", model="mine", tokens=(5, 0, 0, 0)))
+    done = segue("scan", "--json", **machine.environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [t["input"] for t in json.loads(done.stdout)["totals"] if t["model"] == "mine"] == [5]
+
+
+def test_half_a_character_in_a_record_is_no_hindrance(machine: Machine) -> None:
+    """JavaScript cuts texts in the middle of a pair, and writes what is left as an escape."""
+    cut = "cut \ud83d"
+    todo = tool_use("TodoWrite", todos=[{"content": cut, "status": "pending"}])
+    records = [
+        reply("m1", content=[todo], tokens=(1, 0, 0, 0)),
+        reply("m2\ud83d", model=f"model {cut}", tokens=(20, 0, 0, 0)),
+        {**prompt(), "cwd": f"/{cut}", "sessionId": cut},
+    ]
+    machine.write("-p/s1.jsonl", *(json.dumps(r).encode() + b"\n" for r in records))
+    assert sum(same(machine).input().values()) == 21
+
+
+def test_a_change_in_a_database_does_not_make_all_files_be_read_again(machine: Machine) -> None:
+    for number in range(3):
+        machine.write(f"-p/s{number}.jsonl", reply(f"m{number}"))
+    path = machine.codex.parent / "opencode.db"
+    machine.environment["OPENCODE_DB"] = str(path)
+    opencode(path, 1)
+    assert same(machine).input("opencode") == {"m": 1}
+    opencode(path, 2)
+    seen = machine.scan()
+    assert seen.input("opencode") == {"m": 3}
+    assert seen.done.read_bytes == 0
+    assert same(machine).totals == seen.totals
+
+
+def opencode(path: Path, number: int) -> None:
+    """One more message in a database of opencode's."""
+    db = sqlite3.connect(path)
+    with db:
+        db.execute("CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, parent_id TEXT)")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS message (id TEXT PRIMARY KEY, session_id TEXT,"
+            " time_created INTEGER, time_updated INTEGER, data TEXT)"
+        )
+        db.execute("INSERT OR IGNORE INTO session VALUES ('s', NULL)")
+        data = {"role": "assistant", "modelID": "m", "tokens": {"input": number, "output": 0}}
+        db.execute(
+            "INSERT INTO message VALUES (?, 's', ?, ?, ?)",
+            (f"msg{number}", number, number, json.dumps(data)),
+        )
+    db.close()
+
+
+# --- the same reply in several files --------------------------------------------------------------
+
+OPUS, HAIKU = "claude-opus-4-5", "claude-haiku-4-5"
+
+
+def test_a_reply_that_stands_in_several_files_counts_once(machine: Machine) -> None:
+    for name in ("-p/a.jsonl", "-p/b.jsonl", "-q/c.jsonl"):
+        machine.write(name, reply("m1", tokens=(1, 0, 0, 0)), reply(name, tokens=(10, 0, 0, 0)))
+        seen = same(machine)
+    assert seen.input() == {OPUS: 31}
+
+
+def test_other_requests_with_the_same_message_id_count_apart(machine: Machine) -> None:
+    machine.write("-p/a.jsonl", reply("m1", "r1", tokens=(1, 0, 0, 0)))
+    machine.write("-p/b.jsonl", reply("m1", "r2", tokens=(20, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 21}
+
+
+def test_replies_without_an_id_always_count(machine: Machine) -> None:
+    machine.write("-p/a.jsonl", reply("", tokens=(1, 0, 0, 0)), reply("", tokens=(1, 0, 0, 0)))
+    machine.write("-p/b.jsonl", reply("", tokens=(1, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 3}
+    machine.append("-p/b.jsonl", reply("", tokens=(1, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 4}
+
+
+CONTESTS = {
+    # Which of two copies counts: the winner's model is opus.
+    "main before side, though smaller": (
+        ("-p/b.jsonl", reply(tokens=(1, 0, 0, 0), model=OPUS)),
+        ("-p/a.jsonl", reply(tokens=(99, 0, 0, 0), model=HAIKU, side=True)),
+    ),
+    "the larger sum": (
+        ("-p/b.jsonl", reply(tokens=(1, 0, 3, 0), model=OPUS)),
+        ("-p/a.jsonl", reply(tokens=(1, 0, 2, 0), model=HAIKU)),
+    ),
+    "the larger of two sub-agents'": (
+        ("-p/b.jsonl", reply(tokens=(1, 3, 0, 0), model=OPUS, side=True)),
+        ("-p/a.jsonl", reply(tokens=(1, 2, 0, 0), model=HAIKU, side=True)),
+    ),
+    "the first path": (
+        ("-p/a.jsonl", reply(tokens=(1, 0, 0, 0), model=OPUS)),
+        ("-p/b.jsonl", reply(tokens=(1, 0, 0, 0), model=HAIKU)),
+    ),
+    "the first path by its bytes": (
+        ("-p/B.jsonl", reply(tokens=(1, 0, 0, 0), model=OPUS)),
+        ("-p/a.jsonl", reply(tokens=(1, 0, 0, 0), model=HAIKU)),
+    ),
+    "a sub-agent's own file before what its parent tells of it": (
+        ("-p/s/subagents/agent-a.jsonl", reply(tokens=(2, 0, 0, 0), model=OPUS, side=True)),
+        ("-p/s.jsonl", progress(reply(tokens=(1, 0, 0, 0), model=HAIKU, side=True))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONTESTS)
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("end", ["deleted", "truncated", "replaced", "renamed away"])
+def test_which_copy_counts_and_after_its_end_the_other_does(
+    case: str, first: int, end: str, machine: Machine
+) -> None:
+    files = CONTESTS[case]
+    for number in (first, 1 - first):
+        path, record = files[number]
+        machine.write(path, record)
+        machine.scan()
+    assert same(machine).input() == {OPUS: files[0][1]["message"]["usage"]["input_tokens"]}
+    place = machine.place(files[0][0])
+    if end == "deleted":
+        place.unlink()
+    elif end == "truncated":
+        os.truncate(place, 10)
+        machine.touch(place)
+    elif end == "replaced":
+        machine.write(place.with_suffix(".new"), reply("other", tokens=(0, 5, 0, 0), model=OPUS))
+        os.replace(place.with_suffix(".new"), place)
+    else:
+        place.rename(place.with_suffix(".away"))
+    seen = same(machine)
+    loser = files[1][1].get("data", {}).get("message", files[1][1])
+    assert seen.totals["claude", HAIKU][0] == loser["message"]["usage"]["input_tokens"]
+    assert seen.input().get(OPUS, 0) == 0
+
+
+def test_a_copy_that_grows_overtakes_the_other(machine: Machine) -> None:
+    machine.write("-p/a.jsonl", reply(tokens=(5, 0, 0, 0), model=OPUS))
+    machine.write("-p/b.jsonl", reply(tokens=(1, 0, 0, 0), model=HAIKU))
+    assert same(machine).input() == {OPUS: 5}
+    machine.append("-p/b.jsonl", reply(tokens=(9, 0, 0, 0), model=HAIKU))
+    assert same(machine).input() == {HAIKU: 9}
+
+
+def test_many_files_with_the_same_replies_count_once_also_with_few_new_ones(
+    machine: Machine,
+) -> None:
+    """A large batch looks for copies in another way than a small one."""
+    shared = [reply(f"m{n}", f"r{n}", tokens=(1, 0, 0, 0)) for n in range(40)]
+    machine.write("-p/a.jsonl", *shared)
+    machine.write("-p/b.jsonl", *shared)
+    assert same(machine).input() == {OPUS: 40}
+    machine.write("-p/c.jsonl", shared[7], reply("own", tokens=(1, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 41}
+    machine.append("-p/b.jsonl", reply("own", tokens=(1, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 41}
+    machine.place("-p/c.jsonl").unlink()
+    machine.place("-p/a.jsonl").unlink()
+    assert same(machine).input() == {OPUS: 41}
+
+
+# --- forks ----------------------------------------------------------------------------------------
+
+A = "0199f6a2-0000-7e10-8a52-00000000000a"
+B = "0199f6a2-0000-7e10-8a52-00000000000b"
+C = "0199f6a2-0000-7e10-8a52-00000000000c"
+D = "0199f6a2-0000-7e10-8a52-00000000000d"
+
+
+def rollout(session: str) -> str:
+    return f"rollout-2026-11-15T18-17-41-{session}.jsonl"
+
+
+def session(name: str, counts: Sequence[int], *, parent: str = "", second: float = 0) -> bytes:
+    """A session with requests of so many tokens; a fork has those of its parent first."""
+    records = [meta(name, parent, second), turn(second=second)]
+    total = 0
+    for place, tokens in enumerate(counts, 1):
+        total += tokens
+        four = (tokens, 0, 0, 0)
+        records.append(count_line(four, (total, 0, 0, 0), second=second + 10 * place))
+    return b"".join(map(compact, records))
+
+
+FAMILY = {
+    A: session(A, [1, 2, 4]),
+    B: session(B, [1, 2, 8], parent=A, second=1000),
+    C: session(C, [1, 2, 8, 16], parent=B, second=2000),
+    D: session(D, [1, 32], parent=A, second=3000),
+}
+WHOLE = 1 + 2 + 4 + 8 + 16 + 32
+
+
+@pytest.mark.parametrize("order", ["AB", "BA", "ABC", "CBA", "BCA", "ACB", "CAB", "DBCA", "BDAC"])
+def test_a_forks_copy_counts_once_whenever_its_parent_is_found(
+    order: str, machine: Machine
+) -> None:
+    names = dict(zip("ABCD", FAMILY, strict=True))
+    expected = WHOLE - (16 if "C" not in order else 0) - (32 if "D" not in order else 0)
+    for letter in order:
+        machine.write(rollout(names[letter]), FAMILY[names[letter]])
+        seen = same(machine)
+    assert seen.input("codex") == {"gpt-5.5": expected}
+
+
+def test_a_whole_family_that_is_found_at_once_counts_once(machine: Machine) -> None:
+    for name, content in FAMILY.items():
+        machine.write(rollout(name), content)
+    assert same(machine).input("codex") == {"gpt-5.5": WHOLE}
+
+
+@pytest.mark.parametrize("gone", ["A", "B", "C", "D", "AB", "AD"])
+def test_when_a_parent_is_deleted_its_forks_count_by_themselves(
+    gone: str, machine: Machine
+) -> None:
+    names = dict(zip("ABCD", FAMILY, strict=True))
+    for name, content in FAMILY.items():
+        machine.write(rollout(name), content)
+    same(machine)
+    for letter in gone:
+        machine.place(rollout(names[letter])).unlink()
+        same(machine)
+    for letter in gone:
+        machine.write(rollout(names[letter]), FAMILY[names[letter]])
+    assert same(machine).input("codex") == {"gpt-5.5": WHOLE}
+
+
+def test_a_parent_that_grows_after_its_fork_changes_nothing(machine: Machine) -> None:
+    machine.write(rollout(A), FAMILY[A])
+    machine.write(rollout(B), FAMILY[B])
+    same(machine)
+    machine.append(rollout(A), count_line((64, 0, 0, 0), (71, 0, 0, 0), second=500))
+    machine.append(rollout(B), count_line((128, 0, 0, 0), (200, 0, 0, 0), second=1500))
+    assert same(machine).input("codex") == {"gpt-5.5": 15 + 64 + 128}
+
+
+def test_a_parent_that_is_cut_and_grows_again_is_matched_anew(machine: Machine) -> None:
+    machine.write(rollout(A), FAMILY[A])
+    machine.write(rollout(B), FAMILY[B])
+    same(machine)
+    place = machine.place(rollout(A))
+    lines = FAMILY[A].splitlines(keepends=True)
+    os.truncate(place, len(b"".join(lines[:3])))
+    machine.touch(place)
+    same(machine)
+    machine.append(place, *lines[3:])
+    assert same(machine).input("codex") == {"gpt-5.5": 15}
+
+
+def test_a_sub_agent_that_codex_spawned_is_a_fork_too(machine: Machine) -> None:
+    child = session(B, [1, 2, 8], second=1000).splitlines(keepends=True)
+    start = json.loads(child[0])
+    start["payload"]["source"] = {"subagent": {"thread_spawn": {"parent_thread_id": A}}}
+    machine.write(rollout(A), FAMILY[A])
+    machine.write(rollout(B), start, *child[1:])
+    assert same(machine).input("codex") == {"gpt-5.5": 15}
+
+
+def test_an_archived_copy_of_a_session_counts_once(machine: Machine) -> None:
+    machine.write(rollout(A), FAMILY[A])
+    machine.write(machine.codex / "archived_sessions" / rollout(A), FAMILY[A])
+    assert same(machine).input("codex") == {"gpt-5.5": 7}
+    machine.place(rollout(A)).unlink()
+    assert same(machine).input("codex") == {"gpt-5.5": 7}
+
+
+def test_a_token_count_counts_if_the_sum_has_changed(machine: Machine) -> None:
+    lines = [
+        meta(A),
+        turn(),
+        count_line((10, 4, 1, 2), (10, 4, 1, 2), second=1),
+        count_line((10, 4, 1, 2), (10, 4, 1, 2), second=2),  # said again
+        count_line((0, 0, 0, 0), (0, 0, 0, 0), second=3),  # made up
+        turn("gpt-5.2", second=3),
+        count_line((100, 0, 0, 1), (110, 4, 1, 3), second=4),
+    ]
+    machine.write(rollout(A), *lines)
+    assert same(machine).totals == {
+        ("codex", "gpt-5.5"): (5, 2, 4, 1),
+        ("codex", "gpt-5.2"): (100, 1, 0, 0),
+    }
+
+
+# --- any history of changes -----------------------------------------------------------------------
+
+NAMES = (
+    "-p/a.jsonl", "-p/b.jsonl", "-q/c.jsonl", "-p/a/subagents/agent-x.jsonl",
+    rollout(A), rollout(B), rollout(C),
+)  # fmt: skip
+PARENTS = {A: "", B: A, C: B}
+
+small = st.integers(0, 3)
+pieces = st.tuples(st.sampled_from(("reply", "reply", "side", "again", "compaction", "edit", "todo",
+                                    "task", "patch", "plan", "junk")), small, small)  # fmt: skip
+contents = st.lists(pieces, min_size=1, max_size=3)
+names = st.sampled_from(NAMES)
+acts = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), names, contents),
+        st.tuples(st.just("append"), names, contents),
+        st.tuples(st.just("cut append"), names, contents),
+        st.tuples(st.just("rewrite"), names, contents),
+        st.tuples(st.just("replace"), names, contents),
+        st.tuples(st.just("truncate"), names, st.floats(0, 1)),
+        st.tuples(st.just("rename"), names, names),
+        st.tuples(st.just("delete"), names, st.none()),
+        st.tuples(st.just("scan"), names, st.none()),
+        st.tuples(st.just("scan"), names, st.none()),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+class Writer:
+    """Agents that write, and a user who tidies up."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.second = 0
+        self.rest: dict[str, bytes] = {}  # of a line that is written in two goes
+
+    def lines(self, name: str, content: Sequence[tuple[str, int, int]], *, start: bool) -> bytes:
+        is_codex = name.startswith("rollout")
+        records: list[Any] = []
+        if start:  # no two beginnings are the same: real ones have ids and times in them
+            self.second += 1
+            key = next((key for key in PARENTS if key in name), "")
+            parent = PARENTS.get(key, "")
+            records += (
+                [meta(key, parent, self.second), turn(second=self.second)]
+                if is_codex
+                else [prompt(self.second)]
+            )
+        for piece in content:
+            self.second += 1
+            records += self.codex(*piece) if is_codex else self.claude(*piece)
+        return b"".join(r if isinstance(r, bytes) else compact(r) for r in records)
+
+    def claude(self, kind: str, which: int, size: int) -> list[Any]:
+        message, second = f"m{which}", self.second
+        tokens = (size, 10**size, 0, which)
+        edit = tool_use("Edit", file_path=f"/{which}")
+        todo = tool_use("TodoWrite", todos=[{"content": f"{which}", "status": "pending"}])
+        task = tool_use("TaskCreate", subject=f"{which}")
+        match kind:
+            case "side":
+                return [reply(message, tokens=tokens, second=second, side=True, model=HAIKU)]
+            case "again":
+                one = reply(message, tokens=tokens, second=second, content=[edit])
+                return [one, reply(message, tokens=tokens, second=second + 0.5)]
+            case "compaction":
+                return [
+                    reply(f"{message}!", tokens=(0, 0, 10**6, 0), second=second),
+                    boundary(second),
+                    reply(f"{message}?", tokens=(1, 0, 0, 0), second=second + 0.5),
+                ]
+            case "edit":
+                return [reply(message, tokens=tokens, second=second, content=[edit])]
+            case "todo":
+                return [reply(message, tokens=tokens, second=second, content=[todo])]
+            case "task":
+                return [reply(message, tokens=tokens, second=second, content=[task])]
+            case "junk":
+                return [b'"input_tokens" no record\n', b"\0\0\n"]
+            case _:
+                return [reply(message, tokens=tokens, second=second, stop="end_turn")]
+
+    def codex(self, kind: str, which: int, size: int) -> list[Any]:
+        second = self.second
+        four = (10**which, size, 0, which)
+        match kind:
+            case "compaction":
+                return [event("compacted", {"message": "so far"}, second=second)]
+            case "patch" | "edit":
+                return [patch(f"{which}.py", second=second)]
+            case "plan" | "todo" | "task":
+                return [plan((f"{which}", "pending"), second=second)]
+            case "junk":
+                return [b"no record\n", b"\0\0\n"]
+            case "again":
+                one = count_line(four, (second, 0, 0, 0), second=second, percent=which)
+                return [one, count_line(four, (second, 0, 0, 0), second=second + 0.5)]
+            case _:
+                return [count_line(four, (second, 0, 0, 0), second=second, percent=which)]
+
+    def act(self, what: str, name: str, how: Any) -> None:
+        machine, place = self.machine, self.machine.place(name)
+        is_there = place.exists()
+        if what in ("append", "cut append"):
+            data = self.rest.pop(name, b"") if is_there else b""
+            if is_there and not data and place.read_bytes()[-1:] not in (b"\n", b""):
+                data = b"\n"  # after what the user cut off
+            data += self.lines(name, how, start=not is_there)
+            if what == "cut append":
+                data, self.rest[name] = data[:-100], data[-100:]
+            machine.append(place, data)
+        elif what == "rewrite":
+            machine.write(place, self.lines(name, how, start=True))  # the same inode
+            self.rest.pop(name, None)
+        elif what == "replace":
+            other = machine.write(place.with_name("tmp"), self.lines(name, how, start=True))
+            os.replace(other, place)
+            self.rest.pop(name, None)
+        elif not is_there:
+            pass
+        elif what == "truncate":
+            os.truncate(place, int(place.stat().st_size * how))
+            machine.touch(place)
+            self.rest.pop(name, None)
+        elif what == "rename":
+            target = machine.place(how)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            place.rename(target)
+            self.rest.pop(how, None)
+            if rest := self.rest.pop(name, None):
+                self.rest[how] = rest
+        elif what == "delete":
+            place.unlink()
+            self.rest.pop(name, None)
+
+
+@settings(max_examples=60)
+@given(acts)
+def test_after_any_changes_a_scan_finds_what_one_from_scratch_finds(
+    acts: list[tuple[str, str, Any]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        machine = Machine(Path(folder))
+        writer = Writer(machine)
+        for what, name, how in acts:
+            if what == "scan":
+                same(machine)
+            else:
+                writer.act(what, name, how)
+        same(machine)
+        assert machine.scan().done.read_bytes == 0
