@@ -24,7 +24,7 @@ from segue.core.policy import Policy
 from segue.core.session import Look
 from segue.transcripts import tail
 from segue.transcripts.find import Found
-from segue.transcripts.look import NotASession, look
+from segue.transcripts.look import look
 from segue.transcripts.survey import make_judge
 
 NOW = 1_794_766_600.0
@@ -342,15 +342,12 @@ def expected(rows: list[Row]) -> int | None:
     return used or None
 
 
-def read(agent: str, folder: str, data: bytes, block_bytes: int = tail.BLOCK_BYTES) -> Look | None:
+def read(agent: str, folder: str, data: bytes, block_bytes: int = tail.BLOCK_BYTES) -> Look:
     path = Path(folder) / "session.jsonl"
     path.write_bytes(data)
     found = Found(agent, folder, str(path), "", "", (1, 1, len(data), 1))
     with patch.object(tail, "read_back", partial(tail.read_back, block_bytes=block_bytes)):
-        try:
-            return look(found, agents.find(agent), _JUDGE)
-        except NotASession:
-            return None
+        return look(found, agents.find(agent), _JUDGE)
 
 
 def readings(agent: str, rows: list[Row], places: list[int]) -> Iterator[tuple[int, int | None]]:
@@ -358,7 +355,7 @@ def readings(agent: str, rows: list[Row], places: list[int]) -> Iterator[tuple[i
     with tempfile.TemporaryDirectory() as folder:
         for place in sorted({*(p % (len(rows) + 1) for p in places), len(rows)}):
             seen = read(agent, folder, b"".join(row.data + b"\n" for row in rows[:place]))
-            yield place, seen.used_tokens if seen is not None else None
+            yield place, seen.used_tokens
 
 
 _PLACES = st.lists(st.integers(0, 60), max_size=6)
@@ -397,9 +394,7 @@ def test_a_tail_tells_the_same_as_the_whole_file_wherever_it_is_cut(
     cut = whole[: round(len(whole) * at)]
     with tempfile.TemporaryDirectory() as folder:
         one, two = read(agent, folder, cut), read(agent, folder, cut, block_bytes)
-    assert (one is None) == (two is None)
-    if one is not None and two is not None:
-        assert (one.used_tokens, one.cwd) == (two.used_tokens, two.cwd)
+    assert (one.used_tokens, one.cwd) == (two.used_tokens, two.cwd)
 
 
 _PIECES = (

@@ -357,31 +357,25 @@ def test_after_a_full_codex_window_the_usage_records_still_count(own_home: Path)
     assert size(only()) == (1_220, 258_400)
 
 
+def codex_usage(used: int, spent: int) -> Line:
+    usage = {"input_tokens": used - 10, "output_tokens": 10, "total_tokens": used}
+    told = {"usage": usage, "thread_token_usage": {"total_tokens": spent}}
+    return {"type": "token_usage_record", "payload": told}
+
+
 def test_the_window_of_a_codex_session_is_found_behind_a_huge_tool_output(own_home: Path) -> None:
     files = recorded("codex", "c-noautocompact-below", own_home)
     path = session_file(files)
     first = up_to(files[path], lambda r: payload(r).get("type") == "token_count")
     record: Line = {"type": "response_item", "payload": {"type": "message", "id": PADDING}}
-    spent = {"input_tokens": 8_600, "output_tokens": 10, "total_tokens": 8_610}
-    usage = {"usage": spent, "thread_token_usage": {"total_tokens": 99_999}}
-    last: Line = {"type": "token_usage_record", "payload": usage}
-    lay(own_home, {path: [*first, record, last, last]})
+    lay(own_home, {path: [*first, record, codex_usage(8_600, 20_000), codex_usage(8_610, 28_610)]})
     assert size(only()) == (8_610, 9_500)
 
 
 def test_without_a_word_of_codex_its_window_is_the_effective_one(own_home: Path) -> None:
     path = ".codex/sessions/2026/11/15/rollout-2026-11-15T18-00-00-unknown.jsonl"
-    spent = {"input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010}
-    usage = {"usage": spent, "thread_token_usage": {"total_tokens": 1_010}}
-    lay(
-        own_home,
-        {
-            path: [
-                {"type": "turn_context", "payload": {"model": "gpt-5.2"}},
-                {"type": "token_usage_record", "payload": usage},
-            ]
-        },
-    )
+    context: Line = {"type": "turn_context", "payload": {"model": "gpt-5.2"}}
+    lay(own_home, {path: [context, codex_usage(1_010, 1_010)]})
     assert size(only()) == (1_010, 258_400)
 
 
@@ -531,6 +525,13 @@ def test_a_window_that_held_more_is_raised_to_what_claude_has_and_it_says_so(
     session = only()
     assert size(session) == (9_020, 1_000_000)
     assert session["notes"] == ["205,040 tokens were accepted: the window is not 200,000"]
+
+
+def test_a_window_that_is_only_assumed_is_raised_to_the_next_known_one(own_home: Path) -> None:
+    files = recorded("pi", "v087-b7-silent-overflow", own_home)
+    assert size(only()) == (250_012, 200_000)  # pi's own config says so, and pi works with it
+    (own_home / next(path for path in files if path.endswith("models.json"))).unlink()
+    assert size(only()) == (250_012, 272_000)
 
 
 def test_a_raised_window_stays_raised_after_a_compaction(own_home: Path) -> None:

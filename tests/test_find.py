@@ -164,6 +164,16 @@ def test_what_is_written_to_a_databases_log_changes_its_stamp(own_home: Path) ->
     assert after.size == 5
 
 
+def test_a_log_that_is_written_over_changes_the_databases_stamp(own_home: Path) -> None:
+    folder = own_home / ".local/share/opencode"
+    put(folder, "opencode.db")
+    log = put(folder, "opencode.db-wal", content="1")
+    (before,) = look(own_home)
+    os.utime(log, ns=(log.stat().st_mtime_ns + 10**9,) * 2)  # it is used again from its start
+    (after,) = look(own_home)
+    assert after.stamp != before.stamp
+
+
 def test_homes_of_the_config_come_on_top(own_home: Path, tmp_path: Path) -> None:
     name = PLACES["claude"][0]
     expected = {str(put(own_home, ".claude", name))}

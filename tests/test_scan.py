@@ -286,6 +286,46 @@ def test_a_line_is_counted_when_it_is_whole(machine: Machine) -> None:
     assert seen.input() == {"claude-opus-4-5": 571}
 
 
+REWRITTEN: dict[str, tuple[list[Any], list[Any]]] = {
+    # What was there, and what is written over it, into the same inode.
+    "larger, with another beginning": ([reply("a")], [reply("b"), reply("c")]),
+    "of the same size, with another beginning": ([reply("a"), prompt()], [reply("b"), prompt()]),
+    "larger, with the same beginning": (
+        [prompt(said="x" * 2000), reply("a"), reply("b", tokens=(9, 9, 9, 9))],
+        [prompt(said="x" * 2000), reply("c"), reply("d", tokens=(8, 8, 8, 8)), reply("e")],
+    ),
+    "of the same size, with the same beginning": (
+        [prompt(said="x" * 2000), reply("a", tokens=(9, 9, 9, 9))],
+        [prompt(said="x" * 2000), reply("b", tokens=(8, 8, 8, 8))],
+    ),
+    "larger, with another beginning and the same end": (
+        [reply("a"), prompt(said="x" * 2000)],
+        [reply("b"), prompt(said="x" * 2000), reply("c")],
+    ),
+    "smaller": ([reply("a"), reply("b")], [reply("c")]),
+    "empty": ([reply("a")], []),
+}
+
+
+@pytest.mark.parametrize("case", REWRITTEN)
+@pytest.mark.parametrize("inode", ["same", "other"])
+def test_a_file_that_is_written_anew_is_read_anew(case: str, inode: str, machine: Machine) -> None:
+    before, after = REWRITTEN[case]
+    place = machine.write("-p/s1.jsonl", *before)
+    machine.write("-p/s2.jsonl", reply("other"))
+    was = place.stat()
+    same(machine)
+    if inode == "other":
+        machine.write(place.with_suffix(".new"), *after)
+        os.replace(place.with_suffix(".new"), place)
+    else:
+        machine.write(place, *after)
+    assert (place.stat().st_ino == was.st_ino) == (inode == "same")
+    assert ("same size" in case) == (place.stat().st_size == was.st_size)
+    assert same(machine).done.read_bytes == place.stat().st_size
+    assert same(machine).done.read_bytes == 0
+
+
 def test_the_bytes_ahead_are_known_before(machine: Machine) -> None:
     machine.write("-p/s1.jsonl", reply())
     index = Index(machine.state / "sessions.db")
@@ -517,6 +557,18 @@ def test_many_files_with_the_same_replies_count_once_also_with_few_new_ones(
     machine.place("-p/c.jsonl").unlink()
     machine.place("-p/a.jsonl").unlink()
     assert same(machine).input() == {OPUS: 41}
+
+
+def test_a_file_in_the_place_of_one_that_is_gone_has_nothing_of_it(machine: Machine) -> None:
+    """The index numbers files, and may give a number again."""
+    shared = reply("m1", tokens=(10, 0, 0, 0))
+    machine.write("-p/a.jsonl", shared)
+    machine.write("-p/b.jsonl", shared, reply("m2", tokens=(1, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 11}
+    machine.place("-p/b.jsonl").unlink()
+    assert same(machine).input() == {OPUS: 10}
+    machine.write("-p/c.jsonl", reply("m3", tokens=(200, 0, 0, 0)))
+    assert same(machine).input() == {OPUS: 210}
 
 
 # --- forks ----------------------------------------------------------------------------------------

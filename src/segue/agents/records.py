@@ -48,7 +48,10 @@ def read_line(line: bytes) -> Any:
     text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
     if not text.startswith("{"):
         return None
-    return decode(_HALF_PAIR.sub(r"\\ufffd", text) if "\\u" in text else text)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return decode(_HALF_PAIR.sub(r"\\ufffd", text))
 
 
 class Split(Struct, frozen=True):

@@ -42,7 +42,6 @@ class Glance(Struct, kw_only=True):
     window_tokens: int | None = None  # as the agent says
     accepted_tokens: int = 0  # the most that the window was seen to hold
     compactions: int = 0
-    prompts: int = 0
     limits: dict[str, Limit] = field(default_factory=dict)  # the last word on each plan window
     samples: list[Sample] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)
@@ -55,7 +54,7 @@ def glance(events: Iterable[Event]) -> Glance:
     """Folds the events of a tail, oldest first."""
     listed = list(events)
     seen = Glance(turn=fold(listed))
-    sizes, explained = 0, True
+    turns, sizes, explained = 0, 0, True
     for event in listed:
         if event.at is not None:
             seen.first_at = event.at if seen.first_at is None else min(seen.first_at, event.at)
@@ -66,11 +65,11 @@ def glance(events: Iterable[Event]) -> Glance:
             seen.session_id = event.session_id or seen.session_id
             seen.model, seen.cwd = event.model or seen.model, event.cwd or seen.cwd
         elif isinstance(event, Prompt):
-            seen.prompts += 1
+            turns += 1
         elif isinstance(event, Usage):
             sizes += event.used_tokens != seen.used_tokens
             explained = event.used_tokens >= (seen.used_tokens or 0)
-            _measure(seen, event)
+            _measure(seen, event, turns)
         elif isinstance(event, Compaction) and event.phase == "done":
             seen.compactions += 1
             if seen.used_tokens is None:  # else that is known, and of this a part may be refused
@@ -85,14 +84,14 @@ def glance(events: Iterable[Event]) -> Glance:
     return seen
 
 
-def _measure(seen: Glance, event: Usage) -> None:
+def _measure(seen: Glance, event: Usage, turns: int) -> None:
     if event.model and seen.model and event.model != seen.model:
         seen.accepted_tokens = 0  # by another model
     seen.used_tokens, seen.parts, seen.used_at = event.used_tokens, event.parts, event.at
     seen.model = event.model or seen.model
     seen.window_tokens = event.window_tokens or seen.window_tokens
     seen.accepted_tokens = max(seen.accepted_tokens, event.used_tokens)
-    seen.samples.append(Sample(event.at, event.used_tokens, seen.prompts))
+    seen.samples.append(Sample(event.at, event.used_tokens, turns))
 
 
 class Window(Struct, frozen=True):

@@ -439,6 +439,8 @@ class Follower:
         for folder in self._names.folders.keys() - met.values():
             if any((folder + os.sep).startswith(closed + os.sep) for closed in self._denied):
                 continue  # that was said of the folder, and need not be said of all in it
+            if not os.path.isdir(folder):
+                self._absent(folder)
             for name in [*self._names.folders[folder]]:
                 self._visit(os.path.join(folder, name))
             if not self._names.folders[folder]:

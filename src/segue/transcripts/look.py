@@ -44,8 +44,6 @@ def _look_at_records(handle: int, found: Found, profile: Profile, judge: Judge) 
         seen, capped = view(tail.document(handle, found.size)), False
     else:
         seen, capped = tail.read_back(handle, found.size, view, lambda g: g.is_settled)
-    if not found.session_id and not (seen.prompts or seen.compactions or seen.samples):
-        raise NotASession(found.path)  # gemini's --resume leaves a second file with a header alone
     first = Glance()
     if not seen.cwd or not seen.session_id or not seen.model:
         first = glance(profile.parse(tail.head(handle)))

@@ -95,6 +95,7 @@ class ClaudeCounter:
         self.boundaries = int(tally.memory.get("boundaries", 0))  # since the last reply
         self.head_lines = int(tally.memory.get("head_lines", _HEAD_LINES))  # yet to be looked at
         self.last: tuple[Any, ...] = ()  # the reply before: most records repeat it
+        self.key = 0  # its key
         self.mark = b""  # how it is written, from its first count to the request's id
         self.last_stamp = ""
         self.listed = b""
@@ -205,12 +206,14 @@ class ClaudeCounter:
             return False
         if given < 0 or said < 0 or read < 0 or written < 0 or not given + said + read + written:
             return False
+        again = same[:2] == self.last[:2]  # the same reply, further on
+        if not again:
+            named = f"{message.id}\0{record.request_id}".encode("utf-8", "replace")
+            self.key = key_of(named) if message.id else 0
         self.last = same
         new = self.ledger.add(
-            key_of(f"{message.id}\0{record.request_id}".encode("utf-8", "replace"))
-            if message.id
-            else 0,
-            milliseconds(record.timestamp),
+            self.key,
+            0 if again and self.key else milliseconds(record.timestamp),
             message.model,
             (SIDE if side else 0) | (ENDS_TURN if ends else 0),
             given,

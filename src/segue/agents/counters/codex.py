@@ -26,7 +26,9 @@ _SILENT = (b'"type":"token_usage_record"', b'"type":"world_state"')
 _PATCHED = re.compile(
     r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
 )
+_MOST = 1 << 53
 _SCOPES = {300: "five_hour", 10_080: "seven_day"}
+_PLACES = (("primary", b'"primary":{'), ("secondary", b'"secondary":{'))
 _NUMBERS = (
     "input_tokens",
     "cached_input_tokens",
@@ -163,10 +165,10 @@ class CodexCounter:
         """The last request, if the thread's sum has changed since the record before."""
         last, total, before = info.last_token_usage, info.total_token_usage, self.total
         if total is not None:
-            self.total = _Usage(*map(_sane, _numbers(total)))
+            self.total = _sane(total)
         if last is None or (total is not None and self.total == before):
             return
-        numbers = [_sane(n) for n in _numbers(last)]
+        numbers = _numbers(_sane(last))
         if not any(numbers[:5]):  # made up by the client: a sum without parts
             return
         given, cached, written, said, _, _ = numbers
@@ -193,12 +195,14 @@ class CodexCounter:
             return
         if b": " in limits or b" :" in limits:
             limits = msgspec.json.encode(read_line(limits))
-        for place in ("primary", "secondary"):
-            start = limits.find(b'"%s":{' % place.encode())
+        for place, opening in _PLACES:
+            start = limits.find(opening)
             if start >= 0:
                 plan = limits[start : limits.find(b"}", start)]
-                window = plan.partition(b'"window_minutes":')[2].partition(b",")[0]
                 if b'"used_percent":null' not in plan:
+                    length = plan.find(b'"window_minutes":')
+                    window = plan[length + 17 : length + 24] if length > 0 else b""
+                    self.said_limits.pop((place, window), None)  # so that the last comes last
                     self.said_limits[place, window] = (stamp, limits)
 
     def limit(self, place: str, stamp: str, limits: JSON) -> None:
@@ -260,9 +264,12 @@ def _numbers(usage: _Usage) -> list[int]:
     ]
 
 
-def _sane(count: int) -> int:
-    """More is no count of tokens, and would not fit into the index."""
-    return count if 0 < count < 1 << 53 else 0
+def _sane(usage: _Usage) -> _Usage:
+    """Without what is no count of tokens, and would not fit into the index."""
+    numbers = _numbers(usage)
+    if min(numbers) >= 0 and max(numbers) < _MOST:
+        return usage
+    return _Usage(*(n if 0 < n < _MOST else 0 for n in numbers))
 
 
 def _usage(given: JSON) -> _Usage | None:
