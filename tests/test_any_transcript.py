@@ -402,8 +402,28 @@ _PIECES = (
     b' "usage" "payload" "timestamp" "assistant" "$set" {"type":"assistant","message":{"usage":{'
     b" \n"
 ).split(b" ")
+_NAMES = (
+    "type subtype message usage payload info id sessionId timestamp content role tokens item data"
+    " $set messages parts usageMetadata input_tokens totalTokens total_tokens total time parts text"
+    " compactMetadata postTokens last_token_usage total_token_usage rate_limits primary model"
+)
+_TEXTS = (
+    "assistant user system message gemini event_msg token_count token_usage_record compaction"
+    " compacted session session_meta turn_context task_started compact_boundary s1 <synthetic>"
+    " 2026-11-15T18:00:00Z 9999-99-99 -1"
+)
+_KEYS, _WORDS = st.sampled_from(_NAMES.split()), st.sampled_from(_TEXTS.split())
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+_SHAPED = st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=5).map(
+    lambda record: json.dumps(record).encode()
+)
 _BYTES = st.one_of(
     st.binary(max_size=300),
+    st.lists(_SHAPED, min_size=1, max_size=8).map(b"\n".join),
     st.lists(_UNKNOWN, max_size=10).map(b"\n".join),
     st.lists(st.sampled_from(_PIECES), max_size=60).map(b"".join),
 )
@@ -411,7 +431,7 @@ _BYTES = st.one_of(
 
 @pytest.mark.parametrize("agent", STORES)
 @given(data=_BYTES)
-@settings(max_examples=50)
+@settings(max_examples=100)
 def test_no_content_of_a_session_file_raises(agent: str, data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         read(agent, folder, data)

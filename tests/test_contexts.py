@@ -471,14 +471,23 @@ def test_a_damaged_file_that_was_resumed_is_read_to_its_end(name: str, own_home:
 # Windows of a million
 
 
-def test_a_model_with_a_million_is_known(own_home: Path) -> None:
-    recorded("claude", "d8-opus55-966k", own_home)
-    assert only()["context"]["window"] == 1_000_000
-
-
-def test_a_model_that_claude_does_not_know_has_a_million(own_home: Path) -> None:
-    recorded("claude", "d8-other-990k", own_home)
-    assert only()["context"]["window"] == 1_000_000
+@pytest.mark.parametrize(
+    ("name", "notes"),
+    [
+        ("d8-opus55-966k", []),
+        ("d8-other-990k", ["the agent does not know some-other-model"]),
+    ],
+)
+def test_a_window_of_a_million_is_known_from_the_first_reply_on(
+    name: str, notes: list[str], own_home: Path
+) -> None:
+    files = recorded("claude", name, own_home)
+    path = session_file(files)
+    begun = up_to(files[path], lambda r: "echo turn-0" in json.dumps(r))
+    lay(own_home, {path: begun})
+    session = only()
+    assert size(session) == (20_040, 1_000_000)
+    assert session["notes"] == notes
 
 
 def claude_session(*records: Line) -> dict[str, list[Line]]:

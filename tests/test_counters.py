@@ -760,3 +760,10 @@ def test_a_time_without_a_zone_is_utc_wherever_segue_runs(monkeypatch: pytest.Mo
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_short_record_of_codexs_is_not_taken_for_the_one_after_it() -> None:
+    short = {"type": "turn_context", "payload": {"model": "gpt-5.2"}}
+    after = b'{"type":"token_usage_record","payload":{}}\n'
+    _, ledger = counted("codex", [spaced(short) + after + compact(count_line((1, 0, 0, 0)))])
+    assert ledger.models == ["gpt-5.2"]

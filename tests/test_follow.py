@@ -831,6 +831,7 @@ def test_what_the_old_watch_was_told_is_not_forgotten_with_it(root: Path, fake: 
     watch.add(str(root.parent), (1, 2))
     fake.answers.append({(2, "told")})
     assert watch.renew() == [str(root.parent)]
+    assert not fake.answers  # the old one was asked
     assert watch.wait(0.0) == {"told"}
 
 

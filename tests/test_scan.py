@@ -646,6 +646,38 @@ def test_a_parent_that_grows_after_its_fork_changes_nothing(machine: Machine) ->
     assert same(machine).input("codex") == {"gpt-5.5": 15 + 64 + 128}
 
 
+def test_a_parent_that_grows_costs_what_is_new_and_not_its_forks(machine: Machine) -> None:
+    for name, content in FAMILY.items():
+        machine.write(rollout(name), content)
+    same(machine)
+    line = compact(count_line((64, 0, 0, 0), (71, 0, 0, 0), second=500))
+    machine.append(rollout(A), line)
+    seen = same(machine)
+    assert seen.input("codex") == {"gpt-5.5": WHOLE + 64}
+    assert seen.done.read_bytes == len(line)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 4])
+@pytest.mark.parametrize("also", ["", "the parent grows", "the parent is cut"])
+def test_a_fork_that_is_seen_before_its_copy_is_whole_is_matched_later(
+    lines: int, also: str, machine: Machine
+) -> None:
+    written = FAMILY[B].splitlines(keepends=True)
+    machine.write(rollout(A), FAMILY[A])
+    machine.write(rollout(B), *written[:lines])
+    same(machine)
+    machine.append(rollout(B), *written[lines:])
+    if also == "the parent grows":
+        line = count_line((64, 0, 0, 0), (71, 0, 0, 0), second=500)
+        machine.append(rollout(A), line)
+    elif also:
+        place = machine.place(rollout(A))
+        os.truncate(place, len(b"".join(FAMILY[A].splitlines(keepends=True)[:3])))
+        machine.touch(place)
+    total = {"": 15, "the parent grows": 15 + 64}.get(also, 11)
+    assert same(machine).input("codex") == {"gpt-5.5": total}
+
+
 def test_a_parent_that_is_cut_and_grows_again_is_matched_anew(machine: Machine) -> None:
     machine.write(rollout(A), FAMILY[A])
     machine.write(rollout(B), FAMILY[B])

@@ -126,6 +126,17 @@ def test_a_session_belongs_to_the_folder_where_it_began(own_home: Path) -> None:
     assert session["cwd"] == "/work/my.shop"
 
 
+def test_a_window_that_was_raised_stays_so_when_the_large_reply_is_far_back(own_home: Path) -> None:
+    file = claude_session(own_home, prompt(), reply(1, 230_000), prompt(), reply(2, 260_000))
+    assert listed("sessions")[0]["context"]["window"] == 1_000_000
+    with file.open("a") as out:
+        out.write(prompt("x" * 300_000) + "\n")
+        out.write(reply(3, 20_000) + "\n" + prompt() + "\n" + reply(4, 21_000) + "\n")
+    (session,) = listed("sessions")
+    assert session["context"]["used"] == 21_000
+    assert session["context"]["window"] == 1_000_000
+
+
 def test_several_that_fit_are_listed_and_none_is_guessed(own_home: Path) -> None:
     claude_session(own_home, reply(1, 20_000, cwd="/work/shop"))
     claude_session(own_home, reply(2, 20_000, cwd="/work/shop", session=OTHER), session=OTHER)

@@ -154,7 +154,10 @@ def _cut(cursor: Cursor, fresh: bytes, line_bytes: int) -> tuple[list[bytes], in
     lines: list[bytes] = []
     if others:
         if not cursor.skipping:
-            lines.append(bytes(cursor.partial) + first if cursor.partial else first)
+            if cursor.partial:  # may be large: no more copies than needed
+                cursor.partial += first
+                first = bytes(cursor.partial)
+            lines.append(first)
         lines += others
         first = lines.pop()
         cursor.partial, cursor.skipping = None, False

@@ -101,15 +101,26 @@ class Survey:
             found.cwd = store.folder(file.path[len(file.home) + 1 :], found.cwd)
         elif store.projects:
             found.cwd = project_folder(file.home, store, file.path)
+        self._remember(file, found)
         self._keep(file.path, file.stamp, found)
         return found
 
+    def _remember(self, file: Found, found: Look) -> None:
+        """What the window was once seen to hold, though it is too far back to be seen now."""
+        stamp, data = self.known.get(file.path, ((0, 0, 0, 0), b""))
+        if stamp[:2] == file.stamp[:2] and stamp[2] <= file.size:
+            old = self._decoded(data)
+            if old is not None and old.model == found.model:
+                found.accepted_tokens = max(found.accepted_tokens, old.accepted_tokens)
+
     def _kept(self, name: str, stamp: Stamp) -> Look | None:
         old = self.known.get(name)
-        if old is None or old[0] != stamp:
-            return None
+        return self._decoded(old[1]) if old is not None and old[0] == stamp else None
+
+    @staticmethod
+    def _decoded(data: bytes) -> Look | None:
         try:
-            return _decode(old[1])
+            return _decode(data)
         except msgspec.MsgspecError:
             return None
 

@@ -97,7 +97,7 @@ class CodexCounter:
                 if find(b"complete", place, place + 40) > 0:
                     self.take(data[start:end])
             elif not kind:
-                place = find(b'"type":"', start, start + _HEAD_BYTES)
+                place = find(b'"type":"', start, min(start + _HEAD_BYTES, end))
                 if place < 0 or not data.startswith(_SILENT, place):
                     self.take(data[start:end])
             start = end + 1
