@@ -21,8 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.transcripts import follow
-from segue.transcripts.follow import BATCH_BYTES, RETRY_S, Change, Follower, Watch
+from segue.transcripts import watch
+from segue.transcripts.follow import BATCH_BYTES, Change, Follower
+from segue.transcripts.watch import RETRY_S, Watch
 
 DEADLINE_S = 10.0
 
@@ -648,14 +649,14 @@ def test_a_line_written_before_the_watch_is_set_is_not_missed(
 ) -> None:
     path = root / "a.jsonl"
     path.write_bytes(b"old\n")
-    real = follow._notifier()
+    real = watch._notifier()
 
     def slow(*options: Any) -> Any:
         append(path, b"meanwhile\n")
         (root / "b.jsonl").write_bytes(b"new\n")
         return real(*options)
 
-    monkeypatch.setattr(follow, "_notifier", lambda: slow)
+    monkeypatch.setattr(watch, "_notifier", lambda: slow)
     with Follower([root], lambda p: True, clock=Clock()) as follower:
         ears = Ears(follower)
         ears.step()
@@ -681,7 +682,7 @@ def test_without_events_polling_goes_on_says_why_and_tries_again(
 
     path, clock = root / "a.jsonl", Clock()
     with Follower([root], lambda p: True, clock=clock) as follower, monkeypatch.context() as patch:
-        patch.setattr(follow, "_notifier", fail)
+        patch.setattr(watch, "_notifier", fail)
         ears = Ears(follower, clock)
         ears.step()
         assert told in follower.degraded
@@ -751,7 +752,7 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
-    monkeypatch.setattr(follow, "_notifier", lambda: Fake)
+    monkeypatch.setattr(watch, "_notifier", lambda: Fake)
     for name, value in (("answers", []), ("alive", []), ("limit", 1 << 30)):
         monkeypatch.setattr(Fake, name, value)
     return Fake
@@ -873,7 +874,7 @@ def test_a_path_that_vanishes_while_it_is_watched_costs_no_events(
         raise FileNotFoundError
 
     with monkeypatch.context() as patch:
-        patch.setattr(follow, "_notifier", vanished)
+        patch.setattr(watch, "_notifier", vanished)
         assert watch.renew() == []
         assert not watch.degraded
     assert watch.renew() == [str(root)]

@@ -9,28 +9,19 @@ still the same file. Only regular files are opened, and none stays open.
 import errno
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from segue.transcripts import cursor as cursors
-from segue.transcripts.cursor import Cursor, File, Identity, Names, Restarted, Seen
+from segue.transcripts.cursor import Cursor, File, Identity, Names, Seen
+from segue.transcripts.portion import cursor_at, is_at, is_same, opened, read_portion
+from segue.transcripts.watch import TREES, Watch
 
-if TYPE_CHECKING:
-    from watchfiles._rust_notify import RustNotify
-
-CHUNK_BYTES = 256 << 10
-PORTION_BYTES = 1 << 20
-"""What one file may give before another may: a huge file delays no other."""
 BATCH_BYTES = 4 << 20
 """What one step reads at most, so that a file of any size needs little memory."""
 
@@ -45,18 +36,7 @@ SLICE_S = 0.005
 HURRY_S, SWEEP_SHARE = 0.5, 25
 """Without events: the pause between sweeps, and how many times longer than a sweep it must be."""
 
-RETRY_S = 60.0
-"""When to ask for events again after they failed."""
-BUSY_S, BUSY_MS, CALM_MS = 2.0, 10, 40
-"""How often watchfiles looks into its queue: a look costs 50 µs, and it takes two to answer."""
-DELETED = 3
-"""As in watchfiles.Change."""
-# FSEvents watches whole trees, and starts anew for every path that is added. With inotify each
-# folder is named: in a tree, one that may not be read would leave others unwatched, in silence.
-TREES = sys.platform == "darwin"
-
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 Kind = Literal["found", "grown", "restarted", "moved", "gone", "unreadable"]
@@ -82,228 +62,6 @@ class Change(Struct, frozen=True):
     skipped: int = 0
     why: str = ""
     was: str = ""
-
-
-# --- events -----------------------------------------------------------------------------------
-
-
-@cache
-def _notifier() -> "type[RustNotify]":
-    """The class behind watchfiles, without the package: that imports anyio, 45 ms and 6 MB."""
-    package = find_spec("watchfiles")
-    places = package.submodule_search_locations if package else None
-    spec = PathFinder.find_spec("watchfiles._rust_notify", places)
-    if spec is None or spec.loader is None:
-        raise ImportError("watchfiles is not installed")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: type[RustNotify] = module.RustNotify
-    return found
-
-
-class Watch:
-    """The file system's events for a growing set of paths, or the reason why there are none."""
-
-    degraded: str = ""
-
-    def __init__(self, stop: threading.Event, clock: Callable[[], float], *, wanted: bool) -> None:
-        self._stop, self._clock, self._wanted = stop, clock, wanted
-        self._notify: RustNotify | None = None
-        self._watched: dict[str, Identity] = {}
-        self._new: dict[str, Identity] = {}
-        self._told: set[str] = set()
-        self._retry_at = self._busy_until = float("-inf")
-
-    @property
-    def is_on(self) -> bool:
-        """Whether events can be expected."""
-        return self._notify is not None
-
-    def add(self, path: str, identity: Identity) -> None:
-        """Takes effect with the next `renew`."""
-        if self._watched.get(path) != identity:
-            self._new[path] = identity
-
-    def drop(self, path: str) -> None:
-        """What was watched is no longer there, and its watch ended with it."""
-        self._watched.pop(path, None)
-        self._new.pop(path, None)
-
-    def renew(self) -> list[str]:
-        """Watches what was added. What it gives back was not watched until now: look at it."""
-        if not (self._wanted and self._new) or self._clock() < self._retry_at:
-            return []
-        watched = {p: i for p, i in (self._watched | self._new).items() if _may_read(p)}
-        fresh = [path for path in watched if path in self._new]
-        try:
-            notify = _notifier()([*watched], False, False, 0, TREES, False)
-        except FileNotFoundError:
-            return []  # gone just now; the next call knows
-        except (OSError, RuntimeError, ImportError, UnicodeError) as fault:
-            if self._notify is None:
-                self._degrade(fault)
-                return []
-            # Old and new watches together may be too many: once more without the old ones.
-            self._new = watched
-            self.close()
-            return self.renew()
-        self._told = self.wait(0.0) if self._notify else set()
-        self.close()
-        self._notify, self._watched, self._new = notify, watched, {}
-        self.degraded = ""
-        return fresh
-
-    def wait(self, timeout_s: float) -> set[str]:
-        """The paths where something happened; waits for the first of them at most so long."""
-        told, self._told = self._told, set()
-        if self._notify is None:
-            self._stop.wait(0.0 if told else timeout_s)
-            return told
-        timeout_ms = 1 if told else max(1, int(timeout_s * 1000))
-        look_ms = BUSY_MS if self._clock() < self._busy_until else CALM_MS
-        try:
-            news = self._notify.watch(0, min(timeout_ms, look_ms), timeout_ms, self._stop)
-        except (OSError, RuntimeError) as fault:
-            self._degrade(fault)
-            return told
-        if news == "signal":
-            raise KeyboardInterrupt
-        if isinstance(news, set):
-            self._busy_until = self._clock() + BUSY_S
-            for kind, path in news:
-                told.add(path)
-                if kind == DELETED:
-                    self.drop(path)
-        return told
-
-    def close(self) -> None:
-        """Gives back what watching took."""
-        if self._notify is not None:
-            self._notify.close()
-            self._notify = None
-
-    def _degrade(self, fault: Exception) -> None:
-        self.close()
-        self._new, self._watched = self._watched | self._new, {}
-        self._retry_at = self._clock() + RETRY_S
-        why = str(fault).partition(" (Error")[0].partition(" about [")[0].rstrip(".")
-        if "limit" in why:
-            why += "; see fs.inotify.max_user_watches"
-        self.degraded = f"no file events, looking at every file instead: {why}"
-
-
-def _may_read(path: str) -> bool:
-    """One folder that we may not read would cost us the events of all others."""
-    return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-# --- reading ----------------------------------------------------------------------------------
-
-
-class Portion(Struct):
-    """What one file gave in one go."""
-
-    lines: list[bytes] = []
-    skipped: int = 0
-    offset: int = 0
-    taken: int = 0
-    """Bytes that were read."""
-    why: str = ""
-    """It must be read from the beginning, and why."""
-    is_full: bool = False
-    """There may be more."""
-
-
-@contextmanager
-def opened(path: str) -> Iterator[tuple[int, Seen]]:
-    """A handle that never blocks, and what it leads to; closed afterwards."""
-    handle = os.open(path, _FLAGS)
-    try:
-        yield handle, Seen.of(os.fstat(handle))
-    finally:
-        os.close(handle)
-
-
-def read_portion(handle: int, seen: Seen, cursor: Cursor, line_bytes: int) -> Portion:
-    """Reads on where the cursor stands, up to PORTION_BYTES."""
-    portion = Portion(offset=cursor.offset)
-    head = os.pread(handle, cursors.HEAD_BYTES, 0)
-    while not portion.is_full:
-        data = os.pread(handle, CHUNK_BYTES, cursor.read_from)
-        got = cursors.advance(cursor, seen, head, data, line_bytes=line_bytes)
-        if isinstance(got, Restarted):
-            portion.why = got.why
-            break
-        portion.lines += got.lines
-        portion.skipped += got.skipped
-        portion.offset, portion.taken = got.offset, portion.taken + len(data)
-        if len(data) < CHUNK_BYTES:
-            break
-        portion.is_full = portion.taken >= PORTION_BYTES
-    return portion
-
-
-def cursor_at(handle: int, seen: Seen, start: int, line_bytes: int) -> Cursor:
-    """A cursor after the last whole line before `start`: one that is being written is new."""
-    start = low = min(start, seen.size)
-    block = cursors.TAIL_BYTES
-    while low and start - low <= line_bytes:
-        block = min(block, low)
-        low -= block
-        newline = os.pread(handle, block, low).rfind(b"\n")
-        if newline >= 0:
-            low += newline + 1
-            break
-        block = min(block * 8, CHUNK_BYTES)
-    head = os.pread(handle, cursors.HEAD_BYTES, 0)
-    tail = os.pread(handle, min(low, cursors.TAIL_BYTES), max(0, low - cursors.TAIL_BYTES))
-    return cursors.placed(seen, low, head, tail, skipping=start - low > line_bytes)
-
-
-def is_same(path: str, cursor: Cursor) -> bool:
-    """Whether a path leads to the very file that was read: numbers of removed files are reused."""
-    if not is_at(path, cursor.identity):
-        return False
-    try:
-        with opened(path) as (handle, seen):
-            head = os.pread(handle, cursors.HEAD_BYTES, 0)
-            data = os.pread(handle, cursors.TAIL_BYTES, cursor.read_from)
-    except OSError:
-        return False
-    return cursors.difference(cursor, seen, head, data) is None
-
-
-def is_at(path: str, identity: Identity) -> bool:
-    """Whether a path leads to the regular file with these numbers."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and Seen.of(found).identity == identity
-
-
-def _is_folder_at(path: str, identity: Identity) -> bool:
-    try:
-        return Seen.of(os.stat(path)).identity == identity
-    except OSError:
-        return False
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _is_quiet(entry: os.DirEntry[str], file: File) -> bool:
-    try:
-        return file.cursor.is_quiet(Seen.of(entry.stat()))
-    except OSError:
-        return False
-
-
-# --- following --------------------------------------------------------------------------------
 
 
 class Follower:
@@ -681,3 +439,24 @@ class Follower:
 
     def _say(self, path: str, kind: Kind, *, why: str = "", was: str = "") -> None:
         self._batch.append(Change(path, kind, why=why, was=was))
+
+
+def _is_folder_at(path: str, identity: Identity) -> bool:
+    try:
+        return Seen.of(os.stat(path)).identity == identity
+    except OSError:
+        return False
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_quiet(entry: os.DirEntry[str], file: File) -> bool:
+    try:
+        return file.cursor.is_quiet(Seen.of(entry.stat()))
+    except OSError:
+        return False
