@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.transcripts import watch
+from segue.transcripts import watch as events
 from segue.transcripts.follow import BATCH_BYTES, Change, Follower
 from segue.transcripts.watch import RETRY_S, Watch
 
@@ -649,14 +649,14 @@ def test_a_line_written_before_the_watch_is_set_is_not_missed(
 ) -> None:
     path = root / "a.jsonl"
     path.write_bytes(b"old\n")
-    real = watch._notifier()
+    real = events._notifier()
 
     def slow(*options: Any) -> Any:
         append(path, b"meanwhile\n")
         (root / "b.jsonl").write_bytes(b"new\n")
         return real(*options)
 
-    monkeypatch.setattr(watch, "_notifier", lambda: slow)
+    monkeypatch.setattr(events, "_notifier", lambda: slow)
     with Follower([root], lambda p: True, clock=Clock()) as follower:
         ears = Ears(follower)
         ears.step()
@@ -682,7 +682,7 @@ def test_without_events_polling_goes_on_says_why_and_tries_again(
 
     path, clock = root / "a.jsonl", Clock()
     with Follower([root], lambda p: True, clock=clock) as follower, monkeypatch.context() as patch:
-        patch.setattr(watch, "_notifier", fail)
+        patch.setattr(events, "_notifier", fail)
         ears = Ears(follower, clock)
         ears.step()
         assert told in follower.degraded
@@ -752,7 +752,7 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
-    monkeypatch.setattr(watch, "_notifier", lambda: Fake)
+    monkeypatch.setattr(events, "_notifier", lambda: Fake)
     for name, value in (("answers", []), ("alive", []), ("limit", 1 << 30)):
         monkeypatch.setattr(Fake, name, value)
     return Fake
@@ -874,7 +874,7 @@ def test_a_path_that_vanishes_while_it_is_watched_costs_no_events(
         raise FileNotFoundError
 
     with monkeypatch.context() as patch:
-        patch.setattr(watch, "_notifier", vanished)
+        patch.setattr(events, "_notifier", vanished)
         assert watch.renew() == []
         assert not watch.degraded
     assert watch.renew() == [str(root)]
