@@ -89,14 +89,15 @@ def reply(
                 },
             },
         },
+        "requestId": request,  # before the time, as Claude Code writes it
         "type": "assistant",
         "timestamp": stamp(second),
         "cwd": "/home/dev/p",
         "sessionId": session,
     }
-    if request is not None:
-        record["requestId"] = request
-    return record
+    return {
+        key: value for key, value in record.items() if key != "requestId" or request is not None
+    }
 
 
 def progress(inner: Record, second: float = 1) -> Record:
@@ -431,6 +432,14 @@ CUT: dict[str, tuple[str, list[Record]]] = {
         [prompt(), reply(second=1), reply(second=2), reply(second=3)],
     ),
     "replies without an id": ("claude", [prompt(), reply(""), reply(""), reply("")]),
+    "tool calls without an id": (
+        "claude",
+        [reply("", content=[tool_use("Bash", command="ls")], second=n) for n in range(3)],
+    ),
+    "many first records that tell nothing": (
+        "claude",
+        [*[{"type": "mode"} for _ in range(12)], prompt(1, "mine"), reply(second=3), prompt(9)],
+    ),
     "a first record that tells only when": (
         "claude",
         [boundary(), prompt(1, "mine"), reply(second=2)],
@@ -767,3 +776,34 @@ def test_a_short_record_of_codexs_is_not_taken_for_the_one_after_it() -> None:
     after = b'{"type":"token_usage_record","payload":{}}\n'
     _, ledger = counted("codex", [spaced(short) + after + compact(count_line((1, 0, 0, 0)))])
     assert ledger.models == ["gpt-5.2"]
+
+
+def test_the_last_tool_call_of_a_reply_may_end_the_turn() -> None:
+    blocks = [tool_use("Bash", command="ls")]
+    records = [reply(content=blocks), reply(content=blocks, stop="end_turn")]
+    _, ledger = count_all("claude", records)
+    assert [entry.flags & ENDS_TURN for entry in ledger] == [ENDS_TURN]
+
+
+@pytest.mark.parametrize(
+    ("agent", "record"), [("claude", reply()), ("codex", count_line((1,) * 4))]
+)
+def test_nesting_without_end_is_no_hindrance(agent: str, record: Record) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    line = compact(record)
+    lines = [line.replace(b"}\n", b',"x":' + deep + b"}\n"), line, deep + b"\n"]
+    _, ledger = counted(agent, lines)
+    assert len(ledger) == 1
+
+
+def test_the_settings_name_codexs_model_where_the_turns_context_is_lost() -> None:
+    settings_record = {
+        "timestamp": stamp(0),
+        "type": "event_msg",
+        "payload": {"type": "thread_settings_applied", "thread_settings": {"model": "gpt-5.5"}},
+    }
+    lines = [
+        json.dumps(r, separators=(",", ":")) for r in (settings_record, count_line((9, 0, 0, 1)))
+    ]
+    (_, ledger), _ = fed("codex", "\n".join(lines).encode() + b"\n", [10_000])
+    assert ledger.models == ["gpt-5.5"]

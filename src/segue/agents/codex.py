@@ -180,9 +180,9 @@ def _turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _context(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """What a turn is done with; the only place of the file that names the model. Told again in
-    mid-turn, after a compaction."""
-    model = text(payload, "model")
+    """What a turn is done with; settings tell the model too. Told again in mid-turn, after a
+    compaction."""
+    model = text(payload, "model") or text(payload, "thread_settings", "model")
     if model and model != state.model:
         state.model = model
         yield Started(model=model, **put)
@@ -425,7 +425,7 @@ def _asks(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 _NAMES: dict[Handler, str] = {
     _thread: "thread.started session_meta session_configured thread/started",
     _turn: "turn.started task_started turn_started turn/started",
-    _context: "turn_context",
+    _context: "turn_context thread_settings_applied",
     _prompt: "user_message",
     _reply: "agent_message",
     _item_started: "item.started item_started item/started",
@@ -449,7 +449,7 @@ _NAMES: dict[Handler, str] = {
 }
 _HANDLERS = {name: handler for handler, names in _NAMES.items() for name in names.split()}
 _QUIET = _words(
-    "response item.updated world_state thread_settings_applied warning configWarning "
+    "response item.updated world_state warning configWarning "
     "deprecationNotice deprecation_notice background_event agent_reasoning "
     "agent_reasoning_raw_content agent_reasoning_section_break plan_update turn_diff "
     "shutdown_complete thread/status/changed thread/goal/cleared thread/name/updated "

@@ -39,21 +39,17 @@ class Batch:
         self.held_bytes = self.read_bytes = 0
         self.unreadable: list[str] = []
         self.forks: dict[str, tuple[Found, Counted, Ledger]] = {}  # until their parents are known
-        self.changed: set[str] = set()  # sessions of which a file is not what it was
 
     def forget(self, paths: Iterable[str]) -> None:
         """Files that are gone."""
-        paths = list(paths)
-        for path in paths:
-            row = self.index.counted(path)
-            if row is not None:
-                self.changed |= {row.session_id} - {""}
         self.index.forget(paths)
 
     def add(self, file: Found) -> None:
         """Counts a file, from where it was left if it only grew."""
+        old = self.index.counted(file.path) if file.path in self.known else None
+        if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
+            old = None  # all that it had was its parent's: more of it may be
         try:
-            old = self.index.counted(file.path) if file.path in self.known else None
             counted = count(file, old)
         except OSError as fault:
             self.unreadable.append(f"{file.path}: {fault.strerror or fault}")
@@ -61,25 +57,21 @@ class Batch:
         if counted is None:
             return
         row, ledger, started = counted
-        self.changed |= {row.session_id} - {""}
         if row.forked_from and started == 0:
             self.forks[file.path] = (file, row, ledger)
             return
+        row = row._replace(
+            is_new=started == 0,
+            adopted=old.adopted if old is not None else 0,
+            parent_rows=old.parent_rows if old is not None else 0,
+        )
         self._hold(file, row, ledger, row.offset - started)
 
     def finish(self) -> None:
         """Writes the rest down, and finds the history that forks share with their parents."""
         self.flush()
-        for path in self.index.forks_of(self.changed):
-            if path in self.found and path not in self.forks:
-                file = self.found[path]
-                try:
-                    counted = count(file, None)
-                except OSError:
-                    continue
-                if counted is not None:
-                    self.forks[path] = (file, counted[0], counted[1])
-        while self.forks:
+        done: set[str] = set()
+        while self._take_outdated(done):
             waiting = {row.session_id for _, row, _ in self.forks.values()}
             ready = [
                 path
@@ -88,17 +80,35 @@ class Batch:
             ]
             for path in ready or list(self.forks):  # or else they are each other's parents
                 file, row, ledger = self.forks.pop(path)
-                self._match_parent(file.agent, row.forked_from, ledger)
-                self._hold(file, row._replace(ledger=ledger.tobytes()), ledger, row.offset)
+                done.add(path)
+                row = self._matched(file.agent, row, ledger)
+                self._hold(file, row, ledger, row.offset)
             self.flush()  # they may be parents themselves
 
-    def _match_parent(self, agent: str, parent: str, ledger: Ledger) -> None:
+    def _take_outdated(self, done: set[str]) -> bool:
+        """Counts forks that are to be matched again; whether any fork waits."""
+        for path in self.index.outdated():
+            if path in self.found and path not in self.forks and path not in done:
+                done.add(path)  # also if it cannot be read
+                try:
+                    counted = count(self.found[path], None)
+                except OSError:
+                    continue
+                if counted is not None:
+                    self.forks[path] = (self.found[path], counted[0], counted[1])
+        return bool(self.forks)
+
+    def _matched(self, agent: str, row: Counted, ledger: Ledger) -> Counted:
         """A fork may begin with a copy of its parent's requests, at new times: those are the
         parent's, so they get its keys."""
-        for path in self.index.of_session(agent, parent):
-            row = self.index.counted(path)
-            if row is not None:
-                ledger.adopt(Ledger(row.ledger, row.models))
+        adopted = parent_rows = 0
+        for path in self.index.of_session(agent, row.forked_from):
+            parent = self.index.counted(path)
+            if parent is not None:
+                known = Ledger(parent.ledger, parent.models)
+                parent_rows = max(parent_rows, len(known))
+                adopted = max(adopted, ledger.adopt(known))
+        return row._replace(ledger=ledger.tobytes(), adopted=adopted, parent_rows=parent_rows)
 
     def _hold(self, file: Found, row: Counted, ledger: Ledger, read: int) -> None:
         self.held.append((file, row, ledger))

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS file (
   agent TEXT NOT NULL,
   session_id TEXT NOT NULL,
   forked_from TEXT NOT NULL,
+  adopted INTEGER NOT NULL, parent_rows INTEGER NOT NULL,
   device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
   offset INTEGER NOT NULL,
   print BLOB NOT NULL,
@@ -116,6 +117,9 @@ class Counted(NamedTuple):
     models: list[str]
     session_id: str
     forked_from: str
+    adopted: int = 0  # rows at its start that are its parent's
+    parent_rows: int = 0  # how many the parent had then
+    is_new: bool = True  # counted from its start: what was known before does not hold
 
 
 class DamagedIndex(Exception):  # noqa: N818 - told to the user as a note, and mended
@@ -218,16 +222,16 @@ class Index:
         """What is known of a file."""
         row = self.db.execute(
             "SELECT device, inode, size, mtime_ns, offset, print, tally, ledger, models,"
-            " session_id, forked_from FROM file WHERE path = ?",
+            " session_id, forked_from, adopted, parent_rows FROM file WHERE path = ?",
             (path,),
         ).fetchone()
         if row is None:
             return None
-        d, i, s, m, offset, mark, tally, ledger, models, session_id, forked_from = row
+        d, i, s, m, offset, mark, tally, ledger, models, *fork = row
         named = _names(models)
         if named is None:
             return None  # damaged: counted again from the start
-        return Counted((d, i, s, m), offset, mark, tally, ledger, named, session_id, forked_from)
+        return Counted((d, i, s, m), offset, mark, tally, ledger, named, *fork)
 
     def of_session(self, agent: str, session_id: str) -> list[str]:
         """The files of a session."""
@@ -251,11 +255,31 @@ class Index:
                 names |= {session_id} - asked
         return list(found)
 
-    def _outdate_forks(self, session_id: str) -> None:
+    def _outdate_forks(self, session_id: str, *, is_new: bool) -> None:
         """Its history has changed, so that of its forks is to be matched again: at the end of this
-        scan, or by the next one if this one does not come to its end."""
-        for path in self.forks_of([session_id]) if session_id else ():
-            self.db.execute("UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,))
+        scan, or by the next one if this one does not come to its end. If it only grew, that
+        concerns those that are like it up to where it ended."""
+        if not session_id:
+            return
+        touched = self.db.execute(
+            "SELECT session_id FROM file WHERE forked_from = ? AND (? OR adopted >= parent_rows)",
+            (session_id, is_new),
+        ).fetchall()
+        if touched:
+            self.db.execute(
+                "UPDATE file SET mtime_ns = -1, print = x'' WHERE forked_from = ?"
+                " AND (? OR adopted >= parent_rows)",
+                (session_id, is_new),
+            )
+            names = [name for (name,) in touched if name != session_id]
+            for path in self.forks_of(names):
+                self.db.execute(
+                    "UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,)
+                )
+
+    def outdated(self) -> list[str]:
+        """Forks that are to be matched again."""
+        return [path for (path,) in self.db.execute("SELECT path FROM file WHERE mtime_ns = -1")]
 
     def keep(self, batch: Sequence[tuple[Found, Counted, "Ledger"]]) -> None:
         """Writes down what was counted, each file as a whole."""
@@ -265,7 +289,7 @@ class Index:
             self.db.execute("DELETE FROM total")
             added: list[tuple[int, int]] = []
             for _, new, _ in batch:
-                self._outdate_forks(new.session_id)
+                self._outdate_forks(new.session_id, is_new=new.is_new)
             for found, new, ledger in batch:
                 added += self._keep_one(found, new, ledger)
             added.sort()  # so that they are put in side by side
@@ -278,7 +302,7 @@ class Index:
         ).fetchone()
         number = old[0] if old else None
         cursor = self.db.execute(
-            "INSERT OR REPLACE INTO file VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO file VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 number,
                 found.path,
@@ -286,6 +310,8 @@ class Index:
                 found.agent,
                 new.session_id,
                 new.forked_from,
+                new.adopted,
+                new.parent_rows,
                 *new.stamp,
                 new.offset,
                 new.print,
@@ -361,7 +387,7 @@ class Index:
                 ).fetchone()
                 if row is not None:
                     number, ledger, session_id = row
-                    self._outdate_forks(session_id)
+                    self._outdate_forks(session_id, is_new=True)
                     self.db.executemany(
                         "DELETE FROM key WHERE hash = ? AND file = ?",
                         [(key, number) for key in _keys(ledger)],

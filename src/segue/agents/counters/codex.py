@@ -96,6 +96,8 @@ class CodexCounter:
             elif kind == b"task_":
                 if find(b"complete", place, place + 40) > 0:
                     self.take(data[start:end])
+            elif kind == b"threa" and not self.model:  # thread_settings_applied
+                self.take(data[start:end])
             elif not kind:
                 place = find(b'"type":"', start, min(start + _HEAD_BYTES, end))
                 if place < 0 or not data.startswith(_SILENT, place):
@@ -141,6 +143,8 @@ class CodexCounter:
                 self.hear_limits(stamp, msgspec.json.encode(obj(payload, "rate_limits")))
             case "event_msg", "task_complete":
                 self.ledger.end_turn()
+            case "event_msg", "thread_settings_applied":
+                self.model = self.model or text(payload, "thread_settings", "model")
             case "turn_context", _:
                 self.model = text(payload, "model") or self.model
                 self.tally.cwd = self.tally.cwd or text(payload, "cwd")
