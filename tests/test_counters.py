@@ -258,14 +258,15 @@ def claude_records(draw: st.DrawFn) -> list[Record]:
             }
             records.append(failed)
         else:
-            name = draw(st.sampled_from(("m1", "m2", "m3", "m4")))
+            is_side = kind == "progress" or draw(st.sampled_from((False, False, False, True)))
+            name = draw(st.sampled_from(("a1", "a2") if is_side else ("m1", "m2", "m3", "m4")))
             said = reply(
                 name,
-                draw(st.sampled_from((f"r-{name}", f"r-{name}", "r2", None))),
+                draw(st.sampled_from((f"r-{name}", f"r-{name}", f"r2-{name}", None))),
                 tokens=draw(st.tuples(numbers, numbers, numbers, numbers)),
                 second=second,
                 model=draw(st.sampled_from(("claude-opus-4-5", "claude-haiku-4-5"))),
-                side=draw(st.sampled_from((False, False, False, True))),
+                side=is_side,
                 stop=draw(st.sampled_from((None, "tool_use", "end_turn"))),
                 content=[draw(claude_blocks)],
             )

@@ -136,7 +136,7 @@ class ClaudeCounter:
         """Whether a record with the same usage and request as the one before is dealt with by a
         look at its first bytes: another block of the same reply, not the turn's end."""
         start = data.rfind(b"\n", gap, hit) + 1 or gap
-        name = data.find(b'"name":"', start, start + _HEAD_BYTES)
+        name = data.find(b'"name":"', start, min(start + _HEAD_BYTES, hit))
         if name < 0 or data.find(b'"end_turn"', hit - 100, hit) >= 0:
             return False
         if data[name + 8 : name + 12] not in _TELLING:
