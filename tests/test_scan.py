@@ -853,11 +853,17 @@ class Writer:
             machine.touch(place)
             self.rest.pop(name, None)
         elif what == "rename":
-            target = machine.place(how)
+            if name.startswith("rollout"):  # its name is its id: it is archived under that
+                target = machine.codex / "archived_sessions" / name
+            elif how.startswith("rollout"):
+                return
+            else:
+                target = machine.place(how)
             target.parent.mkdir(parents=True, exist_ok=True)
             place.rename(target)
             self.rest.pop(how, None)
-            if rest := self.rest.pop(name, None):
+            rest = self.rest.pop(name, None)
+            if rest and not name.startswith("rollout"):
                 self.rest[how] = rest
         elif what == "delete":
             place.unlink()

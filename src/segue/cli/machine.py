@@ -1,6 +1,7 @@
 """The sessions of this machine, for the commands that show them."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from segue.core.session import Process, Session
 from segue.errors import InputError
 from segue.io import clock, config, state
 from segue.transcripts import find
-from segue.transcripts.index import Index, open_index
+from segue.transcripts.index import Index, open_index, raise_if_ours, set_aside
 from segue.transcripts.survey import Survey, make_judge
 
 RECENT_S = 24 * 3600.0
@@ -36,6 +37,12 @@ def open_machine(*, with_processes: bool = True) -> Machine:
     policy = config.policy()
     homes = find.homes(os.environ, config.homes())
     index, note = open_index(state.index_path())
+    try:
+        index.looks()
+    except sqlite3.DatabaseError as fault:  # it opens, and breaks when it is read
+        raise_if_ours(fault, index.path)
+        index.close()
+        index, note = set_aside(index.path, str(fault))
     if note:
         click.echo(f"segue: {note}", err=True)
     found = find.sessions(homes)
