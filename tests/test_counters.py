@@ -190,10 +190,9 @@ def patch(*paths: str, second: float = 1) -> Record:
 
 
 def counter_of(agent: str, tally: Tally, ledger: Ledger) -> Counter:
-    profile = agents.find(agent)
-    assert profile is not None
-    assert profile.counter is not None
-    return profile.counter(tally, ledger)
+    make = agents.counter(agent)
+    assert make is not None
+    return make(tally, ledger)
 
 
 def stored(tally: Tally, ledger: Ledger) -> tuple[Tally, Ledger]:
@@ -214,7 +213,7 @@ def counted(agent: str, pieces: Sequence[bytes], *, resumed: bool = False) -> tu
             counter.close()
             tally, ledger = stored(tally, ledger)
             counter = counter_of(agent, tally, ledger)
-        counter.feed(piece)
+        counter.feed(piece, len(piece))
     counter.close()
     return stored(tally, ledger)
 

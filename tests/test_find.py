@@ -146,6 +146,28 @@ def test_a_database_named_by_a_bare_name_is_in_opencodes_own_folder(
     assert paths(look(own_home, OPENCODE_DB="work.db")) == {str(mine)}
 
 
+def test_a_database_named_by_a_relative_path_is_below_opencodes_own_folder(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path, "sub/x.db")
+    mine = put(own_home, ".local/share/opencode/sub/x.db")
+    assert paths(look(own_home, OPENCODE_DB="sub/x.db")) == {str(mine)}
+    moved = put(tmp_path, "data/opencode/sub/x.db")
+    found = look(own_home, OPENCODE_DB="sub/x.db", XDG_DATA_HOME=tmp_path / "data")
+    assert paths(found) == {str(mine), str(moved)}
+
+
+def test_a_database_in_memory_has_no_file_and_the_usual_one_is_not_meant(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = own_home / ".local/share/opencode"
+    for place in (folder / ":memory:", folder / "opencode.db", tmp_path / ":memory:"):
+        put(place)
+    assert paths(look(own_home, OPENCODE_DB=":memory:")) == set()
+
+
 def test_databases_of_other_channels_are_found_and_their_logs_are_not(own_home: Path) -> None:
     folder = own_home / ".local/share/opencode"
     for name in ("opencode.db", "opencode-dev.db", "opencode.db-wal", "opencode.db-shm", "x.db"):
@@ -273,6 +295,25 @@ def test_a_file_with_two_names_is_found_once(own_home: Path, tmp_path: Path) -> 
     assert len({file.stamp[:2] for file in found}) == 2
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_names_of_a_file_the_first_counts_in_whatever_order_a_folder_lists_them(
+    order: int, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = own_home / ".claude/projects"
+    first = put(folder, "-p-a/s1.jsonl")
+    for name in ("-p/a.jsonl", "-p-a/s2.jsonl", "-p/s0.jsonl", "-q/a.jsonl"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        os.link(first, folder / name)
+    scandir = os.scandir
+
+    def listed(path: str) -> list["os.DirEntry[str]"]:
+        with scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)[::order]
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert paths(look(own_home)) == {str(first)}  # "-" is before "/"
+
+
 def test_a_home_that_is_a_link_to_another_is_looked_at_once(own_home: Path) -> None:
     path = put(own_home, ".claude", PLACES["claude"][0])
     (own_home / ".config").mkdir()
@@ -358,11 +399,11 @@ def test_a_home_that_is_a_file_or_nothing_is_left_out(own_home: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (json.dumps({"projects": {"/work/p": "p", "/work/q": "q"}}), "/work/q"),
-        (json.dumps({"projects": {"/work/p": "p"}}), ""),
+        (json.dumps({"projects": {"/home/dev/p": "p", "/home/dev/q": "q"}}), "/home/dev/q"),
+        (json.dumps({"projects": {"/home/dev/p": "p"}}), ""),
         (json.dumps({"projects": ["q"]}), ""),
-        (json.dumps({"projects": {"/work/q": None}}), ""),
-        (json.dumps({"projects": {"/work/q": ["q"]}}), ""),
+        (json.dumps({"projects": {"/home/dev/q": None}}), ""),
+        (json.dumps({"projects": {"/home/dev/q": ["q"]}}), ""),
         ("[]", ""),
         ("{", ""),
         ("[" * 100_000, ""),

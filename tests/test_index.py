@@ -1,5 +1,6 @@
 """The index: several processes may write it, any of them may be killed, and it may be damaged."""
 
+import gc
 import json
 import os
 import random
@@ -289,6 +290,7 @@ def in_process(machine: Machine) -> tuple[dict[Any, Any], str]:
     from segue.cli import cli
 
     done = CliRunner().invoke(cli, ["scan", "--json"], catch_exceptions=False)
+    gc.collect()  # the index is left to the end of the process
     assert done.exit_code == 0, done.output
     assert done.stderr.count("\n") <= 1
     return totals(done.stdout), done.stderr

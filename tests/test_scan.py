@@ -326,6 +326,58 @@ def test_a_file_that_is_written_anew_is_read_anew(case: str, inode: str, machine
     assert same(machine).done.read_bytes == 0
 
 
+def test_another_file_is_read_anew_though_size_and_time_and_both_its_ends_are_the_same(
+    machine: Machine,
+) -> None:
+    """Only the inode tells."""
+    ends = prompt(said="x" * 2000)
+    place = machine.write("-p/s1.jsonl", ends, reply("a", tokens=(1, 0, 0, 0)), ends)
+    was = place.stat()
+    assert same(machine).input() == {"claude-opus-4-5": 1}
+    other = place.with_suffix(".new")
+    machine.write(other, ends, reply("a", tokens=(2, 0, 0, 0)), ends)
+    os.utime(other, ns=(was.st_mtime_ns, was.st_mtime_ns))
+    os.replace(other, place)
+    now = place.stat()
+    assert (now.st_size, now.st_mtime_ns) == (was.st_size, was.st_mtime_ns)
+    assert now.st_ino != was.st_ino
+    assert same(machine).input() == {"claude-opus-4-5": 2}
+
+
+def test_another_file_that_goes_on_like_the_one_before_is_read_anew(machine: Machine) -> None:
+    """It is larger, with the same bytes up to where the other was read, as far as that is kept."""
+    ends = prompt(said="x" * 2000)
+    place = machine.write("-p/s1.jsonl", ends, reply("a", tokens=(1, 0, 0, 0)), ends)
+    same(machine)
+    more = reply("b", tokens=(10, 0, 0, 0))
+    other = place.with_suffix(".new")
+    machine.write(other, ends, reply("a", tokens=(2, 0, 0, 0)), ends, more)
+    os.replace(other, place)
+    seen = same(machine)
+    assert seen.input() == {"claude-opus-4-5": 12}
+    assert seen.done.read_bytes == place.stat().st_size
+
+
+def test_a_listing_that_is_older_than_the_index_counts_no_more_than_it_lists(
+    machine: Machine,
+) -> None:
+    """Another process listed the file, and counted it when it had grown: what is written down then
+    belongs to the size that is written down with it."""
+    machine.write("-p/s1.jsonl", reply("a", tokens=(1, 0, 0, 0)))
+    older, places = machine.found()
+    machine.append("-p/s1.jsonl", reply("b", tokens=(10, 0, 0, 0)))
+    assert same(machine).input() == {"claude-opus-4-5": 11}
+    index = Index(machine.state / "sessions.db")
+    scan(older, index, places)
+    row = index.counted(older[0].path)
+    totals = index.totals(places)
+    index.close()
+    assert row is not None
+    assert (row.stamp, row.offset) == (older[0].stamp, older[0].size)
+    assert [total.input for total in totals] == [1]
+    assert same(machine).input() == {"claude-opus-4-5": 11}
+
+
 def test_the_bytes_ahead_are_known_before(machine: Machine) -> None:
     machine.write("-p/s1.jsonl", reply())
     index = Index(machine.state / "sessions.db")

@@ -14,6 +14,7 @@ from homes import SESSION, START, OpencodeDb, call, claude_session, prompt, repl
 
 from segue.cli import cli
 from segue.io import clock
+from segue.transcripts import database
 
 OTHER = "22222222-2222-4333-8444-555555555555"
 
@@ -81,15 +82,15 @@ def test_status_leaves_out_what_is_older_than_a_day_and_sessions_does_not(own_ho
 
 
 def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -> None:
-    at_age(claude_session(own_home, reply(1, 20_000, cwd="/work/shop")), 60)
-    late = reply(2, 20_000, at=START - 7200, session=OTHER, cwd="/work/api", stop=None)
+    at_age(claude_session(own_home, reply(1, 20_000, cwd="/home/dev/shop")), 60)
+    late = reply(2, 20_000, at=START - 7200, session=OTHER, cwd="/home/dev/api", stop=None)
     at_age(claude_session(own_home, late, session=OTHER), 7800)
     assert len(listed("sessions", "--agent", "claude-code")) == 2
     assert not listed("sessions", "--agent", "codex")
-    assert [s["cwd"] for s in listed("sessions", "--project", "shop")] == ["/work/shop"]
-    assert [s["cwd"] for s in listed("sessions", "--project", "/work/api")] == ["/work/api"]
-    assert [s["cwd"] for s in listed("sessions", "--state", "stopped")] == ["/work/shop"]
-    assert [s["cwd"] for s in listed("sessions", "--since", "1h")] == ["/work/shop"]
+    assert [s["cwd"] for s in listed("sessions", "--project", "shop")] == ["/home/dev/shop"]
+    assert [s["cwd"] for s in listed("sessions", "--project", "/home/dev/api")] == ["/home/dev/api"]
+    assert [s["cwd"] for s in listed("sessions", "--state", "stopped")] == ["/home/dev/shop"]
+    assert [s["cwd"] for s in listed("sessions", "--since", "1h")] == ["/home/dev/shop"]
     assert len(listed("sessions", "--since", "2026-11-15T12:00")) == 2
 
 
@@ -115,15 +116,16 @@ def test_a_mistake_is_one_clear_line(args: list[str], said: str) -> None:
 
 
 def test_show_takes_the_beginning_of_an_id_a_project_or_a_file(own_home: Path) -> None:
-    file = claude_session(own_home, reply(1, 20_000, cwd="/work/shop"))
-    for name in (SESSION, "1111", "shop", "/work/shop", str(file)):
+    file = claude_session(own_home, reply(1, 20_000, cwd="/home/dev/shop"))
+    for name in (SESSION, "1111", "shop", "/home/dev/shop", str(file)):
         assert shown(name)["session_id"] == SESSION
 
 
 def test_a_session_belongs_to_the_folder_where_it_began(own_home: Path) -> None:
-    claude_session(own_home, reply(1, 20_000, cwd="/work/my.shop/sub/deep"), slug="-work-my-shop")
+    began, now = "-home-dev-my-shop", "/home/dev/my.shop/sub/deep"
+    claude_session(own_home, reply(1, 20_000, cwd=now), slug=began)
     (session,) = listed("sessions")
-    assert session["cwd"] == "/work/my.shop"
+    assert session["cwd"] == "/home/dev/my.shop"
 
 
 def test_a_window_that_was_raised_stays_so_when_the_large_reply_is_far_back(own_home: Path) -> None:
@@ -138,8 +140,8 @@ def test_a_window_that_was_raised_stays_so_when_the_large_reply_is_far_back(own_
 
 
 def test_several_that_fit_are_listed_and_none_is_guessed(own_home: Path) -> None:
-    claude_session(own_home, reply(1, 20_000, cwd="/work/shop"))
-    claude_session(own_home, reply(2, 20_000, cwd="/work/shop", session=OTHER), session=OTHER)
+    claude_session(own_home, reply(1, 20_000, cwd="/home/dev/shop"))
+    claude_session(own_home, reply(2, 20_000, cwd="/home/dev/shop", session=OTHER), session=OTHER)
     result = run("show", "shop")
     assert result.exit_code == 2
     assert SESSION in result.stderr
@@ -282,7 +284,7 @@ def test_a_wrong_config_is_one_clear_line(text: str, said: str) -> None:
 @pytest.fixture
 def opencode(own_home: Path) -> OpencodeDb:
     db = OpencodeDb(own_home / ".local/share/opencode/opencode.db")
-    db.session("ses_1", "/work/shop", START)
+    db.session("ses_1", "/home/dev/shop", START)
     db.message("msg_0000", "ses_1", START, role="user")
     db.part("prt_0", "msg_0000", "ses_1", START, type="text", text="do it")
     db.answer(1, "ses_1", START + 5, 17_030)
@@ -294,7 +296,7 @@ def test_opencode_is_read_from_its_database_while_it_writes(opencode: OpencodeDb
     (session,) = listed("sessions")
     opencode.db.execute("ROLLBACK")
     assert session["session_id"] == "ses_1"
-    assert session["cwd"] == "/work/shop"
+    assert session["cwd"] == "/home/dev/shop"
     assert session["model"] == "test-model"
     assert session["context"]["used"] == 17_030
     assert session["stop"]["reason"] == "completed"
@@ -313,7 +315,7 @@ def test_opencodes_own_config_tells_the_window(opencode: OpencodeDb, own_home: P
 
 
 def test_opencodes_sub_agents_are_no_sessions_but_are_paid_for(opencode: OpencodeDb) -> None:
-    opencode.session("ses_2", "/work/shop", START + 6, parent="ses_1")
+    opencode.session("ses_2", "/home/dev/shop", START + 6, parent="ses_1")
     opencode.answer(7, "ses_2", START + 7, 90_000)
     (session,) = listed("sessions")
     assert session["context"]["used"] == 17_030
@@ -322,6 +324,16 @@ def test_opencodes_sub_agents_are_no_sessions_but_are_paid_for(opencode: Opencod
     assert row["input"] + row["output"] + row["cache_read"] == 107_030
     scanned = json.loads(run("scan", "--json").stdout)["totals"]
     assert sum(t["input"] + t["output"] + t["cache_read"] for t in scanned) == 107_030
+
+
+def test_a_database_that_goes_away_while_it_is_shown_is_no_traceback(
+    opencode: OpencodeDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: str, session_id: str) -> int:
+        raise database.Unreadable(f"{path}: gone")
+
+    monkeypatch.setattr(database, "compactions", gone)
+    assert shown("ses_1")["session_id"] == "ses_1"
 
 
 def test_opencodes_totals_follow_new_and_deleted_messages(opencode: OpencodeDb) -> None:
@@ -367,7 +379,7 @@ def test_watch_shows_an_appended_reply_within_a_second(own_home: Path) -> None:
 
 
 def test_a_terminal_gets_colours_and_a_pipe_plain_lines(own_home: Path) -> None:
-    claude_session(own_home, reply(1, 190_000, cwd="/work/shop"))
+    claude_session(own_home, reply(1, 190_000, cwd="/home/dev/shop"))
     plain = run("sessions").output
     assert "shop" in plain
     assert "95%" in plain

@@ -1,5 +1,5 @@
 """`python -m segue`."""
 
-from segue.cli import main
+from segue.start import main
 
 main()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from segue.agents.places import STORES, Store
 
 if TYPE_CHECKING:
+    from segue.agents.counters.base import Count
     from segue.agents.profile import Profile
 
 BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
@@ -80,3 +81,14 @@ def stores() -> dict[str, Store]:
     """Where the sessions of all agents are; parsers are not loaded for it."""
     added = {name: p.store for name, p in _loaded.items() if p.store is not None}
     return {**STORES, **added}
+
+
+def counter(name: str) -> "Count | None":
+    """How the session files of an agent are counted; parsers are not loaded for it."""
+    added = _loaded.get(name)
+    if added is not None and added.counter is not None:
+        return added.counter
+    if name not in STORES:
+        return None
+    found: Count = import_module(f"segue.agents.counters.{name}").COUNTER
+    return found

@@ -14,7 +14,7 @@ first. The exec stream never says how full the context is; the session file and 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -37,10 +37,6 @@ from segue.core.event import (
 )
 from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason
-
-if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
 
 
 def _words(names: str) -> frozenset[str]:
@@ -482,12 +478,6 @@ def knows(record: JSON) -> bool:
     return kind in _OWN_TYPES
 
 
-def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
-    from segue.agents.counters.codex import CodexCounter
-
-    return CodexCounter(tally, ledger)
-
-
 PROFILE = Profile(
     name="codex",
     knows=knows,
@@ -495,7 +485,6 @@ PROFILE = Profile(
     zero_means_done=True,
     # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
-    counter=_counter,
     # 95 % of what its catalogue says, mostly of 272,000; so too for models it does not know.
     windows={"gpt-": 258_400, "gpt-6.1-terra": 475_000, "": 258_400},
     enforced=lambda window: window * 90 // 95,

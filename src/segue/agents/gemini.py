@@ -15,7 +15,7 @@ for the history it leaves: `$set.messages` drops failed prompts and errors, whic
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, joined, obj, text, whole
@@ -35,10 +35,6 @@ from segue.core.event import (
 )
 from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason, UserExitType
-
-if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
 
 EXITS = {
     41: StopReason.AUTH,
@@ -445,12 +441,6 @@ def knows(record: JSON) -> bool:
     return shape is not None and shape <= keys
 
 
-def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
-    from segue.agents.counters.gemini import GeminiCounter
-
-    return GeminiCounter(tally, ledger)
-
-
 PROFILE = Profile(
     name="gemini",
     knows=knows,
@@ -460,6 +450,5 @@ PROFILE = Profile(
     exit_is_http_status=True,  # 400 -> 144, 429 -> 173, 503 -> 247; not in text mode
     # INT, TERM and HUP all end in exit 0 with no result event.
     cut_exit_reasons={0: StopReason.USER_EXIT},
-    counter=_counter,
     windows={"gemma": 256_000, "": 1_048_576},  # constants in the client
 )

@@ -17,7 +17,7 @@ the summary's, and an error is only ever a `Failure`: what comes after it decide
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, obj, text, whole
@@ -38,10 +38,6 @@ from segue.core.event import (
 )
 from segue.core.spend import Spend
 from segue.core.stop import Reset, StopReason
-
-if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
 
 # `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
 # "UnknownError" tell nothing: status and message do.
@@ -433,18 +429,11 @@ def _window_in(config: JSON, model: str) -> int | None:
     return None
 
 
-def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
-    from segue.agents.counters.opencode import OpencodeCounter
-
-    return OpencodeCounter(tally, ledger)
-
-
 PROFILE = Profile(
     name="opencode",
     knows=knows,
     resembles=resembles,
     parse=parse,
     zero_means_done=True,
-    counter=_counter,
     window_in=_window_in,
 )

@@ -11,7 +11,7 @@ tells. A run of 0.73 goes on unseen after `compaction_start`, which is then the 
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
@@ -32,10 +32,6 @@ from segue.core.event import (
 )
 from segue.core.spend import Spend
 from segue.core.stop import StopReason
-
-if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
 
 # The providers' codes stand inside errorMessage.
 REASONS = {**PROVIDER_CODES, "aborted": StopReason.USER_EXIT}
@@ -333,12 +329,6 @@ def _window_in(config: JSON, model: str) -> int | None:
     return None
 
 
-def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
-    from segue.agents.counters.pi import PiCounter
-
-    return PiCounter(tally, ledger)
-
-
 PROFILE = Profile(
     name="pi",
     knows=knows,
@@ -346,7 +336,6 @@ PROFILE = Profile(
     # Text mode prints nothing and exits 0 when a full window could not be compacted.
     silent_exit_reasons={0: StopReason.CONTEXT_EXHAUSTED},
     zero_means_done=True,
-    counter=_counter,
     window_in=_window_in,
     enforced=lambda window: window - 16_384,
 )

@@ -15,8 +15,7 @@ from segue.core.event import Event
 from segue.core.stop import StopReason
 
 if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
+    from segue.agents.counters.base import Count
 
 
 class Record(Struct, frozen=True):
@@ -59,8 +58,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     """In text mode, exit code 0 proves that the turn ended well."""
     store: Store | None = None
     """Where a plug-in's sessions are; those of built-in agents are in `segue.agents.places`."""
-    counter: "Callable[[Tally, Ledger], Counter] | None" = None
-    """Counts a whole session file; imports what it needs when it is called."""
+    counter: "Count | None" = None
+    """Counts a plug-in's session files; those of built-in agents are in `segue.agents.counters`."""
     signs: Signs | None = None
     """How to tell that a plug-in's agent runs; the built-in ones' are in `segue.agents.signs`."""
     windows: dict[str, int] = field(default_factory=dict)

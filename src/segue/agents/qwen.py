@@ -11,18 +11,14 @@ without a tool call is the end there, held back until it is sure that nothing fo
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from segue.agents import claude
+from segue.agents import claude_form
 from segue.agents.fields import JSON, amount, items, obj, text, whole
 from segue.agents.profile import Profile, Record
 from segue.core import event as ev
 from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason as R
-
-if TYPE_CHECKING:
-    from segue.agents.counters.base import Counter, Tally
-    from segue.core.ledger import Ledger
 
 _ERROR = re.compile(r"\s*\[API Error: (\d{3}\b)?")
 
@@ -54,10 +50,10 @@ def split_usage(usage: JSON) -> Spend:
     return split_prompt(prompt, cached, max(total - prompt, 0))
 
 
-class Reader(claude.Reader):
+class Reader(claude_form.Reader):
     """Claude's reader for the stream; the session file's records are its own."""
 
-    errors: ClassVar[dict[str, R]] = {**claude.ERRORS, **SDK_ERRORS}
+    errors: ClassVar[dict[str, R]] = {**claude_form.ERRORS, **SDK_ERRORS}
 
     def parts(self, usage: JSON) -> Spend:
         # input_tokens holds the cached ones already; a text block before a tool call says 0
@@ -72,7 +68,7 @@ class Reader(claude.Reader):
         found = _ERROR.match(said)
         return int(found[1]) if found and found[1] else None
 
-    def read(self, data: JSON) -> claude.Events:
+    def read(self, data: JSON) -> claude_form.Events:
         if "sessionId" not in data or data.get("isSidechain") is True:
             yield from super().read(data)
             return
@@ -90,20 +86,20 @@ class Reader(claude.Reader):
             case kind:
                 yield ev.Other(kind=kind, known=False, **self.here)
 
-    def system(self, data: JSON) -> claude.Events:
+    def system(self, data: JSON) -> claude_form.Events:
         if text(data, "subtype") == "retry":
             why = obj(data, "data")
             yield self.retry(text(why, "reason"), why, "status", "delayMs")
         else:
             yield from super().system(data)
 
-    def asked(self, data: JSON) -> claude.Events:
+    def asked(self, data: JSON) -> claude_form.Events:
         if text(data, "subtype") in ("notification", "cron", "goal_runtime"):
             yield from self.begin()  # a turn that the client starts by itself
         else:
             yield from self.prompt(_said(data))
 
-    def answered(self, data: JSON) -> claude.Events:
+    def answered(self, data: JSON) -> claude_form.Events:
         self.held = None
         said = _said(data)
         self.window = whole(data, "contextWindowSize") or self.window
@@ -121,7 +117,7 @@ class Reader(claude.Reader):
         if said.strip() and not calls:
             self.held = ev.Ended(ok=True, **self.here)
 
-    def tool_result(self, data: JSON) -> claude.Events:
+    def tool_result(self, data: JSON) -> claude_form.Events:
         self.held = None
         result = obj(data, "toolCallResult")
         denied = text(result, "errorType") == "execution_denied"
@@ -129,7 +125,7 @@ class Reader(claude.Reader):
         if text(result, "status") == "cancelled":  # by the user, or by a signal; else it goes on
             yield ev.Failure(reason=R.USER_EXIT, code="cancelled", **self.here)
 
-    def noted(self, subtype: str, note: JSON) -> claude.Events:
+    def noted(self, subtype: str, note: JSON) -> claude_form.Events:
         match subtype:
             case "ui_telemetry" if text(note, "uiEvent", "event.name").endswith(".api_error"):
                 yield from self.api_error(obj(note, "uiEvent"))
@@ -149,7 +145,7 @@ class Reader(claude.Reader):
             case _ if not _IDLE_SYSTEM.fullmatch(subtype):
                 yield ev.Other(kind=f"system/{subtype}", known=False, **self.here)
 
-    def api_error(self, error: JSON) -> claude.Events:
+    def api_error(self, error: JSON) -> claude_form.Events:
         """Each failed try leaves one; those of side requests (memory) end nothing."""
         side = text(error, "subagent_name") or "########" not in text(error, "prompt_id")
         if side:
@@ -160,7 +156,7 @@ class Reader(claude.Reader):
         status = whole(error, "status_code")
         yield ev.Failure(message=self.failed, reason=reason, code=code, status=status, **self.here)
 
-    def turn_result(self, note: JSON) -> claude.Events:
+    def turn_result(self, note: JSON) -> claude_form.Events:
         self.held = None
         state, stop = text(note, "state"), text(note, "stopReason")
         reason = STOPS.get(stop) or STOPS.get(state)
@@ -197,15 +193,9 @@ def knows(record: JSON) -> bool:
     return False
 
 
-def parse(records: Iterable[Record]) -> claude.Events:
+def parse(records: Iterable[Record]) -> claude_form.Events:
     """Stream, result object or session file, oldest first."""
     return Reader().parse(records)
-
-
-def _counter(tally: "Tally", ledger: "Ledger") -> "Counter":
-    from segue.agents.counters.qwen import QwenCounter
-
-    return QwenCounter(tally, ledger)
 
 
 PROFILE = Profile(
@@ -222,5 +212,4 @@ PROFILE = Profile(
         55: R.MAX_BUDGET,
         130: R.USER_EXIT,
     },
-    counter=_counter,
 )

@@ -8,50 +8,22 @@ import json
 import re
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from segue import agents
 from segue.agents.fields import joined, obj
+from segue.agents.lines import decode
 from segue.agents.profile import Profile, Record
 
 _STAMP = re.compile(r"^(?:\s*\[[^\]{}]{1,60}\]){1,4}\s*(?=\{)")
 _PAIR = re.compile(
     r'"(?P<key>\w{2,40})"\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|true|false|null|-?\d+(?:\.\d+)?)'
 )
-_HALF_PAIR = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-)
 _TELLING = {"type", "subtype", "is_error", "terminal_reason", "api_error_status", "error", "result"}
 _SALVAGE_CHARS = 65_536
 _MULTI_LINE_CHARS = 1 << 20
 
 Line = tuple[int, str]
-
-
-def decode(line: str) -> Any:
-    """A JSON value, or None. Lenient where agents are: lone surrogates, raw control characters."""
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        pass
-    try:
-        return json.loads(line, strict=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def read_line(line: bytes) -> Any:
-    """The JSON value of a line of a file, or None. What UTF-8 does not have (bytes that are not
-    UTF-8, halves of surrogate pairs) becomes a replacement character: it goes into the index."""
-    text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
-    if not text.startswith("{"):
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return decode(_HALF_PAIR.sub(r"\\ufffd", text))
 
 
 class Split(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The command line. Each command lives in a file of its own that is imported when it is called:
 `segue --version` must cost no more than click."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -32,6 +33,9 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"segue.cli.{name}").command
+        if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at
+            gc.freeze()
+            gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -57,7 +61,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the command line, and exits."""
     try:
         code = cli.main(prog_name="segue", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from segue import api
-from segue.agents.records import decode
+from segue.agents.lines import decode
 from segue.cli import inputs, render
 from segue.ending import CHANNELS, Ending, Source
 from segue.errors import InputError

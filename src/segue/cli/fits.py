@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from segue.cli import tables
-from segue.cli.machine import Machine, choose, list_sessions, open_machine, say_notes
+from segue.cli.machine import Machine, choose, list_sessions, say_notes, with_machine
 from segue.core.forecast import Fit, fits
 from segue.core.session import Session
 from segue.errors import InputError
@@ -31,8 +31,7 @@ def command(
     count = _count(tokens)
     if reserve is not None and reserve < 0:
         raise InputError("--reserve must not be below 0")
-    machine = open_machine(with_processes=session is None)
-    listed = list_sessions(machine)
+    machine, listed = with_machine(list_sessions, with_processes=session is None)
     say_notes(machine)
     found = choose(listed, session) if session else _of_folder(listed)
     fit = _fit(machine, found, count, reserve)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 from msgspec import Struct
 
-from segue.agents.records import decode
+from segue.agents.lines import decode
 from segue.api import checked, load_catalogue
 from segue.core.stop import EndedBy
 from segue.ending import CHANNELS, Channel, Ending, Source, channel_of

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import click
 
@@ -14,6 +15,8 @@ from segue.io import clock, config, state
 from segue.transcripts import find
 from segue.transcripts.index import Index, open_index, raise_if_ours, set_aside
 from segue.transcripts.survey import Survey, make_judge
+
+Found = TypeVar("Found")
 
 RECENT_S = 24 * 3600.0
 
@@ -31,20 +34,34 @@ class Machine:
     now: float
 
 
-def open_machine(*, with_processes: bool = True) -> Machine:
-    """Finds sessions and running agents. Says on stderr, in one line each, what was odd."""
+def with_machine(
+    work: Callable[[Machine], Found], *, with_processes: bool = True
+) -> tuple[Machine, Found]:
+    """What `work` finds on this machine. Says on stderr, in one line each, what was odd. An index
+    that opens, and breaks while `work` reads it, is set aside, and the work done again."""
+    index, note = open_index(state.index_path())
+    _say(note)
+    try:
+        machine = _look_around(index, with_processes=with_processes)
+        return machine, work(machine)
+    except sqlite3.DatabaseError as fault:
+        index.close()
+        raise_if_ours(fault, index.path)
+        index, note = set_aside(index.path, str(fault))
+    _say(note)
+    machine = _look_around(index, with_processes=with_processes)
+    return machine, work(machine)
+
+
+def _say(note: str) -> None:
+    if note:
+        click.echo(f"segue: {note}", err=True)
+
+
+def _look_around(index: Index, *, with_processes: bool) -> Machine:
     now = clock.now()
     policy = config.policy()
     homes = find.homes(os.environ, config.homes())
-    index, note = open_index(state.index_path())
-    try:
-        index.looks()
-    except sqlite3.DatabaseError as fault:  # it opens, and breaks when it is read
-        raise_if_ours(fault, index.path)
-        index.close()
-        index, note = set_aside(index.path, str(fault))
-    if note:
-        click.echo(f"segue: {note}", err=True)
     found = find.sessions(homes)
     survey = Survey(
         homes,

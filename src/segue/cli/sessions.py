@@ -2,12 +2,13 @@
 
 import json
 import os
+from functools import partial
 
 import click
 
 from segue import agents
 from segue.cli import tables
-from segue.cli.machine import list_sessions, open_machine, say_notes
+from segue.cli.machine import list_sessions, say_notes, with_machine
 from segue.core.session import Session, State
 from segue.errors import InputError
 from segue.io import clock
@@ -37,11 +38,11 @@ def command(
 ) -> None:
     """List sessions, the most recently active first."""
     named = _agent(agent) if agent else None
-    machine = open_machine()
-    begin = None if since is None else _instant(since, machine.now)
+    begin = None if since is None else _instant(since, clock.now())
+    machine, listed = with_machine(partial(list_sessions, since=begin))
     found = [
         session
-        for session in list_sessions(machine, begin)
+        for session in listed
         if (named is None or session.agent == named)
         and (project is None or _is_of(session, project))
         and (not states or session.state.value in states)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from segue.cli import tables
-from segue.cli.machine import Machine, choose, list_sessions, open_machine, say_notes
+from segue.cli.machine import Machine, choose, list_sessions, say_notes, with_machine
 from segue.cli.render import duration, iso
 from segue.core.reading import Zone
 from segue.core.session import Session
@@ -20,9 +20,12 @@ from segue.transcripts.account import Account, account
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(session: str, as_json: bool) -> None:
     """Tell all about SESSION: its id or the beginning of it, its file, or its project."""
-    machine = open_machine()
-    found = choose(list_sessions(machine), session)
-    told = account(found, machine.found, machine.index, machine.homes)
+
+    def look(machine: Machine) -> tuple[Session, Account]:
+        found = choose(list_sessions(machine), session)
+        return found, account(found, machine.found, machine.index, machine.homes)
+
+    machine, (found, told) = with_machine(look)
     say_notes(machine)
     costs = _costs(told.spend)
     if as_json:

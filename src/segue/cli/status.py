@@ -5,7 +5,7 @@ import json
 import click
 
 from segue.cli import tables
-from segue.cli.machine import RECENT_S, Machine, list_sessions, open_machine, say_notes
+from segue.cli.machine import RECENT_S, Machine, list_sessions, say_notes, with_machine
 from segue.core.session import Session
 
 
@@ -19,8 +19,7 @@ def command(watch: bool, as_json: bool) -> None:
 
         watch_status(as_json=as_json)
         return
-    machine = open_machine()
-    found = recent(machine)
+    machine, found = with_machine(recent)
     say_notes(machine)
     if as_json:
         click.echo(json.dumps(as_dict(found)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from segue.cli import tables
-from segue.cli.machine import Machine, open_machine
+from segue.cli.machine import Machine, with_machine
 from segue.cli.status import as_dict, recent
 from segue.core.session import Session
 from segue.io import state
@@ -40,8 +40,8 @@ def _views() -> Iterator[tuple[Machine, list[Session]]]:
     follower = Follower(roots, wants=lambda path: path.endswith(_ENDINGS))
     try:
         while True:
-            machine = open_machine()
-            yield machine, recent(machine)
+            machine, sessions = with_machine(recent)
+            yield machine, sessions
             machine.index.close()
             until = time.monotonic() + _LOOK_AGAIN_S
             while (left := until - time.monotonic()) > 0 and not follower.step(left):

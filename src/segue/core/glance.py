@@ -19,7 +19,7 @@ from segue.core.event import (
     Usage,
 )
 from segue.core.fold import Turn, fold
-from segue.core.forecast import Sample
+from segue.core.growth import Sample
 from segue.core.spend import Spend
 from segue.core.windows import DEFAULT_WINDOW_TOKENS, find_window, raised
 

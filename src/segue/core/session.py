@@ -5,7 +5,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from segue.core.forecast import Forecast, Growth
+from segue.core.forecast import Forecast
+from segue.core.growth import Growth
 from segue.core.reading import Reading, Zone
 from segue.core.spend import Spend
 from segue.core.stop import StopReason

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from segue.core.forecast import Sample, Typical, task_costs, typical_task
+from segue.core.growth import Sample, Typical, task_costs, typical_task
 from segue.core.ledger import ENDS_TURN, Ledger
 from segue.core.session import LimitSeen, Session, Todo
 from segue.core.spend import Spend
@@ -75,14 +75,15 @@ def _from_database(told: Account, session: Session) -> None:
     try:
         rows = database.spent(session.path, session.session_id)
         listed = database.todos(session.path, session.session_id)
+        files = database.files_changed(session.path, session.session_id)
+        compactions = database.compactions(session.path, session.session_id)
     except database.Unreadable:
         return
     told.started_at = session.started_at
     for model, spend in rows:
         told.spend[model] = told.spend.get(model, Spend()) + spend
     told.todos = [Todo(text, database.todo_status(status)) for text, status in listed]
-    told.files = database.files_changed(session.path, session.session_id)
-    told.compactions = database.compactions(session.path, session.session_id)
+    told.files, told.compactions = files, compactions
 
 
 def typical(agent: str, index: Index, found: Sequence[Found]) -> Typical | None:

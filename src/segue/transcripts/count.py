@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
 
 import msgspec
 
 from segue import agents
-from segue.agents.counters.base import Counter, Tally
+from segue.agents.counters.base import Count, Tally, print_of
 from segue.core.ledger import Ledger
 from segue.transcripts import database, tail
-from segue.transcripts.find import Found, Stamp, profile_of
+from segue.transcripts.find import Found, Stamp
 from segue.transcripts.index import Counted, Index
 from segue.transcripts.scan import feed
 
@@ -73,15 +72,17 @@ class Batch:
         done: set[str] = set()
         while self._take_outdated(done):
             waiting = {row.session_id for _, row, _ in self.forks.values()}
+            above = self.index.ancestors({path: row for path, (_, row, _) in self.forks.items()})
             ready = [
                 path
                 for path, (_, row, _) in self.forks.items()
-                if row.forked_from not in waiting or row.forked_from == row.session_id
+                if row.session_id in above[row.session_id] or not waiting & above[row.session_id]
             ]
-            for path in ready or list(self.forks):  # or else they are each other's parents
+            for path in ready:  # never none: those that wait for each other are in a circle
                 file, row, ledger = self.forks.pop(path)
                 done.add(path)
-                row = self._matched(file.agent, row, ledger)
+                if row.session_id not in above[row.session_id]:
+                    row = self._matched(file.agent, row, ledger)
                 self._hold(file, row, ledger, row.offset)
             self.flush()  # they may be parents themselves
 
@@ -128,18 +129,19 @@ class Batch:
 def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | None:
     """What a file holds, and from where on it was read; None if its agent's files are not counted.
     Raises OSError if it cannot be read."""
-    profile = profile_of(file.agent)
-    if profile is None or profile.counter is None:
+    make = agents.counter(file.agent)
+    if make is None:
         return None
     if agents.stores()[file.agent].database:
-        return _count_database(file, profile.counter, old)
+        return _count_database(file, make, old)
     handle = tail.open_file(file.path)
     try:
         tally, ledger, start = _known(handle, file, None if file.is_document else old)
-        counter = profile.counter(tally, ledger)
+        counter = make(tally, ledger)
         if file.is_document:
             offset = file.size
-            counter.feed(b"\n".join(_line(r.data) for r in tail.document(handle, offset)))
+            told = b"\n".join(_line(r.data) for r in tail.document(handle, offset))
+            counter.feed(told, len(told))
             counter.close()
         else:
             offset = feed(handle, start, file.size, counter)
@@ -160,7 +162,7 @@ def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | Non
 
 
 def _count_database(
-    file: Found, make: Callable[[Tally, Ledger], Counter], old: Counted | None
+    file: Found, make: Count, old: Counted | None
 ) -> tuple[Counted, Ledger, int] | None:
     """All messages of a database, or those that were written since it was last counted."""
     tally, ledger = Tally(), Ledger()
@@ -175,7 +177,8 @@ def _count_database(
     except database.Unreadable as fault:
         raise OSError(None, str(fault)) from None
     counter = make(tally, ledger)
-    counter.feed(b"\n".join(msgspec.json.encode(row) for row in rows))
+    told = b"\n".join(_line(row) for row in rows)
+    counter.feed(told, len(told))
     counter.close()
     if rows:
         tally.memory["until"] = rows[-1]["time_updated"]
@@ -206,4 +209,4 @@ def _known(handle: int, file: Found, old: Counted | None) -> tuple[Tally, Ledger
 def _print(handle: int, offset: int) -> bytes:
     first = os.pread(handle, min(_PRINT_BYTES, offset), 0)
     last = os.pread(handle, min(_PRINT_BYTES, offset), max(0, offset - _PRINT_BYTES))
-    return blake2b(first + b"\n" + last, digest_size=16).digest()
+    return print_of(first + b"\n" + last)

@@ -23,6 +23,7 @@ _DEFAULTS = {
     "XDG_DATA_HOME": "~/.local/share",
     "XDG_STATE_HOME": "~/.local/state",
 }
+_IN_MEMORY = ":memory:"  # SQLite's name for a database without a file
 _MARKDOWN_STORE = Store(homes=("~/.opencode",), files=("*.md", "*/*.md"))
 
 Stamp = tuple[int, int, int, int]
@@ -89,11 +90,11 @@ def _stores() -> Iterator[tuple[str, Store]]:
 def _places(store: Store, environment: Mapping[str, str]) -> Iterator[str]:
     for variable, below in store.variables:
         if value := environment.get(variable, "").strip():
-            for place in value.split(","):
-                if store.database and "/" not in place:  # a bare name is one in the usual folder
-                    yield from (os.path.join(home, place.strip()) for home in store.homes)
-                elif place.strip():
-                    yield os.path.join(place.strip(), below)
+            for place in filter(None, map(str.strip, value.split(","))):
+                if not store.database or os.path.isabs(place):
+                    yield os.path.join(place, below)
+                elif place != _IN_MEMORY:  # else it is below the agent's own folder
+                    yield from (os.path.join(home, place) for home in store.homes)
             return
     yield from store.homes
 
@@ -109,12 +110,13 @@ def filled(place: str, environment: Mapping[str, str]) -> str:
 
 
 def sessions(places: Iterable[Home]) -> list[Found]:
-    """All session files, in the order of their paths; a file that has two names is found once."""
+    """All session files, in the order of their paths; a file that has two names is found once, by
+    the first of them in the first home that has it."""
     found: dict[tuple[int, int], Found] = {}
     for home in places:
         patterns = (home.store.database,) if home.store.database else home.store.files
         for pattern in patterns:
-            for entry in _match(home.path, pattern.split("/")):
+            for entry in sorted(_match(home.path, pattern.split("/")), key=lambda e: e.path):
                 _take(home, entry, found)
     return sorted(found.values(), key=lambda f: f.path)
 

@@ -15,9 +15,10 @@ a scan that finds nothing new must cost next to nothing.
 import json
 import os
 import sqlite3
+import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _BUSY_S = 30.0
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NO_DAMAGE = (
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+)
+"""Faults of the machine. All else is damage: also a table that is missing, text that is none."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS file (
@@ -132,7 +145,6 @@ class Index:
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = not path.exists()
         except OSError as fault:
             raise _no_state(path.parent, fault.strerror or str(fault)) from None
         self.path = path
@@ -140,8 +152,7 @@ class Index:
             raise DamagedIndex("a folder")
         try:
             self.db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-            if made:
-                os.chmod(path, 0o600)
+            _make_private(path)
             self.db.execute("PRAGMA synchronous = NORMAL")
             self._prepare()
         except sqlite3.DatabaseError as fault:
@@ -174,7 +185,7 @@ class Index:
                 self.db.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as fault:
-                if "locked" not in str(fault) or time.monotonic() > until:
+                if _code(fault) not in _BUSY or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
 
@@ -188,10 +199,11 @@ class Index:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.db.execute("COMMIT")
         except BaseException:
-            self.db.execute("ROLLBACK")
+            if self.db.in_transaction:  # a full disk has ended it already
+                self.db.execute("ROLLBACK")
             raise
-        self.db.execute("COMMIT")
 
     # The ends of files
 
@@ -255,24 +267,47 @@ class Index:
                 names |= {session_id} - asked
         return list(found)
 
+    def ancestors(self, new: Mapping[str, Counted] | None = None) -> dict[str, set[str]]:
+        """The parents of each fork, and theirs; `new` goes before what is written down of a file.
+        A session that is its own ancestor has no parent: no history is the first in a circle."""
+        parents: dict[str, set[str]] = {}
+        for path, name, parent in self.db.execute(
+            "SELECT path, session_id, forked_from FROM file WHERE forked_from <> ''"
+        ):
+            if not new or path not in new:
+                parents.setdefault(name, set()).add(parent)
+        for row in (new or {}).values():
+            parents.setdefault(row.session_id, set()).add(row.forked_from)
+        found = {}
+        for name in parents:
+            above, todo = set[str](), set(parents[name])
+            while todo:
+                above |= todo
+                todo = set[str]().union(*(parents.get(each, ()) for each in todo)) - above
+            found[name] = above
+        return found
+
     def _outdate_forks(self, session_id: str, *, is_new: bool) -> None:
         """Its history has changed, so that of its forks is to be matched again: at the end of this
         scan, or by the next one if this one does not come to its end. If it only grew, that
-        concerns those that are like it up to where it ended."""
+        concerns those that are like it up to where it ended. Those in a circle that adopted
+        nothing are as they will be."""
         if not session_id:
             return
-        touched = self.db.execute(
-            "SELECT session_id FROM file WHERE forked_from = ? AND (? OR adopted >= parent_rows)",
+        forks = self.db.execute(
+            "SELECT path, session_id FROM file"
+            " WHERE forked_from = ? AND (? OR adopted >= parent_rows)",
             (session_id, is_new),
         ).fetchall()
-        if touched:
-            self.db.execute(
-                "UPDATE file SET mtime_ns = -1, print = x'' WHERE forked_from = ?"
-                " AND (? OR adopted >= parent_rows)",
-                (session_id, is_new),
-            )
-            names = [name for (name,) in touched if name != session_id]
-            for path in self.forks_of(names):
+        if not forks:
+            return
+        paths = {path for path, _ in forks} | {*self.forks_of({name for _, name in forks})}
+        above = self.ancestors()
+        for path in paths:
+            name, adopted = self.db.execute(
+                "SELECT session_id, adopted FROM file WHERE path = ?", (path,)
+            ).fetchone()
+            if adopted or name not in above[name]:
                 self.db.execute(
                     "UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,)
                 )
@@ -288,10 +323,10 @@ class Index:
         with self.write():
             self.db.execute("DELETE FROM total")
             added: list[tuple[int, int]] = []
-            for _, new, _ in batch:
-                self._outdate_forks(new.session_id, is_new=new.is_new)
             for found, new, ledger in batch:
                 added += self._keep_one(found, new, ledger)
+            for _, new, _ in batch:  # then, because a fork may be among them
+                self._outdate_forks(new.session_id, is_new=new.is_new)
             added.sort()  # so that they are put in side by side
             self.db.executemany("INSERT OR IGNORE INTO key VALUES (?, ?)", added)
             self._match_twins(added, {f.path: ledger for f, _, ledger in batch})
@@ -387,7 +422,6 @@ class Index:
                 ).fetchone()
                 if row is not None:
                     number, ledger, session_id = row
-                    self._outdate_forks(session_id, is_new=True)
                     self.db.executemany(
                         "DELETE FROM key WHERE hash = ? AND file = ?",
                         [(key, number) for key in _keys(ledger)],
@@ -395,6 +429,7 @@ class Index:
                     self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
                     self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
                     self.db.execute("DELETE FROM file WHERE number = ?", (number,))
+                    self._outdate_forks(session_id, is_new=True)
                 self.db.execute("DELETE FROM look WHERE path = ?", (path,))
 
     def totals(self, homes: Sequence[str]) -> list[Total]:
@@ -443,14 +478,31 @@ def _no_state(place: Path, why: str) -> StateError:
     return StateError(f"{place}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
 
 
+def _make_private(path: Path) -> None:
+    """Nobody else's to read, also if it was there before; SQLite makes its logs like it."""
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):  # not there, or another user's
+            if stat.S_IMODE(file.stat().st_mode) & 0o077:
+                file.chmod(0o600)
+
+
+def is_damage(fault: sqlite3.Error) -> bool:
+    """Whether the index itself is broken. It is as good as it was after another writer's lock,
+    without permission, and on a full or failing disk."""
+    return _code(fault) not in (*_BUSY, *_NO_DAMAGE)
+
+
 def raise_if_ours(fault: sqlite3.Error, path: Path) -> None:
-    """Raises StateError for what is no damage: another writer, no permission, a full disk."""
-    said = str(fault)
-    if isinstance(fault, sqlite3.OperationalError):
-        if "locked" in said:
-            raise StateError(f"{path}: another segue is writing; try again") from None
-        if any(word in said for word in ("readonly", "unable to open", "is full")):
-            raise _no_state(path, said) from None
+    """Raises StateError for what is no damage."""
+    if _code(fault) in _BUSY:
+        raise StateError(f"{path}: another segue is writing; try again") from None
+    if not is_damage(fault):
+        raise _no_state(path, str(fault)) from None
+
+
+def _code(fault: sqlite3.Error) -> int:
+    """SQLite's own, without what extended codes add; 0 if Python could not read a value."""
+    return getattr(fault, "sqlite_errorcode", 0) & 0xFF
 
 
 def open_index(path: Path) -> tuple[Index, str]:

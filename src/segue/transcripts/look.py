@@ -7,8 +7,8 @@ from segue.agents import markdown
 from segue.agents.profile import Profile, Record
 from segue.core.event import Failure
 from segue.core.fold import Turn
-from segue.core.forecast import growth
 from segue.core.glance import Glance, glance
+from segue.core.growth import growth
 from segue.core.readout import text_reading
 from segue.core.session import LimitSeen, Look, StopSeen
 from segue.core.stop import Stop, StopReason

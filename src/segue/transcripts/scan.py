@@ -68,7 +68,7 @@ def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
             break
         end = data.rfind(b"\n") + 1
         if end:
-            counter.feed(data[:end] if end < len(data) else data)
+            counter.feed(data, end)
             offset += end
             length = CHUNK_BYTES
         elif offset + len(data) >= size:
@@ -76,11 +76,11 @@ def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
         else:
             length *= 2  # one line is longer than that
     if offset < size:
-        from segue.agents.records import decode
+        from segue.agents.lines import decode
 
         rest = os.pread(handle, size - offset, offset)
         if rest.rstrip().endswith(b"}") and decode(rest.decode("utf-8", "replace")) is not None:
-            counter.feed(rest)
+            counter.feed(rest, len(rest))
             offset += len(rest)
     counter.close()
     return offset

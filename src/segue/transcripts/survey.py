@@ -5,7 +5,6 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from segue.core.spend import Spend
 from segue.core.stop import Stop
 from segue.transcripts import database, find
 from segue.transcripts.find import Found, Home, Stamp, profile_of, project_folder
-from segue.transcripts.index import Index
+from segue.transcripts.index import Index, is_damage
 from segue.transcripts.look import Judge, NotASession, from_glance, look
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,7 +41,8 @@ class Seen(NamedTuple):
 
 
 class Survey:
-    """Looks at sessions, remembers in the index what it saw, and says what was odd in `notes`."""
+    """Looks at sessions, remembers in the index what it saw, and says what was odd in `notes`.
+    Raises sqlite3.DatabaseError if the index is broken, and for nothing else that is wrong."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class Survey:
         if self.index is not None and self.new:
             try:
                 self.index.keep_looks(self.new)
-            except sqlite3.Error as fault:  # only a cache: what was seen is seen
+            except sqlite3.Error as fault:
+                if is_damage(fault):
+                    raise
+                # Only a cache: what was seen is seen.
                 self.notes.append(f"the index was not written: {fault}")
         self.new = []
         return seen
@@ -277,8 +280,11 @@ class Survey:
         asked, tokens = self.index.window(model)
         if not asked:
             tokens = self.price_window(model)
-            with suppress(sqlite3.Error):  # else it is asked again next time
+            try:
                 self.index.keep_window(model, tokens)
+            except sqlite3.Error as fault:
+                if is_damage(fault):
+                    raise  # else it is asked again next time
         return tokens
 
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from segue.agents.lines import read_line
 from segue.agents.profile import Record
-from segue.agents.records import read_line
 
 BLOCK_BYTES = 64 << 10
 CAP_BYTES = 32 << 20

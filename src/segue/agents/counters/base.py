@@ -7,17 +7,21 @@ changed and what is still to do stand all over it. A counter is fed whole lines 
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
 from segue.agents.fields import JSON
-from segue.agents.records import read_line
+from segue.agents.lines import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
 from segue.core.session import LimitSeen, Todo
 from segue.core.spend import Spend
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL with it, which takes longer than a look
+except ImportError:  # not CPython
+    from hashlib import blake2b
 
 _FILES_KEPT = 2_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -58,8 +62,8 @@ class Counter(Protocol):
     tally: Tally
     ledger: Ledger
 
-    def feed(self, data: bytes) -> None:
-        """Takes lines in."""
+    def feed(self, data: bytes, size: int) -> None:
+        """Takes in the lines that stand in the first `size` bytes."""
 
     def close(self) -> None:
         """The file ends here for now; more may be fed later."""
@@ -72,6 +76,11 @@ def key_of(*names: bytes) -> int:
     """A row's key, the same in every process; 0 is kept for "no key"."""
     digest = blake2b(b"\0".join(names), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True) or 1
+
+
+def print_of(data: bytes) -> bytes:
+    """Tells other bytes from these."""
+    return blake2b(data, digest_size=16).digest()
 
 
 def milliseconds(stamp: str) -> int:
@@ -99,8 +108,8 @@ class RecordCounter:
     def __init__(self, tally: Tally, ledger: Ledger) -> None:
         self.tally, self.ledger = tally, ledger
 
-    def feed(self, data: bytes) -> None:
-        for record in objects(data):
+    def feed(self, data: bytes, size: int) -> None:
+        for record in objects(data[:size]):
             if record is None:
                 self.tally.unread += 1
             else:

@@ -12,17 +12,17 @@ from msgspec import Raw, Struct
 
 from segue.agents.counters.base import UNREADABLE, Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text
-from segue.agents.records import read_line
+from segue.agents.lines import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
 from segue.core.session import LimitSeen, Todo, TodoStatus
 
 _USAGE = b'"input_tokens"'  # the longer the word, the faster it is found
 _BOUNDARY = b'"compact_boundary"'
 _HEAD_LINES = 8
-_HEAD_BYTES = 700  # a block's name comes early
+_HELD_CHUNKS = 4
 _WRITERS = {"Edit", "MultiEdit", "Write", "NotebookEdit"}
 _LISTS = {"TodoWrite", "TaskCreate", "TaskUpdate"}
-_TELLING = {name[:4].encode() for name in _WRITERS | _LISTS}
+_TELLING = _WRITERS | _LISTS
 
 
 class _Written(Struct, gc=False):
@@ -63,8 +63,6 @@ class _Data(Struct, gc=False):
 
 
 class _Line(_Told, rename="camel", gc=False):
-    session_id: str = ""
-    cwd: str = ""
     is_api_error_message: bool | None = False
     data: _Data | None = None  # a sub-agent's record, told in its parent's file
 
@@ -94,25 +92,23 @@ class ClaudeCounter:
         self.since = 0  # in what is fed: the end of the last new reply of the main thread
         self.boundaries = int(tally.memory.get("boundaries", 0))  # since the last reply
         self.head_lines = int(tally.memory.get("head_lines", _HEAD_LINES))  # yet to be looked at
-        self.last: tuple[Any, ...] = ()  # the reply before: most records repeat it
-        self.key = 0  # its key
-        self.mark = b""  # how it is written, from its first count to the request's id
+        self.passed: list[tuple[bytes, int, int]] = []  # not searched yet: it is hardly ever needed
+        self.usage: _Usage | None = None  # of the record before: most repeat it
+        self.name = ("", "", False)  # of its reply: message, request, whether it is a sub-agent's
+        self.key = 0
         self.last_stamp = ""
         self.listed = b""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes, size: int) -> None:
         if self.head_lines:
-            self.head(data)
-        find, rfind, size = data.find, data.rfind, len(data)
+            self.head(data, size)
+        find, rfind = data.find, data.rfind
         end = self.since = 0
-        while (hit := find(_USAGE, end)) >= 0:
+        while (hit := find(_USAGE, end, size)) >= 0:
             gap = end
-            end = find(b"\n", hit)
+            end = find(b"\n", hit, size)
             if end < 0:
                 end = size
-            mark = self.mark
-            if mark and data[hit : hit + len(mark)] == mark and self.repeats(data, gap, hit):
-                continue
             start = rfind(b"\n", gap, hit) + 1 or gap
             line = data[start:end]
             try:
@@ -123,32 +119,14 @@ class ClaudeCounter:
             message = record.message
             if message is not None and message.usage is not None:
                 self.take(record, message, message.usage, data, start)
-                request = find(b'"requestId":"', hit, end)
-                stop = find(b'"', request + 13, end) if request > 0 else -1
-                self.mark = data[hit:stop] if stop > 0 and message.id else b""
             elif record.data is not None and record.data.message is not None:
                 inner = record.data.message.message
                 if inner is not None and inner.usage is not None:
-                    self.count(record.data.message, inner, inner.usage, True)
-        self.boundaries += data.count(_BOUNDARY, self.since)
-
-    def repeats(self, data: bytes, gap: int, hit: int) -> bool:
-        """Whether a record with the same usage and request as the one before is dealt with by a
-        look at its first bytes: another block of the same reply, not the turn's end."""
-        start = data.rfind(b"\n", gap, hit) + 1 or gap
-        name = data.find(b'"name":"', start, min(start + _HEAD_BYTES, hit))
-        if name < 0 or data.find(b'"end_turn"', hit - 100, hit) >= 0:
-            return False
-        if data[name + 8 : name + 12] not in _TELLING:
-            return True
-        place = data.find(b'"input":{"file_path":"', name, name + 60)
-        if place < 0 or data.find(b'"isSidechain":false', start, name) < 0:
-            return False
-        path = data[place + 22 : data.find(b'"', place + 22)]
-        if b"\\" in path:
-            return False
-        self.tally.changed(path.decode("utf-8", "replace"))
-        return True
+                    name = (inner.id, record.data.message.request_id, True)
+                    self.count(record.data.message, inner, inner.usage, name)
+        self.passed.append((data, self.since, size))
+        if len(self.passed) > _HELD_CHUNKS:
+            self.count_passed()
 
     def take(
         self, record: _Line, message: _Message, usage: _Usage, data: bytes, start: int
@@ -156,19 +134,33 @@ class ClaudeCounter:
         """A reply's record. Before a reply of the main thread that is smaller than the last there
         may be a compaction; looking for it everywhere would cost as much as all the rest."""
         side = record.is_sidechain is True
-        if self.count(record, message, usage, side):
-            if not side:
-                used = sum(self.last[4:])
+        name = (message.id, record.request_id, side)
+        if usage != self.usage or name != self.name or message.stop_reason == "end_turn":
+            used = self.count(record, message, usage, name)
+            if not used:
+                if record.is_api_error_message:
+                    self.limits(data[start:].partition(b"\n")[0])
+            elif not side:
                 if used < self.used:
-                    passed = data.count(_BOUNDARY, self.since, start)
-                    self.tally.compactions += self.boundaries + passed
+                    self.passed.append((data, self.since, start))
+                    self.count_passed()
+                    self.tally.compactions += self.boundaries
                 self.used, self.boundaries, self.since = used, 0, start
-        elif record.is_api_error_message:
-            self.limits(data[start:].partition(b"\n")[0])
-        if not side and message.content.__class__ is list:
-            self.tools(message.content)
+                if self.passed:
+                    self.passed = []
+        content = message.content
+        if content.__class__ is list and not side:
+            for block in content:
+                if block.name in _TELLING:
+                    self.tool(block.name, block.input)
+
+    def count_passed(self) -> None:
+        """Counts the compactions in what was passed over since the last reply."""
+        self.boundaries += sum(data.count(_BOUNDARY, *place) for data, *place in self.passed)
+        self.passed = []
 
     def close(self) -> None:
+        self.count_passed()
         self.tally.memory["used"] = self.used
         self.tally.memory["boundaries"] = self.boundaries
         self.tally.memory["head_lines"] = self.head_lines
@@ -176,12 +168,12 @@ class ClaudeCounter:
         if self.last_stamp:
             self.tally.last_at = instant(self.last_stamp) or self.tally.last_at
 
-    def head(self, data: bytes) -> None:
+    def head(self, data: bytes, size: int) -> None:
         """When it began, and where: prompts come before the first reply."""
         start = 0
-        while self.head_lines and start < len(data):
-            end = data.find(b"\n", start)
-            end = len(data) if end < 0 else end
+        while self.head_lines and start < size:
+            end = data.find(b"\n", start, size)
+            end = size if end < 0 else end
             try:
                 record = _head(data[start:end])
             except UNREADABLE:
@@ -193,37 +185,30 @@ class ClaudeCounter:
             self.head_lines = 0 if known else self.head_lines - 1
             start = end + 1
 
-    def count(self, record: _Told, message: _Message, usage: _Usage, side: bool) -> bool:
-        """Takes a request in; whether it is a new one."""
+    def count(
+        self, record: _Told, message: _Message, usage: _Usage, name: tuple[str, str, bool]
+    ) -> int:
+        """Takes a request in; how many tokens it used, 0 if it is not a new one."""
         given, said = usage.input_tokens, usage.output_tokens
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         parts = usage.cache_creation
         if parts is not None:
             written = parts.ephemeral_5m_input_tokens + parts.ephemeral_1h_input_tokens or written
-        ends = message.stop_reason == "end_turn"
-        same = (message.id, record.request_id, side, ends, given, said, read, written)
-        if same == self.last and message.id:
-            return False
-        if given < 0 or said < 0 or read < 0 or written < 0 or not given + said + read + written:
-            return False
-        again = same[:2] == self.last[:2]  # the same reply, further on
+        used = given + said + read + written
+        if given < 0 or said < 0 or read < 0 or written < 0 or not used:
+            return 0
+        again = name == self.name and self.key  # the same reply, maybe further on
         if not again:
-            named = f"{message.id}\0{record.request_id}".encode("utf-8", "replace")
+            self.name = name
+            named = f"{name[0]}\0{name[1]}".encode("utf-8", "replace")
             self.key = key_of(named) if message.id else 0
-        self.last = same
-        new = self.ledger.add(
-            self.key,
-            0 if again and self.key else milliseconds(record.timestamp),
-            message.model,
-            (SIDE if side else 0) | (ENDS_TURN if ends else 0),
-            given,
-            said,
-            read,
-            written,
-        )
-        if new:
-            self.last_stamp = record.timestamp
-        return new
+        self.usage = usage if message.id else None
+        flags = (SIDE if name[2] else 0) | (ENDS_TURN if message.stop_reason == "end_turn" else 0)
+        at_ms = 0 if again else milliseconds(record.timestamp)
+        if not self.ledger.add(self.key, at_ms, message.model, flags, given, said, read, written):
+            return 0
+        self.last_stamp = record.timestamp
+        return used
 
     def odd(self, line: bytes, data: bytes, start: int) -> None:
         """A record with fields that are not what they should be: what can be read of it counts."""
@@ -277,39 +262,34 @@ class ClaudeCounter:
                 rejected=text(limits, "status") in ("", "rejected"),
             )
 
-    def tools(self, blocks: list[_Block]) -> None:
-        for block in blocks:
-            name = block.name
-            if name in _WRITERS:
-                try:
-                    place = _path(block.input)
-                except UNREADABLE:
-                    continue
-                self.tally.changed(place.file_path or place.notebook_path)
-            elif name == "TodoWrite":
-                self.listed = bytes(block.input)  # the whole list each time: only the last counts
-            elif name in _LISTS:
-                self.read_list()
-                self.tool(name, obj(read_line(bytes(block.input))))
+    def tool(self, name: str, given: Raw) -> None:
+        """What a tool was asked to do, as far as a later session must know it."""
+        if name in _WRITERS:
+            try:
+                place = _path(given)
+            except UNREADABLE:
+                return
+            self.tally.changed(place.file_path or place.notebook_path)
+        elif name == "TodoWrite":
+            self.listed = bytes(given)  # the whole list each time: only the last counts
+        else:
+            self.read_list()
+            self.change_list(name, obj(read_line(bytes(given))))
 
     def read_list(self) -> None:
         """The list as it was last written, before it is changed or needed."""
         if self.listed:
-            self.tool("TodoWrite", obj(read_line(self.listed)))
-            self.listed = b""
-
-    def tool(self, name: str, given: JSON) -> None:
-        """What a tool was asked to do, as far as a later session must know it."""
-        tally = self.tally
-        if name in _WRITERS:
-            tally.changed(text(given, "file_path") or text(given, "notebook_path"))
-        elif name == "TodoWrite":
-            listed = [obj(item) for item in items(given, "todos")]
-            tally.todos = {
+            listed = [obj(item) for item in items(obj(read_line(self.listed)), "todos")]
+            self.tally.todos = {
                 str(place): Todo(text(item, "content"), _status(item.get("status")))
                 for place, item in enumerate(listed, 1)
             }
-        elif name == "TaskCreate":  # numbered by the client in the order of their creation
+            self.listed = b""
+
+    def change_list(self, name: str, given: JSON) -> None:
+        """One item of the list, which is numbered by the client in the order of creation."""
+        tally = self.tally
+        if name == "TaskCreate":
             place = str(int(tally.memory.get("tasks", 0)) + 1)
             tally.memory["tasks"] = int(place)
             tally.todos[place] = Todo(text(given, "subject") or text(given, "description"))
@@ -327,3 +307,6 @@ def _status(value: Any) -> TodoStatus:
     if value == "in_progress":
         return "in_progress"
     return "completed" if value in ("completed", "done") else "pending"
+
+
+COUNTER = ClaudeCounter

@@ -7,13 +7,15 @@ so it counts when the sum has changed.
 
 import re
 from struct import pack
+from typing import Annotated
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from segue.agents.counters.base import Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text, whole
-from segue.agents.records import read_line
+from segue.agents.lines import read_line
 from segue.core.ledger import Ledger
 from segue.core.session import LimitSeen, Todo
 
@@ -21,31 +23,26 @@ _PAYLOAD = b'"payload":{"type":"'
 _HEAD_BYTES = 140  # time, number and type come before the payload
 # The first letters tell what matters; commands and what they print are most of a file, and tell
 # nothing here.
-_COUNT, _CALLS = b"token", (b"funct", b"custo")
+_COUNT, _COMPLETE, _SETTINGS = b"token_count", b"task_comple", b"thread_sett"
+_CALLS, _OUTPUT = (b"function_ca", b"custom_tool"), b'_output"'
 _SILENT = (b'"type":"token_usage_record"', b'"type":"world_state"')
 _PATCHED = re.compile(
     r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
 )
 _MOST = 1 << 53
 _SCOPES = {300: "five_hour", 10_080: "seven_day"}
-_PLACES = (("primary", b'"primary":{'), ("secondary", b'"secondary":{'))
-_NUMBERS = (
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_input_tokens",
-    "output_tokens",
-    "reasoning_output_tokens",
-    "total_tokens",
-)
+
+_Count = Annotated[int, Meta(ge=0, lt=_MOST)]
+"""Else it is no count of tokens, and would not fit into the index: such records are read slowly."""
 
 
 class _Usage(Struct, gc=False):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_output_tokens: int = 0
-    total_tokens: int = 0
+    input_tokens: _Count = 0
+    cached_input_tokens: _Count = 0
+    cache_write_input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    reasoning_output_tokens: _Count = 0
+    total_tokens: _Count = 0
 
 
 class _Info(Struct, gc=False):
@@ -53,9 +50,21 @@ class _Info(Struct, gc=False):
     total_token_usage: _Usage | None = None
 
 
+class _Plan(Struct, gc=False):
+    used_percent: float | None = None
+    window_minutes: float | None = None
+    resets_at: float | str | None = None
+
+
+class _Limits(Struct, gc=False):
+    primary: _Plan | None = None
+    secondary: _Plan | None = None
+    rate_limit_reached_type: str | None = None
+
+
 class _Payload(Struct, gc=False):
     info: _Info | None = None
-    rate_limits: Raw = Raw(b"null")
+    rate_limits: _Limits | None = None
 
 
 class _Line(Struct, gc=False):
@@ -75,28 +84,27 @@ class CodexCounter:
         known = tally.memory.get("total")
         self.total = _Usage(*known) if known else None
         # The last word on each plan window, by place and length: read at the end.
-        self.said_limits: dict[tuple[str, bytes], tuple[str, bytes]] = {}
+        self.said: dict[tuple[str, float | None], tuple[str, _Plan, bool]] = {}
         self.stamp = ""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes, size: int) -> None:
         find = data.find
-        start, size = 0, len(data)
+        start = 0
         while start < size:
-            end = find(b"\n", start)
+            end = find(b"\n", start, size)
             if end < 0:
                 end = size
             place = find(_PAYLOAD, start, start + _HEAD_BYTES)
-            kind = data[place + 19 : place + 24] if 0 <= place < end else b""
+            kind = data[place + 19 : place + 30] if 0 <= place < end else b""
             if kind == _COUNT:
                 self.tokens(data[start:end])
             elif kind in _CALLS:
-                plan = find(b'"update_plan"', place, end)
-                if plan > 0 or find(b"*** Begin Patch", place, end) > 0:
+                if find(_OUTPUT, place, place + 50) < 0 and (
+                    find(b'"update_plan"', place, end) > 0
+                    or find(b"*** Begin Patch", place, end) > 0
+                ):
                     self.take(data[start:end])
-            elif kind == b"task_":
-                if find(b"complete", place, place + 40) > 0:
-                    self.take(data[start:end])
-            elif kind == b"threa" and not self.model:  # thread_settings_applied
+            elif kind == _COMPLETE or (kind == _SETTINGS and not self.model):
                 self.take(data[start:end])
             elif not kind:
                 place = find(b'"type":"', start, min(start + _HEAD_BYTES, end))
@@ -105,11 +113,11 @@ class CodexCounter:
             start = end + 1
 
     def close(self) -> None:
-        for (place, _), (stamp, limits) in self.said_limits.items():
-            self.limit(place, stamp, obj(read_line(limits)))
-        self.said_limits = {}
+        for (place, _), (stamp, plan, is_reached) in self.said.items():
+            self.limit(place, stamp, plan, is_reached)
+        self.said = {}
         self.tally.memory["model"] = self.model
-        self.tally.memory["total"] = _numbers(self.total) if self.total else None
+        self.tally.memory["total"] = astuple(self.total) if self.total else None
         self.tally.last_at = instant(self.stamp) or self.tally.last_at
 
     def tokens(self, line: bytes) -> None:
@@ -122,7 +130,8 @@ class CodexCounter:
         payload = record.payload
         if payload.info is not None:
             self.count(record.timestamp, payload.info)
-        self.hear_limits(record.timestamp, bytes(payload.rate_limits))
+        if payload.rate_limits is not None:
+            self.hear(record.timestamp, payload.rate_limits)
 
     def take(self, line: bytes) -> None:
         """Any other record, or one in another form: other order of keys, blanks."""
@@ -140,7 +149,7 @@ class CodexCounter:
                 info = obj(payload, "info")
                 last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
                 self.count(stamp, _Info(_usage(last), _usage(total)))
-                self.hear_limits(stamp, msgspec.json.encode(obj(payload, "rate_limits")))
+                self.hear(stamp, _limits(obj(payload, "rate_limits")))
             case "event_msg", "task_complete":
                 self.ledger.end_turn()
             case "event_msg", "thread_settings_applied":
@@ -167,59 +176,46 @@ class CodexCounter:
 
     def count(self, stamp: str, info: _Info) -> None:
         """The last request, if the thread's sum has changed since the record before."""
-        last, total, before = info.last_token_usage, info.total_token_usage, self.total
+        last, total = info.last_token_usage, info.total_token_usage
         if total is not None:
-            self.total = _sane(total)
-        if last is None or (total is not None and self.total == before):
+            if total == self.total:
+                return
+            self.total = total
+        if last is None:
             return
-        numbers = _numbers(_sane(last))
-        if not any(numbers[:5]):  # made up by the client: a sum without parts
-            return
-        given, cached, written, said, _, _ = numbers
+        numbers = astuple(last)
+        given, cached, written, said, thought, _ = numbers
+        if not (given or cached or written or said or thought):
+            return  # made up by the client: a sum without parts
         cached = min(cached, given)
         written = min(written, given - cached)
         at_ms = milliseconds(stamp)
-        key = key_of(pack("<7q", at_ms, *numbers), self.model.encode("utf-8", "replace"))
-        self.ledger.add(
-            key if at_ms else 0,
-            at_ms,
-            self.model,
-            0,
-            given - cached - written,
-            said,
-            cached,
-            written,
-        )
+        model = self.model
+        key = key_of(pack("<7q", at_ms, *numbers) + model.encode("utf-8", "replace"))
+        fresh = given - cached - written
+        self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, said, cached, written)
         self.stamp = stamp or self.stamp
 
-    def hear_limits(self, stamp: str, limits: bytes) -> None:
+    def hear(self, stamp: str, limits: _Limits) -> None:
         """A reply without the headers overwrites them with nulls: the last that says something
         counts, for each window."""
-        if b'"used_percent"' not in limits:
-            return
-        if b": " in limits or b" :" in limits:
-            limits = msgspec.json.encode(read_line(limits))
-        for place, opening in _PLACES:
-            start = limits.find(opening)
-            if start >= 0:
-                plan = limits[start : limits.find(b"}", start)]
-                if b'"used_percent":null' not in plan:
-                    length = plan.find(b'"window_minutes":')
-                    window = plan[length + 17 : length + 24] if length > 0 else b""
-                    self.said_limits.pop((place, window), None)  # so that the last comes last
-                    self.said_limits[place, window] = (stamp, limits)
+        is_reached = bool(limits.rate_limit_reached_type)
+        for place, plan in (("primary", limits.primary), ("secondary", limits.secondary)):
+            if plan is not None and plan.used_percent is not None:
+                key = (place, plan.window_minutes)
+                self.said.pop(key, None)  # so that the last comes last
+                self.said[key] = (stamp, plan, is_reached)
 
-    def limit(self, place: str, stamp: str, limits: JSON) -> None:
-        plan = obj(limits, place)
-        used = number(plan, "used_percent")
+    def limit(self, place: str, stamp: str, plan: _Plan, is_reached: bool) -> None:
+        used = number(plan.used_percent)
         if used is not None:
-            minutes = whole(plan, "window_minutes") or 0
+            minutes = whole(plan.window_minutes) or 0
             scope = _SCOPES.get(minutes, f"{minutes}_minutes" if minutes else place)
             self.tally.limits[scope] = LimitSeen(
                 used_percent=used,
-                resets_at=instant(plan.get("resets_at")),
+                resets_at=instant(plan.resets_at),
                 seen_at=instant(stamp),
-                rejected=bool(text(limits, "rate_limit_reached_type")) and used >= 100,
+                rejected=is_reached and used >= 100,
             )
 
     def tool(self, payload: JSON) -> None:
@@ -257,24 +253,28 @@ def _words(given: object) -> str:
     return "\n".join(map(_words, given)) if isinstance(given, list) else ""
 
 
-def _numbers(usage: _Usage) -> list[int]:
-    return [
-        usage.input_tokens,
-        usage.cached_input_tokens,
-        usage.cache_write_input_tokens,
-        usage.output_tokens,
-        usage.reasoning_output_tokens,
-        usage.total_tokens,
-    ]
-
-
-def _sane(usage: _Usage) -> _Usage:
-    """Without what is no count of tokens, and would not fit into the index."""
-    numbers = _numbers(usage)
-    if min(numbers) >= 0 and max(numbers) < _MOST:
-        return usage
-    return _Usage(*(n if 0 < n < _MOST else 0 for n in numbers))
-
-
 def _usage(given: JSON) -> _Usage | None:
-    return _Usage(*(amount(given, name) for name in _NUMBERS)) if given else None
+    if not given:
+        return None
+    numbers = (amount(given, name) for name in _Usage.__struct_fields__)
+    return _Usage(*(n if n < _MOST else 0 for n in numbers))
+
+
+def _limits(given: JSON) -> _Limits:
+    return _Limits(
+        _plan(obj(given, "primary")),
+        _plan(obj(given, "secondary")),
+        text(given, "rate_limit_reached_type"),
+    )
+
+
+def _plan(given: JSON) -> _Plan:
+    resets = given.get("resets_at")
+    return _Plan(
+        number(given, "used_percent"),
+        number(given, "window_minutes"),
+        resets if isinstance(resets, str) else number(resets),
+    )
+
+
+COUNTER = CodexCounter

@@ -44,3 +44,6 @@ class GeminiCounter(RecordCounter):
             side = bool(self.tally.memory.get("side"))
             ends = not items(message, "toolCalls")
             self.spent(name, at, text(message, "model"), spend, side=side, ends_turn=ends)
+
+
+COUNTER = GeminiCounter

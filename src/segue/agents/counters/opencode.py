@@ -20,3 +20,6 @@ class OpencodeCounter(RecordCounter):
             ends = text(message, "finish") == "stop"
             name, model = text(record, "id"), text(message, "modelID")
             self.spent(name, at, model, spend, side=side, ends_turn=ends)
+
+
+COUNTER = OpencodeCounter

@@ -34,3 +34,6 @@ class PiCounter(RecordCounter):
             unique = f"{self.tally.session_id} {key}" if key else ""
             stop = text(message, "stopReason")
             self.spent(unique, at, text(message, "model"), spend, ends_turn=stop == "stop")
+
+
+COUNTER = PiCounter

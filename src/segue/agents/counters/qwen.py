@@ -28,3 +28,6 @@ class QwenCounter(RecordCounter):
             ends = not any(calls)
             name = text(record, "uuid")
             self.spent(name, at, text(record, "model"), spend, ends_turn=ends)
+
+
+COUNTER = QwenCounter
