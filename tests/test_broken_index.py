@@ -22,7 +22,8 @@ from homes import START, claude_session, prompt, reply
 from segue.cli import cli
 from segue.errors import StateError
 from segue.io import clock
-from segue.transcripts.index import Index, is_damage, open_index, raise_if_ours
+from segue.io.sqlite import is_damage, raise_if_ours
+from segue.transcripts.index import Index, open_index
 
 PAGE_BYTES = 4096
 SESSIONS = 30

@@ -202,7 +202,7 @@ def test_homes_of_the_config_come_on_top(own_home: Path, tmp_path: Path) -> None
     expected |= {str(put(tmp_path, "b", name)), str(put(own_home, "c", name))}
     expected.add(str(put(tmp_path, "d", PLACES["codex"][0])))
     put(
-        state.config_folder(),
+        Path(state.config_folder()),
         "config.toml",
         content=f'[homes]\nclaude-code = ["{tmp_path}/b", "~/c", "~/.claude", "/nowhere"]\n'
         f'codex = "{tmp_path}/d"\n',
@@ -224,7 +224,7 @@ def test_homes_of_the_config_come_on_top(own_home: Path, tmp_path: Path) -> None
     ],
 )
 def test_a_mistake_in_the_config_is_told(written: str, told: str) -> None:
-    put(state.config_folder(), "config.toml", content=written)
+    put(Path(state.config_folder()), "config.toml", content=written)
     with pytest.raises(ConfigError, match=r"config\.toml.*" + told):
         state.added_homes()
 

@@ -135,10 +135,7 @@ def test_an_index_that_another_process_keeps_locked_is_told_in_one_line(
     machine.scan()
     machine.append("-p/s1.jsonl", reply("new", second=100))
     before = index_file(machine).stat().st_ino
-    hurry = (
-        "from segue.transcripts import index; index._BUSY_S = 0.1;"
-        "from segue.cli import main; main()"
-    )
+    hurry = "from segue.io import sqlite; sqlite.BUSY_S = 0.1;from segue.cli import main; main()"
     with closing(sqlite3.connect(index_file(machine), isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         done = subprocess.run(
@@ -412,9 +409,9 @@ def scan_and_die(machine: Machine, statement: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     class Doomed(Index):
-        def _prepare(self) -> None:
+        def prepare(self) -> None:
             self.db.set_trace_callback(step)
-            super()._prepare()
+            super().prepare()
 
     index = Doomed(index_file(machine))
     scan(found, index, places)

@@ -33,7 +33,7 @@ from test_counters import (
 )
 
 from segue.core.ledger import Ledger
-from segue.transcripts import find, tail
+from segue.transcripts import find
 from segue.transcripts.count import tally_of
 from segue.transcripts.index import Index
 from segue.transcripts.scan import Scan, scan, unread_bytes
@@ -261,13 +261,13 @@ def test_nothing_is_opened_where_nothing_has_changed(
     machine.write("-p/s2.jsonl", reply("m2"))
     machine.scan()
     opened: list[str] = []
-    real = tail.open_file
+    real = find.open_file
 
     def open_file(path: str) -> int:
         opened.append(path)
         return real(path)
 
-    monkeypatch.setattr(tail, "open_file", open_file)
+    monkeypatch.setattr(find, "open_file", open_file)
     machine.scan()
     assert opened == []
     path = machine.append("-p/s2.jsonl", reply("m3"))
@@ -399,14 +399,14 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_count(
     machine.write("-p/a.jsonl", reply("m1", tokens=(1, 0, 0, 0)))
     bad = machine.write("-p/b.jsonl", reply("m2", tokens=(10, 0, 0, 0)))
     machine.write("-p/c.jsonl", reply("m3", tokens=(100, 0, 0, 0)))
-    real = tail.open_file
+    real = find.open_file
 
     def open_file(path: str) -> int:
         if path == str(bad):
             raise PermissionError(13, "Permission denied", path)
         return real(path)
 
-    monkeypatch.setattr(tail, "open_file", open_file)
+    monkeypatch.setattr(find, "open_file", open_file)
     found, places = machine.found()
     index = Index(machine.state / "sessions.db")
     done = scan(found, index, places)

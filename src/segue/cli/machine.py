@@ -12,8 +12,9 @@ from segue.core.policy import Policy
 from segue.core.session import Process, Session
 from segue.errors import InputError
 from segue.io import clock, config, state
+from segue.io.sqlite import raise_if_ours
 from segue.transcripts import find
-from segue.transcripts.index import Index, open_index, raise_if_ours, set_aside
+from segue.transcripts.index import Index, open_index, set_aside
 from segue.transcripts.survey import Survey, make_judge
 
 Found = TypeVar("Found")

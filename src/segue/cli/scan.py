@@ -7,8 +7,9 @@ import sys
 import click
 
 from segue.io import state
+from segue.io.sqlite import raise_if_ours
 from segue.transcripts import find
-from segue.transcripts.index import Index, Total, open_index, raise_if_ours, set_aside
+from segue.transcripts.index import Index, Total, open_index, set_aside
 from segue.transcripts.scan import Scan, scan, unread_bytes
 
 _WORTH_A_BAR = 32 << 20

@@ -20,7 +20,7 @@ WIDTH = 7
 SIDE, ENDS_TURN = 1, 2
 """Flags: a sub-agent's request; a reply after which it is the user's turn."""
 
-_ROW_BYTES = WIDTH * 8
+ROW_BYTES = WIDTH * 8
 _MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
 
 
@@ -44,7 +44,7 @@ class Ledger:
 
     def __init__(self, data: bytes = b"", models: list[str] | None = None) -> None:
         self.rows = array("q")
-        self.rows.frombytes(data[: len(data) // _ROW_BYTES * _ROW_BYTES])
+        self.rows.frombytes(data[: len(data) // ROW_BYTES * ROW_BYTES])
         self.models: list[str] = models if models is not None else []
         self._numbers = {name: number for number, name in enumerate(self.models)}
         keys = self.rows[::WIDTH]
@@ -57,9 +57,9 @@ class Ledger:
         """As the index keeps it; `Ledger(data, models)` is the way back."""
         return self.rows.tobytes()
 
-    def keys(self) -> "array[int]":
-        """The keys of all rows; 0 for a request that has none."""
-        return self.rows[::WIDTH]
+    def keys(self, first: int = 0) -> "array[int]":
+        """The keys of all rows from this one on; 0 for a request that has none."""
+        return self.rows[first * WIDTH :: WIDTH]
 
     def add(
         self,
@@ -83,11 +83,10 @@ class Ledger:
         if number is None:
             number = self._numbers[model] = len(self.models)
             self.models.append(model)
-        places, rows = self._places, self.rows
-        place = places.get(key) if key else None
-        if place is None:
-            if key:
-                places[key] = len(rows) // WIDTH
+        rows = self.rows
+        end = len(rows) // WIDTH
+        place = self._places.setdefault(key, end) if key else end
+        if place == end:
             rows.extend(
                 (
                     key,

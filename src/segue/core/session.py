@@ -1,17 +1,15 @@
 """A session as segue shows it: what its records told, and what follows from that now."""
 
 from enum import StrEnum
-from typing import Literal
 
 from msgspec import Struct, field
 
 from segue.core.forecast import Forecast
 from segue.core.growth import Growth
 from segue.core.reading import Reading, Zone
+from segue.core.remark import LimitSeen
 from segue.core.spend import Spend
 from segue.core.stop import StopReason
-
-TodoStatus = Literal["pending", "in_progress", "completed"]
 
 
 class State(StrEnum):
@@ -27,22 +25,6 @@ class State(StrEnum):
     def is_live(self) -> bool:
         """Whether an agent is behind the session."""
         return self in (State.WORKING, State.WAITING_FOR_USER, State.WAITING_FOR_LIMIT)
-
-
-class Todo(Struct, frozen=True):
-    """One item of the agent's own list."""
-
-    text: str
-    status: TodoStatus = "pending"
-
-
-class LimitSeen(Struct, frozen=True):
-    """What a record last said about a plan window."""
-
-    used_percent: float | None = None
-    resets_at: float | None = None
-    seen_at: float | None = None
-    rejected: bool = False
 
 
 class StopSeen(Struct, frozen=True):

@@ -14,7 +14,7 @@ from segue.io import state
 
 def folder() -> Path:
     """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
-    return state.config_folder()
+    return Path(state.config_folder())
 
 
 def wording_files() -> list[Path]:

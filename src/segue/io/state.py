@@ -2,36 +2,37 @@
 pay for reading policies."""
 
 import os
-from pathlib import Path
 
 INDEX_NAME = "sessions.db"
 
 
-def config_folder() -> Path:
+def config_folder() -> str:
     """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
-def state_folder() -> Path:
+def state_folder() -> str:
     """Where segue writes: `SEGUE_HOME`, else the XDG place for state, on macOS too."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
-def index_path() -> Path:
+def index_path() -> str:
     """The index of sessions."""
-    return state_folder() / INDEX_NAME
+    return os.path.join(state_folder(), INDEX_NAME)
 
 
 def added_homes() -> dict[str, list[str]]:
     """More folders with sessions, by agent, from the config if there is one."""
-    if not (config_folder() / "config.toml").exists():
+    if not os.path.exists(os.path.join(config_folder(), "config.toml")):
         return {}
     from segue.io import config
 
     return config.homes()
 
 
-def _folder(variable: str, default: str) -> Path:
+def _folder(variable: str, default: str) -> str:
     if home := os.environ.get("SEGUE_HOME"):
-        return Path(home)
-    return Path(os.environ.get(variable) or Path.home() / default) / "segue"
+        return home
+    return os.path.join(
+        os.environ.get(variable) or os.path.join(os.path.expanduser("~"), default), "segue"
+    )

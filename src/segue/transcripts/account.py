@@ -6,7 +6,8 @@ from msgspec import Struct, field
 
 from segue.core.growth import Sample, Typical, task_costs, typical_task
 from segue.core.ledger import ENDS_TURN, Ledger
-from segue.core.session import LimitSeen, Session, Todo
+from segue.core.remark import LimitSeen, Todo
+from segue.core.session import Session
 from segue.core.spend import Spend
 from segue.transcripts import database
 from segue.transcripts.count import Batch, tally_of

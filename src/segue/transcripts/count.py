@@ -8,14 +8,14 @@ import msgspec
 from segue import agents
 from segue.agents.counters.base import Count, Tally, print_of
 from segue.core.ledger import Ledger
-from segue.transcripts import database, tail
+from segue.transcripts import find
 from segue.transcripts.find import Found, Stamp
 from segue.transcripts.index import Counted, Index
 from segue.transcripts.scan import feed
 
 _PRINT_BYTES = 512
-_BATCH_BYTES = 256 << 20
-"""So much is read between two transactions: what a killed scan loses at most."""
+_BATCH_BYTES = 1 << 30
+"""So much is read between two transactions, two seconds' work: what a killed scan loses at most."""
 
 _line = msgspec.json.Encoder().encode
 _encode = msgspec.msgpack.Encoder().encode
@@ -134,11 +134,13 @@ def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | Non
         return None
     if agents.stores()[file.agent].database:
         return _count_database(file, make, old)
-    handle = tail.open_file(file.path)
+    handle = find.open_file(file.path)
     try:
         tally, ledger, start = _known(handle, file, None if file.is_document else old)
         counter = make(tally, ledger)
         if file.is_document:
+            from segue.transcripts import tail
+
             offset = file.size
             told = b"\n".join(_line(r.data) for r in tail.document(handle, offset))
             counter.feed(told, len(told))
@@ -165,6 +167,8 @@ def _count_database(
     file: Found, make: Count, old: Counted | None
 ) -> tuple[Counted, Ledger, int] | None:
     """All messages of a database, or those that were written since it was last counted."""
+    from segue.transcripts import database
+
     tally, ledger = Tally(), Ledger()
     if old is not None and old.stamp[:2] == file.stamp[:2]:
         tally, ledger = tally_of(old), Ledger(old.ledger, old.models)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from segue.agents.fields import obj, text
 from segue.agents.opencode import parts
 from segue.agents.profile import Record
-from segue.core.session import TodoStatus
+from segue.core.remark import TodoStatus
 from segue.core.spend import Spend
 
 _BUSY_S = 2.0

@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
-from pathlib import Path
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from segue import agents
@@ -105,7 +105,7 @@ def filled(place: str, environment: Mapping[str, str]) -> str:
         if f"${name}" in place:
             place = place.replace(f"${name}", environment.get(name) or default)
     if place == "~" or place.startswith("~/"):
-        place = (environment.get("HOME") or str(Path.home())) + place[1:]
+        place = (environment.get("HOME") or os.path.expanduser("~")) + place[1:]
     return place
 
 
@@ -116,9 +116,11 @@ def sessions(places: Iterable[Home]) -> list[Found]:
     for home in places:
         patterns = (home.store.database,) if home.store.database else home.store.files
         for pattern in patterns:
-            for entry in sorted(_match(home.path, pattern.split("/")), key=lambda e: e.path):
+            entries: list[os.DirEntry[str]] = []
+            _match(home.path, pattern.split("/"), entries)
+            for entry in sorted(entries, key=attrgetter("path")):
                 _take(home, entry, found)
-    return sorted(found.values(), key=lambda f: f.path)
+    return sorted(found.values(), key=attrgetter("path"))
 
 
 def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Found]) -> None:
@@ -128,10 +130,11 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fo
         return
     if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in found:
         return
-    try:
-        entry.path.encode()
-    except UnicodeEncodeError:  # no agent gives such names, and no index or JSON can hold them
-        return
+    if not entry.path.isascii():
+        try:
+            entry.path.encode()
+        except UnicodeEncodeError:  # no agent gives such names, and no index or JSON can hold them
+            return
     size, changed_ns = info.st_size, info.st_mtime_ns
     if home.store.database:  # what was written last stands in a file beside it
         try:
@@ -150,27 +153,31 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fo
     )
 
 
-def _match(folder: str, parts: list[str]) -> Iterator["os.DirEntry[str]"]:
-    """Entries below a folder by a pattern; folders that cannot be read are passed over."""
+def _match(folder: str, parts: list[str], found: "list[os.DirEntry[str]]") -> None:
+    """Adds the entries below a folder by a pattern; folders that cannot be read are passed over."""
     first, rest = parts[0], parts[1:]
     if rest and "*" not in first:
-        yield from _match(os.path.join(folder, first), rest)
+        _match(os.path.join(folder, first), rest, found)
         return
+    is_deep = first == "**"
+    ending = _ending(rest[0] if is_deep else first)
     try:
         entries = list(os.scandir(folder))
     except OSError:
         return
     for entry in entries:
-        if first == "**":
-            if len(rest) == 1 and fnmatch(entry.name, rest[0]):
-                yield entry
-            elif _is_dir(entry, follow=False):
-                yield from _match(entry.path, parts)
-        elif fnmatch(entry.name, first):
-            if not rest:
-                yield entry
-            elif _is_dir(entry, follow=True):
-                yield from _match(entry.path, rest)
+        if not (entry.name.endswith(ending) if ending else fnmatch(entry.name, first)):
+            if is_deep and _is_dir(entry, follow=False):
+                _match(entry.path, parts, found)
+        elif is_deep or not rest:
+            found.append(entry)
+        elif _is_dir(entry, follow=True):
+            _match(entry.path, rest, found)
+
+
+def _ending(pattern: str) -> str:
+    """What names by this pattern end with, if that is all that it says."""
+    return pattern[1:] if pattern[0] == "*" and "*" not in pattern[1:] else ""
 
 
 def _is_dir(entry: "os.DirEntry[str]", *, follow: bool) -> bool:
@@ -178,6 +185,11 @@ def _is_dir(entry: "os.DirEntry[str]", *, follow: bool) -> bool:
         return entry.is_dir(follow_symlinks=follow)
     except OSError:
         return False
+
+
+def open_file(path: str) -> int:
+    """Opens a session file without waiting for anybody at its other end; raises OSError."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
 
 def project_folder(home: str, store: Store, path: str) -> str:

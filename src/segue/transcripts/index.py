@@ -13,35 +13,20 @@ a scan that finds nothing new must cost next to nothing.
 """
 
 import json
-import os
-import sqlite3
-import stat
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from segue.errors import StateError
+from segue.io.sqlite import Damaged, Database, Place, move_aside
 from segue.transcripts.find import Found, Stamp
 
 if TYPE_CHECKING:
+    from array import array
+
     from segue.core.ledger import Ledger
 
 SCHEMA_VERSION = 1
-_BUSY_S = 30.0
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_NO_DAMAGE = (
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_INTERRUPT,
-)
-"""Faults of the machine. All else is damage: also a table that is missing, text that is none."""
+_FEW = 256
+_CACHE_KB = 16 << 10  # keys come in no order: so many of them are put in without reading pages anew
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS file (
@@ -135,40 +120,19 @@ class Counted(NamedTuple):
     is_new: bool = True  # counted from its start: what was known before does not hold
 
 
-class DamagedIndex(Exception):  # noqa: N818 - told to the user as a note, and mended
-    """The file is no index, or a broken one."""
-
-
-class Index:
+class Index(Database):
     """An open index. Use `open_index`, which also mends."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as fault:
-            raise _no_state(path.parent, fault.strerror or str(fault)) from None
-        self.path = path
-        if path.is_dir():
-            raise DamagedIndex("a folder")
-        try:
-            self.db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-            _make_private(path)
-            self.db.execute("PRAGMA synchronous = NORMAL")
-            self._prepare()
-        except sqlite3.DatabaseError as fault:
-            raise_if_ours(fault, path)
-            raise DamagedIndex(str(fault)) from None
-
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA_VERSION:
             return
-        self._use_wal()
+        self.use_wal()
         with self.write():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()
             (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if version == 0 and tables:
-                raise DamagedIndex("another program's database")
+                raise Damaged("another program's database")
             if version not in (0, SCHEMA_VERSION):
                 # Made by another version of segue: all in it can be read again.
                 for name in _TABLE_NAMES:
@@ -176,34 +140,6 @@ class Index:
             for statement in _TABLES.split(";\n"):
                 self.db.execute(statement)
             self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _use_wal(self) -> None:
-        """SQLite does not wait here by itself when another process is just doing the same."""
-        until = time.monotonic() + _BUSY_S
-        while True:
-            try:
-                self.db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as fault:
-                if _code(fault) not in _BUSY or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-
-    def close(self) -> None:
-        """Gives the file back."""
-        self.db.close()
-
-    @contextmanager
-    def write(self) -> Iterator[None]:
-        """One transaction, alone among all processes."""
-        self.db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.db.execute("COMMIT")
-        except BaseException:
-            if self.db.in_transaction:  # a full disk has ended it already
-                self.db.execute("ROLLBACK")
-            raise
 
     # The ends of files
 
@@ -261,7 +197,8 @@ class Index:
             name = names.pop()
             asked.add(name)
             for path, session_id in self.db.execute(
-                "SELECT path, session_id FROM file WHERE forked_from = ?", (name,)
+                "SELECT path, session_id FROM file WHERE forked_from = ? AND forked_from <> ''",
+                (name,),
             ).fetchall():
                 found[path] = None
                 names |= {session_id} - asked
@@ -296,7 +233,7 @@ class Index:
             return
         forks = self.db.execute(
             "SELECT path, session_id FROM file"
-            " WHERE forked_from = ? AND (? OR adopted >= parent_rows)",
+            " WHERE forked_from = ? AND forked_from <> '' AND (? OR adopted >= parent_rows)",
             (session_id, is_new),
         ).fetchall()
         if not forks:
@@ -320,6 +257,7 @@ class Index:
         """Writes down what was counted, each file as a whole."""
         if not batch:
             return
+        self.db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
         with self.write():
             self.db.execute("DELETE FROM total")
             added: list[tuple[int, int]] = []
@@ -327,7 +265,6 @@ class Index:
                 added += self._keep_one(found, new, ledger)
             for _, new, _ in batch:  # then, because a fork may be among them
                 self._outdate_forks(new.session_id, is_new=new.is_new)
-            added.sort()  # so that they are put in side by side
             self.db.executemany("INSERT OR IGNORE INTO key VALUES (?, ?)", added)
             self._match_twins(added, {f.path: ledger for f, _, ledger in batch})
 
@@ -356,14 +293,19 @@ class Index:
             ),
         )
         number = number or cursor.lastrowid or 0
-        keys = set(ledger.keys())
+        same = _same_rows(old[1], new.ledger) if old else 0  # at the start
+        keys = set(ledger.keys(same))
         if old:
-            before = _keys(old[1])
+            before = set(_keys(old[1], same))
+            gone = before - keys
+            if gone:
+                gone -= set(ledger.keys())
             self.db.executemany(
-                "DELETE FROM key WHERE hash = ? AND file = ?",
-                [(key, number) for key in before - keys],
+                "DELETE FROM key WHERE hash = ? AND file = ?", [(key, number) for key in gone]
             )
-            self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
+            self.db.executemany(
+                "DELETE FROM twin WHERE hash = ? AND file = ?", [(key, number) for key in before]
+            )
         self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
         self.db.executemany(
             "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?)",
@@ -377,9 +319,11 @@ class Index:
         if not added:
             return
         # A hash seen twice: by one pass over the keys if many are new, else by looking them up.
-        (known,) = self.db.execute("SELECT count(*) FROM key").fetchone()
+        known = 0
+        if len(added) > _FEW:
+            (known,) = self.db.execute("SELECT count(*) FROM key").fetchone()
         shared: list[tuple[int, int]] = []
-        if len(added) * 8 > known:
+        if len(added) * 8 > known > 0:
             shared = self.db.execute(
                 "SELECT hash, file FROM key WHERE hash IN"
                 " (SELECT hash FROM key GROUP BY hash HAVING count(*) > 1)"
@@ -424,7 +368,7 @@ class Index:
                     number, ledger, session_id = row
                     self.db.executemany(
                         "DELETE FROM key WHERE hash = ? AND file = ?",
-                        [(key, number) for key in _keys(ledger)],
+                        [(key, number) for key in _keys(ledger, 0)],
                     )
                     self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
                     self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
@@ -468,56 +412,37 @@ def _names(models: str) -> list[str] | None:
     return found if isinstance(found, list) else None
 
 
-def _keys(ledger: bytes) -> set[int]:
+def _keys(ledger: bytes, first: int) -> "array[int]":
     from segue.core.ledger import Ledger
 
-    return set(Ledger(ledger).keys()) - {0}
+    return Ledger(ledger).keys(first)
 
 
-def _no_state(place: Path, why: str) -> StateError:
-    return StateError(f"{place}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
+def _same_rows(old: bytes, new: bytes) -> int:
+    """How many rows two ledgers have in common from the first on; found by halving."""
+    from segue.core.ledger import ROW_BYTES
+
+    same, most = 0, min(len(old), len(new)) // ROW_BYTES
+    while same < most:
+        half = (same + most + 1) // 2
+        place = slice(same * ROW_BYTES, half * ROW_BYTES)
+        if old[place] == new[place]:
+            same = half
+        else:
+            most = half - 1
+    return same
 
 
-def _make_private(path: Path) -> None:
-    """Nobody else's to read, also if it was there before; SQLite makes its logs like it."""
-    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with suppress(OSError):  # not there, or another user's
-            if stat.S_IMODE(file.stat().st_mode) & 0o077:
-                file.chmod(0o600)
-
-
-def is_damage(fault: sqlite3.Error) -> bool:
-    """Whether the index itself is broken. It is as good as it was after another writer's lock,
-    without permission, and on a full or failing disk."""
-    return _code(fault) not in (*_BUSY, *_NO_DAMAGE)
-
-
-def raise_if_ours(fault: sqlite3.Error, path: Path) -> None:
-    """Raises StateError for what is no damage."""
-    if _code(fault) in _BUSY:
-        raise StateError(f"{path}: another segue is writing; try again") from None
-    if not is_damage(fault):
-        raise _no_state(path, str(fault)) from None
-
-
-def _code(fault: sqlite3.Error) -> int:
-    """SQLite's own, without what extended codes add; 0 if Python could not read a value."""
-    return getattr(fault, "sqlite_errorcode", 0) & 0xFF
-
-
-def open_index(path: Path) -> tuple[Index, str]:
+def open_index(place: Place) -> tuple[Index, str]:
     """The index, and one line to say if it was damaged: it is set aside then, and made anew."""
     try:
-        return Index(path), ""
-    except DamagedIndex as fault:
-        return set_aside(path, str(fault))
+        return Index(place), ""
+    except Damaged as fault:
+        return set_aside(place, str(fault))
 
 
-def set_aside(path: Path, why: str) -> tuple[Index, str]:
+def set_aside(place: Place, why: str) -> tuple[Index, str]:
     """A new index in place of one that is broken, and the line to say."""
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}")
-    os.replace(path, aside)
-    for ending in ("-wal", "-shm"):
-        Path(f"{path}{ending}").unlink(missing_ok=True)
-    note = f"the index was damaged ({why}); it is kept as {aside.name}, and a new one is made"
-    return Index(path), note
+    name = move_aside(place)
+    note = f"the index was damaged ({why}); it is kept as {name}, and a new one is made"
+    return Index(place), note

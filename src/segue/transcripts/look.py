@@ -10,9 +10,10 @@ from segue.core.fold import Turn
 from segue.core.glance import Glance, glance
 from segue.core.growth import growth
 from segue.core.readout import text_reading
-from segue.core.session import LimitSeen, Look, StopSeen
+from segue.core.remark import LimitSeen
+from segue.core.session import Look, StopSeen
 from segue.core.stop import Stop, StopReason
-from segue.transcripts import tail
+from segue.transcripts import find, tail
 from segue.transcripts.find import Found
 
 Judge = Callable[[Profile | None, Turn | str], Stop]
@@ -27,7 +28,7 @@ class NotASession(Exception):  # noqa: N818 - not an error: a Markdown file like
 
 def look(found: Found, profile: Profile | None, judge: Judge) -> Look:
     """What the end of a session file tells. Raises OSError if it cannot be read."""
-    handle = tail.open_file(found.path)
+    handle = find.open_file(found.path)
     try:
         if profile is None:
             return _look_at_markdown(handle, found, judge)

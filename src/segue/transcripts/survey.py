@@ -22,9 +22,10 @@ from segue.core.reading import Reading
 from segue.core.session import Look, Process, Session, state_of
 from segue.core.spend import Spend
 from segue.core.stop import Stop
+from segue.io.sqlite import is_damage
 from segue.transcripts import database, find
 from segue.transcripts.find import Found, Home, Stamp, profile_of, project_folder
-from segue.transcripts.index import Index, is_damage
+from segue.transcripts.index import Index
 from segue.transcripts.look import Judge, NotASession, from_glance, look
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -17,11 +17,6 @@ _GROWTH = 4
 T = TypeVar("T")
 
 
-def open_file(path: str) -> int:
-    """Opens a session file without waiting for anybody at its other end; raises OSError."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-
-
 def read_back(
     handle: int,
     size: int,

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from segue.agents.fields import JSON
 from segue.agents.lines import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
-from segue.core.session import LimitSeen, Todo
+from segue.core.remark import LimitSeen, Todo
 from segue.core.spend import Spend
 
 try:

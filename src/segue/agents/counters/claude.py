@@ -14,7 +14,7 @@ from segue.agents.counters.base import UNREADABLE, Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text
 from segue.agents.lines import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
-from segue.core.session import LimitSeen, Todo, TodoStatus
+from segue.core.remark import LimitSeen, Todo, TodoStatus
 
 _USAGE = b'"input_tokens"'  # the longer the word, the faster it is found
 _BOUNDARY = b'"compact_boundary"'
@@ -25,6 +25,7 @@ _LISTS = {"TodoWrite", "TaskCreate", "TaskUpdate"}
 _TELLING = _WRITERS | _LISTS
 
 
+# Fields stand in the order of the records: decoding is faster so.
 class _Written(Struct, gc=False):
     ephemeral_5m_input_tokens: int = 0
     ephemeral_1h_input_tokens: int = 0
@@ -32,9 +33,9 @@ class _Written(Struct, gc=False):
 
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
     cache_creation: _Written | None = None
 
 
@@ -44,18 +45,18 @@ class _Block(Struct, gc=False):
 
 
 class _Message(Struct, gc=False):
-    usage: _Usage | None = None
-    id: str = ""
     model: str = ""
-    stop_reason: str | None = None
+    id: str = ""
     content: list[_Block] | str | None = None
+    stop_reason: str | None = None
+    usage: _Usage | None = None
 
 
 class _Told(Struct, rename="camel", gc=False):
-    message: _Message | None = None
-    timestamp: str = ""
-    request_id: str = ""
     is_sidechain: bool | None = False
+    message: _Message | None = None
+    request_id: str = ""
+    timestamp: str = ""
 
 
 class _Data(Struct, gc=False):
@@ -200,7 +201,7 @@ class ClaudeCounter:
         again = name == self.name and self.key  # the same reply, maybe further on
         if not again:
             self.name = name
-            named = f"{name[0]}\0{name[1]}".encode("utf-8", "replace")
+            named = f"{name[0]}\0{name[1]}".encode()
             self.key = key_of(named) if message.id else 0
         self.usage = usage if message.id else None
         flags = (SIDE if name[2] else 0) | (ENDS_TURN if message.stop_reason == "end_turn" else 0)

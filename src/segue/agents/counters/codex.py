@@ -17,7 +17,7 @@ from segue.agents.counters.base import Tally, key_of, milliseconds
 from segue.agents.fields import JSON, amount, instant, items, number, obj, text, whole
 from segue.agents.lines import read_line
 from segue.core.ledger import Ledger
-from segue.core.session import LimitSeen, Todo
+from segue.core.remark import LimitSeen, Todo
 
 _PAYLOAD = b'"payload":{"type":"'
 _HEAD_BYTES = 140  # time, number and type come before the payload
@@ -46,8 +46,8 @@ class _Usage(Struct, gc=False):
 
 
 class _Info(Struct, gc=False):
-    last_token_usage: _Usage | None = None
     total_token_usage: _Usage | None = None
+    last_token_usage: _Usage | None = None
 
 
 class _Plan(Struct, gc=False):
@@ -67,9 +67,9 @@ class _Payload(Struct, gc=False):
     rate_limits: _Limits | None = None
 
 
-class _Line(Struct, gc=False):
-    payload: _Payload
+class _Line(Struct, kw_only=True, gc=False):
     timestamp: str = ""
+    payload: _Payload
 
 
 _line = msgspec.json.Decoder(_Line).decode
@@ -148,7 +148,7 @@ class CodexCounter:
             case "event_msg", "token_count":
                 info = obj(payload, "info")
                 last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
-                self.count(stamp, _Info(_usage(last), _usage(total)))
+                self.count(stamp, _Info(_usage(total), _usage(last)))
                 self.hear(stamp, _limits(obj(payload, "rate_limits")))
             case "event_msg", "task_complete":
                 self.ledger.end_turn()
