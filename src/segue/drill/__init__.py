@@ -1,0 +1,1 @@
+"""Rehearsals: agents against a scripted model on loopback, with no account."""

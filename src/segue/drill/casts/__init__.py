@@ -1,0 +1,95 @@
+"""Who plays: one file for each agent, with all that a drill must know to start it privately."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from msgspec import Struct
+
+from segue.drill.ask import Ask, Kind
+
+NAMES = ("rehearsal", "claude", "codex", "opencode", "gemini", "pi")
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """Where an agent plays: all of it is below one scratch folder."""
+
+    home: Path  # its HOME
+    project: Path  # its working folder, a git repository
+    port: int  # the scripted model's, on 127.0.0.1
+    window_tokens: int
+    max_turns: int | None = None
+    options: Mapping[str, str] = {}  # of a drill, for this agent: see the cast's file
+
+    @property
+    def url(self) -> str:
+        """The scripted model, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """How to start one leg."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    stdin: bytes = b""
+    is_terminal: bool = False
+
+
+class Cast(Struct, frozen=True, kw_only=True):
+    """An agent in a drill."""
+
+    name: str
+    agent: str  # whose records it writes: for `segue classify`
+    needs_namespace: bool = True  # a real agent may try to reach the world
+    window_tokens: int = 200_000  # what it believes in, or is told
+    find: Callable[[Mapping[str, str]], str | None]
+    """Its program (the native one, not a launcher) by the environment's PATH; None if there is
+    none."""
+    install: str = ""  # how a user gets it, in one line
+    version: Callable[[str], Sequence[str]] = lambda program: (program, "--version")
+    prepare: Callable[[Stage], None]
+    """Writes its private config into the stage's home: fake key, scripted model, nothing else."""
+    start: Callable[[str, Stage, str, str], Part]
+    """Program, stage, prompt, and the session to go on with ("" for a new one)."""
+    kind: Callable[[Ask], Kind]
+    """What a request of this agent is for."""
+    session: Callable[[Stage], tuple[str, Path | None]]
+    """The newest session's id and transcript ("" and None if there is none)."""
+    interrupt_s: float = 5.0  # how long it may take to end after a signal
+
+
+def find(name: str) -> Cast:
+    """The cast of that name; KeyError if there is none."""
+    if name not in NAMES:
+        raise KeyError(name)
+    cast: Cast = import_module(f"segue.drill.casts.{name}").CAST
+    return cast
+
+
+def kind_of(ask: Ask) -> Kind:
+    """What a request is for, whoever asks."""
+    for name in NAMES:
+        kind = find(name).kind(ask)
+        if kind is not Kind.MAIN:
+            return kind
+    return Kind.MAIN
+
+
+def clean_env(stage: Stage, **more: str) -> dict[str, str]:
+    """Nothing of the user's but PATH and the language: keys and settings stay outside."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ
+    }
+    return {
+        **kept,
+        "HOME": str(stage.home),
+        "XDG_CONFIG_HOME": str(stage.home / ".config"),
+        "XDG_DATA_HOME": str(stage.home / ".local/share"),
+        "XDG_STATE_HOME": str(stage.home / ".local/state"),
+        "XDG_CACHE_HOME": str(stage.home / ".cache"),
+        "TMPDIR": str(stage.home / "tmp"),
+        "TERM": "dumb",
+        **more,
+    }

@@ -1,0 +1,95 @@
+"""A scenario: what the scripted model does, and what happens to the agent. Types; see `load`."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from segue.core.spend import Spend
+from segue.drill.answer import Answer, Delivery, Fault, Reply, Stop
+from segue.drill.ask import Kind
+
+Act = Literal["kill", "interrupt", "terminate", "hang_up"]
+Ends = Literal["done", "stopped"]
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
+    """The numbered steps."""
+
+    steps: int = 8
+    output_bytes: int = 2_000  # printed by each
+    step_s: float = 0.0  # how long each takes
+
+
+class Context(Struct, frozen=True, forbid_unknown_fields=True):
+    """Counts the tokens that are really sent, and refuses what is too long."""
+
+    window_tokens: int | None = None  # None: the one that the agent believes in
+    fills_after_steps: float | None = None
+    """The conversation is counted larger than it is, so that the window is full after so many
+    steps. None: as it is."""
+    refuses: bool = True  # answers "too long" past the window
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When which request gets which answer instead of the model's own. The first that fits counts.
+
+    `fault` or `status`/`body` refuse; `text`, `command`, `stop`, `usage` reply; `delivery` alone
+    sends the model's own reply that way."""
+
+    kind: Kind = Kind.MAIN
+    before_step: int | None = None  # when the model would do this step
+    after_requests: int = 0  # so many of this kind came before
+    times: int | None = 1  # None: for ever
+    fault: Fault | None = None
+    status: int | None = None
+    body: str | None = None
+    message: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    retry_after_s: float | None = None
+    resets_in_s: float | None = None
+    in_stream: bool = False
+    text: str | None = None
+    command: str | None = None
+    stop: Stop | None = None
+    usage: Spend | None = None
+    delivery: Delivery = "whole"
+    delay_s: float = 0.0
+    chunk_s: float = 0.05
+
+
+class Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What happens to the agent from outside."""
+
+    act: Act
+    in_step: int  # while this step's command runs
+
+
+class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a right ending is."""
+
+    ends: Ends = "done"
+    """"stopped": the job cannot be finished (no key, no money, the user's own will); right is then
+    that nothing is lost or repeated, and that the reason is told."""
+    reason: str = ""  # the stop reason, if it ends "stopped"
+
+
+class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One rehearsal."""
+
+    schema: int = 1
+    name: str = ""  # the file's, if it says none
+    about: str
+    job: Job = Job()
+    context: Context | None = None
+    summary: Literal["faithful", "forgets"] = "faithful"  # what compactions and checkpoints keep
+    rules: list[Rule] = field(default_factory=list)
+    turns: list[Reply] = field(default_factory=list)  # for main requests, instead of the job
+    events: list[Event] = field(default_factory=list)
+    expects: Expectation = Expectation()
+    max_turns: int | None = None  # given to the agent, where it takes one
+    limit_s: float = 60.0  # the drill ends the agent then
+    slow_for: list[str] = field(default_factory=list)
+    """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
+
+
+__all__ = ["Act", "Answer", "Context", "Event", "Expectation", "Job", "Rule", "Scenario"]
