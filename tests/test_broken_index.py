@@ -1,5 +1,6 @@
 """An index that breaks while it is read, a disk that fails, and whose files they are."""
 
+import errno
 import gc
 import json
 import os
@@ -22,8 +23,8 @@ from homes import START, claude_session, prompt, reply
 from segue.cli import cli
 from segue.errors import StateError
 from segue.io import clock
-from segue.io.sqlite import is_damage, raise_if_ours
-from segue.transcripts.index import Index, open_index
+from segue.io.sqlite import is_damage, move_aside, raise_if_ours
+from segue.transcripts.index import Index, open_index, set_aside
 
 PAGE_BYTES = 4096
 SESSIONS = 30
@@ -180,6 +181,63 @@ def test_an_index_that_breaks_while_it_is_written_is_set_aside_too(
     assert done.stderr.startswith("segue: the index was damaged (")
     assert done.stderr.count("\n") == 1
     assert len(json.loads(done.stdout)["sessions"]) == SESSIONS + 1
+
+
+# --- set aside by several at once -----------------------------------------------------------------
+
+
+def test_a_damaged_file_that_another_process_has_moved_is_no_error(tmp_path: Path) -> None:
+    place = tmp_path / "sessions.db"
+    place.write_text("not a database")
+    identity = (place.stat().st_dev, place.stat().st_ino)
+    place.unlink()
+    assert move_aside(place, identity) == ""
+    assert move_aside(tmp_path / "none" / "sessions.db", identity) == ""
+
+
+def test_a_new_index_that_another_process_made_is_not_moved_away(tmp_path: Path) -> None:
+    place = tmp_path / "sessions.db"
+    mine, theirs = Index(place), Index(place)
+    assert set_aside(theirs, "it broke")[1] != ""
+    others, _ = open_index(place)
+    others.keep_window("m", 7)
+    index, note = set_aside(mine, "it broke")
+    assert note == ""
+    assert index.window("m") == (True, 7)
+    assert len(asides(place)) == 1
+
+
+def test_a_damaged_index_that_is_replaced_while_it_is_opened_is_taken_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "sessions.db"
+    place.write_text("not a database, and long enough for a header" * 9)
+    real = move_aside
+
+    def late(path: str, identity: tuple[int, int]) -> str:
+        monkeypatch.setattr("segue.transcripts.index.move_aside", real)
+        open_index(path)[0].close()  # another process, faster than we are
+        return real(path, identity)
+
+    monkeypatch.setattr("segue.transcripts.index.move_aside", late)
+    index, note = open_index(place)
+    index.keep_window("m", 1)
+    assert note == ""
+    assert len(asides(place)) == 1
+
+
+def test_a_damaged_index_that_may_not_be_moved_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "sessions.db"
+    place.write_text("not a database, and long enough for a header" * 9)
+
+    def refused(old: str, new: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", old)
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(StateError, match="Operation not permitted; SEGUE_HOME moves it"):
+        open_index(place)
 
 
 # --- no damage ------------------------------------------------------------------------------------

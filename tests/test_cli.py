@@ -1,6 +1,7 @@
 """The commands, as scripts and people call them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import lines
+from homes import claude_session, reply
 
 LIMIT = "API Error: You've hit your session limit · resets 3pm (UTC)"
 NOON = "2026-03-10T12:00:00Z"
@@ -222,13 +224,20 @@ def test_the_policy_in_the_config_folder_counts(own_home: Path) -> None:
     assert "resume_user_exit" in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+@pytest.mark.parametrize(
+    "words", ["sessions", "sessions --json", "wordings list --json", "wordings list", "--help", ""]
+)
+def test_a_reader_that_goes_away_ends_it_like_any_other_program(words: str, own_home: Path) -> None:
+    claude_session(own_home, reply(1, 20_000))
+    gone, out = os.pipe()
+    os.close(gone)
     done = subprocess.run(
-        f"{sys.executable} -m segue wordings list --json | head -c 1",
-        shell=True,
-        capture_output=True,
+        [sys.executable, "-m", "segue", *words.split()],
+        stdout=out,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=60,
         check=False,
     )
-    assert "Traceback" not in done.stderr
+    os.close(out)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -657,6 +657,33 @@ def test_claudes_tasks_have_the_numbers_that_the_client_gives_them(
     assert {number: todo.status for number, todo in tally.todos.items()} == expected
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_repeated_task_of_claudes_is_one_and_moves_no_number(resumed: bool) -> None:
+    first, second = tool_use("TaskCreate", subject="one"), tool_use("TaskCreate", subject="two")
+    second["id"] = "toolu_2"
+    records = [
+        reply("m1", content=[first]),
+        reply("m1", content=[second]),
+        reply("m1", content=[first]),
+        reply("m2", content=[tool_use("TaskCreate", subject="three")]),
+        reply("m1", content=[second]),
+        reply("m3", content=[tool_use("TaskUpdate", taskId="3", status="completed")]),
+    ]
+    tally, _ = counted("claude", [compact(record) for record in records], resumed=resumed)
+    assert [(todo.text, todo.status) for todo in tally.todos.values()] == [
+        ("one", "pending"),
+        ("two", "pending"),
+        ("three", "completed"),
+    ]
+
+
+def test_tasks_of_claudes_without_an_id_are_never_taken_for_the_same() -> None:
+    block = tool_use("TaskCreate", subject="one")
+    for nameless in ({k: v for k, v in block.items() if k != "id"}, {**block, "id": None}):
+        tally, _ = count_all("claude", [reply("m1", content=[nameless])] * 2)
+        assert len(tally.todos) == 2
+
+
 def test_an_error_of_the_api_tells_the_limit_also_as_the_last_line_without_its_end() -> None:
     failed = reply("e", tokens=(0, 0, 0, 0))
     failed |= {

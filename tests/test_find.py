@@ -59,7 +59,7 @@ def test_each_agent_is_found_at_its_default_place(agent: str, own_home: Path) ->
     (found,) = look(own_home)
     assert (found.agent, found.path, found.session_id) == (agent, str(path), session)
     assert found.home == str(own_home / DEFAULTS[agent])
-    assert found.parent_id == ""
+    assert found.parent_id == ("?" if agent == "codex" else "")  # only its records tell
     info = path.stat()
     assert found.stamp == (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
     assert found.size == 3
@@ -245,8 +245,8 @@ def test_without_a_config_there_are_no_more_homes() -> None:
         ("claude", "projects/-p/agent-a1.jsonl", "agent-a1", "?"),
         ("claude", "projects/subagents/s1.jsonl", "s1", ""),
         ("claude", "projects/-p/subagents.jsonl", "subagents", ""),
-        ("codex", f"archived_sessions/{ROLLOUT}", ID, ""),
-        ("codex", "sessions/mine.jsonl", "mine", ""),
+        ("codex", f"archived_sessions/{ROLLOUT}", ID, "?"),
+        ("codex", "sessions/mine.jsonl", "mine", "?"),
         ("gemini", "tmp/p/chats/session-1.json", "", ""),
         ("gemini", "tmp/p/chats/s1/sub.jsonl", "", "s1"),
         ("pi", "--p--/mine.jsonl", "", ""),

@@ -414,7 +414,7 @@ def scan_and_die(machine: Machine, statement: int) -> None:
             super().prepare()
 
     index = Doomed(index_file(machine))
-    scan(found, index, places)
+    scan(found, index, index.stamps(places))
     index.totals(places)
 
 

@@ -163,11 +163,6 @@ def test_adopting_changes_keys_and_nothing_else(mine: list[Row], theirs: list[Ro
     assert child.tobytes() == again
 
 
-def test_an_empty_ledger_began_at_no_time() -> None:
-    assert Ledger().first_at() == 0
-    assert filled([(1, 5, "m", 0, (1, 0, 0, 0))]).first_at() == 5
-
-
 @given(counts, counts, counts, counts)
 def test_a_prompt_is_split_into_parts_that_add_up_to_it(
     prompt: int, cached: int, written: int, output: int

@@ -24,7 +24,6 @@ def test_every_step_done_is_complete() -> None:
 def test_three_of_twelve_with_last_step_three_is_not_complete() -> None:
     flow = read("stepsCompleted: [1, 2, 3]\nlastStep: 3\ntotalSteps: 12")
     assert not flow.is_complete
-    assert flow.next_step == 4
 
 
 def test_a_count_that_equals_last_step_proves_nothing_without_a_total() -> None:
@@ -38,7 +37,6 @@ def test_the_order_of_the_steps_does_not_matter() -> None:
 def test_duplicate_steps_do_not_make_up_for_missing_ones() -> None:
     flow = read("stepsCompleted: [1, 2, 2]\ntotalSteps: 3")
     assert not flow.is_complete
-    assert flow.next_step == 3
 
 
 def test_duplicate_steps_do_not_harm_a_complete_flow() -> None:
@@ -81,6 +79,20 @@ def test_steps_by_name_are_complete_when_all_are_there() -> None:
     assert not read(f"{names}stepsCompleted: [init, init, discovery]").is_complete
 
 
+@pytest.mark.parametrize(
+    ("front", "has_steps"),
+    [
+        ("status: stable", False),
+        ("status: complete\ntitle: x", False),
+        ("stepsCompleted: []\nstatus: in-progress", True),
+        ("lastStep: 2", True),
+        ("status: draft\ntotalSteps: 3", True),
+    ],
+)
+def test_steps_make_a_session_and_a_status_alone_does_not(front: str, has_steps: bool) -> None:
+    assert read(front).has_steps is has_steps
+
+
 # String step names
 
 
@@ -97,26 +109,15 @@ def test_steps_by_name_are_complete_when_all_are_there() -> None:
 )
 def test_numbers_in_step_names_are_read(steps: str) -> None:
     assert read(f"stepsCompleted: {steps}\ntotalSteps: 3").is_complete
-    assert read(f"stepsCompleted: {steps}\ntotalSteps: 9").next_step == 4
+    assert not read(f"stepsCompleted: {steps}\ntotalSteps: 4").is_complete
 
 
 @pytest.mark.parametrize(
     "steps",
     ["[init, discovery]", "[step-1b-continue]", "[1, 2, discovery]", "[v2-plan]", "[12345]"],
 )
-def test_unknown_names_never_lead_back_to_the_start(steps: str) -> None:
-    flow = read(f"stepsCompleted: {steps}\ntotalSteps: 9")
-    assert flow.next_step is None
-    assert not flow.is_complete
-
-
-def test_no_step_done_is_no_next_step() -> None:
-    assert read("stepsCompleted: []\ntotalSteps: 3").next_step is None
-
-
-def test_a_complete_flow_has_no_next_step() -> None:
-    assert read("stepsCompleted: [1, 2, 3]\ntotalSteps: 3").next_step is None
-    assert read("stepsCompleted: [1]\nstatus: done").next_step is None
+def test_unknown_names_prove_nothing(steps: str) -> None:
+    assert not read(f"stepsCompleted: {steps}\ntotalSteps: 3").is_complete
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=20), st.integers(1, 12))
@@ -126,16 +127,11 @@ def test_complete_means_exactly_that_no_step_is_missing(done: list[int], total: 
 
 
 @given(st.lists(st.text(max_size=8), max_size=8), st.none() | st.integers(-3, 12))
-def test_no_names_raise_and_a_next_step_is_never_one_that_is_done(
+def test_no_names_raise_and_fewer_names_than_steps_are_never_complete(
     done: list[str], total: int | None
 ) -> None:
     flow = Workflow(steps_done=tuple(done), total_steps=total)
-    assert flow.next_step is None or str(flow.next_step) not in done
-
-
-def test_the_next_step_is_never_beyond_the_last_one() -> None:
-    flow = read("stepsCompleted: [1, 3]\ntotalSteps: 3")
-    assert flow.next_step in (2, None)
+    assert not flow.is_complete or total is None or len(done) >= total
 
 
 # Reading the file
@@ -144,7 +140,11 @@ def test_the_next_step_is_never_beyond_the_last_one() -> None:
 def test_the_fields_are_read_as_they_stand() -> None:
     flow = read("stepsCompleted: [1, b]\nlastStep: step-02\ntotalSteps: 4\nstatus: ' In Work '")
     assert flow == Workflow(
-        steps_done=("1", "b"), total_steps=4, last_step="step-02", status="in work"
+        steps_done=("1", "b"),
+        total_steps=4,
+        last_step="step-02",
+        status="in work",
+        has_steps=True,
     )
 
 
@@ -196,7 +196,7 @@ def test_body_is_what_follows_the_front_matter() -> None:
 @given(st.text(max_size=200))
 def test_any_front_matter_is_read_or_refused_without_raising(front: str) -> None:
     found = workflow(f"---\nstepsCompleted: [1]\n{front}\n---\nbody")
-    assert found is None or found.next_step != 1
+    assert found is None or found.has_steps
 
 
 @given(

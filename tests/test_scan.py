@@ -116,7 +116,7 @@ class Machine:
         found, places = self.found()
         index = Index(path)
         try:
-            done = scan(found, index, places)
+            done = scan(found, index, index.stamps(places))
             totals = index.totals(places)
             files = {}
             for file in found:
@@ -368,7 +368,7 @@ def test_a_listing_that_is_older_than_the_index_counts_no_more_than_it_lists(
     machine.append("-p/s1.jsonl", reply("b", tokens=(10, 0, 0, 0)))
     assert same(machine).input() == {"claude-opus-4-5": 11}
     index = Index(machine.state / "sessions.db")
-    scan(older, index, places)
+    scan(older, index, index.stamps(places))
     row = index.counted(older[0].path)
     totals = index.totals(places)
     index.close()
@@ -383,13 +383,13 @@ def test_the_bytes_ahead_are_known_before(machine: Machine) -> None:
     index = Index(machine.state / "sessions.db")
     found, places = machine.found()
     size = found[0].size
-    assert unread_bytes(found, index, places) == size
+    assert unread_bytes(found, index.stamps(places)) == size
     told: list[int] = []
-    scan(found, index, places, progress=told.append)
+    scan(found, index, index.stamps(places), progress=told.append)
     assert sum(told) == size
-    assert unread_bytes(found, index, places) == 0
+    assert unread_bytes(found, index.stamps(places)) == 0
     machine.append("-p/s1.jsonl", b"123\n")
-    assert unread_bytes(machine.found()[0], index, places) == 4
+    assert unread_bytes(machine.found()[0], index.stamps(places)) == 4
     index.close()
 
 
@@ -409,11 +409,11 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_count(
     monkeypatch.setattr(find, "open_file", open_file)
     found, places = machine.found()
     index = Index(machine.state / "sessions.db")
-    done = scan(found, index, places)
+    done = scan(found, index, index.stamps(places))
     assert done.unreadable == (f"{bad}: Permission denied",)
     assert [t.input for t in index.totals(places)] == [101]
     monkeypatch.undo()
-    assert scan(found, index, places).read_bytes == bad.stat().st_size
+    assert scan(found, index, index.stamps(places)).read_bytes == bad.stat().st_size
     assert [t.input for t in index.totals(places)] == [111]
     index.close()
 
@@ -775,6 +775,54 @@ def test_a_token_count_counts_if_the_sum_has_changed(machine: Machine) -> None:
         ("codex", "gpt-5.5"): (5, 2, 4, 1),
         ("codex", "gpt-5.2"): (100, 1, 0, 0),
     }
+
+
+def test_files_that_are_written_anew_with_another_model_count_for_that_one(
+    machine: Machine,
+) -> None:
+    """Rows hold the number of a model: the same rows may mean another one."""
+    for model in ("claude-opus-4-5", "claude-sonnet-4-5", "claude-opus-4-5"):
+        for name in ("-p/a.jsonl", "-p/b.jsonl"):
+            machine.write(name, reply("m1", tokens=(7, 0, 0, 0), model=model))
+        assert same(machine).input() == {model: 7}
+
+
+def test_a_file_whose_tally_is_damaged_is_counted_from_its_start(machine: Machine) -> None:
+    edit = reply("m1", content=[tool_use("Edit", file_path="/a")])
+    machine.write("-p/a.jsonl", prompt(), edit)
+    machine.scan()
+    with sqlite3.connect(machine.state / "sessions.db") as db:
+        db.execute("UPDATE file SET tally = x'ff'")
+    db.close()
+    machine.append("-p/a.jsonl", reply("m2", content=[tool_use("Edit", file_path="/b")]))
+    seen = same(machine)
+    (told,) = seen.files.values()
+    assert told["files"] == {"/a": 1, "/b": 1}
+
+
+def test_a_file_that_another_scan_adds_meanwhile_is_not_forgotten(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from segue.cli import cli
+
+    for name, value in machine.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SEGUE_HOME", str(machine.state))
+    machine.write("-p/a.jsonl", reply("m1", tokens=(7, 0, 0, 0)))
+    listing = find.sessions
+
+    def listed(homes: Any) -> list[find.Found]:
+        found = listing(homes)
+        monkeypatch.setattr(find, "sessions", listing)
+        machine.write("-p/b.jsonl", reply("m2", tokens=(100, 0, 0, 0)))
+        machine.scan()  # another process, between the list of files and what is done with it
+        return found
+
+    monkeypatch.setattr(find, "sessions", listed)
+    done = CliRunner().invoke(cli, ["scan", "--json"], catch_exceptions=False)
+    assert [total["input"] for total in json.loads(done.stdout)["totals"]] == [107]
 
 
 # --- any history of changes -----------------------------------------------------------------------

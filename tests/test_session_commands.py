@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from homes import SESSION, START, OpencodeDb, call, claude_session, prompt, reply
+from homes import SESSION, START, OpencodeDb, call, claude_session, prompt, reply, stamp
 
 from segue.cli import cli
-from segue.io import clock
+from segue.core.session import Hold, Process
+from segue.io import clock, processes
 from segue.transcripts import database
 
 OTHER = "22222222-2222-4333-8444-555555555555"
@@ -99,8 +100,14 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
     [
         (["sessions", "--agent", "nobody"], "agent 'nobody' keeps no sessions here"),
         (["sessions", "--since", "yesterday-ish"], "time 'yesterday-ish' is not one"),
+        (["sessions", "--since", "²d"], "time '²d' is not one"),
+        (["sessions", "--since", "5x"], "time '5x' is not one; write 90m, 12h, 7d,"),
         (["show", "nothing"], "no session 'nothing'"),
         (["fits", "many"], "'many' is not a count of tokens"),
+        (["fits", "5kk"], "'5kk' is not a count of tokens"),
+        (["fits", "5mk"], "'5mk' is not a count of tokens"),
+        (["fits", "0.4"], "'0.4' is not a count of tokens"),
+        (["fits", "inf"], "'inf' is not a count of tokens"),
         (["fits", "-5"], "No such option"),
         (["fits", "5K"], "no session in"),
         (["fits", "5K", "--reserve", "-1"], "--reserve must not be below 0"),
@@ -204,6 +211,81 @@ def test_sub_agents_count_in_what_was_spent_and_not_in_the_context(own_home: Pat
     assert found["context"]["used"] == 20_000
     assert sum(found["tokens"][0][k] for k in ("input", "output", "cache_read")) == 170_000
     assert len(listed("sessions")) == 1
+
+
+def test_a_sub_agents_reply_that_its_parent_repeats_counts_once(own_home: Path) -> None:
+    inner = json.loads(reply(2, 7_000, side=True))
+    told = {"type": "progress", "data": {"type": "agent_progress", "message": inner}}
+    file = claude_session(own_home, reply(1, 20_000), json.dumps(told))
+    child = file.with_suffix("") / "subagents/agent-a1.jsonl"
+    child.parent.mkdir(parents=True)
+    child.write_text(reply(2, 7_000, side=True) + "\n")
+    keys = ("model", "input", "output", "cache_read", "cache_write")
+    shown_tokens = [{key: row[key] for key in keys} for row in shown()["tokens"]]
+    totals = json.loads(run("scan", "--json").stdout)["totals"]
+    assert shown_tokens == [{key: row[key] for key in keys} for row in totals]
+    assert sum(shown_tokens[0][key] for key in keys[1:]) == 27_000
+
+
+def test_an_old_sub_agents_file_beside_its_parents_belongs_to_it(own_home: Path) -> None:
+    file = claude_session(own_home, reply(1, 20_000))
+    beside = file.with_name("agent-a1.jsonl")
+    beside.write_text('{"type":"summary"}\n' + reply(2, 150_000, side=True) + "\n")
+    for _ in range(2):  # from the file, then from the index
+        (session,) = listed("sessions")
+        assert session["subagents"] == 1
+        found = shown()
+        assert sum(found["tokens"][0][k] for k in ("input", "output", "cache_read")) == 170_000
+
+
+def spawned_by(parent: str) -> dict[str, Any]:
+    return {"source": {"subagent": {"thread_spawn": {"parent_thread_id": parent, "depth": 1}}}}
+
+
+def test_codexs_sub_agents_and_theirs_belong_to_the_session_at_the_top(own_home: Path) -> None:
+    child, grandchild = HELD[:-1] + "b", HELD[:-1] + "c"
+    codex_session(own_home)
+    long = "x" * 100_000  # the agent's instructions stand in the first line
+    codex_session(own_home, child, **spawned_by(HELD), base_instructions=long)
+    lines = codex_session(own_home, grandchild, **spawned_by(child)).read_text()
+    file = own_home / f".codex/sessions/2026/11/14/rollout-2026-11-14T00-00-00-{grandchild}.jsonl"
+    file.write_text(lines.replace("900", "700"))
+    for _ in range(2):
+        (session,) = listed("sessions")
+        assert (session["session_id"], session["subagents"]) == (HELD, 2)
+    found = shown(HELD)
+    assert found["context"]["used"] == 1_000
+    # The first child's request is a copy of its parent's.
+    assert [(row["input"], row["output"]) for row in found["tokens"]] == [(1_600, 200)]
+
+
+def test_a_fork_that_begins_with_a_sub_agents_history_is_no_sub_agent(own_home: Path) -> None:
+    child, fork = HELD[:-1] + "b", HELD[:-1] + "c"
+    codex_session(own_home)
+    history = codex_session(own_home, child, **spawned_by(HELD)).read_text()
+    file = codex_session(own_home, fork, forked_from_id=child)
+    own = file.read_text().splitlines(keepends=True)
+    file.write_text(own[0] + history + "".join(own[1:]))
+    assert {s["session_id"] for s in listed("sessions")} == {HELD, fork}
+
+
+def test_codex_sub_agents_that_name_each_other_are_no_endless_search(own_home: Path) -> None:
+    child = HELD[:-1] + "b"
+    codex_session(own_home, HELD, **spawned_by(child))
+    codex_session(own_home, child, **spawned_by(HELD))
+    assert not listed("sessions")
+
+
+def test_a_process_that_also_holds_its_sub_agents_is_behind_its_own_session(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = HELD[:-1] + "b"
+    parent = codex_session(own_home)
+    holds = [codex_session(own_home, child, **spawned_by(HELD)), parent]
+    held = tuple(Hold(session_id=str(f)[-42:-6], path=str(f), since=START) for f in holds)
+    runs(monkeypatch, Process(agent="codex", pid=7, started_at=START, holds=held))
+    (session,) = listed("status")
+    assert (session["session_id"], session["pid"]) == (HELD, 7)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +440,101 @@ def test_a_file_that_is_no_database_is_passed_over_with_one_line(own_home: Path)
     assert len(result.stderr.splitlines()) == 1
 
 
+# Markdown
+
+
+def test_a_note_with_a_status_is_no_session_and_one_with_steps_is(own_home: Path) -> None:
+    folder = own_home / ".opencode/agent"
+    folder.mkdir(parents=True)
+    (folder / "review.md").write_text("---\nstatus: stable\nmode: subagent\n---\nYou review.\n")
+    (folder / "flow.md").write_text("---\nstatus: draft\nstepsCompleted: []\n---\n")
+    assert [s["session_id"] for s in listed("sessions")] == ["flow"]
+
+
+# What whole files tell
+
+
+def boundary() -> str:
+    return json.dumps({"type": "system", "subtype": "compact_boundary", "timestamp": stamp(START)})
+
+
+def test_show_counts_compactions_after_which_the_context_was_smaller(own_home: Path) -> None:
+    """And those that no reply has followed yet, as docs/sessions.md says."""
+    before = [reply(1, 90_000), boundary()]
+    claude_session(own_home, *before)
+    assert shown()["compactions"] == 1
+    claude_session(own_home, *before, reply(2, 20_000))
+    assert shown()["compactions"] == 1
+    claude_session(own_home, *before, reply(2, 95_000))
+    assert shown()["compactions"] == 0
+
+
+def test_show_tells_how_many_lines_were_no_records(own_home: Path) -> None:
+    claude_session(own_home, reply(1, 20_000), '{"message":{"usage":{"input_tokens":')
+    assert shown()["unread_lines"] == 1
+    assert "1 line that is no record" in run("show", SESSION).output
+
+
 # Live
+
+
+HELD = "0199f6a2-0000-7e10-8a52-00000000000a"
+
+
+def codex_session(home: Path, name: str = HELD, **source: Any) -> Path:
+    """A rollout with one reply of 1,000 tokens."""
+    usage = {"input_tokens": 900, "output_tokens": 100, "total_tokens": 1_000}
+    info = {"total_token_usage": usage, "last_token_usage": usage}
+    told = [
+        ("session_meta", {"id": name, "cwd": "/p", "originator": "codex_cli", **source}),
+        ("turn_context", {"turn_id": "t", "cwd": "/p", "model": "gpt-5.5"}),
+        ("event_msg", {"type": "token_count", "info": info}),
+        ("event_msg", {"type": "task_complete", "turn_id": "t"}),
+    ]
+    file = home / f".codex/sessions/2026/11/14/rollout-2026-11-14T00-00-00-{name}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    records = [{"timestamp": stamp(START), "type": kind, "payload": what} for kind, what in told]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, *found: Process) -> None:
+    monkeypatch.setattr(processes, "living", lambda homes: list(found))
+
+
+@pytest.mark.parametrize("shows", ["path", "session_id", "folder"])
+@pytest.mark.parametrize("command", [("status",), ("sessions", "--since", "1d")])
+def test_a_live_session_is_listed_however_long_it_was_idle(
+    command: tuple[str, ...], shows: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = codex_session(own_home)
+    other = codex_session(own_home, HELD[:-1] + "b")
+    at_age(file, 2 * 86_400)
+    at_age(other, 3 * 86_400)
+    assert not listed(*command)
+    began = START - 2.5 * 86_400
+    fields: dict[str, Any] = {"cwd": "/p"}
+    if shows != "folder":
+        hold = Hold(path=str(file)) if shows == "path" else Hold(session_id=HELD)
+        fields = {"holds": (hold,), "certain": True}
+    runs(monkeypatch, Process(agent="codex", pid=7, started_at=began, **fields))
+    (session,) = listed(*command)
+    assert (session["session_id"], session["pid"]) == (HELD, 7)
+
+
+@pytest.mark.parametrize("command", [("status",), ("sessions", "--since", "1d")])
+def test_a_live_session_of_a_database_is_listed_however_long_it_was_idle(
+    command: tuple[str, ...], opencode: OpencodeDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "now", lambda: START + 3 * 86_400)
+    opencode.session("ses_2", "/home/dev/shop", START - 60)
+    assert not listed(*command)
+    named = Process(agent="opencode", pid=7, started_at=START, session_id="ses_1")
+    loose = Process(agent="opencode", pid=7, started_at=START - 9, cwd="/home/dev/shop")
+    for process in (named, loose):
+        runs(monkeypatch, process)
+        (session,) = listed(*command)
+        assert (session["session_id"], session["pid"]) == ("ses_1", 7)
 
 
 def test_watch_shows_an_appended_reply_within_a_second(own_home: Path) -> None:

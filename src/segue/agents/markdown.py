@@ -6,7 +6,6 @@ nothing: complete means that the status says so, or that every step is done.
 """
 
 import re
-from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -24,11 +23,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
     step_names: tuple[str, ...] = ()  # when the file lists all steps by name
     last_step: str = ""
     status: str = ""
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether it tells of steps at all, and not of a status alone."""
-        return bool(self.steps_done or self.step_names or self.last_step or self.total_steps)
+    has_steps: bool = False  # it tells of steps, if only that none is done; not of a status alone
 
     @property
     def is_complete(self) -> bool:
@@ -41,18 +36,6 @@ class Workflow(Struct, frozen=True, kw_only=True):
             return False
         numbers = {_number(step) for step in self.steps_done}
         return set(range(1, self.total_steps + 1)) <= numbers
-
-    @property
-    def next_step(self) -> int | None:
-        """The first step that is not done, or None if the names don't tell: never back to the
-        start because of a name that nobody can read."""
-        if self.is_complete or not self.steps_done:
-            return None
-        numbers = {_number(step) for step in self.steps_done}
-        if None in numbers:
-            return None
-        following = next(n for n in count(1) if n not in numbers)
-        return following if following <= (self.total_steps or following) else None
 
 
 def workflow(text: str) -> Workflow | None:
@@ -76,6 +59,7 @@ def workflow(text: str) -> Workflow | None:
         step_names=_names(total),
         last_step=next(iter(_names([data.get("lastStep")])), ""),
         status=next(iter(_names([data.get("status")])), "").strip().lower(),
+        has_steps=bool({"stepsCompleted", "lastStep", "totalSteps"} & data.keys()),
     )
 
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from segue.agents.fields import JSON, text
+
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -25,6 +27,11 @@ def stem(name: str) -> str:
 def unnamed(name: str) -> str:
     """Only the records tell."""
     return ""
+
+
+def untold(records: list[JSON]) -> str:
+    """The records don't tell the parent."""
+    return "?"
 
 
 def as_told(path: str, cwd: str) -> str:
@@ -49,6 +56,9 @@ class Store(NamedTuple):
     parent_id: Callable[[str], str] = no_parent
     """For a sub-agent's file: its parent's id by the path below the home; "?" if only the records
     tell; else ""."""
+    told_parent: Callable[[list[JSON]], str] = untold
+    """Where only the records tell: the parent's id by the first of them; "" if it has none, "?" if
+    it has one that they don't name."""
     folder: Callable[[str, str], str] = as_told
     """The project's folder, by the session file's path below the home and the folder that its last
     records name: the agent may have gone down into another one."""
@@ -69,6 +79,11 @@ def _claude_parent(path: str) -> str:
     return "?" if parts[-1].startswith("agent-") else ""
 
 
+def _claude_told_parent(records: list[JSON]) -> str:
+    """A sub-agent's records have its parent's session id."""
+    return next(filter(None, (text(record, "sessionId") for record in records)), "?")
+
+
 def _claude_folder(path: str, cwd: str) -> str:
     """The file lies in a folder that is named after the one where the session began."""
     slug = path.split("/")[1] if path.count("/") > 1 else ""
@@ -84,6 +99,17 @@ def _codex_session(name: str) -> str:
     """`rollout-2026-11-15T18-17-41-<id>.jsonl`."""
     found = _UUID.search(name)
     return found[0] if found else stem(name)
+
+
+def _codex_parent(path: str) -> str:
+    """Sub-agents' files lie among all others."""
+    return "?"
+
+
+def _codex_told_parent(records: list[JSON]) -> str:
+    """The first of such records is its own; a copy of its parent's history may follow."""
+    meta = next((r for r in records if text(r, "type") == "session_meta"), None)
+    return text(meta, "payload", "source", "subagent", "thread_spawn", "parent_thread_id")
 
 
 def _gemini_parent(path: str) -> str:
@@ -103,6 +129,7 @@ STORES: dict[str, Store] = {
         variables=(("CLAUDE_CONFIG_DIR", ""),),
         files=("projects/**/*.jsonl",),
         parent_id=_claude_parent,
+        told_parent=_claude_told_parent,
         folder=_claude_folder,
     ),
     "codex": Store(
@@ -110,6 +137,8 @@ STORES: dict[str, Store] = {
         variables=(("CODEX_HOME", ""),),
         files=("sessions/**/*.jsonl", "archived_sessions/**/*.jsonl"),
         session_id=_codex_session,
+        parent_id=_codex_parent,
+        told_parent=_codex_told_parent,
     ),
     "opencode": Store(
         homes=(

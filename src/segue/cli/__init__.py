@@ -4,6 +4,8 @@
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,14 +19,36 @@ COMMANDS = {
     "show": "Tell all about one session.",
     "fits": "Say whether a task of so many tokens fits into a session.",
     "scan": "Read what is new in all sessions, and sum up the tokens.",
+    "drill": "Rehearse full windows, limits and crashes against a scripted model.",
     "classify": "Say why an agent stopped, from what it left behind.",
     "explain": "Show which signs made a verdict, and which lost and why.",
     "wordings": "List, test and check the wordings that segue knows.",
 }
 
 
+class _ReaderGone(Exception):  # noqa: N818 - not an error
+    """Who read our output went away (`segue … | head`)."""
+
+
+@contextmanager
+def _piping() -> Iterator[None]:
+    """click and rich make a broken pipe an exit code of their own, unless it is told before."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise _ReaderGone from None
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise _ReaderGone from None
+        raise
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name only."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _piping():
+            return super().make_context(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -46,7 +70,8 @@ class LazyGroup(click.Group):
         from segue.errors import SegueError
 
         try:
-            return super().invoke(ctx)
+            with _piping():
+                return super().invoke(ctx)
         except SegueError as fault:
             click.echo(f"segue: {fault}", err=True)
             ctx.exit(fault.exit_code)
@@ -62,22 +87,28 @@ def cli() -> None:
 
 def main() -> None:
     """Runs the command line, and exits."""
+    with suppress(_ReaderGone, BrokenPipeError):
+        sys.exit(_run())
+    # Not an error, and nobody is left to tell.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    sys.exit(141)
+
+
+def _run() -> int:
     try:
         code = cli.main(prog_name="segue", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as fault:
         click.echo(fault.ctx.get_help() if fault.ctx else fault.format_message())
-        sys.exit(fault.exit_code)
+        return fault.exit_code
     except click.UsageError as fault:
         where = fault.ctx.command_path if fault.ctx else "segue"
         click.echo(f"segue: {fault.format_message()} See: {where} --help", err=True)
-        sys.exit(fault.exit_code)
+        return fault.exit_code
     except click.ClickException as fault:
         click.echo(f"segue: {fault.format_message()}", err=True)
-        sys.exit(fault.exit_code)
+        return fault.exit_code
     except click.Abort:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader went away (`segue … | head`): not an error, and nobody is left to tell.
-        sys.stderr.close()
-        sys.exit(141)
+        return 130

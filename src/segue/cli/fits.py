@@ -81,9 +81,9 @@ def _count(given: str) -> int:
     text = given.strip().replace(",", "").replace("_", "").lower()
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:], 1)
     try:
-        count = float(text.rstrip("km") if scale > 1 else text) * scale
+        count = round(float(text[:-1] if scale > 1 else text) * scale)
         if not 0 < count < 1e12:
             raise ValueError
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(f"{given!r} is not a count of tokens; write 5000, 5K or 1.2M") from None
-    return round(count)
+    return count

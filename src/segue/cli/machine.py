@@ -17,7 +17,7 @@ from segue.transcripts import find
 from segue.transcripts.index import Index, open_index, set_aside
 from segue.transcripts.survey import Survey, make_judge
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 RECENT_S = 24 * 3600.0
 
@@ -27,7 +27,7 @@ class Machine:
     """Everything a command needs to look at sessions."""
 
     homes: list[find.Home]
-    found: list[find.Found]
+    found: list[find.Found]  # with sub-agents' parents, as far as they are told
     index: Index
     policy: Policy
     survey: Survey
@@ -36,8 +36,8 @@ class Machine:
 
 
 def with_machine(
-    work: Callable[[Machine], Found], *, with_processes: bool = True
-) -> tuple[Machine, Found]:
+    work: Callable[[Machine], Result], *, with_processes: bool = True
+) -> tuple[Machine, Result]:
     """What `work` finds on this machine. Says on stderr, in one line each, what was odd. An index
     that opens, and breaks while `work` reads it, is set aside, and the work done again."""
     index, note = open_index(state.index_path())
@@ -48,7 +48,7 @@ def with_machine(
     except sqlite3.DatabaseError as fault:
         index.close()
         raise_if_ours(fault, index.path)
-        index, note = set_aside(index.path, str(fault))
+        index, note = set_aside(index, str(fault))
     _say(note)
     machine = _look_around(index, with_processes=with_processes)
     return machine, work(machine)
@@ -78,7 +78,7 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
         from segue.io.processes import living
 
         processes = living(homes)
-    return Machine(homes, found, index, policy, survey, processes, now)
+    return Machine(homes, survey.found, index, policy, survey, processes, now)
 
 
 def _price_window(model: str) -> int | None:
@@ -89,9 +89,12 @@ def _price_window(model: str) -> int | None:
 
 def list_sessions(machine: Machine, since: float | None = None) -> list[Session]:
     """Sessions that were active since then or have an agent behind them, the newest first."""
-    running = frozenset(p.session_id for p in machine.processes if p.session_id)
-    seen = machine.survey.seen(since, running)
-    return machine.survey.sessions(seen, machine.processes, machine.now)
+    seen = machine.survey.seen(since, machine.processes)
+    sessions = machine.survey.sessions(seen, machine.processes, machine.now)
+    if since is None:
+        return sessions
+    recent = {(s.path, s.look.session_id) for s in seen if s.changed_at >= since}
+    return [s for s in sessions if s.state.is_live or (s.path, s.session_id) in recent]
 
 
 def say_notes(machine: Machine, most: int = 5) -> None:

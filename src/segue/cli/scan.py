@@ -26,17 +26,15 @@ def command(as_json: bool, cost: bool) -> None:
     import sqlite3
 
     homes = find.homes(os.environ, state.added_homes())
-    found = find.sessions(homes)
-    places = [home.path for home in homes]
     path = state.index_path()
     index, note = open_index(path)
     try:
-        done, totals = _scan(found, index, places)
+        done, totals = _scan(homes, index)
     except sqlite3.DatabaseError as fault:
         raise_if_ours(fault, path)
         index.close()
-        index, note = set_aside(path, str(fault))
-        done, totals = _scan(found, index, places)
+        index, note = set_aside(index, str(fault))
+        done, totals = _scan(homes, index)
     if note:
         click.echo(f"segue: {note}", err=True)
     for line in done.unreadable:
@@ -48,12 +46,15 @@ def command(as_json: bool, cost: bool) -> None:
         click.echo(_for_people(done, totals, costs))
 
 
-def _scan(found: list[find.Found], index: Index, places: list[str]) -> tuple[Scan, list[Total]]:
-    ahead = unread_bytes(found, index, places) if sys.stderr.isatty() else 0
+def _scan(homes: list[find.Home], index: Index) -> tuple[Scan, list[Total]]:
+    places = [home.path for home in homes]
+    known = index.stamps(places)  # first: what another scan adds from now on is not gone
+    found = find.sessions(homes)
+    ahead = unread_bytes(found, known) if sys.stderr.isatty() else 0
     if ahead < _WORTH_A_BAR:
-        return scan(found, index, places), index.totals(places)
+        return scan(found, index, known), index.totals(places)
     with click.progressbar(length=ahead, label="reading", file=sys.stderr) as bar:
-        done = scan(found, index, places, progress=bar.update)
+        done = scan(found, index, known, progress=bar.update)
     return done, index.totals(places)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from functools import partial
 
 import click
@@ -14,6 +15,7 @@ from segue.errors import InputError
 from segue.io import clock
 from segue.transcripts.find import MARKDOWN
 
+_AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -52,7 +54,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"sessions": [tables.as_dict(session) for session in found]}))
     elif found:
-        tables.console().print(tables.table(found, machine.now))
+        tables.show(found, machine.now)
     else:
         click.echo("no sessions" if not machine.found else "no sessions like that", err=True)
 
@@ -72,7 +74,11 @@ def _is_of(session: Session, project: str) -> bool:
 
 
 def _instant(given: str, now: float) -> float:
-    count, unit = given[:-1], given[-1:]
-    if unit in _UNITS and count.replace(".", "", 1).isdigit():
-        return now - float(count) * _UNITS[unit]
-    return clock.parse_instant(given, clock.local_zone())
+    if ago := _AGO.fullmatch(given):
+        return now - float(ago[1]) * _UNITS[ago[2]]
+    try:
+        return clock.parse_instant(given, clock.local_zone())
+    except InputError:
+        raise InputError(
+            f"time {given!r} is not one; write 90m, 12h, 7d, unix seconds or 2026-11-15T20:30:00Z"
+        ) from None

@@ -65,6 +65,7 @@ def _as_dict(session: Session, told: Account, costs: dict[str, Decimal | None]) 
             for model, spend in told.spend.items()
         ],
         "cost_usd": None if total is None else float(total),
+        "unread_lines": told.unread,
         "typical_turn_tokens": told.typical.median_tokens if told.typical is not None else None,
         "zones": _zones(session),
     }
@@ -127,6 +128,10 @@ def _print(
     for place, path in enumerate(told.files):
         row("changed" if place == 0 else "", path)
     row("sub-agents", session.children or "")
+    lines = (
+        "1 line that is no record" if told.unread == 1 else f"{told.unread:,} lines that are none"
+    )
+    row("unread", lines if told.unread else "")
     for note in session.notes:
         row("note", note)
     tables.console().print(rows)

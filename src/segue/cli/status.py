@@ -24,7 +24,7 @@ def command(watch: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_dict(found)))
     elif found:
-        tables.console().print(tables.table(found, machine.now))
+        tables.show(found, machine.now)
     else:
         click.echo("no session in the last 24 hours; `segue sessions` lists older ones", err=True)
 

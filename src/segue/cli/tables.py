@@ -1,8 +1,8 @@
 """Sessions for machines and for people."""
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from segue.cli.render import duration, iso
 from segue.core.reading import Zone
@@ -99,40 +99,115 @@ def console(*, stderr: bool = False) -> "Console":
     """A terminal's width and colours; a pipe gets plain lines that are never cut."""
     from rich.console import Console
 
-    plain = Console(stderr=stderr, highlight=False)
+    plain = Console(stderr=stderr, highlight=False)  # reads COLUMNS, else asks the terminal
     if plain.is_terminal:
         return plain
     return Console(stderr=stderr, highlight=False, width=400, color_system=None)
 
 
-def table(sessions: Sequence[Session], now: float) -> "Table":
-    """One line a session."""
+def show(sessions: Sequence[Session], now: float) -> None:
+    """Prints the table."""
+    screen = console()
+    screen.print(table(sessions, now, screen.width))
+
+
+class _Column(NamedTuple):
+    """One column, and what it can do without when a terminal is narrow."""
+
+    name: str
+    cells: list[Any]
+    most: int = 400
+    least: int = 400
+    is_number: bool = False
+    style: str = ""
+
+    @property
+    def wide(self) -> int:
+        return min(self.most, max(map(len, (self.name, *self.cells))))
+
+    @property
+    def narrow(self) -> int:
+        return min(self.least, self.wide)
+
+
+_GAP = 2
+_FEW = frozenset({"growth", "model", "active"})
+_FEWER = _FEW | {"handoff in"}
+_ROOM: tuple[tuple[frozenset[str], int, bool], ...] = (
+    (frozenset(), _GAUGE, True),
+    (_FEW - {"model", "active"}, _GAUGE, True),
+    (_FEW - {"active"}, _GAUGE, True),
+    (_FEW, _GAUGE, True),
+    (_FEW, _GAUGE, False),
+    (_FEW, _GAUGE // 2, False),
+    (_FEWER, _GAUGE, False),
+    (_FEWER, _GAUGE // 2, False),
+    (_FEWER, 0, False),
+    (_FEWER | {"session"}, 0, False),
+)
+"""What is given up, the narrower the terminal the more: columns, the gauge's counts, its length.
+Project, agent, percent and state stay."""
+
+
+def table(sessions: Sequence[Session], now: float, width: int) -> "Table":
+    """One line a session, with as many columns as there is room for."""
     from rich.table import Table
+
+    columns = _fitting(sessions, now, width)
+    room = width - _needed(columns)
+    rows = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    for column in columns:
+        more = min(column.wide - column.narrow, max(0, room))
+        room -= more
+        rows.add_column(
+            column.name,
+            justify="right" if column.is_number else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+            width=column.narrow + more,
+            style=column.style,
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        rows.add_row(*cells)
+    return rows
+
+
+def _fitting(sessions: Sequence[Session], now: float, width: int) -> list[_Column]:
+    """As many columns as there is room for."""
+    columns, found = _columns(sessions, now), []
+    for dropped, bars, with_counts in _ROOM:
+        context = [gauge(session, bars, with_counts=with_counts) for session in sessions]
+        found = [
+            column._replace(cells=context) if column.name == "context" else column
+            for column in columns
+            if column.name not in dropped
+        ]
+        if _needed(found) <= width:
+            break
+    return found
+
+
+def _needed(columns: Sequence[_Column]) -> int:
+    return sum(column.narrow for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _columns(sessions: Sequence[Session], now: float) -> list[_Column]:
     from rich.text import Text
 
-    rows = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    rows.add_column("project", overflow="ellipsis", no_wrap=True, max_width=28)
-    rows.add_column("agent", no_wrap=True)
-    rows.add_column("model", overflow="ellipsis", no_wrap=True, max_width=22)
-    rows.add_column("context", no_wrap=True)
-    rows.add_column("growth", justify="right", no_wrap=True)
-    rows.add_column("handoff in", justify="right", no_wrap=True)
-    rows.add_column("state", no_wrap=True)
-    rows.add_column("active", justify="right", no_wrap=True)
-    rows.add_column("session", style="dim", no_wrap=True)
-    for session in sessions:
-        rows.add_row(
-            Text(project(session)),
-            session.agent,
-            Text(session.model or "?"),
-            gauge(session),
-            growth(session),
-            handoff(session),
-            state(session, now),
-            ago(session.last_at, now),
-            Text(session.session_id[:8] or "?"),
-        )
-    return rows
+    def of(cell: Callable[[Session], Any]) -> list[Any]:
+        return [Text(said) if isinstance(said := cell(s), str) else said for s in sessions]
+
+    return [
+        _Column("project", of(project), most=28, least=14),
+        _Column("agent", of(lambda s: s.agent)),
+        _Column("model", of(lambda s: s.model or "?"), most=22, least=12),
+        _Column("context", []),
+        _Column("growth", of(growth), is_number=True),
+        _Column("handoff in", of(handoff), is_number=True),
+        _Column("state", of(lambda s: state(s, now)), least=17),
+        _Column("active", of(lambda s: ago(s.last_at, now)), is_number=True),
+        _Column("session", of(lambda s: s.session_id[:8] or "?"), style="dim"),
+    ]
 
 
 def project(session: Session) -> str:
@@ -140,7 +215,7 @@ def project(session: Session) -> str:
     return os.path.basename(session.cwd.rstrip("/")) or session.cwd or "?"
 
 
-def gauge(session: Session) -> Any:
+def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> Any:
     """How full, with the zone's colour."""
     from rich.text import Text
 
@@ -148,12 +223,13 @@ def gauge(session: Session) -> Any:
     if reading is None:
         return Text("not known", style="dim")
     colour = ZONE_COLOURS[session.zone or Zone.NORMAL]
-    filled = min(_GAUGE, round(reading.fraction * _GAUGE))
+    filled = min(bars, round(reading.fraction * bars))
+    counts = f" {short(reading.used_tokens)} of {short(reading.window_tokens)}"
     return Text.assemble(
         ("█" * filled, colour),
-        ("░" * (_GAUGE - filled), "dim"),
-        (f" {reading.fraction:>4.0%}", colour),
-        f" {short(reading.used_tokens)} of {short(reading.window_tokens)}",
+        ("░" * (bars - filled), "dim"),
+        (f"{' ' if bars else ''}{reading.fraction:>4.0%}", colour),
+        counts if with_counts else "",
     )
 
 
@@ -179,7 +255,7 @@ def handoff(session: Session) -> str:
     if ahead.seconds is not None and session.state.is_live:
         return duration(ahead.seconds)
     if ahead.turns is not None:
-        return f"{ahead.turns:,.0f} turns"
+        return f"{ahead.turns:,.0f} {'turn' if round(ahead.turns) == 1 else 'turns'}"
     return f"{short(ahead.tokens)} tokens" if ahead.tokens is not None else ""
 
 

@@ -71,4 +71,4 @@ def _draw() -> None:
     console = tables.console()
     with Live(console=console, auto_refresh=False, screen=False) as live:
         for machine, sessions in _views():
-            live.update(tables.table(sessions, machine.now), refresh=True)
+            live.update(tables.table(sessions, machine.now, console.width), refresh=True)

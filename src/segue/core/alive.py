@@ -82,7 +82,7 @@ class _Known:
         self.children: set[tuple[str, str]] = set()
         for subject in sessions:
             if subject.parent_id:
-                self.children.add((subject.agent, subject.session_id))
+                self.children.add((subject.agent, subject.session_id or subject.path))
                 continue
             _keep_newer(self.by_key, subject.key, subject)
             # The same session may have two files: a copy, or one that was moved.
@@ -104,7 +104,7 @@ class _Known:
         chosen = None
         for hold in process.holds:
             subject = self.held(agent, hold)
-            if subject is None and (agent, hold.session_id) in self.children:
+            if subject is None and (agent, hold.session_id or hold.path) in self.children:
                 continue  # a process holds its sub-agents' sessions too
             # A terminal that began a new session keeps the old one; the new has no file at first.
             order = (_active_at(subject, hold), hold.session_id or hold.path)

@@ -146,10 +146,6 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         return map(self.entry, range(len(self)))
 
-    def first_at(self) -> int:
-        """The time of the first request in unix milliseconds; 0 if there is none."""
-        return self.rows[1] if self.rows else 0
-
     def adopt(self, parent: "Ledger") -> int:
         """Gives the leading rows that repeat another ledger's, one by one from its first, the keys
         they have there; how many there were."""

@@ -41,7 +41,6 @@ class Look(Struct, kw_only=True):
     so it holds as long as the file does not change: the index keeps it."""
 
     session_id: str = ""
-    parent_id: str = ""
     cwd: str = ""
     model: str = ""
     started_at: float | None = None
@@ -92,7 +91,6 @@ class Session(Struct, frozen=True, kw_only=True):
     path: str
     cwd: str = ""
     model: str = ""
-    parent_id: str = ""
     started_at: float | None = None
     last_at: float | None = None
     reading: Reading | None = None

@@ -46,6 +46,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     model: str
     parts: tuple[Part, ...]
     kind: Kind = Kind.MAIN
+    number: int = 0  # which of the server's requests; ids of replies are made of it
     is_stream: bool = False
     tools: tuple[str, ...] = ()  # their names
     base_bytes: int = 0

@@ -18,6 +18,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     steps: int = 8
     output_bytes: int = 2_000  # printed by each
     step_s: float = 0.0  # how long each takes
+    spike_step: int | None = None  # this one prints more than the others
+    spike_bytes: int = 20_000  # so much; agents cut what is much longer
 
 
 class Context(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,9 +89,19 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     events: list[Event] = field(default_factory=list)
     expects: Expectation = Expectation()
     max_turns: int | None = None  # given to the agent, where it takes one
+    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By agent: what its cast must do for this scenario, such as {"claude": {"plan": "1"}} for a
+    plan's login instead of a key."""
     limit_s: float = 60.0  # the drill ends the agent then
     slow_for: list[str] = field(default_factory=list)
     """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
+    slow_limit_s: float | None = None  # the limit for those; None: limit_s
+
+    def limit_for(self, agent: str) -> float:
+        """After how many seconds the drill ends this agent."""
+        if agent in self.slow_for and self.slow_limit_s is not None:
+            return self.slow_limit_s
+        return self.limit_s
 
 
 __all__ = ["Act", "Answer", "Context", "Event", "Expectation", "Job", "Rule", "Scenario"]

@@ -24,10 +24,14 @@ _NO_DAMAGE = (
 """Faults of the machine. All else is damage: also a table that is missing, text that is none."""
 
 Place = str | os.PathLike[str]
+Identity = tuple[int, int]
+"""Device and inode."""
 
 
 class Damaged(Exception):  # noqa: N818 - told to the user as a note, and mended
     """The file is no database of ours, or a broken one."""
+
+    identity: Identity | None = None  # which file: another process may have made a new one since
 
 
 class Database:
@@ -41,6 +45,15 @@ class Database:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as fault:
             raise _no_state(folder, fault.strerror or str(fault)) from None
+        self.identity = _identity(self.path)
+        try:
+            self._open()
+        except Damaged as fault:
+            fault.identity = self.identity or _identity(self.path)
+            raise
+        self.identity = self.identity or _identity(self.path)
+
+    def _open(self) -> None:
         if os.path.isdir(self.path):
             raise Damaged("a folder")
         try:
@@ -99,15 +112,48 @@ def raise_if_ours(fault: sqlite3.Error, place: Place) -> None:
         raise _no_state(place, str(fault)) from None
 
 
-def move_aside(place: Place) -> str:
-    """Keeps a broken file under another name, which is told, and makes room for a new one."""
+def move_aside(place: Place, identity: Identity | None) -> str:
+    """Keeps a broken file under another name, which is told, and makes room for a new one. Does
+    nothing, and tells "", if the file is no longer that one: another process was first. Raises
+    StateError if the machine does not let it."""
     path = os.fspath(place)
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
-    os.replace(path, aside)
-    for ending in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(path + ending)
+    try:
+        with _alone(os.path.dirname(path)):
+            if _identity(path) != identity or identity is None:
+                return ""
+            # The log first: a new database must not find an old one's.
+            for ending in ("-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(path + ending)
+            os.replace(path, aside)
+    except FileNotFoundError:
+        return ""
+    except OSError as fault:
+        raise _no_state(path, fault.strerror or str(fault)) from None
     return os.path.basename(aside)
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """One process at a time, where the file system knows locks."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _make_private(path: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from segue.agents.counters.base import Tally
 from segue.core.growth import Sample, Typical, task_costs, typical_task
 from segue.core.ledger import ENDS_TURN, Ledger
 from segue.core.remark import LimitSeen, Todo
@@ -12,7 +13,7 @@ from segue.core.spend import Spend
 from segue.transcripts import database
 from segue.transcripts.count import Batch, tally_of
 from segue.transcripts.find import Found, Home
-from segue.transcripts.index import Index
+from segue.transcripts.index import Counted, Index
 
 _HISTORY_FILES = 200
 
@@ -26,6 +27,7 @@ class Account(Struct, kw_only=True):
     files: list[str] = field(default_factory=list)
     limits: dict[str, LimitSeen] = field(default_factory=dict)
     spend: dict[str, Spend] = field(default_factory=dict)
+    unread: int = 0  # lines that are no records
     typical: Typical | None = None
 
 
@@ -50,19 +52,26 @@ def account(
     if is_database:
         _from_database(told, session)
     else:
-        for file in (*mine, *children):
-            _add(told, file, index, is_child=file in children)
+        rows = {file: index.counted(file.path) for file in (*mine, *children)}
+        counted = {file: row for file, row in rows.items() if row is not None}
+        for file, row in counted.items():
+            _add(told, tally_of(row), is_child=file in children)
+        told.spend = _spent([counted[file] for file in sorted(counted, key=lambda f: f.path)])
     told.typical = typical(session.agent, index, found)
     return told
 
 
-def _add(told: Account, file: Found, index: Index, *, is_child: bool) -> None:
-    row = index.counted(file.path)
-    if row is None:
-        return
-    tally = tally_of(row)
-    for model, spend in Ledger(row.ledger, row.models).totals().items():
-        told.spend[model] = told.spend.get(model, Spend()) + spend
+def _spent(rows: Sequence[Counted]) -> dict[str, Spend]:
+    """Each reply once: a sub-agent's may stand in its parent's file too. As a scan decides."""
+    merged = Ledger()
+    for row in rows:
+        for entry in Ledger(row.ledger, row.models):
+            merged.add(entry.key, 0, entry.model, entry.flags, *entry.spend.four)
+    return merged.totals()
+
+
+def _add(told: Account, tally: Tally, *, is_child: bool) -> None:
+    told.unread += tally.unread
     for path in tally.files:
         if path not in told.files:
             told.files.append(path)

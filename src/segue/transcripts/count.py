@@ -170,8 +170,8 @@ def _count_database(
     from segue.transcripts import database
 
     tally, ledger = Tally(), Ledger()
-    if old is not None and old.stamp[:2] == file.stamp[:2]:
-        tally, ledger = tally_of(old), Ledger(old.ledger, old.models)
+    if old is not None and old.stamp[:2] == file.stamp[:2] and (kept := _tally(old)) is not None:
+        tally, ledger = kept, Ledger(old.ledger, old.models)
     until, had = int(tally.memory.get("until", 0)), int(tally.memory.get("ids", 0))
     try:
         rows, have = database.changed_messages(file.path, until)
@@ -192,11 +192,15 @@ def _count_database(
 
 
 def tally_of(row: Counted) -> Tally:
-    """What a whole file told."""
+    """What a whole file told; nothing if that is damaged."""
+    return _tally(row) or Tally()
+
+
+def _tally(row: Counted) -> Tally | None:
     try:
         return _decode(row.tally)
     except msgspec.MsgspecError:
-        return Tally()
+        return None
 
 
 def _known(handle: int, file: Found, old: Counted | None) -> tuple[Tally, Ledger, int]:
@@ -205,8 +209,9 @@ def _known(handle: int, file: Found, old: Counted | None) -> tuple[Tally, Ledger
     if old is not None:
         device, inode, _, _ = old.stamp
         same = (device, inode) == file.stamp[:2] and file.size >= old.offset
-        if same and _print(handle, old.offset) == old.print:
-            return tally_of(old), Ledger(old.ledger, old.models), old.offset
+        tally = _tally(old) if same and _print(handle, old.offset) == old.print else None
+        if tally is not None:  # else it is damaged, and what it counted is not known
+            return tally, Ledger(old.ledger, old.models), old.offset
     return Tally(), Ledger(), 0
 
 

@@ -16,7 +16,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from segue.io.sqlite import Damaged, Database, Place, move_aside
+from segue.errors import StateError
+from segue.io.sqlite import Damaged, Database, Identity, Place, move_aside
 from segue.transcripts.find import Found, Stamp
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from segue.core.ledger import Ledger
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _FEW = 256
+_TRIES = 3
 _CACHE_KB = 16 << 10  # keys come in no order: so many of them are put in without reading pages anew
 
 _TABLES = """
@@ -68,10 +70,15 @@ CREATE TABLE IF NOT EXISTS look (
   device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
   look BLOB NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parent (
+  path TEXT PRIMARY KEY,
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL,
+  parent TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS total (homes TEXT PRIMARY KEY, totals TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS window (model TEXT PRIMARY KEY, tokens INTEGER) WITHOUT ROWID
 """
-_TABLE_NAMES = ("file", "spend", "key", "twin", "look", "total", "window")
+_TABLE_NAMES = ("file", "spend", "key", "twin", "look", "parent", "total", "window")
 
 # One row of each reply counts: the main thread's, the larger, the first.
 _TOTALS = """
@@ -154,6 +161,20 @@ class Index(Database):
             rows = [(path, *stamp, data) for path, stamp, data in looks]
             with self.write():
                 self.db.executemany("INSERT OR REPLACE INTO look VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    # Sub-agents
+
+    def parents(self) -> dict[str, tuple[tuple[int, int, int], str]]:
+        """What each file's first records said of its parent; with its device, inode and size."""
+        rows = self.db.execute("SELECT path, device, inode, size, parent FROM parent")
+        return {path: ((device, inode, size), parent) for path, device, inode, size, parent in rows}
+
+    def keep_parents(self, told: Sequence[tuple[str, Stamp, str]]) -> None:
+        """Writes parents down."""
+        if told:
+            rows = [(path, *stamp[:3], parent) for path, stamp, parent in told]
+            with self.write():
+                self.db.executemany("INSERT OR REPLACE INTO parent VALUES (?, ?, ?, ?, ?)", rows)
 
     # Whole files
 
@@ -270,7 +291,7 @@ class Index(Database):
 
     def _keep_one(self, found: Found, new: Counted, ledger: "Ledger") -> list[tuple[int, int]]:
         old = self.db.execute(
-            "SELECT number, ledger FROM file WHERE path = ?", (found.path,)
+            "SELECT number, ledger, models FROM file WHERE path = ?", (found.path,)
         ).fetchone()
         number = old[0] if old else None
         cursor = self.db.execute(
@@ -293,7 +314,10 @@ class Index(Database):
             ),
         )
         number = number or cursor.lastrowid or 0
-        same = _same_rows(old[1], new.ledger) if old else 0  # at the start
+        same = 0  # rows at the start; they name models by number, so those must be the same too
+        names = _names(old[2]) if old else None
+        if names is not None and new.models[: len(names)] == names:
+            same = _same_rows(old[1], new.ledger)
         keys = set(ledger.keys(same))
         if old:
             before = set(_keys(old[1], same))
@@ -375,6 +399,7 @@ class Index(Database):
                     self.db.execute("DELETE FROM file WHERE number = ?", (number,))
                     self._outdate_forks(session_id, is_new=True)
                 self.db.execute("DELETE FROM look WHERE path = ?", (path,))
+                self.db.execute("DELETE FROM parent WHERE path = ?", (path,))
 
     def totals(self, homes: Sequence[str]) -> list[Total]:
         """Tokens by agent and model over all files below these homes, each reply once."""
@@ -435,14 +460,25 @@ def _same_rows(old: bytes, new: bytes) -> int:
 
 def open_index(place: Place) -> tuple[Index, str]:
     """The index, and one line to say if it was damaged: it is set aside then, and made anew."""
-    try:
-        return Index(place), ""
-    except Damaged as fault:
-        return set_aside(place, str(fault))
+    note = ""
+    for _ in range(_TRIES):
+        try:
+            return Index(place), note
+        except Damaged as fault:
+            note = _moved(place, fault.identity, str(fault)) or note
+    raise StateError(f"{place}: the index is damaged again and again")
 
 
-def set_aside(place: Place, why: str) -> tuple[Index, str]:
-    """A new index in place of one that is broken, and the line to say."""
-    name = move_aside(place)
-    note = f"the index was damaged ({why}); it is kept as {name}, and a new one is made"
-    return Index(place), note
+def set_aside(broken: Index, why: str) -> tuple[Index, str]:
+    """A new index in place of one that broke while it was open, and the line to say; none if
+    another process has done the same already."""
+    note = _moved(broken.path, broken.identity, why)
+    index, more = open_index(broken.path)
+    return index, note or more
+
+
+def _moved(place: Place, identity: Identity | None, why: str) -> str:
+    name = move_aside(place, identity)
+    if not name:
+        return ""
+    return f"the index was damaged ({why}); it is kept as {name}, and a new one is made"

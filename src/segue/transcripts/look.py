@@ -104,7 +104,7 @@ def _seen(stop: Stop | None) -> StopSeen | None:
 def _look_at_markdown(handle: int, found: Found, judge: Judge) -> Look:
     text = os.pread(handle, _MARKDOWN_BYTES, 0).decode("utf-8", "replace")
     flow = markdown.workflow(text)
-    if flow is None:
+    if flow is None or not flow.has_steps:  # notes and agents' own files have a status too
         raise NotASession(found.path)
     if found.size > _MARKDOWN_BYTES:  # the front matter, and how it ends
         front = text[: len(text) - len(markdown.body(text))]

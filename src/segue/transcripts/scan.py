@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from segue.transcripts.find import Found
+from segue.transcripts.find import Found, Stamp
 from segue.transcripts.index import Index
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ class Scan(NamedTuple):
 def scan(
     found: Sequence[Found],
     index: Index,
-    homes: Sequence[str],
+    known: dict[str, Stamp],
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Scan:
-    """Brings the index up to date with the files. `progress` is told bytes as they are read."""
-    known = index.stamps(homes)
+    """Brings the index up to date with the files. `known` are its stamps before the files were
+    listed: what is there and was not found is gone. `progress` is told bytes as they are read."""
     changed = [file for file in found if known.get(file.path) != file.stamp]
     here = {file.path for file in found}
     gone = [path for path in known if path not in here]
@@ -48,9 +48,8 @@ def scan(
     return Scan(len(found), size, read_bytes, tuple(unreadable))
 
 
-def unread_bytes(found: Sequence[Found], index: Index, homes: Sequence[str]) -> int:
+def unread_bytes(found: Sequence[Found], known: dict[str, Stamp]) -> int:
     """How many bytes a scan has to read, if files only grew."""
-    known = index.stamps(homes)
     return sum(
         max(0, f.size - (known[f.path][2] if f.path in known else 0))
         for f in found

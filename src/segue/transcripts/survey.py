@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from segue.core.session import Look, Process, Session, state_of
 from segue.core.spend import Spend
 from segue.core.stop import Stop
 from segue.io.sqlite import is_damage
-from segue.transcripts import database, find
+from segue.transcripts import database, find, parents
 from segue.transcripts.find import Found, Home, Stamp, profile_of, project_folder
 from segue.transcripts.index import Index
 from segue.transcripts.look import Judge, NotASession, from_glance, look
@@ -57,36 +58,43 @@ class Survey:
         price_window: Callable[[str], int | None] = lambda model: None,
     ) -> None:
         self.homes = {home.path: home for home in homes}
-        self.found, self.index, self.policy, self.judge = found, index, policy, judge
+        self.index, self.policy, self.judge = index, policy, judge
         self.environment, self.price_window = environment, price_window
         self.notes: list[str] = []
         self.configured: dict[tuple[str, str, str], int | None] = {}
         self.known = index.looks() if index is not None else {}
         self.new: list[tuple[str, Stamp, bytes]] = []
+        self.found, new = parents.resolve(found, self.homes, index)
+        if index is not None:
+            self._write(partial(index.keep_parents, new))
 
-    def seen(self, since: float | None = None, also: frozenset[str] = frozenset()) -> list[Seen]:
-        """The sessions that were active since then, and those with an id in `also`; without their
-        sub-agents."""
+    def seen(self, since: float | None = None, processes: Sequence[Process] = ()) -> list[Seen]:
+        """The sessions that were active since then, and those that one of these processes may be
+        behind; without their sub-agents."""
+        wanted = _Wanted(since, processes)
         seen: list[Seen] = []
         for file in self.found:
             if self.homes[file.home].store.database:
-                seen += self._in_database(file, since)
-            elif not file.parent_id and (
-                since is None or file.changed_at >= since or file.session_id in also
+                seen += self._in_database(file, wanted)
+            elif not file.parent_id and wanted.has(
+                file.agent, file.session_id, file.path, file.changed_at
             ):
                 found = self._look(file)
                 if found is not None:
                     seen.append(Seen(file.agent, file.path, found, file.changed_at))
-        if self.index is not None and self.new:
-            try:
-                self.index.keep_looks(self.new)
-            except sqlite3.Error as fault:
-                if is_damage(fault):
-                    raise
-                # Only a cache: what was seen is seen.
-                self.notes.append(f"the index was not written: {fault}")
+        if self.index is not None:
+            self._write(partial(self.index.keep_looks, self.new))
         self.new = []
         return seen
+
+    def _write(self, keep: Callable[[], None]) -> None:
+        try:
+            keep()
+        except sqlite3.Error as fault:
+            if is_damage(fault):
+                raise
+            # Only a cache: what was seen is seen.
+            self.notes.append(f"the index was not written: {fault}")
 
     def _look(self, file: Found) -> Look | None:
         kept = self._kept(file.path, file.stamp)
@@ -131,14 +139,14 @@ class Survey:
     def _keep(self, name: str, stamp: Stamp, found: Look) -> None:
         self.new.append((name, stamp, _encode(found)))
 
-    def _in_database(self, file: Found, since: float | None) -> list[Seen]:
+    def _in_database(self, file: Found, wanted: "_Wanted") -> list[Seen]:
         profile = profile_of(file.agent)
         if profile is None:
             return []
         seen = []
         try:
             for row in database.sessions(file.path):
-                if row.parent_id or (since is not None and row.changed_at < since):
+                if row.parent_id or not wanted.has(file.agent, row.session_id, "", row.changed_at):
                     continue
                 name = f"{file.path}#{row.session_id}"
                 stamp = (*file.stamp[:2], round(row.changed_at * 1000), 0)
@@ -173,23 +181,32 @@ class Survey:
     ) -> list[Session]:
         """Sessions with their state, the most recently active first."""
         seen = _each_once(seen)
-        behind = alive.behind(
-            [
-                alive.Subject(
-                    key=_key(s),
-                    agent=s.agent,
-                    session_id=s.look.session_id,
-                    path=s.path,
-                    cwd=s.look.cwd,
-                    last_at=s.look.last_at or s.changed_at,
-                    is_open=not s.look.awaits_user,
-                )
-                for s in seen
-            ],
-            processes,
-        )
-        children = Counter((f.agent, f.parent_id) for f in self.found if f.parent_id)
-        sessions = [self._session(s, behind.get(_key(s)), children, now) for s in seen]
+        subjects = [
+            alive.Subject(
+                key=_key(s),
+                agent=s.agent,
+                session_id=s.look.session_id,
+                path=s.path,
+                cwd=s.look.cwd,
+                last_at=s.look.last_at or s.changed_at,
+                is_open=not s.look.awaits_user,
+            )
+            for s in seen
+        ]
+        children = [file for file in self.found if file.parent_id]
+        subjects += [
+            alive.Subject(
+                key=file.path,
+                agent=file.agent,
+                session_id=file.session_id,
+                path=file.path,
+                parent_id=file.parent_id,
+            )
+            for file in children
+        ]
+        behind = alive.behind(subjects, processes)
+        counts = Counter((file.agent, file.parent_id) for file in children)
+        sessions = [self._session(s, behind.get(_key(s)), counts, now) for s in seen]
         return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
 
     def _session(
@@ -218,7 +235,6 @@ class Survey:
             path=seen.path,
             cwd=told.cwd,
             model=told.model,
-            parent_id=told.parent_id,
             started_at=told.started_at,
             last_at=told.last_at or seen.changed_at,
             reading=reading,
@@ -287,6 +303,36 @@ class Survey:
                 if is_damage(fault):
                     raise  # else it is asked again next time
         return tokens
+
+
+class _Wanted:
+    """Which sessions are looked at: those that were active since a time, those that a process says
+    or shows, and those that a process may be behind that does neither (see `core.alive`)."""
+
+    def __init__(self, since: float | None, processes: Sequence[Process]) -> None:
+        self.since = since
+        self.names: set[tuple[str, str]] = set()
+        self.named: set[str] = set()  # agents of which a session is named
+        self.paths: set[str] = set()
+        self.begun: dict[str, float] = {}  # by agent: the first process that shows nothing
+        for process in processes:
+            agent = process.agent
+            ids = {process.session_id, *(hold.session_id for hold in process.holds)} - {""}
+            self.names |= {(agent, name) for name in ids}
+            self.named |= {agent} if ids else set()
+            self.paths |= {hold.path for hold in process.holds}
+            if not process.session_id and not process.holds and process.cwd:
+                begun = self.begun.get(agent, process.started_at)
+                self.begun[agent] = min(begun, process.started_at)
+
+    def has(self, agent: str, session_id: str, path: str, changed_at: float) -> bool:
+        """Whether to look at this one. Where the file's name is not the session's, it may be."""
+        return (
+            self.since is None
+            or changed_at >= min(self.since, self.begun.get(agent, self.since))
+            or path in self.paths
+            or ((agent, session_id) in self.names if session_id else agent in self.named)
+        )
 
 
 def _each_once(seen: Sequence[Seen]) -> list[Seen]:

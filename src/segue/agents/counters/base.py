@@ -32,11 +32,9 @@ class Tally(Struct, kw_only=True):
     """What a whole file told, but for its requests (those are in the ledger)."""
 
     session_id: str = ""
-    parent_id: str = ""
     forked_from: str = ""  # the session whose history it may hold a copy of
     cwd: str = ""
     started_at: float | None = None
-    last_at: float | None = None
     compactions: int = 0
     todos: dict[str, Todo] = field(default_factory=dict)  # by the agent's own number
     files: dict[str, int] = field(default_factory=dict)  # path -> how often it was changed
@@ -53,7 +51,6 @@ class Tally(Struct, kw_only=True):
         """A record has this time."""
         if at is not None:
             self.started_at = at if self.started_at is None else min(at, self.started_at)
-            self.last_at = at if self.last_at is None else max(at, self.last_at)
 
 
 class Counter(Protocol):

@@ -40,6 +40,7 @@ class _Usage(Struct, gc=False):
 
 
 class _Block(Struct, gc=False):
+    id: str | None = ""
     name: str = ""
     input: Raw = Raw(b"")
 
@@ -97,7 +98,6 @@ class ClaudeCounter:
         self.usage: _Usage | None = None  # of the record before: most repeat it
         self.name = ("", "", False)  # of its reply: message, request, whether it is a sub-agent's
         self.key = 0
-        self.last_stamp = ""
         self.listed = b""
 
     def feed(self, data: bytes, size: int) -> None:
@@ -153,7 +153,7 @@ class ClaudeCounter:
         if content.__class__ is list and not side:
             for block in content:
                 if block.name in _TELLING:
-                    self.tool(block.name, block.input)
+                    self.tool(block, message.id)
 
     def count_passed(self) -> None:
         """Counts the compactions in what was passed over since the last reply."""
@@ -166,8 +166,6 @@ class ClaudeCounter:
         self.tally.memory["boundaries"] = self.boundaries
         self.tally.memory["head_lines"] = self.head_lines
         self.read_list()
-        if self.last_stamp:
-            self.tally.last_at = instant(self.last_stamp) or self.tally.last_at
 
     def head(self, data: bytes, size: int) -> None:
         """When it began, and where: prompts come before the first reply."""
@@ -208,7 +206,6 @@ class ClaudeCounter:
         at_ms = 0 if again else milliseconds(record.timestamp)
         if not self.ledger.add(self.key, at_ms, message.model, flags, given, said, read, written):
             return 0
-        self.last_stamp = record.timestamp
         return used
 
     def odd(self, line: bytes, data: bytes, start: int) -> None:
@@ -232,7 +229,11 @@ class ClaudeCounter:
                 model=text(message, "model"),
                 stop_reason=text(message, "stop_reason"),
                 content=[
-                    _Block(text(block, "name"), Raw(msgspec.json.encode(obj(block, "input"))))
+                    _Block(
+                        text(block, "id"),
+                        text(block, "name"),
+                        Raw(msgspec.json.encode(obj(block, "input"))),
+                    )
                     for block in items(message, "content")
                 ],
             ),
@@ -263,19 +264,21 @@ class ClaudeCounter:
                 rejected=text(limits, "status") in ("", "rejected"),
             )
 
-    def tool(self, name: str, given: Raw) -> None:
+    def tool(self, block: _Block, message_id: str) -> None:
         """What a tool was asked to do, as far as a later session must know it."""
+        name = block.name
         if name in _WRITERS:
             try:
-                place = _path(given)
+                place = _path(block.input)
             except UNREADABLE:
                 return
             self.tally.changed(place.file_path or place.notebook_path)
         elif name == "TodoWrite":
-            self.listed = bytes(given)  # the whole list each time: only the last counts
+            self.listed = bytes(block.input)  # the whole list each time: only the last counts
         else:
             self.read_list()
-            self.change_list(name, obj(read_line(bytes(given))))
+            call = f"{message_id} {block.id}" if block.id else ""
+            self.change_list(name, obj(read_line(bytes(block.input))), call)
 
     def read_list(self) -> None:
         """The list as it was last written, before it is changed or needed."""
@@ -287,10 +290,16 @@ class ClaudeCounter:
             }
             self.listed = b""
 
-    def change_list(self, name: str, given: JSON) -> None:
-        """One item of the list, which is numbered by the client in the order of creation."""
+    def change_list(self, name: str, given: JSON, call: str) -> None:
+        """One item of the list, which is numbered by the client in the order of creation. A record
+        may be repeated: the same call makes one item."""
         tally = self.tally
         if name == "TaskCreate":
+            made = tally.memory.setdefault("made", [])
+            if call in made:
+                return
+            if call:
+                made.append(call)
             place = str(int(tally.memory.get("tasks", 0)) + 1)
             tally.memory["tasks"] = int(place)
             tally.todos[place] = Todo(text(given, "subject") or text(given, "description"))

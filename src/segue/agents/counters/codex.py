@@ -85,7 +85,6 @@ class CodexCounter:
         self.total = _Usage(*known) if known else None
         # The last word on each plan window, by place and length: read at the end.
         self.said: dict[tuple[str, float | None], tuple[str, _Plan, bool]] = {}
-        self.stamp = ""
 
     def feed(self, data: bytes, size: int) -> None:
         find = data.find
@@ -118,7 +117,6 @@ class CodexCounter:
         self.said = {}
         self.tally.memory["model"] = self.model
         self.tally.memory["total"] = astuple(self.total) if self.total else None
-        self.tally.last_at = instant(self.stamp) or self.tally.last_at
 
     def tokens(self, line: bytes) -> None:
         """A token count in its usual form, which is most of what is decoded."""
@@ -168,7 +166,6 @@ class CodexCounter:
         """The first record; a resumed session may repeat it."""
         spawned = text(payload, "source", "subagent", "thread_spawn", "parent_thread_id")
         self.tally.session_id = self.tally.session_id or text(payload, "id")
-        self.tally.parent_id = self.tally.parent_id or spawned
         self.tally.forked_from = (
             self.tally.forked_from or text(payload, "forked_from_id") or spawned
         )
@@ -194,7 +191,6 @@ class CodexCounter:
         key = key_of(pack("<7q", at_ms, *numbers) + model.encode("utf-8", "replace"))
         fresh = given - cached - written
         self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, said, cached, written)
-        self.stamp = stamp or self.stamp
 
     def hear(self, stamp: str, limits: _Limits) -> None:
         """A reply without the headers overwrites them with nulls: the last that says something

@@ -1,6 +1,7 @@
 """Who plays: one file for each agent, with all that a drill must know to start it privately."""
 
 import os
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from segue.drill.ask import Ask, Kind
+
+_VERSION_S = 60.0
 
 NAMES = ("rehearsal", "claude", "codex", "opencode", "gemini", "pi")
 
@@ -57,6 +60,7 @@ class Cast(Struct, frozen=True, kw_only=True):
     """What a request of this agent is for."""
     session: Callable[[Stage], tuple[str, Path | None]]
     """The newest session's id and transcript ("" and None if there is none)."""
+    takes_max_turns: bool = False  # can be told after how many turns to stop
     interrupt_s: float = 5.0  # how long it may take to end after a signal
 
 
@@ -66,6 +70,24 @@ def find(name: str) -> Cast:
         raise KeyError(name)
     cast: Cast = import_module(f"segue.drill.casts.{name}").CAST
     return cast
+
+
+def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """The version that a program tells; "" if it does not."""
+    try:
+        said = subprocess.run(  # noqa: S603 - the agent that is about to play
+            argv,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_S,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    words = [word.strip("v(),") for word in (said.stdout or said.stderr).split()]
+    return next((word for word in words if word[:1].isdigit()), "")
 
 
 def kind_of(ask: Ask) -> Kind:

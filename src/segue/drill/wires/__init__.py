@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from segue.drill.answer import Answer, Refusal
+from segue.drill.answer import Answer, Fault, Refusal
 from segue.drill.ask import Ask
 
 NAMES = ("anthropic", "responses", "chat", "gemini")
@@ -41,6 +41,8 @@ class Wire(Struct, frozen=True, kw_only=True):
     """A refusal as this wire's API words it; the float is now."""
     stream_refusal: Callable[[Refusal, float], bytes] | None = None
     """A refusal as an event of a stream that began well."""
+    streamed: frozenset[Fault] = frozenset()
+    """Faults that this API tells in the stream, never by a status, if a stream was asked for."""
 
 
 def find(method: str, path: str) -> Wire | None:

@@ -1,0 +1,91 @@
+"""Claude Code.
+
+Options of a drill: `plan` = "1": it is a subscriber, so that a plan limit means something to it;
+`retries`: how often it tries a refused request again; `timeout_ms`: for how long it waits for the
+first byte.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from segue.drill.ask import Ask, Kind
+from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts.installed import ARCH, SCRIPT, native, newest, write
+
+MODEL = "claude-sonnet-4-5"  # its window is 200,000 tokens; newer ones have a million
+_CONFIG = ".claude"
+_TAIL = "0" * 20
+_KEY = f"sk-ant-api03-{_TAIL}"
+_FILES = (
+    f"@anthropic-ai/claude-code-linux-{ARCH}/claude",
+    f"@anthropic-ai/claude-code-linux-{ARCH}-musl/claude",
+)
+
+
+def _find(env: Mapping[str, str]) -> str | None:
+    return native("claude", _FILES, env)
+
+
+def _prepare(stage: Stage) -> None:
+    # Without these it asks about its theme, the key and the folder.
+    known = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": [_TAIL], "rejected": []},
+        "projects": {str(stage.project): {"hasTrustDialogAccepted": True}},
+    }
+    write(stage, f"{_CONFIG}/.claude.json", known)
+
+
+def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
+    argv = [program, "-p", "--output-format", "stream-json", "--verbose"]
+    argv += ["--allowedTools", "Bash", "--model", MODEL]  # the flag of a list is never last
+    if stage.max_turns is not None:
+        argv += ["--max-turns", str(stage.max_turns)]
+    if session:
+        argv += ["--resume", session]
+    # Only a subscriber's token makes it heed the headers of a plan's limit.
+    is_subscriber = stage.options.get("plan") == "1"
+    key = "CLAUDE_CODE_OAUTH_TOKEN" if is_subscriber else "ANTHROPIC_API_KEY"
+    more = {
+        "ANTHROPIC_BASE_URL": stage.url,
+        key: _KEY,
+        "CLAUDE_CONFIG_DIR": str(stage.home / _CONFIG),
+        "CLAUDE_CODE_TMPDIR": str(stage.home / "tmp"),
+        "CLAUDE_CODE_MAX_RETRIES": stage.options.get("retries", "2"),
+        "API_TIMEOUT_MS": stage.options.get("timeout_ms", "8000"),
+        # Else an answer that is no stream hides what was done to the stream.
+        "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    if os.geteuid() == 0:
+        more["IS_SANDBOX"] = "1"  # root may not skip permissions otherwise
+    return Part(argv=argv, env=clean_env(stage, **more), stdin=prompt.encode())
+
+
+def _kind(ask: Ask) -> Kind:
+    if ask.wire == "anthropic" and "<analysis>" in ask.last_text and "<summary>" in ask.last_text:
+        return Kind.COMPACTION
+    return Kind.MAIN
+
+
+def _session(stage: Stage) -> tuple[str, Path | None]:
+    file = newest((stage.home / _CONFIG / "projects").glob("*/*.jsonl"))
+    return (file.stem, file) if file else ("", None)
+
+
+CAST = Cast(
+    name="claude",
+    agent="claude",
+    find=_find,
+    install=SCRIPT,
+    prepare=_prepare,
+    start=_start,
+    kind=_kind,
+    session=_session,
+    takes_max_turns=True,
+)

@@ -1,0 +1,92 @@
+"""Codex.
+
+Options of a drill: `retries`: how often it tries a refused request or a broken stream again;
+`idle_ms`: for how long a stream may be silent.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from segue.drill.ask import Ask, Kind
+from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts.installed import ARCH, SCRIPT, native, newest, write
+
+MODEL = "gpt-5.5"  # newer ones have no plain shell tool
+_CONFIG = ".codex"
+_FILES = (
+    f"@openai/codex-linux-{ARCH}/vendor/*/bin/codex",
+    f"@openai/codex-linux-{ARCH}/vendor/*/codex/codex",
+)
+_COMPACTS = "You are performing a CONTEXT CHECKPOINT COMPACTION"
+_ID_LENGTH = 36
+
+
+def _find(env: Mapping[str, str]) -> str | None:
+    return native("codex", _FILES, env)
+
+
+def _prepare(stage: Stage) -> None:
+    retries = stage.options.get("retries", "2")
+    config = f"""\
+model = "{MODEL}"
+model_provider = "drill"
+model_context_window = {stage.window_tokens}
+check_for_update_on_startup = false
+
+[features]
+plugin_discovery_prefetch = false  # else it waits for the world before it ends
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+
+[projects.{json.dumps(str(stage.project), ensure_ascii=False)}]
+trust_level = "trusted"
+
+[model_providers.drill]
+name = "drill"
+base_url = "{stage.url}/v1"
+env_key = "DRILL_KEY"
+wire_api = "responses"
+request_max_retries = {retries}
+stream_max_retries = {retries}
+stream_idle_timeout_ms = {stage.options.get("idle_ms", "8000")}
+"""
+    write(stage, f"{_CONFIG}/config.toml", config)
+
+
+def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
+    argv = [program, "exec"]
+    if session:
+        argv += ["resume", session]
+    argv += ["--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
+    # A server that is not there would be waited for without end.
+    argv += ["--disable", "unbounded_connection_retries", prompt]
+    more = {"CODEX_HOME": str(stage.home / _CONFIG), "DRILL_KEY": "sk-drill"}
+    return Part(argv=argv, env=clean_env(stage, **more))
+
+
+def _kind(ask: Ask) -> Kind:
+    if ask.wire == "responses" and ask.last_text.lstrip().startswith(_COMPACTS):
+        return Kind.COMPACTION
+    return Kind.MAIN
+
+
+def _session(stage: Stage) -> tuple[str, Path | None]:
+    file = newest((stage.home / _CONFIG / "sessions").rglob("rollout-*.jsonl"))
+    return (file.stem[-_ID_LENGTH:], file) if file else ("", None)
+
+
+CAST = Cast(
+    name="codex",
+    agent="codex",
+    find=_find,
+    install=SCRIPT,
+    prepare=_prepare,
+    start=_start,
+    kind=_kind,
+    session=_session,
+)

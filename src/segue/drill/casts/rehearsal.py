@@ -1,0 +1,98 @@
+"""The rehearsal agent, in its claude form: it is part of segue, so it is always there.
+
+Options of a drill: `plan` = "1": it is a subscriber, so that a plan limit means something to it;
+`retries`: how often it tries a refused request again; `timeout_ms`: for how long it waits for the
+first byte; `wait_scale`: what its own waits before a retry are multiplied with; `compact` = "0": it
+may not summarise by itself.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import segue
+from segue.drill.ask import Ask, Kind
+from segue.drill.casts import Cast, Part, Stage, clean_env
+
+_HOME = ".rehearsal"
+_ROOT = Path(segue.__file__).resolve().parent.parent
+_MODULE = "segue.drill.rehearsal"
+
+
+def _find(env: Mapping[str, str]) -> str | None:
+    return sys.executable or None
+
+
+def _python(program: str) -> Sequence[str]:
+    """Without the user's packages, and with nothing from the working folder: `-S`, `-s`, `-P`. It
+    needs segue alone, which `PYTHONPATH` leads to, and nothing that a site holds."""
+    return (program, "-S", "-s", "-P")
+
+
+def _version(program: str) -> Sequence[str]:
+    # In the environment of whoever asks, so it must find segue by itself.
+    code = (
+        f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from segue import __version__; "
+        "print(__version__)"
+    )
+    return (*_python(program), "-c", code)
+
+
+def _prepare(stage: Stage) -> None:
+    (stage.home / "tmp").mkdir(parents=True, exist_ok=True)
+
+
+def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
+    argv = [*_python(program), "-m", _MODULE, "-p"]  # the prompt comes on its input
+    argv += ["--output-format", "stream-json", "--verbose"]
+    if stage.max_turns is not None:
+        argv += ["--max-turns", str(stage.max_turns)]
+    if session:
+        argv += ["--resume", session]
+    options = stage.options
+    key = "CLAUDE_CODE_OAUTH_TOKEN" if options.get("plan") == "1" else "ANTHROPIC_API_KEY"
+    more = {
+        "ANTHROPIC_BASE_URL": stage.url,
+        key: "rehearsal",
+        "REHEARSAL_HOME": str(stage.home / _HOME),
+        "REHEARSAL_WINDOW": str(stage.window_tokens),
+        "REHEARSAL_WAIT_SCALE": options.get("wait_scale", "0.2"),
+        "CLAUDE_CODE_MAX_RETRIES": options.get("retries", "2"),
+        "API_TIMEOUT_MS": options.get("timeout_ms", "600000"),
+        # Else an answer that is no stream hides what was done to the stream.
+        "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+        "PYTHONPATH": str(_ROOT),
+    }
+    if options.get("compact") == "0":
+        more["DISABLE_AUTO_COMPACT"] = "1"
+    return Part(argv=argv, env=clean_env(stage, **more), stdin=prompt.encode())
+
+
+def _kind(ask: Ask) -> Kind:
+    said = ask.last_text
+    if ask.wire == "anthropic" and "<analysis>" in said and "<summary>" in said:
+        return Kind.COMPACTION
+    if ask.wire == "responses" and "CONTEXT CHECKPOINT COMPACTION" in said:
+        return Kind.COMPACTION
+    return Kind.MAIN
+
+
+def _session(stage: Stage) -> tuple[str, Path | None]:
+    files = list((stage.home / _HOME / "projects").glob("*/*.jsonl"))
+    newest = max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+    return (newest.stem, newest) if newest else ("", None)
+
+
+CAST = Cast(
+    name="rehearsal",
+    agent="claude",
+    needs_namespace=False,
+    find=_find,
+    install="it comes with segue",
+    version=_version,
+    prepare=_prepare,
+    start=_start,
+    kind=_kind,
+    session=_session,
+    takes_max_turns=True,
+)

@@ -1,0 +1,114 @@
+"""Has plays played, each in a process and a scratch folder of its own, enclosed if need be."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue.drill import casts, enclosure
+from segue.drill.outcome import Outcome
+from segue.drill.scenario import Scenario
+from segue.errors import SegueError
+
+Event = dict[str, Any]
+
+
+class DrillError(SegueError):
+    """A play could not be played: nothing is said about the agent."""
+
+    exit_code = 3
+
+
+class Director:
+    """Plays one after the other. Scratch folders go, unless they are to be kept; `within` is where
+    they are made, if not where temporary files are."""
+
+    def __init__(self, *, keep: bool = False, within: Path | None = None) -> None:
+        self.keep, self.within = keep, within
+        self.no_enclosure = enclosure.why_not()
+
+    def why_not(self, cast: casts.Cast) -> str:
+        """Why this agent may not play here, in one line; "" if it may."""
+        if cast.needs_namespace and self.no_enclosure:
+            return f"{cast.name} is not started: {self.no_enclosure}"
+        if cast.find(os.environ) is None:
+            return f"{cast.name} is not installed: {cast.install}"
+        return ""
+
+    def version(self, cast: casts.Cast) -> str:
+        """Of the program that would play; "" if it does not say."""
+        program = cast.find(os.environ)
+        if program is None:
+            return ""
+        argv = cast.version(program)
+        with tempfile.TemporaryDirectory(prefix="segue-drill-") as home:
+            told = enclosure.command(argv) if cast.needs_namespace else argv
+            return casts.version_of(told, _environment(Path(home)))
+
+    def play(
+        self, cast: casts.Cast, scenario: Scenario, source: str, tell: Callable[[Event], None]
+    ) -> Outcome:
+        """What came of it. `source` is what `load` takes; `tell` hears what happens. Raises
+        DrillError if it could not be played."""
+        prefix = f"segue-drill-{cast.name}-{scenario.name}-"
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.within))
+        try:
+            return self._watch(self._command(cast, source, folder), folder, tell)
+        finally:
+            if not self.keep:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _command(self, cast: casts.Cast, source: str, folder: Path) -> Sequence[str]:
+        play = [sys.executable, "-m", "segue.drill.play", cast.name, source, str(folder)]
+        program = cast.find(os.environ)
+        if program is not None:
+            play += ["--program", program]
+        if self.no_enclosure and not cast.needs_namespace:
+            return play
+        return enclosure.command(play)
+
+    def _watch(
+        self, command: Sequence[str], folder: Path, tell: Callable[[Event], None]
+    ) -> Outcome:
+        outcome: Outcome | None = None
+        with (
+            open(folder / "play.stderr", "w+b") as err,
+            subprocess.Popen(  # noqa: S603 - ourselves
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env=_environment(folder),
+            ) as play,
+        ):
+            try:
+                for line in play.stdout or ():
+                    event = json.loads(line)
+                    if event["kind"] == "outcome":
+                        outcome = msgspec.convert(event["outcome"], Outcome)
+                    else:
+                        tell(event)
+            except BaseException:
+                play.terminate()  # it ends its agent and all that this one left
+                raise
+            code = play.wait()
+            err.seek(0)
+            said = err.read().decode("utf-8", "replace").strip()
+        if outcome is None:
+            last = said.rpartition("\n")[2] or f"exit code {code}"
+            raise DrillError(f"the play broke off: {last.removeprefix('segue: ')}")
+        return outcome
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of the user's: a drill must not read their config, nor their keys."""
+    kept = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SEGUE_AGENTS", "VIRTUAL_ENV")
+    found = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**found, "HOME": str(folder), "SEGUE_HOME": str(folder / "segue")}

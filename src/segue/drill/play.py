@@ -1,0 +1,203 @@
+"""One play: one agent, one scenario, one scratch folder. `python -m segue.drill.play`.
+
+A play is a process of its own, because it is the one that orphans of a killed agent come to, and
+because it may stand in a network namespace of its own. It tells what happens as JSON lines.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue import api
+from segue.core.stop import EndedBy
+from segue.drill import casts, job, load
+from segue.drill.log import Logged
+from segue.drill.outcome import Outcome
+from segue.drill.process import Leg
+from segue.drill.scenario import Event, Expectation, Scenario
+from segue.drill.script import Script
+from segue.drill.server import Running, running
+
+Tell = Callable[[dict[str, Any]], None]
+
+_LOOK_S = 0.02  # how often a step that is to be disturbed is looked for
+_SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
+_ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
+
+
+class Play:
+    """See the module. `tell` is given what happens, as it happens."""
+
+    def __init__(
+        self, cast: casts.Cast, program: str, scenario: Scenario, folder: Path, tell: Tell
+    ) -> None:
+        self.cast, self.program, self.scenario, self.tell = cast, program, scenario, tell
+        self.home, self.project = folder / "home", folder / "project"
+        self.folder = folder
+        self.ended_by: EndedBy = "unknown"
+        self.told = 0
+        self.window = cast.window_tokens
+        self.step: int | None = None
+
+    def run(self) -> Outcome:
+        """Plays it to its end, and leaves no process behind."""
+        for place in (self.home, self.home / "tmp", self.project):
+            place.mkdir(parents=True, exist_ok=True)
+        prompt = job.make(self.project, self.scenario.job)
+        context = self.scenario.context
+        self.window = (context and context.window_tokens) or self.cast.window_tokens
+        script = Script(self.scenario, window_tokens=self.window)
+        started = time.monotonic()
+        with running(script) as server:
+            stage = casts.Stage(
+                home=self.home,
+                project=self.project,
+                port=server.port,
+                window_tokens=self.window,
+                max_turns=self.scenario.max_turns,
+                options=self.scenario.options.get(self.cast.name, {}),
+            )
+            self.cast.prepare(stage)
+            part = self.cast.start(self.program, stage, prompt, "")
+            exit_code, swept = self.leg(part, server)
+            self.say_requests(server)
+            self.keep_log(server)
+            requests = len(server.requests)
+        return self.judge(stage, exit_code, requests, swept, time.monotonic() - started)
+
+    def leg(self, part: casts.Part, server: Running) -> tuple[int | None, int]:
+        """One life of the agent; its exit code, and how many processes it left behind."""
+        with Leg.start(
+            part.argv,
+            env=part.env,
+            cwd=self.project,
+            stdin=part.stdin,
+            stdout=self.folder / "leg-1.stdout",
+            stderr=self.folder / "leg-1.stderr",
+            must_be_enclosed=self.cast.needs_namespace,
+        ) as leg:
+            exit_code = self.follow(leg, server)
+            return exit_code, len(leg.sweep())
+
+    def follow(self, leg: Leg, server: Running) -> int | None:
+        """Until it ends, or has to be ended."""
+        limit_s = self.scenario.limit_for(self.cast.name)
+        until = time.monotonic() + limit_s
+        events = list(self.scenario.events)
+        while time.monotonic() < until:
+            exit_code = leg.wait(_LOOK_S)
+            self.say_requests(server)
+            self.say_step()
+            if exit_code is not None:
+                return exit_code
+            if events and self.step == events[0].in_step:
+                self.act(leg, events.pop(0))
+        self.ended_by = "segue"
+        self.tell({"kind": "limit", "after_s": limit_s})
+        return leg.end(self.cast.interrupt_s)
+
+    def act(self, leg: Leg, event: Event) -> None:
+        """What happens to the agent from outside."""
+        leg.signal(_SIGNALS[event.act])
+        self.ended_by = _ENDS_IT.get(event.act, "unknown")
+        self.tell({"kind": "act", "act": event.act, "in_step": event.in_step})
+
+    def say_requests(self, server: Running) -> None:
+        """What the model was asked since the last time."""
+        asked = server.requests[self.told :]
+        for request in asked:
+            self.tell({"kind": "request", "window": self.window, "request": _plain(request)})
+        self.told += len(asked)
+
+    def say_step(self) -> None:
+        """Which step's command runs now."""
+        step = job.current(self.project)
+        if step != self.step:
+            self.step = step
+            if step is not None:
+                self.tell({"kind": "step", "step": step, "of": self.scenario.job.steps})
+
+    def keep_log(self, server: Running) -> None:
+        """For those who look into a kept folder."""
+        lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
+        (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
+
+    def judge(
+        self,
+        stage: casts.Stage,
+        exit_code: int | None,
+        requests: int,
+        swept: int,
+        seconds: float,
+    ) -> Outcome:
+        """Looks at the repository, and asks segue why it stopped."""
+        _, transcript = self.cast.session(stage)
+        stop = api.classify(
+            agent=self.cast.agent,
+            stdout=self.folder / "leg-1.stdout",
+            stderr=self.folder / "leg-1.stderr",
+            transcript=transcript if transcript and transcript.suffix == ".jsonl" else None,
+            exit_code=exit_code,
+            ended_by=self.ended_by,
+        )
+        scenario = self.scenario
+        expects = scenario.expects
+        if scenario.max_turns is not None and not self.cast.takes_max_turns:
+            expects = Expectation()  # nothing keeps it from finishing
+        found = job.check(self.project, scenario.job, finished=False)
+        return Outcome(
+            agent=self.cast.name,
+            version=casts.version_of(self.cast.version(self.program), casts.clean_env(stage)),
+            scenario=scenario.name,
+            steps=scenario.job.steps,
+            done=list(found.done),
+            lost=list(found.lost),
+            repeated=list(found.repeated),
+            out_of_order=list(found.out_of_order),
+            reason=stop.reason.value,
+            confidence=stop.confidence,
+            exit_code=exit_code,
+            requests=requests,
+            legs=1,
+            seconds=round(seconds, 2),
+            expects=expects,
+            swept=swept,
+            folder=str(self.folder),
+        )
+
+
+def _plain(request: Logged) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(request)
+    return plain
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the agent is ended too
+    parser = argparse.ArgumentParser(prog="python -m segue.drill.play")
+    parser.add_argument("agent")
+    parser.add_argument("scenario")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--program", default="")
+    given = parser.parse_args()
+    cast = casts.find(given.agent)
+
+    def tell(event: dict[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
+
+    program = given.program or cast.find(os.environ) or ""
+    if not program:
+        sys.exit(f"segue: {cast.name} is not installed: {cast.install}")
+    play = Play(cast, program, load.load(given.scenario), given.folder, tell)
+    tell({"kind": "outcome", "outcome": msgspec.to_builtins(play.run())})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""How a turn of the claude form ends: done, failed, out of turns, stopped by the user, killed."""
+
+import json
+import signal
+
+from segue.drill.rehearsal import claude_file
+from segue.drill.rehearsal.claude_voice import Spent, Voice
+from segue.drill.rehearsal.inbox import JSON, Inbox, Interrupted
+from segue.drill.rehearsal.messages_api import Api, FailedError, Reply
+from segue.drill.rehearsal.settings import Settings
+from segue.drill.rehearsal.tools import Tool
+
+TOKENS_PER_BYTE = 0.25  # an estimate of what a text will take
+KILLED = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+_REJECTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was "
+    "a file edit, the new_string was NOT written to the file). STOP what you are doing and wait "
+    "for the user to tell you how to proceed."
+)
+
+
+class Endings:
+    """A session's state, and its endings: each tells the result and gives the exit code."""
+
+    def __init__(self, settings: Settings, inbox: Inbox, api: Api, voice: Voice) -> None:
+        self.settings, self.inbox, self.api, self.voice = settings, inbox, api, voice
+        self.messages: list[JSON] = []
+        self.used = 0  # tokens of the last reply
+        self.added = 0  # bytes since
+        self.spent = Spent(settings.claude_window, {})
+        self.tool: Tool | None = None
+        self.calls: list[str] = []  # of the last reply, without a result yet
+        self.requests = 0
+        self.began = 0.0
+        self.stop_reason: str | None = None
+        api.on_retry, api.on_limits = voice.retry, voice.limits
+
+    @property
+    def has_history(self) -> bool:
+        """One exchange alone cannot be summarised."""
+        return any(message["role"] == "assistant" for message in self.messages)
+
+    def say(self, role: str, content: str | list[JSON]) -> None:
+        """To the conversation."""
+        claude_file.add(self.messages, role, content)
+        self.added += len(json.dumps(content))
+
+    def end(self, reply: Reply) -> int:
+        self.result(reply.text, subtype="success", is_error=False, terminal_reason="completed")
+        return 0
+
+    def fail(self, failed: FailedError) -> int:
+        reason = "api_error"
+        if failed.is_too_long:
+            reason = "prompt_too_long"
+            if not self.has_history:
+                failed.text += self.alone(failed)
+        elif failed.status == 413:
+            reason = "image_error"
+        self.requests += 1
+        self.voice.failed(failed)
+        told: JSON = {"subtype": "success", "is_error": True, "terminal_reason": reason}
+        if failed.status:
+            told |= {"api_error_status": failed.status, "api_error_type": failed.type}
+        self.result(failed.text, **told)
+        return 1
+
+    def alone(self, failed: FailedError) -> str:
+        """Why one exchange that is too long cannot be helped."""
+        own = int(self.added * TOKENS_PER_BYTE)
+        if failed.used is None:
+            return " · this conversation is a single exchange and cannot be compacted"
+        return (
+            f" · the request is ~{failed.used} tokens (limit {failed.window}) but this "
+            f"conversation is only ~{own} tokens — the rest is system prompt, tool definitions, "
+            "and attachment content. A single-exchange conversation cannot be compacted; reduce "
+            "what is loaded at startup."
+        )
+
+    def give_up(self, text: str, name: str, reason: str = "api_error") -> int:
+        """Without asking."""
+        event = {"error": name, "is_api_error_message": True}
+        self.voice.client_says(text, event, {"error": name, "isApiErrorMessage": True})
+        self.result(text, subtype="success", is_error=True, terminal_reason=reason)
+        return 1
+
+    def out_of_turns(self, most: int) -> int:
+        attachment = {"type": "max_turns_reached", "maxTurns": most, "turnCount": most + 1}
+        self.voice.file.add({"type": "attachment", "attachment": attachment})
+        self.requests += 1
+        self.result(
+            None,
+            f"Error: Reached max turns ({most})",
+            subtype="error_max_turns",
+            is_error=True,
+            terminal_reason="max_turns",
+            errors=[f"Reached maximum number of turns ({most})"],
+        )
+        return 1
+
+    def stop(self, by: Interrupted) -> int:
+        """The user's own will: no error of the agent's, so it exits 0."""
+        if self.tool is not None:
+            self.tool.kill()
+            for call in self.calls:
+                block = self.voice.result_of(call, _REJECTED, is_error=True, denied=True)
+                self.say("user", [block])
+            self.tool, self.calls, reason = None, [], "aborted_tools"
+            note = "[Request interrupted by user for tool use]"
+        else:
+            if self.api.partial is not None and self.api.partial.text:
+                self.voice.reply(self.api.partial, cut=True)
+                self.say("assistant", self.api.partial.text)
+            note, reason = "[Request interrupted by user]", "aborted_streaming"
+        if by.request:
+            self.agree(by.request)
+        self.voice.interrupted(note)
+        self.say("user", note)
+        self.result(
+            None,
+            subtype="error_during_execution",
+            is_error=True,
+            terminal_reason=reason,
+            errors=[],
+        )
+        return 0
+
+    def agree(self, request: str) -> None:
+        """To an interruption by input."""
+        told = {"subtype": "success", "request_id": request}
+        self.voice.emit({"type": "control_response", "response": told})
+
+    def die(self, number: int) -> int:
+        """Ended by the system: no result, only the tool's end is told (and after a hang-up it does
+        not even get into the file)."""
+        if self.tool is not None:
+            self.tool.kill()
+            kept = number != signal.SIGHUP
+            self.voice.result_of(self.calls[0], "Exit code 137", is_error=True, kept=kept)
+        return KILLED[signal.Signals(number)]
+
+    def result(self, result: str | None, text: str = "", **told: object) -> None:
+        self.voice.result(
+            self.spent,
+            text or result or "",
+            self.began,
+            self.api.seconds,
+            num_turns=self.requests,
+            stop_reason=self.stop_reason,
+            **({} if result is None else {"result": result}),
+            **told,
+        )

@@ -1,0 +1,105 @@
+"""All that can happen to the agent, in one queue: signals, its model, its tool, its input.
+
+Signals are taken only where the agent waits. So no record is ever half written because of one, and
+each place that waits decides what an interruption means there.
+"""
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any
+
+JSON = dict[str, Any]
+
+_LOOK_S = 0.2
+"""A signal that comes between the look into the queue and the sleep wakes nobody: so the sleep is
+short."""
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error
+    """Somebody wants it to stop what it does: a signal, or a request on its input."""
+
+    def __init__(self, number: int = 0, request: str = "") -> None:
+        self.number, self.request = number, request
+
+
+class Inbox:
+    """`wait` gives what belongs to its owner. Input lines are kept until they are wanted."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[object, Any]] = SimpleQueue()
+        self.lines: deque[JSON] = deque()  # of the user, not taken yet
+        self.questions: deque[JSON] = deque()  # control requests, not answered yet
+        self.is_open = False  # more input may come
+
+    def listen(self, *signals: signal.Signals) -> None:
+        """These signals come as `Interrupted` from now on."""
+        for number in signals:
+            signal.signal(number, self._signalled)
+
+    def read_input(self) -> None:
+        """Standard input is lines of JSON from now on."""
+        self.is_open = True
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def put(self, owner: object, item: Any) -> None:
+        """From any thread."""
+        self._queue.put((owner, item))
+
+    def wait(self, owner: object, until: float | None = None) -> Any:
+        """The owner's next item; None when the (monotonic) time has come."""
+        while True:
+            left = _LOOK_S if until is None else until - time.monotonic()
+            if left <= 0 and self._queue.empty():
+                return None
+            try:
+                whose, item = self._queue.get(timeout=max(0.0, min(left, _LOOK_S)))
+            except Empty:
+                continue
+            if whose is signal:
+                raise Interrupted(number=item)
+            if whose is sys.stdin:
+                self._take(item)
+                if owner is sys.stdin:
+                    return item
+            elif whose is owner:
+                return item  # else: of a request or a tool that nobody waits for any more
+
+    def sleep(self, seconds: float) -> None:
+        """Can be interrupted."""
+        self.wait(self, time.monotonic() + seconds)
+
+    def next_line(self) -> JSON | None:
+        """The user's next words; None at the end of the input."""
+        while not self.lines and not self.questions and self.is_open:
+            self.wait(sys.stdin)
+        return self.lines.popleft() if self.lines else None
+
+    def _take(self, line: JSON | None) -> None:
+        if line is None:
+            self.is_open = False
+        elif line.get("type") == "user":
+            self.lines.append(line)
+        elif line.get("type") == "control_request":
+            request = line.get("request")
+            if isinstance(request, dict) and request.get("subtype") == "interrupt":
+                raise Interrupted(request=str(line.get("request_id", "")))
+            self.questions.append(line)
+
+    def _read(self) -> None:
+        for raw in sys.stdin.buffer:
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(line, dict):
+                self.put(sys.stdin, line)
+        self.put(sys.stdin, None)
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        self._queue.put((signal, number))

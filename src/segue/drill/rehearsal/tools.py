@@ -1,0 +1,79 @@
+"""Runs the shell commands that the model names: real processes in the working folder."""
+
+import os
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+
+from segue.drill.rehearsal.inbox import Inbox
+
+_MOST_CHARS = 1_000_000
+_SHELL = "/bin/sh"
+_KILL_S = 5.0
+_LINGER_S = 0.5  # for what a command left in the background and that may still print
+_OWN = ("PYTHONPATH",)  # of the agent's own start, not for what it starts
+
+
+class Ran:
+    """What came of a command. The exit code is negative after a signal."""
+
+    def __init__(self, output: str, exit_code: int) -> None:
+        self.output, self.exit_code = output, exit_code
+
+
+class Tool:
+    """One command, in a session of its own: a signal to the agent's group does not reach it, and
+    the agent's own death does not end it. That is how the real ones do it."""
+
+    def __init__(self, inbox: Inbox, command: str) -> None:
+        self.inbox, self.command = inbox, command
+
+    def run(self) -> Ran:
+        """Waits for its end. If that is interrupted, the command is still there."""
+        env = {name: value for name, value in os.environ.items() if name not in _OWN}
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - the scripted model's command
+                [_SHELL, "-c", self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=env,
+            )
+        except OSError as fault:
+            return Ran(str(fault), 127)
+        threading.Thread(target=self._follow, daemon=True).start()
+        ran: Ran = self.inbox.wait(self)
+        return ran
+
+    def kill(self) -> None:
+        """The command and all that it started, unless that went into another session."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_KILL_S)
+
+    def _follow(self) -> None:
+        pieces: list[bytes] = []
+        reading = threading.Thread(target=self._read, args=(pieces,), daemon=True)
+        reading.start()
+        code = self.process.wait()
+        reading.join(_LINGER_S)
+        said = b"".join(pieces).decode("utf-8", "replace")
+        self.inbox.put(self, Ran(_shortened(said), code))
+
+    def _read(self, pieces: list[bytes]) -> None:
+        if self.process.stdout is not None:
+            while piece := os.read(self.process.stdout.fileno(), 1 << 16):
+                pieces.append(piece)
+
+
+def _shortened(said: str) -> str:
+    """Very long output loses its middle: what a command came to stands at its end."""
+    if len(said) <= _MOST_CHARS:
+        return said
+    half = _MOST_CHARS // 2
+    return f"{said[:half]}\n... [{len(said) - 2 * half} characters left out] ...\n{said[-half:]}"

@@ -1,0 +1,226 @@
+"""The scripted model. It is honest: it knows what it is sent, and nothing else. Pure: the clock is
+an argument, and the same requests get the same answers."""
+
+import math
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.drill import speech
+from segue.drill.answer import Answer, Delivery, Refusal, Reply
+from segue.drill.ask import Ask, Call, Kind, shell_call
+from segue.drill.context import Gauge, Meter
+from segue.drill.memory import Memory, recall
+from segue.drill.scenario import Rule, Scenario
+
+_EARLY_S = 0.1  # a wait that is this much too short is long enough: timers round
+_LOST: tuple[Delivery, ...] = (
+    "drop",
+    "drop_midway",
+    "hang",
+    "hang_midway",
+    "unfinished",
+    "garbage",
+)
+
+
+class _Hold(Struct):
+    """A limit in force: whatever is asked before it ends is refused."""
+
+    rule: Rule
+    until: float
+
+
+class Script:
+    """Answers requests by a scenario. Not for several threads.
+
+    `window_tokens` is the window that the agent believes in; a scenario's own goes before. Calls
+    have ids with `seed` in them, and none that the conversation has already."""
+
+    def __init__(self, scenario: Scenario, *, window_tokens: int, seed: int = 0) -> None:
+        self.scenario = scenario
+        self.meter = Meter(scenario.context, scenario.job, window_tokens)
+        self.gauge = Gauge(0, self.meter.window_tokens)
+        """Of the last request of the work."""
+        self.last = ""
+        """What was decided last, for a log: "step 3", "look", "too_long", "summary", …; how it is
+        sent, if not whole, stands behind it."""
+        self._seed = seed
+        self._calls = 0
+        self._turn = 0
+        self._fired = [0] * len(scenario.rules)
+        self._asked = dict.fromkeys(Kind, 0)
+        self._hold: _Hold | None = None
+
+    def answer(self, ask: Ask, now: float) -> Answer:
+        """The answer to a request that came at `now`, unix time."""
+        memory = recall(ask.parts, self.scenario.job.steps)
+        gauge = self.meter.read(ask, len(memory.known))
+        if ask.kind is Kind.COUNT:
+            self.last = "count"
+            return Answer(input_tokens=gauge.used_tokens)
+        if _is_work(ask.kind):
+            self.gauge = gauge
+        rule = self._rule(ask, memory, now)
+        for kind in Kind:
+            self._asked[kind] += _covers(kind, ask.kind)
+        if rule is None:
+            if self.meter.refuses and gauge.is_over:
+                self.last = "too_long"
+                return Answer(refusal=self.meter.refusal(gauge))
+            return Answer(reply=self._reply(ask, memory, gauge))
+        if refusal := self._refusal(rule, gauge, now):
+            self.last = rule.fault or f"status {refusal.status or 400}"
+            return Answer(refusal=refusal, delay_s=rule.delay_s)
+        reply = self._reply(ask, memory, gauge, rule)
+        if rule.delivery != "whole":
+            self.last += f", {rule.delivery}"
+        return Answer(
+            reply=reply,
+            delivery=rule.delivery,
+            delay_s=rule.delay_s,
+            chunk_s=rule.chunk_s,
+            headers=rule.headers,
+        )
+
+    # Rules
+
+    def _rule(self, ask: Ask, memory: Memory, now: float) -> Rule | None:
+        """The rule for this request, if there is one; it counts as used then."""
+        if self._hold and now < self._hold.until:
+            return self._hold.rule
+        self._hold = None
+        for place, rule in enumerate(self.scenario.rules):
+            if rule.times is not None and self._fired[place] >= rule.times:
+                continue
+            if self._fits(rule, ask, memory):
+                self._fired[place] += 1
+                if (wait := _holds_for(rule, now)) is not None:
+                    self._hold = _Hold(rule, wait)
+                return rule
+        return None
+
+    def _fits(self, rule: Rule, ask: Ask, memory: Memory) -> bool:
+        if not _covers(rule.kind, ask.kind) or self._asked[rule.kind] < rule.after_requests:
+            return False
+        return rule.before_step is None or rule.before_step == self._step(memory)
+
+    def _refusal(self, rule: Rule, gauge: Gauge, now: float) -> Refusal | None:
+        if rule.fault is None and rule.status is None and rule.body is None:
+            return None
+        base = self.meter.refusal(gauge) if rule.fault == "too_long" else Refusal(fault=rule.fault)
+        until = self._hold.until if self._hold else now
+        retry_after_s = None
+        if rule.retry_after_s is not None:
+            rest = max(0, math.ceil(until + _EARLY_S - now))
+            retry_after_s = min(rule.retry_after_s, float(rest))
+        return replace(
+            base,
+            status=rule.status,
+            body=rule.body,
+            headers=rule.headers,
+            message=rule.message,
+            retry_after_s=retry_after_s,
+            resets_at=None if rule.resets_in_s is None else until,
+            in_stream=rule.in_stream,
+        )
+
+    # Replies
+
+    def _reply(self, ask: Ask, memory: Memory, gauge: Gauge, rule: Rule | None = None) -> Reply:
+        """The model's own, but for what a rule says."""
+        if rule and (rule.text is not None or rule.command is not None):
+            commands = [] if rule.command is None else [rule.command]
+            self.last = "command" if commands else "text"
+            reply = self._said(ask, rule.text or "", commands)
+        elif _is_work(ask.kind) and self.scenario.turns:
+            reply = self._next_turn(ask, is_lost=rule is not None and rule.delivery in _LOST)
+        elif _is_work(ask.kind):
+            reply = self._work(ask, memory)
+        else:
+            reply = self._aside(ask, memory)
+        if rule and rule.stop is not None:
+            # Whoever stops for another reason does not come to the call.
+            calls = reply.calls if rule.stop == "tool" else ()
+            reply = replace(reply, stop=rule.stop, calls=calls)
+            self.last += f", stop {rule.stop}"
+        size = len(reply.text) + sum(len(call.command) for call in reply.calls)
+        counted = self.meter.spend(ask, gauge, size)
+        if rule and rule.usage is not None:
+            return replace(reply, spend=rule.usage)
+        return reply if any(reply.spend.four) else replace(reply, spend=counted)
+
+    def _step(self, memory: Memory) -> int | None:
+        """The step that the model would do now, by itself."""
+        missing = set(range(1, self.scenario.job.steps + 1)) - memory.known
+        if self.scenario.turns or memory.should_look or memory.is_stuck or not missing:
+            return None
+        return min(missing)
+
+    def _work(self, ask: Ask, memory: Memory) -> Reply:
+        steps = self.scenario.job.steps
+        step = self._step(memory)
+        if step is not None:
+            self.last = f"step {step}"
+            return self._said(ask, f"Step {step}.", [f"sh job/step {step}"])
+        if memory.should_look:
+            self.last = "look"
+            return self._said(ask, "What is there already?", ["sh job/show"])
+        if len(memory.known) == steps:
+            self.last = "end"
+            return Reply(text=f"All {steps} steps are done.")
+        self.last = "gives up"
+        return Reply(text="The next step fails again and again; I stop here.")
+
+    def _aside(self, ask: Ask, memory: Memory) -> Reply:
+        self.last, say = _ASIDES.get(ask.kind, ("other", speech.other))
+        kept = memory.known if self.scenario.summary == "faithful" else frozenset()
+        return Reply(text=say(ask, kept, self.scenario.job.steps))
+
+    def _next_turn(self, ask: Ask, *, is_lost: bool) -> Reply:
+        turns = self.scenario.turns
+        if self._turn >= len(turns):
+            self.last = "end"
+            return Reply(text="Done.")
+        turn = turns[self._turn]
+        self.last = f"turn {self._turn + 1}"
+        if not is_lost:  # else it is asked for again
+            self._turn += 1
+        said = self._said(ask, turn.text, [call.command for call in turn.calls])
+        return replace(said, stop=turn.stop, spend=turn.spend)
+
+    def _said(self, ask: Ask, text: str, commands: list[str]) -> Reply:
+        taken = {call.id for part in ask.parts for call in part.calls}
+        calls: list[Call] = []
+        for command in commands:
+            self._calls += 1
+            while (number := f"call_{self._seed}_{self._calls:04}") in taken:
+                self._calls += 1
+            calls.append(shell_call(ask, number, command))
+        return Reply(text=text, calls=tuple(calls))
+
+
+_ASIDES: dict[Kind, tuple[str, Callable[[Ask, frozenset[int], int], str]]] = {
+    Kind.TITLE: ("title", speech.title),
+    Kind.COMPACTION: ("summary", speech.summary),
+    Kind.CHECKPOINT: ("checkpoint", speech.checkpoint),
+}
+
+
+def _is_work(kind: Kind) -> bool:
+    return _covers(Kind.MAIN, kind)
+
+
+def _covers(kind: Kind, asked: Kind) -> bool:
+    """A continuation is work too: what befalls the work befalls it."""
+    return kind is asked or (kind is Kind.MAIN and asked is Kind.CONTINUATION)
+
+
+def _holds_for(rule: Rule, now: float) -> float | None:
+    """Until when a limit is in force; None if it is none."""
+    if rule.resets_in_s is not None:
+        return float(math.ceil(now + rule.resets_in_s))  # APIs say it in whole seconds
+    if rule.retry_after_s is not None:
+        return now + rule.retry_after_s - _EARLY_S
+    return None

@@ -1,0 +1,52 @@
+"""What the scripted model says when it is not at work: summaries, checkpoints, titles. Pure."""
+
+from collections.abc import Collection
+
+from segue.drill.ask import Ask
+
+
+def title(ask: Ask, known: Collection[int], steps: int) -> str:
+    """Three words."""
+    return "Numbered steps job"
+
+
+def other(ask: Ask, known: Collection[int], steps: int) -> str:
+    """To what an agent asks beside its work."""
+    return "OK."
+
+
+def summary(ask: Ask, known: Collection[int], steps: int) -> str:
+    """In the form that is asked for: the request itself names the tags that it wants."""
+    text = "\n".join([f"The job: {steps} numbered steps, by sh job/step.", *_lines(known, steps)])
+    if _asks_for(ask, "<summary>"):
+        return f"<analysis>\nThe steps so far.\n</analysis>\n\n<summary>\n{text}\n</summary>"
+    if _asks_for(ask, "state_snapshot"):
+        return f"<state_snapshot>\n{text}\n</state_snapshot>"
+    return text
+
+
+def checkpoint(ask: Ask, known: Collection[int], steps: int) -> str:
+    """What the next session must know."""
+    done = "\n".join(_lines(known, steps)) or "none known"
+    left = [step for step in range(1, steps + 1) if step not in known]
+    rest = f"from step {left[0]} on, by sh job/step" if left else "none: say so and end"
+    return f"""<checkpoint>
+## Goal
+All {steps} numbered steps of the job, in order, each exactly once.
+## Completed work
+{done}
+## Remaining tasks
+{rest}
+## Do not redo
+{"the steps above" if known else "nothing"}
+## Key decisions
+none
+</checkpoint>"""
+
+
+def _asks_for(ask: Ask, tag: str) -> bool:
+    return any(tag in part.text for part in ask.parts if part.role in ("system", "user"))
+
+
+def _lines(known: Collection[int], steps: int) -> list[str]:
+    return [f"step {step} of {steps} done" for step in sorted(known)]

@@ -1,0 +1,92 @@
+"""pytest fixtures: `pytest_plugins = ["segue.testing.fixtures"]` in a conftest.py."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from segue.drill import casts, enclosure, job, load
+from segue.drill.casts import rehearsal
+from segue.drill.process import Leg
+from segue.drill.scenario import Scenario
+from segue.drill.script import Script
+from segue.drill.server import Running, running
+
+_LIMIT_S = 120.0
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[Callable[..., Running]]:
+    """`scripted_model("short-rate-limit")` starts a model on loopback by a scenario's name, file or
+    object, and gives it back: `.url`, `.port`, `.requests`. It ends with the test."""
+    with ExitStack() as stack:
+
+        def start(scenario: str | Path | Scenario, *, window_tokens: int = 200_000) -> Running:
+            found = scenario if isinstance(scenario, Scenario) else load.load(scenario)
+            return stack.enter_context(running(Script(found, window_tokens=window_tokens)))
+
+        yield start
+
+
+@pytest.fixture
+def scratch_job(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
+    """`scratch_job(scenario)` makes the numbered steps in a repository of their own: its folder,
+    and the prompt. `segue.testing.check_job` tells afterwards what was lost or repeated."""
+
+    def make(scenario: str | Path | Scenario) -> tuple[Path, str]:
+        found = scenario if isinstance(scenario, Scenario) else load.load(scenario)
+        folder = tmp_path / "job"
+        folder.mkdir()
+        return folder, job.make(folder, found.job)
+
+    return make
+
+
+@pytest.fixture
+def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.Stage]:
+    """`rehearsal_stage(model, folder)`: a private home for the rehearsal agent."""
+
+    def make(model: Running, project: Path) -> casts.Stage:
+        home = tmp_path / "agent-home"
+        (home / "tmp").mkdir(parents=True)
+        stage = casts.Stage(home=home, project=project, port=model.port, window_tokens=200_000)
+        rehearsal.CAST.prepare(stage)
+        return stage
+
+    return make
+
+
+@pytest.fixture
+def run_rehearsal(
+    rehearsal_stage: Callable[[Running, Path], casts.Stage], tmp_path: Path
+) -> Callable[[Running, Path, str], tuple[int | None, Path]]:
+    """`run_rehearsal(model, folder, prompt)` runs the rehearsal agent to its end: its exit code,
+    and the file with its output."""
+
+    def run(model: Running, project: Path, prompt: str) -> tuple[int | None, Path]:
+        stage = rehearsal_stage(model, project)
+        cast = rehearsal.CAST
+        program = cast.find({}) or ""
+        part = cast.start(program, stage, prompt, "")
+        out = tmp_path / "agent.stdout"
+        with Leg.start(
+            part.argv,
+            env=part.env,
+            cwd=project,
+            stdin=part.stdin,
+            stdout=out,
+            stderr=tmp_path / "agent.stderr",
+        ) as leg:
+            return leg.wait(_LIMIT_S), out
+
+    return run
+
+
+@pytest.fixture
+def enclosure_command() -> Callable[[list[str]], list[str]]:
+    """`enclosure_command(argv)` is what runs a program with loopback and nothing else. Skips the
+    test where no network namespace can be made: a real agent must not be started then."""
+    if why := enclosure.why_not():
+        pytest.skip(why)
+    return enclosure.command

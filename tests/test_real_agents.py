@@ -1,0 +1,85 @@
+"""What the real agents survive by themselves, and that segue sees why they stop when they do not.
+
+Each play is the real program, enclosed, against the scripted model. The slow ones (agents with
+fixed waits of minutes) are in the full matrix: `segue drill --agent all --full`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playing import AGENTS_FOLDER, Played, play
+
+ALL = ("claude", "codex", "opencode", "gemini", "pi")
+DEAD = -9
+
+
+@pytest.fixture(autouse=True)
+def agents_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGUE_AGENTS", AGENTS_FOLDER)
+
+
+def records(played: Played) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in played.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_an_agent_that_nothing_disturbs_does_every_step_once(agent: str, tmp_path: Path) -> None:
+    played = play(agent, "success", tmp_path)
+    outcome = played.outcome
+    assert outcome.done == list(range(1, outcome.steps + 1))
+    assert (outcome.exit_code, outcome.reason, outcome.held) == (0, "completed", True)
+    assert "All 6 steps are done" in played.stdout
+    assert [a for a in played.answers if a.startswith("step ")] == [
+        f"step {n}" for n in range(1, 7)
+    ]
+
+
+TOO_LONG = {"claude": 1, "codex": 1, "opencode": 1, "gemini": 144, "pi": 0}
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_a_window_that_stays_full_is_seen_for_what_it_is(agent: str, tmp_path: Path) -> None:
+    outcome = play(agent, "too-long-no-compaction", tmp_path).outcome
+    assert outcome.exit_code == TOO_LONG[agent]
+    assert outcome.reason == "context_exhausted"
+    assert outcome.is_whole
+    assert not outcome.held
+    assert 0 < len(outcome.done) < outcome.steps
+
+
+PLAN_LIMIT = {"claude": 1, "codex": 1, "gemini": 173}
+
+
+@pytest.mark.parametrize("agent", PLAN_LIMIT)
+def test_a_limit_of_the_plan_is_seen_for_what_it_is(agent: str, tmp_path: Path) -> None:
+    outcome = play(agent, "plan-limit", tmp_path).outcome
+    assert (outcome.exit_code, outcome.reason) == (PLAN_LIMIT[agent], "rate_limit")
+    assert outcome.done == [1, 2]
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_a_short_limit_is_waited_out_by_the_agent_itself(agent: str, tmp_path: Path) -> None:
+    played = play(agent, "short-rate-limit", tmp_path)
+    assert "rate_limit" in played.answers
+    assert (played.outcome.reason, played.outcome.held) == ("completed", True)
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_a_crash_in_a_tool_is_a_crash_and_leaves_no_process(agent: str, tmp_path: Path) -> None:
+    outcome = play(agent, "crash-in-tool", tmp_path).outcome
+    assert (outcome.exit_code, outcome.reason) == (DEAD, "crash")
+    assert outcome.done == [1, 2]
+    assert outcome.swept  # the step that ran: it is in a session of its own
+
+
+INTERRUPTED = {"claude": 0, "codex": 1, "opencode": -2, "gemini": 0, "pi": -2}
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_the_users_interrupt_is_the_users_will(agent: str, tmp_path: Path) -> None:
+    outcome = play(agent, "user-interrupt", tmp_path).outcome
+    assert (outcome.exit_code, outcome.reason) == (INTERRUPTED[agent], "user_exit")
+    assert outcome.is_whole
+    assert outcome.held
