@@ -14,9 +14,7 @@ from conftest import lines
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SEGUE = Path(sys.executable).parent / "segue"
-INSTALL = (
-    "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/segue classify --example"
-)
+INSTALL = "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/segue drill"
 
 
 def blocks(language: str) -> list[str]:
@@ -98,14 +96,16 @@ def test_the_wheel_holds_all_that_the_first_command_needs(tmp_path: Path) -> Non
         archive.extractall(place)
     code = f"import sys; sys.path.insert(0, {str(place)!r}); from segue.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "classify", "--example"],
+        [sys.executable, "-c", code, "drill"],
+        env={**os.environ, "PYTHONPATH": str(place)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "context window exhausted" in done.stdout
+    assert "window-fills-slowly" in done.stdout
+    assert "all 20 steps" in done.stdout
     assert (place / "segue/py.typed").is_file()
 
 

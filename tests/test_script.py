@@ -315,7 +315,7 @@ def test_it_is_full_after_as_many_steps_as_the_scenario_says(
     spike = math.ceil(fills) if has_spike else None
     job = Job(steps=15, output_bytes=output, spike_step=spike)
     # What is printed is nearly all that a step adds; else a number's digits count.
-    assume(output + around > 200 and abs(fills - round(fills)) > 0.1)
+    assume(output + around > 500 and abs(fills - round(fills)) > 0.25)
     scenario = Scenario(about="t", job=job, context=Context(fills_after_steps=fills))
     agent = Agent(scenario, window, around)
     while (answer := agent.ask()).reply:

@@ -89,7 +89,7 @@ def _write_table(place: Path, rows: list[Row], scenarios: list[Scenario]) -> Non
 def _plays(
     agents: tuple[str, ...], scenarios: tuple[str, ...] | None, full: bool
 ) -> list[tuple[casts.Cast, Scenario, str]]:
-    names = [n for n in casts.NAMES if n != "rehearsal"] if "all" in agents else list(agents)
+    names = list(casts.REAL) if "all" in agents else list(agents)
     for name in names:
         if name not in casts.NAMES:
             known = ", ".join((*casts.NAMES, "all"))

@@ -20,6 +20,7 @@ class Row:
         self.agent, self.scenario, self.steps = agent, scenario, steps
         self.step = 0
         self.used: int | None = None
+        self.most = 0
         self.window: int | None = None
         self.news = ""
         self.started: float | None = None
@@ -35,6 +36,7 @@ class Row:
             case "request":
                 request = event["request"]
                 self.used = request["tokens"] or self.used
+                self.most = max(self.most, self.used or 0)
                 self.window = event["window"]
                 self.news = _news(request)
                 if self.news.startswith("step "):  # told when it runs
@@ -139,7 +141,7 @@ def _gauge(row: Row) -> Any:
 
     if row.used is None or not row.window:
         return ""
-    share = row.used / row.window
+    share = (row.most if row.outcome else row.used) / row.window  # at the end: the fullest it was
     full = min(_GAUGE, round(share * _GAUGE))
     colour = "red" if share >= 0.85 else "yellow" if share >= 0.5 else "green"
     return Text.assemble(

@@ -12,7 +12,8 @@ from segue.drill.ask import Ask, Kind
 
 _VERSION_S = 60.0
 
-NAMES = ("rehearsal", "claude", "codex", "opencode", "gemini", "pi")
+REAL = ("claude", "codex", "opencode", "gemini", "pi")
+NAMES = ("rehearsal", "rehearsal-codex", *REAL)
 
 
 class Stage(Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ def find(name: str) -> Cast:
     """The cast of that name; KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
-    cast: Cast = import_module(f"segue.drill.casts.{name}").CAST
+    cast: Cast = import_module(f"segue.drill.casts.{name.replace('-', '_')}").CAST
     return cast
 
 
@@ -96,6 +97,10 @@ def kind_of(ask: Ask) -> Kind:
         kind = find(name).kind(ask)
         if kind is not Kind.MAIN:
             return kind
+    if "<checkpoint>" in ask.last_text:
+        # A session is asked for one at its end, and given one at its beginning.
+        has_begun = any(part.role == "assistant" for part in ask.parts)
+        return Kind.CHECKPOINT if has_begun else Kind.CONTINUATION
     return Kind.MAIN
 
 

@@ -38,8 +38,8 @@ def _prepare(stage: Stage) -> None:
     }
     settings = {
         "retry": {
-            "maxRetries": int(stage.options.get("retries", "2")),
-            "baseDelayMs": 200,
+            "maxRetries": int(stage.options.get("retries", "3")),
+            "baseDelayMs": 1_000,  # half of its own
             "provider": {
                 "maxRetries": 0,
                 "timeoutMs": int(stage.options.get("timeout_ms", "8000")),

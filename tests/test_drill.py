@@ -1,0 +1,240 @@
+"""`segue drill` as a user meets it, with the agent that is always there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+from playing import play
+
+from segue.cli import cli
+from segue.drill import enclosure, load
+from segue.drill.ask import Ask, Kind, Part
+from segue.drill.casts import kind_of
+from segue.drill.matrix import Matrix, markdown
+from segue.drill.outcome import Outcome
+from segue.drill.scenario import Expectation
+
+# What the bundled agent survives alone, and why it stops where it does not.
+WITHOUT_SEGUE = {
+    "success": (True, "completed"),
+    "window-fills-slowly": (True, "completed"),
+    "window-fills-at-once": (True, "completed"),
+    "three-exhaustions": (True, "completed"),
+    "too-long-first": (False, "context_exhausted"),
+    "too-long-no-compaction": (False, "context_exhausted"),
+    "short-rate-limit": (True, "completed"),
+    "plan-limit": (False, "rate_limit"),
+    "overloaded-then-fine": (True, "completed"),
+    "dropped-streams": (True, "completed"),
+    "silent-hang": (False, "timeout"),
+    "crash-in-tool": (False, "crash"),
+    "user-interrupt": (True, "user_exit"),
+    "turn-limit": (True, "max_turns"),
+    "auth-failure": (True, "auth"),
+    "billing": (True, "billing"),
+}
+
+
+def drill(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["drill", *words])
+
+
+@pytest.mark.parametrize("scenario", WITHOUT_SEGUE)
+def test_the_rehearsal_agent_ends_as_it_should_in(scenario: str, tmp_path: Path) -> None:
+    outcome = play("rehearsal", scenario, tmp_path).outcome
+    assert (outcome.held, outcome.reason) == WITHOUT_SEGUE[scenario]
+    assert outcome.is_whole
+
+
+def test_every_shipped_scenario_is_rehearsed_here() -> None:
+    assert set(WITHOUT_SEGUE) == set(load.names())
+
+
+@pytest.mark.parametrize(
+    "scenario", ["success", "window-fills-slowly", "plan-limit", "crash-in-tool"]
+)
+def test_the_codex_form_ends_as_it_should_in(scenario: str, tmp_path: Path) -> None:
+    outcome = play("rehearsal-codex", scenario, tmp_path).outcome
+    assert outcome.reason == WITHOUT_SEGUE[scenario][1]
+    assert outcome.is_whole
+
+
+def test_without_words_three_telling_scenarios_are_played_and_all_hold() -> None:
+    done = drill("--json")
+    assert done.exit_code == 0, done.stderr
+    plays = json.loads(done.stdout)["plays"]
+    assert [p["scenario"] for p in plays] == ["success", "window-fills-slowly", "short-rate-limit"]
+    assert all(p["held"] and p["agent"] == "rehearsal" for p in plays)
+    assert all(p["done"] == list(range(1, p["steps"] + 1)) for p in plays)
+
+
+def test_a_job_that_was_not_carried_to_its_end_is_exit_code_1() -> None:
+    done = drill("--scenario", "plan-limit")
+    assert done.exit_code == 1
+    assert "stopped after 2 of 6" in done.stdout
+    assert "rate_limit" in done.stdout
+
+
+def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Path) -> None:
+    """The measure itself: a summary that says nothing of what was done."""
+    mine = tmp_path / "forgetful.toml"
+    mine.write_text(
+        'about = "The summary forgets."\nsummary = "forgets"\n'
+        "[job]\nsteps = 12\n[context]\nfills_after_steps = 4.5\n"
+    )
+    done = drill("--scenario", str(mine), "--json")
+    (played,) = json.loads(done.stdout)["plays"]
+    assert done.exit_code == 1
+    assert played["repeated"]
+
+
+def test_a_real_agent_is_refused_where_it_cannot_be_enclosed_and_the_rest_plays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enclosure, "why_not", lambda: "no network namespace can be made here")
+    done = drill("--agent", "claude", "--agent", "rehearsal", "--scenario", "success")
+    assert done.exit_code == 1
+    assert "not played" in done.stdout
+    assert "claude is not started: no network namespace can be made here" in done.stdout
+    assert "all 6 steps" in done.stdout
+
+
+def test_an_agent_that_is_not_installed_is_told_with_the_way_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("SEGUE_AGENTS", str(tmp_path / "none"))
+    done = drill("--agent", "gemini", "--scenario", "success")
+    assert done.exit_code == 1
+    assert "gemini is not installed" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--agent", "cursor"], "no such agent"),
+        (["--scenario", "succes"], "success"),
+        (["--scenario", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], says: str) -> None:
+    done = drill(*words)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_kept_folder_has_what_was_printed_asked_and_done() -> None:
+    done = drill("--scenario", "success", "--keep", "--json")
+    (played,) = json.loads(done.stdout)["plays"]
+    folder = Path(played["folder"])
+    try:
+        assert (folder / "leg-1.stdout").read_text()
+        requests = [json.loads(x) for x in (folder / "requests.jsonl").read_text().splitlines()]
+        assert [r["answered"] for r in requests][:2] == ["step 1", "step 2"]
+        assert "body" not in requests[0]
+        assert (folder / "project/.git").is_dir()
+    finally:
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+def test_without_keep_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    drill("--scenario", "success")
+    assert list(tmp_path.glob("segue-drill-*")) == []
+
+
+def test_a_drill_that_is_ended_ends_its_agent_too(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.toml"
+    slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
+    command = [sys.executable, "-m", "segue", "drill", "--scenario", str(slow)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        while "step 1 of 4" not in running.stderr.readline():
+            assert running.poll() is None
+        below = psutil.Process(running.pid).children(recursive=True)
+        assert any("job/step" in " ".join(p.cmdline()) for p in below)
+        running.send_signal(signal.SIGINT)
+        running.stderr.read()
+    assert running.returncode == 130
+    _, left = psutil.wait_procs(below, timeout=20)
+    assert left == []
+
+
+def test_the_users_config_keys_and_home_do_not_reach_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the-users-own")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://192.0.2.1")
+    spy = tmp_path / "spy.toml"
+    spy.write_text(
+        'about = "Shows the environment."\n[job]\nsteps = 1\n'
+        '[[turns]]\ncommand = "env > seen; pwd >> seen"\n'
+    )
+    played = play("rehearsal", spy, tmp_path)
+    seen = (played.folder / "project/seen").read_text()
+    assert "the-users-own" not in seen
+    assert "192.0.2.1" not in seen
+    assert os.environ["HOME"] + "\n" not in seen
+    assert f"HOME={played.folder}/home" in seen
+
+
+def test_a_list_names_agents_and_scenarios() -> None:
+    listed = json.loads(drill("--list", "--json").stdout)
+    assert {s["name"] for s in listed["scenarios"]} == set(load.names())
+    assert "rehearsal" in listed["agents"]
+    assert "plan-limit" in drill("--list").stdout
+
+
+# The matrix
+
+
+def outcome(agent: str = "claude", **given: object) -> Outcome:
+    told = {
+        "agent": agent, "version": "1.2", "scenario": "success", "steps": 2, "done": [1, 2],
+        "lost": [], "repeated": [], "out_of_order": [], "reason": "completed", "confidence": 1.0,
+        "exit_code": 0, "requests": 3, "legs": 1, "seconds": 1.0, "expects": Expectation(),
+    }  # fmt: skip
+    return Outcome(**{**told, **given})  # type: ignore[arg-type]
+
+
+def test_a_matrix_goes_on_after_half_a_line(tmp_path: Path) -> None:
+    scenario = load.load("success")
+    file = tmp_path / "state/drill.jsonl"
+    Matrix(file).keep(outcome(), scenario)
+    file.write_bytes(file.read_bytes() + b'{"key": "x", "outc')
+    again = Matrix(file)
+    assert again.find("claude", "1.2", scenario) == outcome()
+    assert again.find("claude", "1.3", scenario) is None
+    assert again.find("claude", "1.2", load.load("billing")) is None
+
+
+def test_a_full_drill_does_not_play_again_what_was_played(tmp_path: Path) -> None:
+    words = ("--full", "--scenario", "success", "--json", "--table", str(tmp_path / "m.md"))
+    first, again = (json.loads(drill(*words).stdout)["plays"] for _ in range(2))
+    assert first == again  # to the hundredth of a second
+    assert "| success | ✓ all 6 steps; completed |" in (tmp_path / "m.md").read_text()
+
+
+def test_a_table_shows_agents_across_and_scenarios_down() -> None:
+    scenarios = [load.load("success"), load.load("billing")]
+    lost = outcome("codex", done=[1], lost=[2], scenario="billing")
+    text = markdown([outcome(), lost], scenarios, "2026-11-16")
+    assert "| scenario | claude 1.2 | codex 1.2 |" in text
+    assert "| success | ✓ all 2 steps; completed | – |" in text
+    assert "| billing | – | ✗ lost step 2; completed |" in text
+
+
+def test_a_checkpoint_is_asked_for_at_the_end_and_given_at_the_beginning() -> None:
+    asked = Part(role="user", text="Write a <checkpoint> now.")
+    said = Part(role="assistant", text="hi")
+    one = Ask(wire="chat", model="m", parts=(asked,))
+    assert kind_of(one) is Kind.CONTINUATION
+    assert kind_of(Ask(wire="chat", model="m", parts=(said, asked))) is Kind.CHECKPOINT
+    assert kind_of(Ask(wire="chat", model="m", parts=(said,))) is Kind.MAIN
