@@ -39,14 +39,16 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_step_prints_its_bytes_and_its_line_and_is_a_commit(tmp_path: Path) -> None:
+def test_each_step_prints_its_line_its_bytes_and_its_line_again_and_is_a_commit(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     with_spike = Job(steps=3, output_bytes=500, spike_step=2, spike_bytes=4_000)
     job.make(folder, with_spike)
     for step, size in ((1, 500), (2, 4_000), (3, 500)):
         said = sh(folder, "job/step", str(step))
-        assert said.endswith(f"\nstep {step} of 3 done\n")
-        assert len(said) == size + len(f"step {step} of 3 done\n")
+        line = f"step {step} of 3 done\n"
+        assert said.startswith(line)
+        assert said.endswith("\n" + line)
+        assert len(said) == size + 2 * len(line)
         found = job.check(folder, with_spike, finished=step == 3)
         assert found == job.Continuity(done=tuple(range(1, step + 1)))
         assert found.is_whole
@@ -220,7 +222,7 @@ def test_killed_inside_git_its_lock_does_not_stop_the_next_run(tmp_path: Path, l
     folder = tmp_path / "project"
     job.make(folder, SMALL)
     sh(folder, "job/step", "1")
-    assert killed_at(folder, trap, 6, "inside", f".git/{lock}")
+    assert killed_at(folder, trap, 5, "inside", f".git/{lock}")
     assert (folder / ".git" / lock).exists()
     for step in ("2", "3"):
         sh(folder, "job/step", step, env={**trap, "AT": "0"})

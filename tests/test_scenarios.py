@@ -137,7 +137,7 @@ MISTAKES = {
     "about = 'x'\nlimit_s = 0": "limit_s: must be more than 0",
     "about = 'x'\nlimit_s = nan": "limit_s: must be more than 0",
     "about = 'x'\nmax_turns = 0": "max_turns: must be 1 or more",
-    "about = 'x'\nslow_for = ['clod']": "slow_for[1]: must be one of rehearsal, claude",
+    "about = 'x'\nslow_for = ['clod']": "slow_for[1]: must be one of rehearsal, rehearsal-codex",
     "about = 'x'\nslow_limit_s = 9": "slow_limit_s: needs slow_for",
     "about = 'x'\n[options.clod]": "options.clod: must be one of",
     "about = 'x'\n[job]\nstep = 3": "job.step: no such key; did you mean steps?",

@@ -52,7 +52,7 @@ class Row:
 
 def _news(request: dict[str, Any]) -> str:
     """What the model was asked, if it is not the work itself, and what it did about it."""
-    said = str(request["answered"])
+    said = str(request["answered"]).replace("_", " ")
     if request["delivery"] != "whole":
         said += f" ({request['delivery'].replace('_', ' ')})"
     kind = request["kind"]
@@ -88,7 +88,8 @@ class Lines:
             self.console.print(f"{row.agent} · {row.scenario}: {said}", markup=False)
 
     def end(self, row: Row) -> None:
-        said = row.refused or (row.outcome.in_words if row.outcome else "")
+        done = row.outcome
+        said = row.refused or (f"{done.in_words}; {done.reason}" if done else "")
         self.console.print(f"{row.agent} · {row.scenario}: {said}", markup=False)
 
 

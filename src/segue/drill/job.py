@@ -185,6 +185,25 @@ fi
 # Written aside and moved, so that nobody reads half of it.
 echo "$n $$" >"job/running.$$" && mv -f "job/running.$$" job/running
 
+[ @SECONDS@ = 0.000 ] || sleep @SECONDS@
+
+echo "what step $n left" >"steps/$n.new.$$" && mv -f "steps/$n.new.$$" "steps/$n"
+tries=0
+until git add "steps/$n" 2>/dev/null &&
+    git commit -q --no-verify --allow-empty -m "step $n" 2>/dev/null; do
+    tries=$((tries + 1))
+    # A lock that stays for a second is one of a git that was killed.
+    [ "$tries" -eq 10 ] && rm -f .git/index.lock .git/HEAD.lock .git/refs/heads/main.lock
+    if [ "$tries" -gt 20 ]; then
+        echo "step $n could not be committed" >&2
+        exit 1
+    fi
+    sleep 0.1
+done
+
+[ "$(cat job/running 2>/dev/null)" = "$n $$" ] && rm -f job/running
+# First and last: some agents cut long outputs short, at either end.
+echo "step $n of @STEPS@ done"
 bytes=@BYTES@
 [ "$n" -eq @SPIKE@ ] && bytes=@SPIKE_BYTES@
 awk -v seed="$n" -v left="$bytes" 'BEGIN {
@@ -204,24 +223,6 @@ awk -v seed="$n" -v left="$bytes" 'BEGIN {
         left -= length(line) + 1
     }
 }'
-
-[ @SECONDS@ = 0.000 ] || sleep @SECONDS@
-
-echo "what step $n left" >"steps/$n.new.$$" && mv -f "steps/$n.new.$$" "steps/$n"
-tries=0
-until git add "steps/$n" 2>/dev/null &&
-    git commit -q --no-verify --allow-empty -m "step $n" 2>/dev/null; do
-    tries=$((tries + 1))
-    # A lock that stays for a second is one of a git that was killed.
-    [ "$tries" -eq 10 ] && rm -f .git/index.lock .git/HEAD.lock .git/refs/heads/main.lock
-    if [ "$tries" -gt 20 ]; then
-        echo "step $n could not be committed" >&2
-        exit 1
-    fi
-    sleep 0.1
-done
-
-[ "$(cat job/running 2>/dev/null)" = "$n $$" ] && rm -f job/running
 echo "step $n of @STEPS@ done"
 """
 
