@@ -6,6 +6,9 @@ fixed waits of minutes) are in the full matrix: `segue drill --agent all --full`
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,19 @@ def spoken(played: Played) -> str:
     return "".join(found)
 
 
+def sessions(played: Played) -> list[dict[str, Any]]:
+    """What segue finds in the agent's own home: files, or opencode's database."""
+    home = {"HOME": str(played.folder / "home"), "SEGUE_HOME": str(played.folder / "segue")}
+    done = subprocess.run(
+        [sys.executable, "-m", "segue", "sessions", "--json"],
+        env={"PATH": os.environ["PATH"], **home},
+        capture_output=True,
+        check=True,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)["sessions"]
+    return found
+
+
 def still_running(played: Played) -> list[str]:
     """What runs in the play's folder."""
     found = []
@@ -59,6 +75,11 @@ def test_an_agent_that_nothing_disturbs_does_every_step_once(agent: str, tmp_pat
     assert outcome.done == list(range(1, outcome.steps + 1))
     assert (outcome.exit_code, outcome.reason, outcome.held) == (0, "completed", True)
     assert "All6stepsaredone." in spoken(played)
+    (session,) = sessions(played)
+    last = [e["request"] for e in played.events if e["kind"] == "request"][-1]
+    # As the scripted model reported it, and the few tokens of its last words.
+    assert 0 < session["context"]["used"] - last["tokens"] < 20
+    assert session["cwd"] == str(played.folder / "project")
     assert [a for a in played.answers if a.startswith("step ")] == [
         f"step {n}" for n in range(1, 7)
     ]
@@ -100,6 +121,9 @@ def test_a_crash_in_a_tool_is_a_crash_and_leaves_no_process(agent: str, tmp_path
     outcome = played.outcome
     assert (outcome.exit_code, outcome.reason) == (DEAD, "crash")
     assert outcome.done == [1, 2]
+    (session,) = sessions(played)
+    assert session["state"] in ("stopped", "gone")
+    assert session["context"]["used"] > 0
     assert still_running(played) == []
 
 
