@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,10 +16,11 @@ from playing import play
 from segue.cli import cli
 from segue.drill import enclosure, load
 from segue.drill.ask import Ask, Kind, Part
-from segue.drill.casts import kind_of
+from segue.drill.casts import REAL, Cast, kind_of
+from segue.drill.director import Director, DrillError
 from segue.drill.matrix import Matrix, markdown
 from segue.drill.outcome import Outcome
-from segue.drill.scenario import Expectation
+from segue.drill.scenario import Expectation, Scenario
 
 # What the bundled agent survives alone, and why it stops where it does not.
 WITHOUT_SEGUE = {
@@ -198,6 +200,7 @@ def test_a_list_names_agents_and_scenarios() -> None:
 def outcome(agent: str = "claude", **given: object) -> Outcome:
     told = {
         "agent": agent, "version": "1.2", "scenario": "success", "steps": 2, "done": [1, 2],
+        "played_on": "2026-11-16",
         "lost": [], "repeated": [], "out_of_order": [], "reason": "completed", "confidence": 1.0,
         "exit_code": 0, "requests": 3, "legs": 1, "seconds": 1.0, "expects": Expectation(),
     }  # fmt: skip
@@ -225,7 +228,8 @@ def test_a_full_drill_does_not_play_again_what_was_played(tmp_path: Path) -> Non
 def test_a_table_shows_agents_across_and_scenarios_down() -> None:
     scenarios = [load.load("success"), load.load("billing")]
     lost = outcome("codex", done=[1], lost=[2], scenario="billing")
-    text = markdown([outcome(), lost], scenarios, "2026-11-16")
+    text = markdown([outcome(), lost], scenarios)
+    assert text.startswith("Played on 2026-11-16, without segue.")
     assert "| scenario | claude 1.2 | codex 1.2 |" in text
     assert "| success | ✓ all 2 steps; completed | – |" in text
     assert "| billing | – | ✗ lost step 2; completed |" in text
@@ -238,3 +242,192 @@ def test_a_checkpoint_is_asked_for_at_the_end_and_given_at_the_beginning() -> No
     assert kind_of(one) is Kind.CONTINUATION
     assert kind_of(Ask(wire="chat", model="m", parts=(said, asked))) is Kind.CHECKPOINT
     assert kind_of(Ask(wire="chat", model="m", parts=(said,))) is Kind.MAIN
+
+
+# What can go wrong around a play
+
+
+def test_a_drill_that_is_interrupted_shows_what_was_finished(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.toml"
+    slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
+    command = [sys.executable, "-m", "segue", "drill", "--scenario", "success"]
+    command += ["--scenario", str(slow)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert running.stdout is not None
+        while "step 1 of 4" not in running.stderr.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        running.stderr.read()
+        out = running.stdout.read()
+    assert running.returncode == 130
+    assert "all 6 steps" in out
+    assert "slow" not in out
+
+
+def test_on_a_terminal_too_the_finished_rows_stay_after_an_interrupt(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.toml"
+    slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "segue", "drill", "--scenario", "success"]
+    command += ["--scenario", str(slow)]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "20"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+    ) as running:
+        os.close(theirs)
+        seen, has_signalled = b"", False
+        while True:
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:  # it is gone
+                break
+            if b"step 1 of 4" in seen and not has_signalled:
+                running.send_signal(signal.SIGINT)
+                has_signalled = True
+    os.close(ours)
+    assert running.returncode == 130
+    last = seen.rpartition(b"\x1b[?25h")[2].decode()  # since the moving table is gone
+    assert "all 6 steps" in last
+    assert "slow" not in last
+
+
+@pytest.mark.parametrize("place", ["nowhere/x.md", "."])
+def test_a_table_that_cannot_be_written_is_one_line_before_anything_is_played(
+    place: str, tmp_path: Path
+) -> None:
+    done = drill("--scenario", "success", "--table", str(tmp_path / place))
+    assert done.exit_code == 2
+    assert str(tmp_path / place) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_table_shows_what_was_played_without_full_too(tmp_path: Path) -> None:
+    place = tmp_path / "m.md"
+    assert drill("--scenario", "success", "--table", str(place)).exit_code == 0
+    assert "| success | ✓ all 6 steps; completed |" in place.read_text()
+
+
+def test_a_full_drill_without_a_place_for_its_state_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", Path("/proc/nowhere"), tmp_path / "file/below"):
+        monkeypatch.setenv("SEGUE_HOME", str(place))
+        done = drill("--full", "--scenario", "success")
+        assert done.exit_code == 1
+        assert f"segue: {place}" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_outcomes_that_cannot_be_kept_are_shown_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Matrix, "keep", full)
+    done = drill("--full", "--scenario", "success", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["plays"][0]["held"]
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+
+
+def break_off(monkeypatch: pytest.MonkeyPatch, scenario: str, folder: Path) -> None:
+    """Plays of this scenario break off."""
+    play = Director.play
+
+    def played(self: Director, cast: Cast, what: Scenario, *rest: Any) -> Outcome:
+        if what.name == scenario:
+            fault = DrillError("git went missing")
+            fault.folder = str(folder)
+            raise fault
+        return play(self, cast, what, *rest)
+
+    monkeypatch.setattr(Director, "play", played)
+
+
+def test_a_play_that_breaks_off_is_told_the_rest_is_played_and_it_is_exit_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_off(monkeypatch, "billing", tmp_path)
+    words = ("--scenario", "success", "--scenario", "billing", "--scenario", "auth-failure")
+    done = drill(*words, "--json")
+    assert done.exit_code == 3
+    first, broken, last = json.loads(done.stdout)["plays"]
+    assert first["held"]
+    assert last["held"]
+    assert broken == {"agent": "rehearsal", "scenario": "billing", "broke_off": "git went missing"}
+    kept = drill("--scenario", "billing", "--keep")
+    assert kept.exit_code == 3
+    assert "broke off: git went missing" in kept.stdout
+    assert f"rehearsal · billing: {tmp_path}" in kept.stderr
+
+
+def test_a_scenario_may_come_through_a_pipe() -> None:
+    file = load.PACKAGED / "success.toml"
+    script = f"{sys.executable} -m segue drill --json --scenario <(cat {file})"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (played,) = json.loads(done.stdout)["plays"]
+    assert played["scenario"].isdigit()  # of /dev/fd/63
+    assert played["held"]
+
+
+def test_a_file_that_is_not_text_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
+    done = drill("--scenario", str(tmp_path / "x.toml"))
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+
+
+def asked(done: Result) -> list[tuple[str, str]]:
+    return [(p["agent"], p["scenario"]) for p in json.loads(done.stdout)["plays"]]
+
+
+NOWHERE = "no network namespace can be made here"
+
+
+@pytest.fixture
+def all_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Director, "why_not", lambda self, cast: "not today")
+
+
+@pytest.mark.usefixtures("all_refused")
+def test_all_means_the_real_ones_and_whoever_else_is_named_each_once() -> None:
+    words = ["--agent", "all", "--agent", "rehearsal", "--agent", "pi", "--scenario", "success"]
+    assert [a for a, _ in asked(drill(*words, "--json"))] == [*REAL, "rehearsal"]
+    words = ["--agent", "pi", "--agent", "all", "--scenario", "success"]
+    assert [a for a, _ in asked(drill(*words, "--json"))] == ["pi", *(a for a in REAL if a != "pi")]
+
+
+@pytest.mark.usefixtures("all_refused")
+def test_an_agent_plays_the_telling_scenarios_and_in_full_all() -> None:
+    telling = ["success", "window-fills-slowly", "short-rate-limit"]
+    assert [s for _, s in asked(drill("--agent", "claude", "--json"))] == telling
+    assert [s for _, s in asked(drill("--agent", "claude", "--full", "--json"))] == load.names()
+
+
+def test_a_folder_is_named_only_if_it_was_kept() -> None:
+    (played,) = json.loads(drill("--scenario", "success", "--json").stdout)["plays"]
+    assert "folder" not in played
+
+
+def test_where_none_can_be_enclosed_the_rehearsal_agent_plays_instead_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enclosure, "why_not", lambda: NOWHERE)
+    words = ("--agent", "all", "--scenario", "success", "--scenario", "auth-failure", "--json")
+    done = drill(*words)
+    assert done.exit_code == 1
+    assert asked(done)[-2:] == [("rehearsal", "success"), ("rehearsal", "auth-failure")]
+    assert len(asked(done)) == 2 * len(REAL) + 2
+    plays = json.loads(done.stdout)["plays"]
+    assert all("refused" in p for p in plays[:-2])
+    assert all(p["held"] for p in plays[-2:])
+    (line,) = [x for x in done.stderr.splitlines() if "instead" in x]
+    assert NOWHERE in line
+    again = drill("--agent", "claude", "--agent", "rehearsal", "--scenario", "success", "--json")
+    assert asked(again) == [("claude", "success"), ("rehearsal", "success")]

@@ -39,7 +39,9 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_step_prints_its_line_its_bytes_and_its_line_again_and_is_a_commit(tmp_path: Path) -> None:
+def test_each_step_prints_its_line_its_bytes_and_its_line_again_and_is_a_commit(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "project"
     with_spike = Job(steps=3, output_bytes=500, spike_step=2, spike_bytes=4_000)
     job.make(folder, with_spike)

@@ -1,38 +1,48 @@
 """`segue drill`: rehearse full windows, limits and crashes against a scripted model."""
 
 import json
+import os
+import signal
 import sys
+import tempfile
 import time
-from contextlib import ExitStack
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 from segue.cli import tables
-from segue.cli.picture import Lines, Moving, Picture, Row, table
+from segue.cli.picture import Lines, Moving, Picture, Row, below, table
 from segue.drill import casts, load
-from segue.drill.director import Director
+from segue.drill.director import Director, DrillError
 from segue.drill.matrix import Matrix, markdown
 from segue.drill.scenario import Scenario
-from segue.errors import InputError
-from segue.io import clock, state
+from segue.errors import InputError, StateError
+from segue.io import state
 
 TELLING = ("success", "window-fills-slowly", "short-rate-limit")
 """What is played if nothing is named."""
 
+_INSTEAD = "rehearsal"
+"""Who plays where no real agent may."""
+
+_INTERRUPTED = 130
+
 
 @click.command()
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Whom; `all` for everyone.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="NAME", help="Whom; `all` for the real ones."
+)
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME|FILE", help="What.")
 @click.option("--full", is_flag=True, help="All scenarios, the slow ones too.")
 @click.option("--list", "only_list", is_flag=True, help="List agents and scenarios.")
 @click.option("--keep", is_flag=True, help="Leave the scratch folders, and say where they are.")
 @click.option("--again", is_flag=True, help="With --full: also what was played before.")
 @click.option(
-    "--table", "table_file", type=click.Path(path_type=Path), help="With --full: a Markdown table."
+    "--table", "table_file", type=click.Path(path_type=Path), help="Write a Markdown table too."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(
@@ -55,83 +65,204 @@ def command(
     if only_list:
         _list(as_json)
         return
-    director = Director(keep=keep)
-    matrix = Matrix(Path(state.state_folder()) / "drill.jsonl") if full else None
-    plays = _plays(agents or ("rehearsal",), scenarios or (None if full else TELLING), full)
+    names = _agents(agents or (_INSTEAD,))
+    if table_file is not None:
+        _check_place(table_file)
     with ExitStack() as stack:
+        chosen = scenarios or (load.names() if full else TELLING)
+        scripts = [_script(source, stack) for source in chosen]
+        matrix = _matrix() if full else None
+        director = Director(keep=keep)
+        plays = [(casts.find(n), script) for n in _able(names, director) for script in scripts]
         picture: Picture = Lines()
         if sys.stderr.isatty() and not as_json:
             picture = stack.enter_context(Moving())
-        rows = []
-        for cast, scenario, source in plays:
-            rows.append(_play(director, cast, scenario, source, picture, None if again else matrix))
-            if matrix is not None and rows[-1].outcome is not None:
-                matrix.keep(rows[-1].outcome, scenario)
-    if as_json:
-        click.echo(json.dumps({"plays": [_as_dict(row) for row in rows]}))
-    else:
-        tables.console().print(table(rows))
-    for row in rows:
-        if keep and row.outcome is not None:
-            click.echo(f"{row.agent} · {row.scenario}: {row.outcome.folder}", err=True)
-    if table_file is not None:
-        _write_table(table_file, rows, [scenario for _, scenario, _ in plays])
-    sys.exit(0 if rows and all(row.outcome is not None and row.outcome.held for row in rows) else 1)
+        drill = Drill(director, picture, matrix, again)
+        with _tidy_ends():
+            exit_code = drill.play(plays)
+    _show(drill.rows, keep, as_json)
+    if exit_code != _INTERRUPTED:
+        if table_file is not None:
+            _write_table(table_file, drill.rows, [script.scenario for script in scripts])
+        if drill.fault is not None:
+            raise drill.fault
+    sys.exit(exit_code)
+
+
+@contextmanager
+def _tidy_ends() -> Iterator[None]:
+    """SIGTERM and a closed terminal end a drill as an exception does: its play is ended first."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class Script(NamedTuple):
+    """A scenario, and what the play is to load."""
+
+    scenario: Scenario
+    source: str
+
+
+class Drill:
+    """Plays, one after the other; `rows` has those that are over."""
+
+    def __init__(
+        self, director: Director, picture: Picture, matrix: Matrix | None, again: bool
+    ) -> None:
+        self.director, self.picture, self.matrix, self.again = director, picture, matrix, again
+        self.rows: list[Row] = []
+        self.fault: StateError | None = None
+        """Why outcomes could not be kept; it is no reason to lose them."""
+
+    def play(self, plays: Sequence[tuple[casts.Cast, Script]]) -> int:
+        """All of them, or until Ctrl+C; the exit code."""
+        try:
+            for cast, script in plays:
+                self.rows.append(self._row(cast, script))
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        if any(row.broke_off for row in self.rows):
+            return DrillError.exit_code
+        return 0 if all(row.outcome is not None and row.outcome.held for row in self.rows) else 1
+
+    def _row(self, cast: casts.Cast, script: Script) -> Row:
+        scenario = script.scenario
+        row = Row(cast.name, scenario.name, 0 if scenario.turns else scenario.job.steps)
+        row.refused = self.director.why_not(cast)
+        row.started = time.monotonic()
+        self.picture.begin(row)
+        if not row.refused and self.matrix is not None and not self.again:
+            row.outcome = self.matrix.find(cast.name, self.director.version(cast), scenario)
+        if not row.is_over:
+            self._play(row, cast, script)
+        self.picture.end(row)
+        return row
+
+    def _play(self, row: Row, cast: casts.Cast, script: Script) -> None:
+        def tell(event: dict[str, Any]) -> None:
+            self.picture.news(row, row.hear(event))
+
+        try:
+            row.outcome = self.director.play(cast, script.scenario, script.source, tell)
+        except DrillError as fault:
+            row.broke_off, row.folder = str(fault) or "for no known reason", fault.folder
+            return
+        row.folder = row.outcome.folder
+        if self.matrix is not None:
+            try:
+                self.matrix.keep(row.outcome, script.scenario)
+            except OSError as fault:
+                self.fault = _no_state(self.matrix.path, fault)
+
+
+def _agents(given: Sequence[str]) -> list[str]:
+    """Each once, in the order in which they are named."""
+    names = list(
+        dict.fromkeys(n for name in given for n in (casts.REAL if name == "all" else (name,)))
+    )
+    for name in names:
+        if name not in casts.NAMES:
+            known = ", ".join((*casts.NAMES, "all"))
+            raise InputError(f"--agent {name}: no such agent; segue can play with {known}")
+    return names
+
+
+def _able(names: Sequence[str], director: Director) -> list[str]:
+    """Where no agent of these may be started: the rehearsal agent too."""
+    if not director.no_enclosure or not all(casts.find(name).needs_namespace for name in names):
+        return list(names)
+    click.echo(
+        f"segue: real agents are not started: {director.no_enclosure}; "
+        f"the {_INSTEAD} agent plays instead",
+        err=True,
+    )
+    return [*names, _INSTEAD]
+
+
+def _script(source: str, stack: ExitStack) -> Script:
+    """Reads a scenario, once: a file may be a pipe. The play gets a file of its own."""
+    if source in load.names() or not ("/" in source or source.endswith(".toml")):
+        return Script(load.load(source), source)
+    try:
+        text = Path(source).read_bytes().decode("utf-8")
+    except OSError:
+        return Script(load.load(source), source)  # which says what is wrong
+    except ValueError as fault:
+        raise InputError(f"{source}: cannot be read: {fault}") from None
+    scenario = load.parse(text, Path(source))
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="segue-drill-"))
+    own = Path(folder, f"{scenario.name}.toml")
+    own.write_text(text, encoding="utf-8")
+    return Script(scenario, str(own))
+
+
+def _matrix() -> Matrix:
+    """What was played before. Raises StateError if nothing can be added."""
+    path = Path(state.state_folder()) / "drill.jsonl"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        return Matrix(path)
+    except OSError as fault:
+        raise _no_state(path, fault) from None
+
+
+def _no_state(path: Path, fault: OSError) -> StateError:
+    why = fault.strerror or str(fault)
+    return StateError(f"{path}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
+
+
+def _check_place(place: Path) -> None:
+    """Before half an hour is spent: can the table be written?"""
+    if os.path.isdir(place):
+        raise InputError(f"--table {place}: is a folder")
+    if not os.path.isdir(place.parent):
+        raise InputError(f"--table {place}: no folder {place.parent}")
+    if not os.access(place if os.path.exists(place) else place.parent, os.W_OK):
+        raise InputError(f"--table {place}: may not be written")
 
 
 def _write_table(place: Path, rows: list[Row], scenarios: list[Scenario]) -> None:
     outcomes = [row.outcome for row in rows if row.outcome is not None]
     each = {scenario.name: scenario for scenario in scenarios}
-    day = datetime.fromtimestamp(clock.now(), UTC).date().isoformat()
-    place.write_text(markdown(outcomes, list(each.values()), day), encoding="utf-8")
+    try:
+        place.write_text(markdown(outcomes, list(each.values())), encoding="utf-8")
+    except OSError as fault:
+        raise InputError(f"--table {place}: cannot be written: {fault.strerror}") from None
 
 
-def _plays(
-    agents: tuple[str, ...], scenarios: tuple[str, ...] | None, full: bool
-) -> list[tuple[casts.Cast, Scenario, str]]:
-    names = list(casts.REAL) if "all" in agents else list(agents)
-    for name in names:
-        if name not in casts.NAMES:
-            known = ", ".join((*casts.NAMES, "all"))
-            raise InputError(f"--agent {name}: no such agent; segue can play with {known}")
-    found = []
-    for source in scenarios if scenarios is not None else load.names():
-        scenario = load.load(source)
-        found += [
-            (casts.find(name), scenario, source)
-            for name in names
-            if full or name not in scenario.slow_for or scenarios is not None
-        ]
-    return sorted(found, key=lambda play: names.index(play[0].name))
+def _show(rows: list[Row], keep: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"plays": [_as_dict(row, keep) for row in rows]}))
+    elif rows:
+        console = tables.console()
+        console.print(table(rows, console.width))
+        for line in below(rows, console.width):
+            console.print(line, markup=False, soft_wrap=True)
+    for row in rows:
+        if keep and row.folder:
+            click.echo(f"{row.agent} · {row.scenario}: {row.folder}", err=True)
 
 
-def _play(
-    director: Director,
-    cast: casts.Cast,
-    scenario: Scenario,
-    source: str,
-    picture: Picture,
-    matrix: Matrix | None,
-) -> Row:
-    row = Row(cast.name, scenario.name, scenario.job.steps)
-    row.refused = director.why_not(cast)
-    row.started = time.monotonic()
-    picture.begin(row)
-    if not row.refused and matrix is not None:
-        row.outcome = matrix.find(cast.name, director.version(cast), scenario)
-    if not row.refused and row.outcome is None:
-        row.outcome = director.play(
-            cast, scenario, source, lambda event: picture.news(row, row.hear(event))
-        )
-    picture.end(row)
-    return row
-
-
-def _as_dict(row: Row) -> dict[str, Any]:
-    if row.outcome is None:
-        return {"agent": row.agent, "scenario": row.scenario, "refused": row.refused}
-    found: dict[str, Any] = msgspec.to_builtins(row.outcome)
-    return {**found, "held": row.outcome.held}
+def _as_dict(row: Row, keep: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"agent": row.agent, "scenario": row.scenario}
+    if row.outcome is not None:
+        found = {**msgspec.to_builtins(row.outcome), "held": row.outcome.held}
+        found.pop("folder", None)
+    elif row.broke_off:
+        found["broke_off"] = row.broke_off
+    else:
+        found["refused"] = row.refused
+    # One from an earlier drill may be gone, and is not named.
+    return {**found, "folder": row.folder} if keep and row.folder else found
 
 
 def _list(as_json: bool) -> None:

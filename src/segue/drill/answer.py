@@ -74,3 +74,5 @@ class Answer(Struct, frozen=True, kw_only=True):
     chunk_s: float = 0.05  # between two pieces of a trickle
     headers: dict[str, str] = {}  # beside the wire's own, of a reply too
     input_tokens: int | None = None  # the answer to a count
+    told: str = ""  # what was decided, in a word or two, for a log
+    counted_tokens: int | None = None  # of the prompt, as it was sent

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,31 @@ import msgspec
 
 from segue.drill import casts, enclosure
 from segue.drill.outcome import Outcome
+from segue.drill.play import MARK
+from segue.drill.process import adopt_orphans, end_all, marked
 from segue.drill.scenario import Scenario
 from segue.errors import SegueError
 
 Event = dict[str, Any]
+
+_LEAVE_S = 15.0  # it has an agent and its tools to end
+
+
+_STRAY = (
+    *("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".gemini", ".opencode"),
+    *(".pi", "opencode.json", ".env", ".git"),
+)
+"""What agents look for in the folders above theirs."""
 
 
 class DrillError(SegueError):
     """A play could not be played: nothing is said about the agent."""
 
     exit_code = 3
+
+    def __init__(self, what: str, folder: str = "") -> None:
+        super().__init__(what)
+        self.folder = folder  # where it broke off
 
 
 class Director:
@@ -58,7 +75,13 @@ class Director:
         """What came of it. `source` is what `load` takes; `tell` hears what happens. Raises
         DrillError if it could not be played."""
         prefix = f"segue-drill-{cast.name}-{scenario.name}-"
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.within))
+        place = self.within or Path(tempfile.gettempdir())
+        if cast.needs_namespace and (stray := _stray(place)):
+            raise DrillError(f"{stray} would be read by agents; set TMPDIR to another place")
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        except OSError as fault:
+            raise DrillError(f"{place}: no scratch folder: {fault.strerror}") from None
         try:
             return self._watch(self._command(cast, source, folder), folder, tell)
         finally:
@@ -78,6 +101,8 @@ class Director:
         self, command: Sequence[str], folder: Path, tell: Callable[[Event], None]
     ) -> Outcome:
         outcome: Outcome | None = None
+        adopt_orphans()
+        mark, started = uuid.uuid4().hex, time.time()
         with (
             open(folder / "play.stderr", "w+b") as err,
             subprocess.Popen(  # noqa: S603 - ourselves
@@ -85,7 +110,8 @@ class Director:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=err,
-                env=_environment(folder),
+                env={**_environment(folder), MARK: mark},
+                start_new_session=True,  # a terminal's Ctrl+C is for us, and we tell it
             ) as play,
         ):
             try:
@@ -97,14 +123,27 @@ class Director:
                         tell(event)
             except BaseException:
                 play.terminate()  # it ends its agent and all that this one left
+                play.wait(_LEAVE_S)
                 raise
+            finally:
+                # For the case that it was killed itself.
+                end_all(lambda: marked(MARK, mark, started))
             code = play.wait()
             err.seek(0)
             said = err.read().decode("utf-8", "replace").strip()
         if outcome is None:
             last = said.rpartition("\n")[2] or f"exit code {code}"
-            raise DrillError(f"the play broke off: {last.removeprefix('segue: ')}")
+            raise DrillError(last.removeprefix("segue: "), str(folder))
         return outcome
+
+
+def _stray(place: Path) -> str:
+    """A file above a scratch folder that agents would take for theirs; "" if there is none."""
+    for folder in (place, *place.parents):
+        for name in _STRAY:
+            if (folder / name).exists():
+                return str(folder / name)
+    return ""
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -25,8 +25,8 @@ class Logged(Struct, kw_only=True):
     model: str = ""
     is_stream: bool = False
     sent_bytes: int = 0  # of the request's body
-    tokens: int | None = None  # of the prompt, as the script counted it
-    answered: str = ""  # a fault, "step 3", "show", another command, "text", "count"
+    tokens: int | None = None  # of the prompt: counted, or else as the answer reports it
+    answered: str = ""  # a fault, "step 3", "look", "summary", another command, "text", "count"
     delivery: str = "whole"
     status: int | None = None  # None: no headers were sent
     ended_at: float | None = None
@@ -64,5 +64,6 @@ def fill(logged: Logged, ask: Ask, answer: Answer) -> None:
     """What is known once the answer is decided."""
     logged.wire, logged.model, logged.kind = ask.wire, ask.model, ask.kind
     logged.is_stream = ask.is_stream
-    logged.answered, logged.delivery = label(answer), answer.delivery
-    logged.tokens = prompt_tokens(answer)
+    logged.answered, logged.delivery = answer.told or label(answer), answer.delivery
+    counted = answer.counted_tokens
+    logged.tokens = prompt_tokens(answer) if counted is None else counted

@@ -1,12 +1,8 @@
 """What came of a play, in a form that is printed, kept and compared."""
 
-from typing import Literal
-
 from msgspec import Struct
 
 from segue.drill.scenario import Expectation
-
-Ending = Literal["held", "stopped", "lost", "repeated", "refused"]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -15,7 +11,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     agent: str
     version: str
     scenario: str
-    steps: int
+    played_on: str  # the day, in ISO's form
+    steps: int  # 0: the scenario has turns of its own instead
     done: list[int]  # the steps in the order in which they were done
     lost: list[int]
     repeated: list[int]
@@ -27,6 +24,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     legs: int
     seconds: float
     expects: Expectation
+    unfired: list[str] = []  # rules and events of the scenario that never came about
     swept: int = 0  # processes that the agent left behind
     folder: str = ""  # if it was kept
 
@@ -44,7 +42,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     def held(self) -> bool:
         """Whether it ended as well as it could."""
         if self.expects.ends == "done":
-            return self.is_done
+            return self.is_done and self.reason == "completed"
         return self.is_whole and self.reason == self.expects.reason
 
     @property
@@ -57,7 +55,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         if self.out_of_order:
             return f"step {self.out_of_order[0]} out of order"
         if self.is_done:
-            return f"all {self.steps} steps"
+            return f"all {self.steps} steps" if self.steps else "all that was asked"
         return f"stopped after {len(self.done)} of {self.steps}"
 
 

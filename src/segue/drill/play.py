@@ -11,23 +11,31 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from segue import api
 from segue.core.stop import EndedBy
 from segue.drill import casts, job, load
 from segue.drill.log import Logged
 from segue.drill.outcome import Outcome
-from segue.drill.process import Leg
+from segue.drill.process import Leg, end_with_parent
 from segue.drill.scenario import Event, Expectation, Scenario
 from segue.drill.script import Script
 from segue.drill.server import Running, running
+from segue.errors import InputError, SegueError
+from segue.io import clock
 
 Tell = Callable[[dict[str, Any]], None]
 
+MARK = "SEGUE_PLAY"
+"""In the environment of all processes of one play."""
+
+_ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 0.02  # how often a step that is to be disturbed is looked for
 _SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
 _ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
@@ -44,6 +52,7 @@ class Play:
         self.folder = folder
         self.ended_by: EndedBy = "unknown"
         self.told = 0
+        self.events = list(scenario.events)  # yet to come
         self.window = cast.window_tokens
         self.step: int | None = None
 
@@ -71,18 +80,28 @@ class Play:
             self.say_requests(server)
             self.keep_log(server)
             requests = len(server.requests)
-        return self.judge(stage, exit_code, requests, swept, time.monotonic() - started)
+        unfired = [f"rule {place}" for place in script.unfired]
+        unfired += [f"{event.act} in step {event.in_step}" for event in self.events]
+        seconds = time.monotonic() - started
+        return replace(
+            self.judge(stage, exit_code),
+            requests=requests,
+            swept=swept,
+            seconds=round(seconds, 2),
+            unfired=unfired,
+        )
 
     def leg(self, part: casts.Part, server: Running) -> tuple[int | None, int]:
         """One life of the agent; its exit code, and how many processes it left behind."""
         with Leg.start(
             part.argv,
-            env=part.env,
+            env={**part.env, MARK: os.environ.get(MARK, "")},
             cwd=self.project,
             stdin=part.stdin,
             stdout=self.folder / "leg-1.stdout",
             stderr=self.folder / "leg-1.stderr",
             must_be_enclosed=self.cast.needs_namespace,
+            owns_all=True,  # this process is here for it alone
         ) as leg:
             exit_code = self.follow(leg, server)
             return exit_code, len(leg.sweep())
@@ -91,15 +110,15 @@ class Play:
         """Until it ends, or has to be ended."""
         limit_s = self.scenario.limit_for(self.cast.name)
         until = time.monotonic() + limit_s
-        events = list(self.scenario.events)
         while time.monotonic() < until:
             exit_code = leg.wait(_LOOK_S)
             self.say_requests(server)
             self.say_step()
             if exit_code is not None:
                 return exit_code
-            if events and self.step == events[0].in_step:
-                self.act(leg, events.pop(0))
+            for event in [event for event in self.events if event.in_step == self.step]:
+                self.events.remove(event)
+                self.act(leg, event)
         self.ended_by = "segue"
         self.tell({"kind": "limit", "after_s": limit_s})
         return leg.end(self.cast.interrupt_s)
@@ -130,14 +149,7 @@ class Play:
         lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
         (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
 
-    def judge(
-        self,
-        stage: casts.Stage,
-        exit_code: int | None,
-        requests: int,
-        swept: int,
-        seconds: float,
-    ) -> Outcome:
+    def judge(self, stage: casts.Stage, exit_code: int | None) -> Outcome:
         """Looks at the repository, and asks segue why it stopped."""
         _, transcript = self.cast.session(stage)
         stop = api.classify(
@@ -157,7 +169,8 @@ class Play:
             agent=self.cast.name,
             version=casts.version_of(self.cast.version(self.program), casts.clean_env(stage)),
             scenario=scenario.name,
-            steps=scenario.job.steps,
+            played_on=datetime.fromtimestamp(clock.now(), UTC).date().isoformat(),
+            steps=0 if scenario.turns else scenario.job.steps,
             done=list(found.done),
             lost=list(found.lost),
             repeated=list(found.repeated),
@@ -165,11 +178,10 @@ class Play:
             reason=stop.reason.value,
             confidence=stop.confidence,
             exit_code=exit_code,
-            requests=requests,
+            requests=0,
             legs=1,
-            seconds=round(seconds, 2),
+            seconds=0.0,
             expects=expects,
-            swept=swept,
             folder=str(self.folder),
         )
 
@@ -179,8 +191,21 @@ def _plain(request: Logged) -> dict[str, Any]:
     return plain
 
 
+def _end_cleanly() -> None:
+    """Any end but SIGKILL ends the agent too, and so does the end of whoever started this."""
+
+    def leave(number: int, _: object) -> None:
+        for each in _ENDINGS:  # nothing may disturb the sweep
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for each in _ENDINGS:
+        signal.signal(each, leave)
+    end_with_parent(signal.SIGTERM)
+
+
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the agent is ended too
+    _end_cleanly()
     parser = argparse.ArgumentParser(prog="python -m segue.drill.play")
     parser.add_argument("agent")
     parser.add_argument("scenario")
@@ -192,11 +217,14 @@ def main() -> None:
     def tell(event: dict[str, Any]) -> None:
         print(json.dumps(event), flush=True)
 
-    program = given.program or cast.find(os.environ) or ""
-    if not program:
-        sys.exit(f"segue: {cast.name} is not installed: {cast.install}")
-    play = Play(cast, program, load.load(given.scenario), given.folder, tell)
-    tell({"kind": "outcome", "outcome": msgspec.to_builtins(play.run())})
+    try:
+        program = given.program or cast.find(os.environ) or ""
+        if not program:
+            raise InputError(f"{cast.name} is not installed: {cast.install}")
+        play = Play(cast, program, load.load(given.scenario), given.folder, tell)
+        tell({"kind": "outcome", "outcome": msgspec.to_builtins(play.run())})
+    except (SegueError, OSError, ValueError) as fault:
+        sys.exit(f"segue: {fault}")
 
 
 if __name__ == "__main__":

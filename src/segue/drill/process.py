@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,6 +37,7 @@ _DEFAULT = [
     signal.SIGXFSZ,
     signal.SIGCHLD,
 ]
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TO_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _LOOK_S = 0.02  # where the kernel cannot wake us
@@ -59,8 +60,9 @@ class Leg:
 
     As a context manager it leaves nothing running, however its block ends."""
 
-    def __init__(self, pid: int, mark: str, started: float) -> None:
+    def __init__(self, pid: int, mark: str, started: float, owns_all: bool = False) -> None:
         self.pid = pid
+        self._owns_all = owns_all
         self.exit_code: int | None = None  # negative: the signal that it died of
         self._mark = mark
         self._started = started  # unix time
@@ -77,9 +79,11 @@ class Leg:
         stderr: Path,
         stdin: bytes = b"",
         must_be_enclosed: bool = False,
+        owns_all: bool = False,
     ) -> Self:
         """Starts it in a session of its own, with no signal ignored or blocked, whatever this
         process inherited. Its output goes to files, which anyone may read while they grow.
+        `owns_all`: this process has no other children, so all below it is of the leg.
 
         Raises OSError if the program or the folder is not there, and NotEnclosedError if it must be
         enclosed and this process is not."""
@@ -90,7 +94,7 @@ class Leg:
             raise FileNotFoundError(f"{argv[0]}: no such program")
         if not cwd.is_dir():
             raise NotADirectoryError(f"{cwd}: no such folder")
-        _adopt_orphans()
+        adopt_orphans()
         mark = uuid.uuid4().hex
         with contextlib.ExitStack() as stack:
             given = stack.enter_context(tempfile.TemporaryFile())  # a pipe could fill up
@@ -113,7 +117,7 @@ class Leg:
                 setsigmask=[],
                 setsigdef=_DEFAULT,
             )
-        return cls(pid, mark, started)
+        return cls(pid, mark, started, owns_all)
 
     def wait(self, limit_s: float) -> int | None:
         """Its exit code, negative for a signal; None if it still runs after `limit_s`."""
@@ -142,23 +146,10 @@ class Leg:
     def sweep(self, grace_s: float = _GRACE_S) -> list[Ended]:
         """Ends it and all that it started, at any remove; what had to be ended, but for itself.
 
-        Out of reach is only what gave up the mark, the session and every living parent."""
+        Out of reach is only what gave up the mark, the session and every living parent; and not
+        even that, if the leg owns all."""
         self.end(grace_s)
-        ended: dict[psutil.Process, Ended] = {}
-        for _ in range(_ROUNDS):
-            left = self._left()
-            if not left:
-                break
-            for process in left:
-                # Known from a round before: it did not hear SIGTERM.
-                name = "SIGKILL" if process in ended else "SIGTERM"
-                with contextlib.suppress(psutil.Error):
-                    # psutil compares the start time: a number that is used again is not hit.
-                    argv = tuple(process.cmdline())
-                    process.send_signal(signal.Signals[name])
-                    ended[process] = Ended(process.pid, argv, name)
-            psutil.wait_procs(left, timeout=grace_s)
-        return list(ended.values())
+        return end_all(self._left, grace_s)
 
     def __enter__(self) -> Self:
         return self
@@ -206,10 +197,50 @@ class Leg:
         return sorted(filter(_runs, found), key=_age)
 
     def _is_mine(self, process: psutil.Process) -> bool:
+        if self._owns_all and _IS_LINUX:
+            return True
         try:
             return os.getsid(process.pid) == self.pid or process.environ().get(MARK) == self._mark
         except (OSError, psutil.Error):
             return False
+
+
+def end_all(find: Callable[[], list[psutil.Process]], grace_s: float = _GRACE_S) -> list[Ended]:
+    """Ends what `find` finds, again and again until it finds nothing; what had to be ended."""
+    ended: dict[psutil.Process, Ended] = {}
+    for _ in range(_ROUNDS):
+        left = find()
+        if not left:
+            break
+        for process in left:
+            # Known from a round before: it did not hear SIGTERM.
+            name = "SIGKILL" if process in ended else "SIGTERM"
+            with contextlib.suppress(psutil.Error):
+                # psutil compares the start time: a number that is used again is not hit.
+                argv = tuple(process.cmdline())
+                process.send_signal(signal.Signals[name])
+                ended[process] = Ended(process.pid, argv, name)
+        psutil.wait_procs(left, timeout=grace_s)
+    return list(ended.values())
+
+
+def marked(name: str, value: str, started: float) -> list[psutil.Process]:
+    """What runs below this process with this variable in its environment, the oldest first."""
+    found = []
+    for process in _near(started):
+        with contextlib.suppress(OSError, psutil.Error):
+            if process.environ().get(name) == value and _runs(process):
+                found.append(process)
+    return sorted(found, key=_age)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Has this process get a signal when its parent ends, however that ends. Linux only."""
+    if _IS_LINUX:
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:  # too late
+            os.kill(os.getpid(), number)
 
 
 def _near(started: float) -> Iterable[psutil.Process]:
@@ -231,7 +262,7 @@ def _age(process: psutil.Process) -> tuple[float, int]:
     return process.create_time(), process.pid
 
 
-def _adopt_orphans() -> None:
+def adopt_orphans() -> None:
     """Makes this process the one that orphans below it come to."""
     if _IS_LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

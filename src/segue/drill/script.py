@@ -44,8 +44,7 @@ class Script:
         self.gauge = Gauge(0, self.meter.window_tokens)
         """Of the last request of the work."""
         self.last = ""
-        """What was decided last, for a log: "step 3", "look", "too_long", "summary", …; how it is
-        sent, if not whole, stands behind it."""
+        """What was decided last: "step 3", "look", "too_long", "summary", …"""
         self._seed = seed
         self._calls = 0
         self._turn = 0
@@ -57,6 +56,15 @@ class Script:
         """The answer to a request that came at `now`, unix time."""
         memory = recall(ask.parts, self.scenario.job.steps)
         gauge = self.meter.read(ask, len(memory.known))
+        answer = self._answer(ask, memory, gauge, now)
+        return replace(answer, told=self.last, counted_tokens=gauge.used_tokens)
+
+    @property
+    def unfired(self) -> list[int]:
+        """The rules that no request has met yet, counted from 1."""
+        return [place for place, times in enumerate(self._fired, 1) if not times]
+
+    def _answer(self, ask: Ask, memory: Memory, gauge: Gauge, now: float) -> Answer:
         if ask.kind is Kind.COUNT:
             self.last = "count"
             return Answer(input_tokens=gauge.used_tokens)
@@ -73,11 +81,8 @@ class Script:
         if refusal := self._refusal(rule, gauge, now):
             self.last = rule.fault or f"status {refusal.status or 400}"
             return Answer(refusal=refusal, delay_s=rule.delay_s)
-        reply = self._reply(ask, memory, gauge, rule)
-        if rule.delivery != "whole":
-            self.last += f", {rule.delivery}"
         return Answer(
-            reply=reply,
+            reply=self._reply(ask, memory, gauge, rule),
             delivery=rule.delivery,
             delay_s=rule.delay_s,
             chunk_s=rule.chunk_s,

@@ -97,7 +97,7 @@ class Server:
             number=self._asked,
             at=self.clock(),
             method=method,
-            path=unquote(urlsplit(target).path) if target.startswith("/") else target,
+            path=unquote(target.partition("?")[0].partition("#")[0]),
         )
 
     def decide(self, logged: Logged, target: str, body: bytes) -> tuple[Plan, float]:

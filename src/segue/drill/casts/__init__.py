@@ -38,7 +38,6 @@ class Part(Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     env: Mapping[str, str]
     stdin: bytes = b""
-    is_terminal: bool = False
 
 
 class Cast(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from pathlib import Path
 import segue
 from segue.drill.ask import Ask, Kind
 from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts.installed import newest
 
 _HOME = ".rehearsal"
 _ROOT = Path(segue.__file__).resolve().parent.parent
@@ -78,9 +79,8 @@ def _kind(ask: Ask) -> Kind:
 
 
 def _session(stage: Stage) -> tuple[str, Path | None]:
-    files = list((stage.home / _HOME / "projects").glob("*/*.jsonl"))
-    newest = max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
-    return (newest.stem, newest) if newest else ("", None)
+    found = newest((stage.home / _HOME / "projects").glob("*/*.jsonl"))
+    return (found.stem, found) if found else ("", None)
 
 
 CAST = Cast(

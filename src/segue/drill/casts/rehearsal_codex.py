@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from segue.drill.casts import Cast, Part, Stage, rehearsal
+from segue.drill.casts.installed import newest
 
 _HOME = ".rehearsal"
 _UUID_CHARS = 36
@@ -19,9 +20,8 @@ def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
 
 def _session(stage: Stage) -> tuple[str, Path | None]:
     """`rollout-<time>-<id>.jsonl`."""
-    files = list((stage.home / _HOME / "sessions").glob("**/*.jsonl"))
-    newest = max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
-    return (newest.stem[-_UUID_CHARS:], newest) if newest else ("", None)
+    found = newest((stage.home / _HOME / "sessions").glob("**/*.jsonl"))
+    return (found.stem[-_UUID_CHARS:], found) if found else ("", None)
 
 
 CAST = Cast(

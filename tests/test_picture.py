@@ -1,0 +1,247 @@
+"""The table of a drill, at any width, still and moving."""
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from segue.cli import picture
+from segue.cli.picture import Lines, Moving, Row, table
+from segue.drill.outcome import Outcome
+from segue.drill.scenario import Expectation
+
+
+def outcome(steps: int, **given: object) -> Outcome:
+    told = {
+        "agent": "rehearsal", "version": "1", "scenario": "success", "played_on": "2026-11-16",
+        "steps": steps, "done": list(range(1, steps + 1)), "lost": [], "repeated": [],
+        "out_of_order": [], "reason": "completed", "confidence": 1.0, "exit_code": 0,
+        "requests": 3, "legs": 1, "seconds": 0.84, "expects": Expectation(),
+    }  # fmt: skip
+    return Outcome(**{**told, **given})  # type: ignore[arg-type]
+
+
+def request(answered: str, **given: object) -> dict[str, Any]:
+    told = {
+        "answered": answered, "delivery": "whole", "kind": "main", "tokens": 20_000,
+        "method": "POST", "path": "/v1/messages",
+    }  # fmt: skip
+    return {"kind": "request", "window": 200_000, "request": {**told, **given}}
+
+
+def step(number: int) -> dict[str, Any]:
+    return {"kind": "step", "step": number, "of": 20}
+
+
+def finished(scenario: str = "success", steps: int = 6, **given: object) -> Row:
+    row = Row("rehearsal", scenario, steps)
+    row.hear(request("step 1"))
+    row.outcome = outcome(steps, scenario=scenario, **given)
+    return row
+
+
+def running(*events: dict[str, Any], steps: int = 20) -> Row:
+    row = Row("rehearsal", "window-fills-slowly", steps)
+    row.started = 0.0
+    for event in events:
+        row.hear(event)
+    return row
+
+
+def screen(width: int, height: int = 24) -> Console:
+    return Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None,
+        legacy_windows=False, _environ={},
+    )  # fmt: skip
+
+
+def drawn(rows: list[Row], width: int) -> list[str]:
+    console = screen(width)
+    with console.capture() as got:
+        console.print(table(rows, width))
+    return [line.rstrip() for line in got.get().splitlines()]
+
+
+@pytest.fixture
+def default() -> list[Row]:
+    """What `segue drill` plays."""
+    return [
+        finished("success", 6),
+        finished("window-fills-slowly", 20, seconds=10.14),
+        finished("short-rate-limit", 6),
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_nothing_of_the_default_drill_is_cut(width: int, default: list[Row]) -> None:
+    lines = drawn(default, width)
+    assert len(lines) == 4
+    assert all(len(line) <= width for line in lines)
+    assert "…" not in "".join(lines)
+    assert "window-fills-slowly" in lines[2]
+    assert "✓ all 20 steps" in lines[2]
+    assert "completed" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("width", "has"),
+    [
+        (60, set()),
+        (80, {"10%", "20/20"}),
+        (90, {"10%", "20/20", "10.1 s"}),
+        (100, {"10%", "20/20", "10.1 s", "█"}),
+        (120, {"10%", "20/20", "10.1 s", "█"}),
+    ],
+)
+def test_the_narrower_the_more_is_left_out_and_the_bar_goes_first(
+    width: int, has: set[str], default: list[Row]
+) -> None:
+    line = drawn(default, width)[2]
+    assert {word for word in ("10%", "20/20", "10.1 s", "█") if word in line} == has
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_a_long_command_in_the_news_takes_no_room_from_the_others(
+    width: int, default: list[Row]
+) -> None:
+    before = drawn(default, width)
+    long = running(request("for each in a b c; do echo $each; done" * 3))
+    lines = drawn([*default, long], width)
+    assert all(len(line) <= width for line in lines)
+    for old, new in zip(before, lines, strict=False):
+        assert set(old.split()) <= set(new.split())
+    assert sum(word in lines[-1] for word in ("for each", "…")) == 2
+    assert len(lines[-1].partition("for each")[2].partition("…")[0]) < 40
+
+
+@pytest.mark.parametrize("width", [20, 30, 40])
+def test_names_are_cut_before_anything_breaks_in_two(width: int, default: list[Row]) -> None:
+    lines = drawn(default, width)
+    assert len(lines) == 4
+    assert all(len(line) <= width for line in lines)
+
+
+def test_news_of_several_lines_is_one_line_and_no_markup() -> None:
+    row = running()
+    said = row.hear(request("cat <<EOF\nfor [bold]all\x1b[2J[/bold]\nEOF"))
+    assert said == "cat <<EOF for [bold]all[2J[/bold] EOF"
+    assert len(drawn([row], 120)) == 2
+    assert "[bold]all" in drawn([row], 120)[1]
+
+
+def test_a_pipe_gets_everything_of_a_text_however_long() -> None:
+    row = Row("claude", "success", 6)
+    row.broke_off = "a very long reason " * 5
+    assert "broke off: " + ("a very long reason " * 5).strip() in drawn([row], 400)[1]
+
+
+def test_what_a_terminal_has_no_room_for_stands_below_the_table_once() -> None:
+    refused = [Row("claude", name, 6) for name in ("success", "billing")]
+    for row in refused:
+        row.refused = "claude is not started: no network namespace can be made here, sorry"
+    assert picture.below([*refused, finished()], 80) == [refused[0].refused]
+    assert picture.below([*refused, finished()], 400) == []
+
+
+# Steps
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ([1], "0/20"),
+        ([1, 2, 3], "2/20"),
+        ([1, 2, 3, 1], "3/20"),  # repeated: three were done
+        ([1, 2, 3, 3], "2/20"),  # broken off, begun again
+        ([1, 2, 3, 1, 2], "3/20"),
+    ],
+)
+def test_steps_are_counted_as_they_are_told(told: list[int], shown: str) -> None:
+    assert f" {shown} " in drawn([running(*map(step, told))], 120)[1]
+
+
+def test_a_step_too_short_to_be_seen_running_is_counted_by_its_request() -> None:
+    row = running(step(1), request("step 2"), request("step 3"), step(3))
+    assert " 2/20 " in drawn([row], 120)[1]
+
+
+def test_when_it_is_over_the_repository_says_how_many_steps() -> None:
+    row = running(step(1), step(2), step(1))
+    row.outcome = outcome(20, done=[1, 2, 3, 1], repeated=[1])
+    assert " 3/20 " in drawn([row], 120)[1]
+
+
+@pytest.mark.parametrize("why", ["refused", "broke_off"])
+def test_what_was_not_played_has_no_steps_and_no_time(why: str) -> None:
+    row = Row("claude", "success", 6)
+    row.started = 0.0
+    setattr(row, why, "no such luck")
+    line = drawn([row], 120)[1]
+    assert "0/6" not in line
+    assert not line.endswith(" s")
+    assert "no such luck" in line
+
+
+def test_a_scenario_without_steps_shows_none() -> None:
+    row = Row("rehearsal", "mine", 0)
+    row.outcome = outcome(0)
+    assert "0/0" not in drawn([row], 120)[1]
+
+
+# Moving
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    at = [0.0]
+    monkeypatch.setattr(picture, "time", SimpleNamespace(monotonic=lambda: at[0]))
+    return at
+
+
+def shown(moving: Moving) -> list[str]:
+    console = moving.live.console
+    with console.capture() as got:
+        console.print(moving.live.get_renderable())
+    return [line.rstrip() for line in got.get().splitlines()]
+
+
+def test_the_clock_goes_on_between_events(seconds: list[float]) -> None:
+    moving = Moving(screen(120))
+    moving.begin(running(step(1)))
+    seconds[0] = 7.0
+    assert shown(moving)[-1].endswith(" 7 s")
+    seconds[0] = 8.0
+    assert shown(moving)[-1].endswith(" 8 s")
+
+
+def test_only_the_last_rows_that_fit_are_drawn_while_it_moves(seconds: list[float]) -> None:
+    console = screen(120, height=10)
+    moving = Moving(console)
+    with moving:
+        for _ in range(30):
+            moving.begin(finished())
+        moving.begin(running(step(17)))
+        moving.live.refresh()
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "..." not in written
+    assert len(shown(moving)) < 10
+    assert "step 17 of 20" in shown(moving)[-1]
+
+
+def test_lines_say_that_a_play_broke_off_and_not_that_a_refused_one_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines()
+    row = Row("claude", "success", 6)
+    row.broke_off = "the machine is on fire"
+    lines.end(row)
+    row = Row("claude", "billing", 6)
+    row.refused = "not here"
+    lines.begin(row)
+    lines.end(row)
+    assert capsys.readouterr().err.splitlines() == [
+        "claude · success: broke off: the machine is on fire",
+        "claude · billing: not here",
+    ]
