@@ -58,6 +58,14 @@ def sessions(played: Played) -> list[dict[str, Any]]:
     return found
 
 
+def left_its_traces(played: Played) -> None:
+    """A stream on stdout, and a session that segue finds and can read."""
+    assert [line for line in played.stdout.splitlines() if line.startswith("{")]
+    (session,) = sessions(played)
+    assert session["cwd"] == str(played.folder / "project")
+    assert session["context"]["used"] > 0
+
+
 def still_running(played: Played) -> list[str]:
     """What runs in the play's folder."""
     found = []
@@ -90,7 +98,10 @@ TOO_LONG = {"claude": 1, "codex": 1, "opencode": 1, "gemini": 144, "pi": 0}
 
 @pytest.mark.parametrize("agent", ALL)
 def test_a_window_that_stays_full_is_seen_for_what_it_is(agent: str, tmp_path: Path) -> None:
-    outcome = play(agent, "too-long-no-compaction", tmp_path).outcome
+    played = play(agent, "too-long-no-compaction", tmp_path)
+    outcome = played.outcome
+    left_its_traces(played)
+    assert "too_long" in played.answers
     assert outcome.exit_code == TOO_LONG[agent]
     assert outcome.reason == "context_exhausted"
     assert outcome.is_whole
@@ -98,14 +109,38 @@ def test_a_window_that_stays_full_is_seen_for_what_it_is(agent: str, tmp_path: P
     assert 0 < len(outcome.done) < outcome.steps
 
 
-PLAN_LIMIT = {"claude": 1, "codex": 1, "gemini": 173}
+PLAN_LIMIT = {"claude": 1, "codex": 1, "gemini": 173, "pi": 0}
 
 
 @pytest.mark.parametrize("agent", PLAN_LIMIT)
 def test_a_limit_of_the_plan_is_seen_for_what_it_is(agent: str, tmp_path: Path) -> None:
-    outcome = play(agent, "plan-limit", tmp_path).outcome
+    played = play(agent, "plan-limit", tmp_path)
+    outcome = played.outcome
+    left_its_traces(played)
     assert (outcome.exit_code, outcome.reason) == (PLAN_LIMIT[agent], "rate_limit")
     assert outcome.done == [1, 2]
+
+
+def test_opencode_waits_for_the_plans_reset_by_itself(tmp_path: Path) -> None:
+    played = play("opencode", "plan-limit", tmp_path)
+    assert "plan_limit" in played.answers
+    assert (played.outcome.reason, played.outcome.held) == ("completed", True)
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_an_overloaded_api_is_asked_again_by_the_agent_itself(agent: str, tmp_path: Path) -> None:
+    played = play(agent, "overloaded-then-fine", tmp_path)
+    assert played.answers.count("overloaded") == 2
+    assert (played.outcome.exit_code, played.outcome.reason) == (0, "completed")
+    assert played.outcome.held
+
+
+@pytest.mark.parametrize("agent", ["claude", "pi"])  # the others wait for minutes, or for ever
+def test_a_request_without_an_answer_is_given_up_and_sent_again(agent: str, tmp_path: Path) -> None:
+    played = play(agent, "silent-hang", tmp_path)
+    hung = [e["request"] for e in played.events if e["kind"] == "request"]
+    assert [r["delivery"] for r in hung].count("hang") == 1
+    assert played.outcome.held
 
 
 @pytest.mark.parametrize("agent", ALL)
@@ -132,7 +167,9 @@ INTERRUPTED = {"claude": 0, "codex": 1, "opencode": -2, "gemini": 0, "pi": -2}
 
 @pytest.mark.parametrize("agent", ALL)
 def test_the_users_interrupt_is_the_users_will(agent: str, tmp_path: Path) -> None:
-    outcome = play(agent, "user-interrupt", tmp_path).outcome
+    played = play(agent, "user-interrupt", tmp_path)
+    outcome = played.outcome
+    left_its_traces(played)
     assert (outcome.exit_code, outcome.reason) == (INTERRUPTED[agent], "user_exit")
     assert outcome.is_whole
     assert outcome.held

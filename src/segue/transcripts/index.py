@@ -270,6 +270,10 @@ class Index(Database):
                     "UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,)
                 )
 
+    def _has_forks(self) -> bool:
+        found = self.db.execute("SELECT 1 FROM file WHERE forked_from <> '' LIMIT 1").fetchone()
+        return found is not None
+
     def outdated(self) -> list[str]:
         """Forks that are to be matched again."""
         return [path for (path,) in self.db.execute("SELECT path FROM file WHERE mtime_ns = -1")]
@@ -284,8 +288,9 @@ class Index(Database):
             added: list[tuple[int, int]] = []
             for found, new, ledger in batch:
                 added += self._keep_one(found, new, ledger)
-            for _, new, _ in batch:  # then, because a fork may be among them
-                self._outdate_forks(new.session_id, is_new=new.is_new)
+            if self._has_forks():  # then, because one may be among them
+                for _, new, _ in batch:
+                    self._outdate_forks(new.session_id, is_new=new.is_new)
             self.db.executemany("INSERT OR IGNORE INTO key VALUES (?, ?)", added)
             self._match_twins(added, {f.path: ledger for f, _, ledger in batch})
 
@@ -330,7 +335,7 @@ class Index(Database):
             self.db.executemany(
                 "DELETE FROM twin WHERE hash = ? AND file = ?", [(key, number) for key in before]
             )
-        self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
+            self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
         self.db.executemany(
             "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?)",
             [(number, model, *spend.four) for model, spend in ledger.totals().items()],

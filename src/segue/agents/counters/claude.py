@@ -115,11 +115,21 @@ class ClaudeCounter:
             try:
                 record = _line(line)
             except (msgspec.MsgspecError, ValueError, RecursionError):
-                self.odd(line, data, start)
-                continue
+                record = self.odd(line)
             message = record.message
             if message is not None and message.usage is not None:
-                self.take(record, message, message.usage, data, start)
+                usage = message.usage
+                if (
+                    usage != self.usage
+                    or (message.id, record.request_id, record.is_sidechain is True) != self.name
+                    or message.stop_reason == "end_turn"
+                ):  # most records repeat the one before: another block of the same reply
+                    self.take(record, message, usage, data, start)
+                content = message.content
+                if content.__class__ is list and record.is_sidechain is not True:
+                    for block in content:
+                        if block.name in _TELLING:
+                            self.tool(block, message.id)
             elif record.data is not None and record.data.message is not None:
                 inner = record.data.message.message
                 if inner is not None and inner.usage is not None:
@@ -135,25 +145,18 @@ class ClaudeCounter:
         """A reply's record. Before a reply of the main thread that is smaller than the last there
         may be a compaction; looking for it everywhere would cost as much as all the rest."""
         side = record.is_sidechain is True
-        name = (message.id, record.request_id, side)
-        if usage != self.usage or name != self.name or message.stop_reason == "end_turn":
-            used = self.count(record, message, usage, name)
-            if not used:
-                if record.is_api_error_message:
-                    self.limits(data[start:].partition(b"\n")[0])
-            elif not side:
-                if used < self.used:
-                    self.passed.append((data, self.since, start))
-                    self.count_passed()
-                    self.tally.compactions += self.boundaries
-                self.used, self.boundaries, self.since = used, 0, start
-                if self.passed:
-                    self.passed = []
-        content = message.content
-        if content.__class__ is list and not side:
-            for block in content:
-                if block.name in _TELLING:
-                    self.tool(block, message.id)
+        used = self.count(record, message, usage, (message.id, record.request_id, side))
+        if not used:
+            if record.is_api_error_message:
+                self.limits(data[start:].partition(b"\n")[0])
+        elif not side:
+            if used < self.used:
+                self.passed.append((data, self.since, start))
+                self.count_passed()
+                self.tally.compactions += self.boundaries
+            self.used, self.boundaries, self.since = used, 0, start
+            if self.passed:
+                self.passed = []
 
     def count_passed(self) -> None:
         """Counts the compactions in what was passed over since the last reply."""
@@ -208,23 +211,21 @@ class ClaudeCounter:
             return 0
         return used
 
-    def odd(self, line: bytes, data: bytes, start: int) -> None:
+    def odd(self, line: bytes) -> _Line:
         """A record with fields that are not what they should be: what can be read of it counts."""
         value = read_line(line)
         if not isinstance(value, dict):
             self.tally.unread += 1
-            return
+            return _Line()
         inner = value if obj(value, "message", "usage") else obj(value, "data", "message")
         message = obj(inner, "message")
         usage, parts = obj(message, "usage"), obj(message, "usage", "cache_creation")
-        self.take(
-            _Line(
-                timestamp=text(inner, "timestamp"),
-                request_id=text(inner, "requestId"),
-                is_sidechain=inner.get("isSidechain") is True or inner is not value,
-                is_api_error_message=inner.get("isApiErrorMessage") is True,
-            ),
-            _Message(
+        return _Line(
+            timestamp=text(inner, "timestamp"),
+            request_id=text(inner, "requestId"),
+            is_sidechain=inner.get("isSidechain") is True or inner is not value,
+            is_api_error_message=inner.get("isApiErrorMessage") is True,
+            message=_Message(
                 id=text(message, "id"),
                 model=text(message, "model"),
                 stop_reason=text(message, "stop_reason"),
@@ -236,19 +237,17 @@ class ClaudeCounter:
                     )
                     for block in items(message, "content")
                 ],
-            ),
-            _Usage(
-                input_tokens=amount(usage, "input_tokens"),
-                output_tokens=amount(usage, "output_tokens"),
-                cache_read_input_tokens=amount(usage, "cache_read_input_tokens"),
-                cache_creation_input_tokens=amount(usage, "cache_creation_input_tokens"),
-                cache_creation=_Written(
-                    amount(parts, "ephemeral_5m_input_tokens"),
-                    amount(parts, "ephemeral_1h_input_tokens"),
+                usage=_Usage(
+                    input_tokens=amount(usage, "input_tokens"),
+                    output_tokens=amount(usage, "output_tokens"),
+                    cache_read_input_tokens=amount(usage, "cache_read_input_tokens"),
+                    cache_creation_input_tokens=amount(usage, "cache_creation_input_tokens"),
+                    cache_creation=_Written(
+                        amount(parts, "ephemeral_5m_input_tokens"),
+                        amount(parts, "ephemeral_1h_input_tokens"),
+                    ),
                 ),
             ),
-            data,
-            start,
         )
 
     def limits(self, line: bytes) -> None:

@@ -25,6 +25,7 @@ _HEAD_BYTES = 140  # time, number and type come before the payload
 # nothing here.
 _COUNT, _COMPLETE, _SETTINGS = b"token_count", b"task_comple", b"thread_sett"
 _CALLS, _OUTPUT = (b"function_ca", b"custom_tool"), b'_output"'
+_CONTEXT = b'"type":"turn_context"'
 _SILENT = (b'"type":"token_usage_record"', b'"type":"world_state"')
 _PATCHED = re.compile(
     r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
@@ -103,13 +104,25 @@ class CodexCounter:
                     or find(b"*** Begin Patch", place, end) > 0
                 ):
                     self.take(data[start:end])
+            elif kind == _COMPLETE and find(b'"event_msg"', start, place) > 0:
+                self.ledger.end_turn()
             elif kind == _COMPLETE or (kind == _SETTINGS and not self.model):
                 self.take(data[start:end])
             elif not kind:
                 place = find(b'"type":"', start, min(start + _HEAD_BYTES, end))
-                if place < 0 or not data.startswith(_SILENT, place):
+                if place < 0 or not (
+                    data.startswith(_SILENT, place) or self.is_known(data, place, end)
+                ):
                     self.take(data[start:end])
             start = end + 1
+
+    def is_known(self, data: bytes, place: int, end: int) -> bool:
+        """Whether it is a turn's context that tells nothing new: the same model, wherever it names
+        one."""
+        if not (self.model and self.tally.cwd and data.startswith(_CONTEXT, place)):
+            return False
+        named = data.count(b'"model":', place, end)
+        return 0 < named == data.count(b'"model":"%b"' % self.model.encode(), place, end)
 
     def close(self) -> None:
         for (place, _), (stamp, plan, is_reached) in self.said.items():

@@ -1,0 +1,128 @@
+"""The two prompts of a handoff: the request for a checkpoint, and the first words of the session
+that goes on. Templates are texts with named blanks; loading them is `io/prompts`."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from segue.core.checkpoint import MOST_CHARS, Checkpoint, render
+from segue.core.lines import shorten
+from segue.core.redact import redact
+from segue.core.stop import StopReason
+
+REQUEST, CONTINUATION = "checkpoint_request", "continuation"
+NAMES: Mapping[str, tuple[str, ...]] = {
+    REQUEST: (),
+    CONTINUATION: ("reason", "leg", "task", "checkpoint", "note"),
+}
+"""The blanks that a template must have."""
+OPTIONAL: Mapping[str, tuple[str, ...]] = {REQUEST: ("reason", "most_words"), CONTINUATION: ()}
+"""Those that it may have besides."""
+
+_TAG = "<checkpoint>"
+_BLANK = re.compile(
+    r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{[ ]{0,3}([A-Za-z_][A-Za-z0-9_]*)[ ]{0,3}\}"
+)
+_OWN_TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}checkpoint\b)", re.IGNORECASE)
+_MOST_WORDS = 2_000  # some 3,000 tokens: below the cap of the request
+_CALL_CHARS = 2_000
+
+# No word of a break where nothing broke: it would make the agent doubt what is surely done.
+_WHY = {
+    StopReason.CONTEXT_EXHAUSTED: "The previous session's context window was full, or nearly so.",
+    StopReason.RATE_LIMIT: "The previous session reached a rate limit, and could not be resumed.",
+    StopReason.OVERLOADED: "The provider of the previous session was overloaded or out of reach.",
+    StopReason.TIMEOUT: "The previous session timed out.",
+    StopReason.CRASH: "The previous session crashed or was killed.",
+    StopReason.COMPLETED: "The previous session ended, but the task is not done.",
+    StopReason.MAX_TURNS: "The previous session reached its limit of turns.",
+    StopReason.NEEDS_USER: "The previous session ended waiting for an answer of the user's.",
+    StopReason.USER_EXIT: "The previous session was ended by the user, who then had it continued.",
+}
+_NONE = (
+    "There is no checkpoint: the previous session was cut off before it could write one. What is"
+    " done is in the files and, if there is a repository, in its history: look there first."
+)
+_IN_DOUBT = """
+The last tool call of the previous session was interrupted, or its result was lost: it may have been
+done already, in full or in part. Look at what is there before you do it again.{call}
+"""
+
+
+def check_template(text: str, names: Collection[str], optional: Collection[str] = ()) -> list[str]:
+    """What is wrong with a template, one line each: blanks that nobody fills, and blanks that are
+    missing. `{{word}}` is the word in braces."""
+    known = {*names, *optional}
+    found = [match[2] for match in _BLANK.finditer(text) if match[2]]
+    faults = [
+        f"unknown placeholder {{{name}}}: known are {_listed(known)};"
+        f" write {{{{{name}}}}} for the word in braces"
+        for name in dict.fromkeys(found)
+        if name not in known
+    ]
+    return faults + [f"missing placeholder {{{name}}}" for name in names if name not in found]
+
+
+def faults_of(name: str, text: str) -> list[str]:
+    """The same for one of our two templates, and what else it cannot do without."""
+    faults = check_template(text, NAMES[name], OPTIONAL[name])
+    if name == REQUEST and _TAG not in text:
+        faults.append(f"missing {_TAG}: the agent must be told to answer with such a block")
+    return faults
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """The template with its blanks filled, in one pass: braces in the values are left alone."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"{{{match[1]}}}"
+        return values.get(match[2], match[0])
+
+    return _BLANK.sub(value, text)
+
+
+def request(
+    template: str,
+    *,
+    reason: str = "the context window is nearly full",
+    most_words: int = _MOST_WORDS,
+) -> str:
+    """What asks a session for its checkpoint."""
+    return fill(template, {"reason": reason, "most_words": f"{most_words:,}"})
+
+
+def continuation(
+    template: str,
+    *,
+    task: str,
+    checkpoint: Checkpoint | None,
+    reason: StopReason,
+    leg: int,
+    call_in_doubt: str | None = None,
+    most_chars: int = MOST_CHARS,
+) -> str:
+    """The first prompt of the session that goes on. `leg`: which one this is, from 1. The task is
+    handed on word for word, the checkpoint without secrets and in at most `most_chars`.
+
+    `call_in_doubt`: the last tool call, if no result of it was seen; "" if even the call is not
+    known; None if there is no doubt."""
+    told = render(checkpoint, most_chars=most_chars, with_task=False) if checkpoint else ""
+    note = "" if call_in_doubt is None else fill(_IN_DOUBT, {"call": _call(call_in_doubt)})
+    values = {
+        "reason": _WHY.get(reason, f"The previous session stopped: {reason.description}."),
+        "leg": str(leg),
+        "task": task,
+        # A checkpoint that says how it ends would end there.
+        "checkpoint": f"{_TAG}\n{_OWN_TAG.sub('‹', told) or _NONE}\n</checkpoint>",
+        "note": note,
+    }
+    return fill(template, values)
+
+
+def _call(text: str) -> str:
+    short, _ = shorten(redact(text.strip())[0], _CALL_CHARS)
+    return "\n\n    " + short.replace("\n", "\n    ") if short else ""
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(names)) or "none"
