@@ -1,8 +1,7 @@
 """Counts Claude Code's transcripts, which are most of what people have: gigabytes of them.
 
-Only records with a usage are looked at: the counter jumps from one to the next and decodes just
-those lines, into just the fields it needs. What has no usage is found from there: a compaction
-stands between two replies of which the later one is smaller.
+Only records with a usage are decoded, into just the fields that are needed. What has no usage is
+found from there: a compaction stands between two replies of which the later one is smaller.
 """
 
 from typing import Any
@@ -16,7 +15,9 @@ from segue.agents.lines import read_line
 from segue.core.ledger import ENDS_TURN, SIDE, Ledger
 from segue.core.remark import LimitSeen, Todo, TodoStatus
 
-_USAGE = b'"input_tokens"'  # the longer the word, the faster it is found
+_USAGE = b'"input_tokens"'
+_GIVEN = b'"message":{"role":"user"'
+_HEAD_BYTES = 600
 _BOUNDARY = b'"compact_boundary"'
 _HEAD_LINES = 8
 _HELD_CHUNKS = 4
@@ -103,14 +104,17 @@ class ClaudeCounter:
     def feed(self, data: bytes, size: int) -> None:
         if self.head_lines:
             self.head(data, size)
-        find, rfind = data.find, data.rfind
-        end = self.since = 0
-        while (hit := find(_USAGE, end, size)) >= 0:
-            gap = end
-            end = find(b"\n", hit, size)
+        find = data.find
+        next_ = self.since = 0
+        while next_ < size:
+            start = next_
+            end = find(b"\n", start, size)
             if end < 0:
                 end = size
-            start = rfind(b"\n", gap, hit) + 1 or gap
+            next_ = end + 1
+            # What tools printed is most of a file: told by its first bytes, it is not searched.
+            if 0 < find(_GIVEN, start, start + _HEAD_BYTES) < end or find(_USAGE, start, end) < 0:
+                continue
             line = data[start:end]
             try:
                 record = _line(line)
