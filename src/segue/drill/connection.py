@@ -98,7 +98,7 @@ class Connection:
         given = dict(request.headers)
         if int(given.get(b"content-length", b"0")) > MAX_BODY_BYTES:
             raise RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
-        if given.get(b"content-encoding", b"identity") != b"identity":
+        if given.get(b"content-encoding", b"identity").lower() != b"identity":
             raise RequestError(415, "the body must not be compressed")
         found = bytearray()
         while True:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from segue.core.stop import StopReason
 from segue.drill import casts
 from segue.drill.ask import Kind
+from segue.drill.delivery import FRAMING
 from segue.drill.scenario import Context, Event, Job, Rule, Scenario
 
 Found = tuple[tuple[str | int, ...], str]
@@ -147,7 +148,7 @@ def _headers(rule: Rule) -> Iterator[Found]:
     for name, value in rule.headers.items():
         if not _HEADER.fullmatch(name) or not _HEADER_TEXT.fullmatch(value):
             yield ("headers", name), "is no header: plain ASCII in one line"
-        if name.lower() in ("content-length", "transfer-encoding"):
+        if name.lower() in FRAMING:
             yield ("headers", name), "is the server's own"
 
 

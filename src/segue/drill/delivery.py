@@ -16,7 +16,7 @@ _SSE = "text/event-stream; charset=utf-8"
 _GARBAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _SLICES = 16  # of a body that trickles and has no events
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FRAMING = {"content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"}
+FRAMING = {"content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def clean(headers: dict[str, str]) -> dict[str, str]:
     """Lower-case names, nothing that would break the framing: headers come from scenario files."""
     kept = {}
     for name, value in headers.items():
-        if _NAME.fullmatch(name) and name.lower() not in _FRAMING:
+        if _NAME.fullmatch(name) and name.lower() not in FRAMING:
             line = "".join(c if c.isprintable() else " " for c in str(value))
             kept[name.lower()] = line.encode("latin-1", "replace").decode("latin-1").strip()
     return kept
