@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playing import AGENTS_FOLDER, missing
 
 from segue import api
 from segue.drill import casts, enclosure
@@ -21,22 +22,12 @@ PINS = dict(
     if line.removeprefix("pins='").startswith(REAL)
 )
 ENV = {  # as it was before each test got its own home
-    "SEGUE_AGENTS": os.environ.get("SEGUE_AGENTS")
-    or str(
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "segue" / "agents",
-    ),
+    "SEGUE_AGENTS": AGENTS_FOLDER,
     "PATH": os.environ["PATH"],
 }
 LEG = Path(__file__).parent / "one_leg.py"
 
 Found = dict[str, Any]
-
-
-def missing(reason: str) -> None:
-    """CI has all that is needed, or it proves nothing."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(params=REAL)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from playing import missing
 
 from segue.drill import enclosure
 from segue.drill.process import Leg
@@ -34,11 +35,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 @pytest.fixture
 def enclosable() -> None:
     """What a machine must allow for these tests; CI's does."""
-    reason = enclosure.why_not()
-    if reason and os.environ.get("CI"):
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    if reason := enclosure.why_not():
+        missing(reason)
 
 
 @pytest.fixture
@@ -105,7 +103,7 @@ open("{made}", "w").close()
 """
     done = run(python(code))
     if "gets no ids" in done.stderr or "no network namespace" in done.stderr:
-        pytest.skip(done.stderr.strip().rpartition("\n")[2])
+        missing(done.stderr.strip().rpartition("\n")[2])
     assert done.stdout.split() == ["True", "True", str(os.getuid()), str(os.getgid())]
     assert made.stat().st_uid == os.getuid()
 
@@ -198,7 +196,7 @@ def test_a_leg_that_must_be_enclosed_is_not_started_in_the_open(tmp_path: Path) 
 def test_a_command_that_is_not_there_is_told_in_one_line() -> None:
     done = run(enclosure.command(["no-such-program"]))
     if done.returncode == 3:
-        pytest.skip(done.stderr.strip())
+        missing(done.stderr.strip())
     assert (done.returncode, done.stderr) == (
         127,
         "segue: no-such-program: No such file or directory\n",
