@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from click.testing import CliRunner, Result
 from playing import play
@@ -150,23 +149,6 @@ def test_without_keep_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     drill("--scenario", "success")
     assert list(tmp_path.glob("segue-drill-*")) == []
-
-
-def test_a_drill_that_is_ended_ends_its_agent_too(tmp_path: Path) -> None:
-    slow = tmp_path / "slow.toml"
-    slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
-    command = [sys.executable, "-m", "segue", "drill", "--scenario", str(slow)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
-        while "step 1 of 4" not in running.stderr.readline():
-            assert running.poll() is None
-        below = psutil.Process(running.pid).children(recursive=True)
-        assert any("job/step" in " ".join(p.cmdline()) for p in below)
-        running.send_signal(signal.SIGINT)
-        running.stderr.read()
-    assert running.returncode == 130
-    _, left = psutil.wait_procs(below, timeout=20)
-    assert left == []
 
 
 def test_the_users_config_keys_and_home_do_not_reach_an_agent(

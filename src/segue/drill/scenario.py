@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from segue.core.spend import Spend
-from segue.drill.answer import Answer, Delivery, Fault, Reply, Stop
+from segue.drill.answer import Delivery, Fault, Reply, Stop
 from segue.drill.ask import Kind
 
 Act = Literal["kill", "interrupt", "terminate", "hang_up"]
@@ -102,6 +102,3 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if agent in self.slow_for and self.slow_limit_s is not None:
             return self.slow_limit_s
         return self.limit_s
-
-
-__all__ = ["Act", "Answer", "Context", "Event", "Expectation", "Job", "Rule", "Scenario"]
