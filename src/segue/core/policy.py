@@ -34,6 +34,31 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resume_user_exits: bool = False
     user_exit_grace_s: float = 600.0
 
+    # Waits.
+    unknown_reset_wait_s: float = 30.0  # doubled each time
+    unknown_reset_most_s: float = 300.0
+    wait_jitter: float = 0.10  # of an unknown one, to both sides
+    reset_jitter_least_s: float = 5.0  # added to a known one, so that runs wake one by one
+    reset_jitter_most_s: float = 60.0
+    most_limited_s: float = 8 * 86_400.0  # in a row; the longest limit of a plan is a week
+    overload_tries: int = 8
+
+    # Limits on one leg and on the whole run. None: there is none.
+    stall_s: float = 330.0  # clients are silent for up to 301 s
+    tool_stall_s: float = 1_800.0  # while a tool runs
+    grace_s: float = 3.0  # from SIGTERM to SIGKILL
+    checkpoint_s: float = 120.0
+    checkpoint_tokens: int = 4_000
+    same_failures: int = 3
+    idle_legs: int = 3
+    same_calls: int = 200
+    most_checks: int = 3
+    most_legs: int | None = None
+    most_tokens: int | None = None
+    most_cost_usd: float | None = None
+    most_active_s: float | None = None
+    most_wall_s: float | None = None
+
     def __post_init__(self) -> None:
         """Nonsense is refused here, by name, and not found out at three in the morning."""
         marks = (*self.marks, self.soft_mark, self.context_risk_mark)

@@ -1,0 +1,80 @@
+"""How an agent is driven without a terminal: data and pure functions, one file an agent in
+`segue.agents.drives`.
+
+What a drive gives is carried out by others: `io/keeper` starts and ends processes, `runner` decides.
+Every agent looks the same to them: a process that writes lines, and may take lines.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+Env = Mapping[str, str]
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a leg is to do."""
+
+    command: tuple[str, ...]  # the program, and what always comes with it
+    prompt: str
+    session_id: str = ""  # go on with this one; "": a new one
+    new_id: str = ""  # a UUID that a new session may have, where the agent lets us choose
+    flags: tuple[str, ...] = ()  # the user's own
+    cwd: str
+    folder: str  # the leg's own, for files that it needs
+    env: Env  # as the user has it
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """How to start it."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)  # set besides the user's own
+    files: dict[str, str] = field(default_factory=dict)  # written into the leg's folder first
+    input: bytes = b""  # given at once
+    stays_open: bool = False
+    """Whether its input stays open, for more words and the interrupt; else it is closed after
+    `input`."""
+    session_id: str = ""  # if it is known before the agent tells it
+
+
+Over = Literal["no", "maybe", "yes"]
+"""Whether a turn is over after a record; "maybe": if nothing comes for `settle_s`."""
+
+
+class Watch:
+    """Looks at the records of a leg's stream, as they come. One for each leg."""
+
+    settle_s = 2.0
+
+    def over(self, record: dict[str, Any]) -> Over:
+        """Whether the turn is over, so that the input may be closed."""
+        return "no"
+
+
+class Drive(Struct, frozen=True, kw_only=True):
+    """An agent as segue drives it."""
+
+    agent: str  # whose profile and parser
+    find: Callable[[Env], tuple[str, ...] | None]
+    """Its command by the PATH: the native program, not a launcher, where that matters. None if it
+    is not installed."""
+    install: str  # how a user gets it, in one line
+    launch: Callable[[Order], Launch]
+    talks: bool = False  # takes more words while it runs (`say`)
+    say: Callable[[str, str], bytes] | None = None
+    """Input that tells it something, by text and a key that is told back if it is; it reaches the
+    model at the next boundary, and needs no interrupt."""
+    interrupt: bytes = b""  # input that stops the turn, and leaves the process able to go on
+    interrupt_signal: str = "SIGINT"  # where there is no such input: the gentlest end
+    resumes: bool = True
+    resume_factor: float = 1.0  # how much larger a session is once it was resumed
+    watch: Callable[[], Watch] = Watch
+    refuses: Callable[[Sequence[str]], str] = lambda flags: ""
+    """Why these flags of the user's cannot be taken, by name; "" if they can."""
+    session_file: Callable[[str, Env, str], str] | None = None
+    """Where the session's file is, by its id, the environment and the working folder; "" if it is
+    not there (yet). None: by looking through the agent's home."""
+    size_from: Literal["stream", "file"] = "stream"  # who tells the size of the context
+    version: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda command: (*command, "--version")
