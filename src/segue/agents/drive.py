@@ -1,8 +1,8 @@
 """How an agent is driven without a terminal: data and pure functions, one file an agent in
 `segue.agents.drives`.
 
-What a drive gives is carried out by others: `io/keeper` starts and ends processes, `runner` decides.
-Every agent looks the same to them: a process that writes lines, and may take lines.
+What a drive gives is carried out by others: `io/keeper` starts and ends processes, `runner`
+decides. Every agent looks the same to them: a process that writes lines, and may take lines.
 """
 
 from collections.abc import Callable, Mapping, Sequence

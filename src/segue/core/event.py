@@ -45,6 +45,9 @@ class ToolCall(Event, frozen=True, kw_only=True):
 
     name: str = ""
     call_id: str = ""
+    command: str = ""  # what a shell is to run
+    argument: str = ""  # all that it is given, in short: the same call has the same
+    files: tuple[str, ...] = ()  # that it writes
 
 
 class ToolResult(Event, frozen=True, kw_only=True):
@@ -52,6 +55,9 @@ class ToolResult(Event, frozen=True, kw_only=True):
 
     call_id: str = ""
     denied: bool = False  # a permission was refused or nobody was there to grant it
+    exit_code: int | None = None  # of a shell's command, where the record tells
+    failed: bool = False
+    failing_tests: tuple[str, ...] = ()  # that its text names
 
 
 class Usage(Event, frozen=True, kw_only=True):

@@ -312,7 +312,7 @@ class EndLeg(Decision, frozen=True, kw_only=True):
 
 
 class Compose(Decision, frozen=True, kw_only=True):
-    """Write down what is handed on: what the agent told, if it did, and what is known without it."""
+    """Write down what is handed on: what the agent told, and what is known without it."""
 
 
 class WaitUntil(Decision, frozen=True, kw_only=True):
