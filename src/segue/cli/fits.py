@@ -58,7 +58,7 @@ def _fit(machine: Machine, session: Session, count: int, reserve: int | None) ->
         raise InputError(f"session {session.session_id}: how full it is is not known yet")
     enforced = None
     if session.forecast is not None:
-        enforced = machine.survey.enforced(session.agent, session.reading.window_tokens)
+        enforced = machine.survey.windows.enforced(session.agent, session.reading.window_tokens)
     keep = machine.policy.reserve_tokens if reserve is None else reserve
     return fits(
         count,

@@ -1,33 +1,30 @@
 """All sessions of this machine as they are now: files, the index, and running agents together."""
 
-import json
 import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from segue import agents
-from segue.agents.fields import obj
 from segue.agents.profile import Profile
 from segue.core import alive
 from segue.core.fold import Turn
 from segue.core.forecast import forecast
-from segue.core.glance import Glance, Window, believed_window, glance
+from segue.core.glance import Glance, Window, glance
 from segue.core.policy import Policy
 from segue.core.reading import Reading
 from segue.core.session import Look, Process, Session, state_of
 from segue.core.spend import Spend
 from segue.core.stop import Stop
 from segue.io.sqlite import is_damage
-from segue.transcripts import database, find, parents
+from segue.transcripts import database, parents
 from segue.transcripts.find import Found, Home, Stamp, profile_of, project_folder
 from segue.transcripts.index import Index
 from segue.transcripts.look import Judge, NotASession, from_glance, look
+from segue.transcripts.windows import Windows
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Look).decode
@@ -59,9 +56,8 @@ class Survey:
     ) -> None:
         self.homes = {home.path: home for home in homes}
         self.index, self.policy, self.judge = index, policy, judge
-        self.environment, self.price_window = environment, price_window
         self.notes: list[str] = []
-        self.configured: dict[tuple[str, str, str], int | None] = {}
+        self.windows = Windows(policy, environment, partial(self._priced, price_window))
         self.known = index.looks() if index is not None else {}
         self.new: list[tuple[str, Stamp, bytes]] = []
         self.found, new = parents.resolve(found, self.homes, index)
@@ -217,7 +213,7 @@ class Survey:
         now: float,
     ) -> Session:
         told = seen.look
-        window, enforced = self.window(seen.agent, told)
+        window, enforced = self.windows.of(seen.agent, told)
         reading = _reading(told, window)
         ahead = None
         if reading is not None:
@@ -249,54 +245,12 @@ class Survey:
             notes=notes,
         )
 
-    def window(self, agent: str, told: Look) -> tuple[Window, int | None]:
-        """How large the window is believed to be, and where the agent itself acts."""
-        profile = profile_of(agent)
-        priced, said = None, told.told_window_tokens
-        own = profile.windows if profile is not None else {}
-        if not said and profile is not None and profile.window_in is not None:
-            said = self._configured(profile, told)
-        if not said and told.model and "" not in own:
-            priced = self._priced(told.model)
-        window = believed_window(
-            told_tokens=said,
-            accepted_tokens=told.accepted_tokens,
-            model=told.model,
-            configured=self.policy.known_windows,
-            agents_own=own,
-            priced_tokens=priced,
-            default_tokens=self.policy.default_window_tokens,
-        )
-        return window, self.enforced(agent, window.tokens)
-
-    def enforced(self, agent: str, window_tokens: int) -> int | None:
-        """The point at which the agent itself compacts or refuses, if it does."""
-        profile = profile_of(agent)
-        return profile.enforced(window_tokens) if profile is not None else None
-
-    def _configured(self, profile: Profile, told: Look) -> int | None:
-        """What the agent's own config says; files that are not plain JSON are passed over."""
-        asked = (profile.name, told.model, told.cwd)
-        if asked not in self.configured:
-            self.configured[asked] = None
-            for place in agents.stores()[profile.name].configs:
-                file = find.filled(place.replace("{cwd}", told.cwd), self.environment)
-                try:
-                    config = json.loads(Path(file).read_text(encoding="utf-8"))
-                except (OSError, ValueError, RecursionError):
-                    continue
-                found = profile.window_in(obj(config), told.model) if profile.window_in else None
-                if found:
-                    self.configured[asked] = found
-                    break
-        return self.configured[asked]
-
-    def _priced(self, model: str) -> int | None:
+    def _priced(self, price_window: Callable[[str], int | None], model: str) -> int | None:
         if self.index is None:
-            return self.price_window(model)
+            return price_window(model)
         asked, tokens = self.index.window(model)
         if not asked:
-            tokens = self.price_window(model)
+            tokens = price_window(model)
             try:
                 self.index.keep_window(model, tokens)
             except sqlite3.Error as fault:
