@@ -144,7 +144,7 @@ def test_overflow_again_after_the_compaction_is_the_last_word() -> None:
 def test_rejected_permission_with_nothing_after_needs_the_user() -> None:
     assert events(tool(status="error", error=REJECTED), finish("tool-calls", 1030)) == [
         ToolCall(name="bash", call_id="call_1"),
-        ToolResult(call_id="call_1", denied=True),
+        ToolResult(call_id="call_1", denied=True, failed=True),
         Usage(used_tokens=1030),
         Ended(reason=StopReason.NEEDS_USER, code="permission rejected"),
     ]
@@ -163,11 +163,13 @@ def test_rejected_permission_after_which_the_model_answered_is_completed() -> No
 def test_denying_rule_is_denied_but_no_end() -> None:
     denied = "The user has specified a rule which prevents you from using this specific tool call."
     found = events(tool(status="error", error=denied), finish("tool-calls"))
-    assert found[1:] == [ToolResult(call_id="call_1", denied=True)]
+    assert found[1:] == [ToolResult(call_id="call_1", denied=True, failed=True)]
 
 
 def test_failing_tool_is_not_denied() -> None:
-    assert events(tool(status="error", error="exit 1"))[1:] == [ToolResult(call_id="call_1")]
+    assert events(tool(status="error", error="exit 1"))[1:] == [
+        ToolResult(call_id="call_1", failed=True)
+    ]
 
 
 def test_reply_that_broke_off_is_a_retry_without_a_size() -> None:

@@ -93,7 +93,7 @@ def test_a_good_run_is_told_in_order_with_its_sizes() -> None:
         Reply(where="f:4", at=AT, text="I will run it."),
         ToolCall(where="f:4", at=AT, name="bash", call_id="c1"),
         Usage(where="f:4", at=AT, used_tokens=9030),
-        ToolResult(where="f:5", at=AT, call_id="c1"),
+        ToolResult(where="f:5", at=AT, call_id="c1", exit_code=0),
         Reply(where="f:6", at=AT, text="Done."),
         Usage(where="f:6", at=AT, used_tokens=9112),
         Ended(where="f:7", ok=True),

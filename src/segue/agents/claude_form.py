@@ -18,9 +18,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from segue.agents.calls import argument_of, written_by
 from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
 from segue.agents.profile import Record
 from segue.core import event as ev
+from segue.core.failing import failing_tests
 from segue.core.spend import Spend
 from segue.core.stop import StopReason as R
 from segue.core.stop import UserExitType
@@ -63,6 +65,7 @@ _CODES = (  # `error`, `apiError`, `api_error_type`; invalid_request and unknown
 )
 ERRORS: dict[str, R] = {code: reason for reason, *codes in _CODES for code in codes}
 
+_EXIT = re.compile(r"Exit code (-?\d{1,10})\b")
 _LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")  # run by the client, not the model
 _IDLE = re.compile(  # record types that do not matter: of the stream, then of the transcript
     "control_cancel_request|keep_alive|tool_progress|auth_status|tool_use_summary|"
@@ -94,6 +97,7 @@ class Reader:
         self.replies: set[str] = set()  # message ids that were told
         self.spoken = False  # the model has said something in this turn
         self.failed = ""  # what the client last said as an error in this turn
+        self.commands: dict[str, str] = {}  # calls of a shell without a result yet, and its name
 
     def parse(self, records: Iterable[Record]) -> Events:
         for record in records:
@@ -200,10 +204,48 @@ class Reader:
             if said := text(block, "text").strip():
                 yield ev.Reply(text=said, **self.here)
             elif text(block, "type").endswith("tool_use"):  # also server_ and mcp_
-                yield ev.ToolCall(name=text(block, "name"), call_id=text(block, "id"), **self.here)
+                yield self.called(text(block, "name"), text(block, "id"), obj(block, "input"))
             else:
                 continue
             self.spoken, self.failed = True, ""
+
+    def called(self, name: str, call: str, given: JSON) -> ev.ToolCall:
+        """A tool call; of a shell's it is remembered that it is one."""
+        command = text(given, "command")
+        if command:
+            self.commands[call] = name
+        return ev.ToolCall(
+            name=name,
+            call_id=call,
+            command=command,
+            argument=argument_of(given),
+            files=written_by(name, given),
+            **self.here,
+        )
+
+    def answered_by(self, data: JSON, block: JSON) -> ev.ToolResult:
+        """A tool's result. What it printed is looked at for failing tests if it is a shell's."""
+        call, wrong = text(block, "tool_use_id"), block.get("is_error") is True
+        told = data.get("tool_use_result", data.get("toolUseResult"))
+        shell = self.commands.pop(call, "Bash" if "stdout" in obj(told) else "")
+        code: int | None = None
+        tests: tuple[str, ...] = ()
+        if shell:
+            said = joined(block.get("content"))
+            found = _EXIT.match(said) if wrong else None
+            if found is not None:
+                code = int(found[1])
+            elif shell == "Bash" and not wrong and not _goes_on(told, said):
+                code = 0
+            tests = failing_tests(said)
+        return ev.ToolResult(
+            call_id=call,
+            denied=_denied(data, call),
+            exit_code=code,
+            failed=wrong,
+            failing_tests=tests,
+            **self.here,
+        )
 
     def parts(self, usage: JSON) -> Spend:
         return Spend(
@@ -283,8 +325,8 @@ class Reader:
         said, typed = joined(content).strip(), "promptSource" in data
         if results:
             self.held = None
-            for call in (text(block, "tool_use_id") for block in results):
-                yield ev.ToolResult(call_id=call, denied=_denied(data, call), **self.here)
+            for block in results:
+                yield self.answered_by(data, block)
         elif said.startswith("[Request interrupted by user") and not typed:
             self.held = None
             yield ev.Ended(reason=R.USER_EXIT, code="interrupted", message=said, **self.here)
@@ -421,6 +463,14 @@ def _denied(data: JSON, call: str) -> bool:
         if text(meta, "id") == call:
             kinds += text(meta, "non_execution_kind"), text(meta, "permission_decision", "decision")
     return any(kind not in ("", "accept", "allow", "interrupted") for kind in kinds)
+
+
+def _goes_on(told: Any, said: str) -> bool:
+    """Whether a shell's command runs on in the background, or was stopped."""
+    result = obj(told)
+    if result.get("interrupted") is True or text(result, "backgroundTaskId"):
+        return True
+    return said.startswith("Command running in background")
 
 
 def _unasked(data: JSON) -> bool:

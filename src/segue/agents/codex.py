@@ -18,7 +18,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from segue.agents.fields import JSON, amount, instant, joined, number, obj, text, whole
+from segue.agents.calls import argument_of, command_of, patched
+from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
+from segue.agents.lines import decode
 from segue.agents.profile import Profile, Record
 from segue.core.event import (
     Compaction,
@@ -35,6 +37,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.failing import failing_tests
 from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason
 
@@ -70,6 +73,9 @@ _TOOL_ITEMS = _words(
     "command_execution file_change mcp_tool_call dynamic_tool_call collab_tool_call "
     "collab_agent_tool_call web_search image_view image_generation"
 )
+_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # to other tools
+_EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
+_HEAD_CHARS = 400  # what the client says before it shows what a command printed
 # An item of type "error" is a warning (unknown model, hook trust), never a failure.
 _QUIET_ITEMS = {"error", "reasoning", "todo_list", "plan", "hook_prompt", "sub_agent_activity"}
 
@@ -203,7 +209,7 @@ def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     if kind in _TOOL_ITEMS:
         state.on()
         state.running.add(ident)
-        yield ToolCall(name=kind, call_id=ident, **put)
+        yield _item_call(kind, item, put)
     elif kind == "context_compaction":
         state.summarising, state.compacted = True, False
         yield Compaction(phase="started", **put)
@@ -220,9 +226,34 @@ def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         return
     state.on()
     if ident not in state.running:  # file changes and searches may only be told when done
-        yield ToolCall(name=kind, call_id=ident, **put)
+        yield _item_call(kind, item, put)
     state.running.discard(ident)
-    yield ToolResult(call_id=ident, denied=text(item, "status") == "declined", **put)
+    status, code = text(item, "status"), whole(item, "exit_code")
+    printed = text(item, "aggregated_output") if kind == "command_execution" else ""
+    yield ToolResult(
+        call_id=ident,
+        denied=status == "declined",
+        exit_code=code,
+        failed=status == "failed" or code not in (0, None),
+        failing_tests=failing_tests(printed),
+        **put,
+    )
+
+
+def _item_call(kind: str, item: JSON, put: Put) -> ToolCall:
+    command = command_of(item.get("command"))
+    changes = item.get("changes")  # a list, or by path
+    paths = list(changes) if isinstance(changes, dict) else []
+    paths += [text(change, "path") for change in items(changes)]
+    given = {name: item[name] for name in _GIVEN if item.get(name)}
+    return ToolCall(
+        name=kind,
+        call_id=text(item, "id"),
+        command=command,
+        argument=argument_of(command or given),
+        files=tuple(path for path in paths if path) or patched(command),
+        **put,
+    )
 
 
 def _file_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -244,13 +275,45 @@ def _response_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     call = text(payload, "call_id") or text(payload, "id")
     if kind in ("function_call", "custom_tool_call", "local_shell_call"):
         state.on()
-        yield ToolCall(name=text(payload, "name") or kind, call_id=call, **put)
+        yield _wire_call(text(payload, "name") or kind, call, payload, put)
     elif kind in ("function_call_output", "custom_tool_call_output"):
         state.on()
-        yield ToolResult(call_id=call, **put)
+        yield _wire_result(call, payload.get("output"), put)
     elif obj(payload, "metadata").get("compaction_output") is True:
         state.summarising, state.compacted = True, False
         yield Compaction(phase="started", **put)
+
+
+def _wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
+    """Arguments are JSON in a string, those of custom tools any text."""
+    said = text(payload, "arguments")
+    free = text(payload, "input")
+    given = obj(decode(said)) if said else obj(payload, "action")
+    command = command_of(given.get("cmd") or given.get("command"))
+    return ToolCall(
+        name=name,
+        call_id=call,
+        command=command,
+        argument=argument_of(command or free or given or said),
+        files=patched(free or command or text(given, "input")),
+        **put,
+    )
+
+
+def _wire_result(call: str, output: Any, put: Put) -> ToolResult:
+    """The client's own words come first, then what was printed; older versions wrote JSON."""
+    said = output if isinstance(output, str) else joined(output) or text(output, "content")
+    code: int | None = None
+    if said.startswith('{"'):
+        told = obj(decode(said))
+        code, said = whole(told, "metadata", "exit_code"), text(told, "output") or said
+    head, found, _ = said[:_HEAD_CHARS].partition("Output:\n")
+    if code is None and found and (told_code := _EXIT.search(head)):
+        code = int(told_code[1])
+    failed = code not in (0, None) or obj(output).get("success") is False
+    failed = failed or said.endswith("aborted by user")
+    tests = failing_tests(said) if code is not None else ()
+    return ToolResult(call_id=call, exit_code=code, failed=failed, failing_tests=tests, **put)
 
 
 def _compacted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:

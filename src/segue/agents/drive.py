@@ -52,6 +52,18 @@ class Watch:
         """Whether the turn is over, so that the input may be closed."""
         return "no"
 
+    def heard(self, record: dict[str, Any]) -> str:
+        """The key of the words (`Drive.say`) that this record tells back: they are part of the
+        conversation from here on. "" if it tells none."""
+        return ""
+
+
+class Heard(Struct, frozen=True):
+    """What a line of an agent says that writes no records."""
+
+    session_id: str = ""
+    said: Literal["", "done", "failed"] = ""
+
 
 class Drive(Struct, frozen=True, kw_only=True):
     """An agent as segue drives it."""
@@ -76,5 +88,10 @@ class Drive(Struct, frozen=True, kw_only=True):
     session_file: Callable[[str, Env, str], str] | None = None
     """Where the session's file is, by its id, the environment and the working folder; "" if it is
     not there (yet). None: by looking through the agent's home."""
+    hears: Callable[[str], Heard] | None = None
+    """For an agent without records: what a line of its output says."""
+    tidy: Callable[[str, Env, str], None] | None = None
+    """Takes away what a leg left beside its session and what would harm the session later; asked
+    for as `session_file` is, after each leg and before the next. Doing it twice does not matter."""
     size_from: Literal["stream", "file"] = "stream"  # who tells the size of the context
     version: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda command: (*command, "--version")

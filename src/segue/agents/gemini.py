@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.calls import argument_of, written_by
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, joined, obj, text, whole
 from segue.agents.profile import Profile, Record
@@ -33,6 +34,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.failing import failing_tests
 from segue.core.spend import Spend, split_prompt
 from segue.core.stop import StopReason, UserExitType
 
@@ -58,6 +60,10 @@ REASONS = {
 _WORD = re.compile(r'"(?:status|reason)\\*"\s*:\s*\\*"([A-Z]+(?:_[A-Z]+)*)\b')
 _STATUS = re.compile(r'"code\\*"\s*:\s*([1-5]\d\d)\b')
 _DELAY = re.compile(r'"retryDelay\\*"\s*:\s*\\*"(\d{1,9}(?:\.\d+)?)s')
+
+_EXIT = re.compile(r"\nExit Code: (-?\d{1,10})(?:\n|$)")
+_END_CHARS = 400  # what the client says after it showed what a command printed
+_SHOWN = re.compile(r"Command exited with code: (-?\d{1,10})\s*$")
 
 _NOT_THE_USER = (
     "<session_context>",
@@ -90,6 +96,7 @@ class _State:
         self.sizes: dict[str, int] = {}  # message id -> tokens told
         self.called: set[str] = set()
         self.answered: set[str] = set()
+        self.commands: set[str] = set()  # calls of a shell whose result has not come
         self.summaries: set[str] = set()
         self.new_turn()
         self.spoke = True  # the input may begin in the middle: no reason to doubt a success
@@ -180,15 +187,30 @@ def _speech(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _tool_use(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    yield ToolCall(name=text(data, "tool_name"), call_id=text(data, "tool_id"), **mark)
+    yield _called(
+        text(data, "tool_name"), text(data, "tool_id"), obj(data, "parameters"), mark, state
+    )
 
 
 def _tool_result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     error = text(data, "error", "type")
     state.spoke = False
     state.hook_stop = state.hook_stop or error == "stop_execution"
-    state.result_chars += len(text(data, "output"))
-    yield ToolResult(call_id=text(data, "tool_id"), denied=error == "policy_violation", **mark)
+    said = text(data, "output")
+    state.result_chars += len(said)
+    name = text(data, "tool_id")
+    is_shell = name in state.commands
+    state.commands.discard(name)
+    # The stream shows what was printed, and the exit code only if that was nothing.
+    code = _SHOWN.match(said) if is_shell else None
+    yield ToolResult(
+        call_id=name,
+        denied=error == "policy_violation",
+        exit_code=int(code[1]) if code else None,
+        failed=data.get("status") == "error" or code is not None,
+        failing_tests=failing_tests(said) if is_shell else (),
+        **mark,
+    )
 
 
 def _error(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
@@ -341,10 +363,44 @@ def _call(call: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     name = text(call, "id")
     if name not in state.called:
         state.called.add(name)
-        yield ToolCall(name=text(call, "name"), call_id=name, **mark)
+        yield _called(text(call, "name"), name, obj(call, "args"), mark, state)
     if call.get("result") and name not in state.answered:
         state.answered.add(name)
-        yield ToolResult(call_id=name, **mark)
+        status = text(call, "status")
+        responses = [obj(part, "functionResponse") for part in items(call, "result")]
+        yield _answered(name, responses[0] if responses else {}, mark, state, status)
+
+
+def _called(name: str, call: str, given: JSON, mark: JSON, state: _State) -> ToolCall:
+    command = text(given, "command")
+    if command:
+        state.commands.add(call)
+    return ToolCall(
+        name=name,
+        call_id=call,
+        command=command,
+        argument=argument_of(given),
+        files=written_by(name, given),
+        **mark,
+    )
+
+
+def _answered(name: str, response: JSON, mark: JSON, state: _State, status: str = "") -> ToolResult:
+    """As the model is told it: with the exit code, unless that is 0."""
+    said = text(response, "response", "output")
+    failed = status in ("error", "cancelled") or "error" in obj(response, "response")
+    code: int | None = None
+    tests: tuple[str, ...] = ()
+    if name in state.commands:
+        state.commands.discard(name)
+        end = said[-_END_CHARS:]
+        if found := _EXIT.search(end):
+            code = int(found[1])
+        elif "Output: " in said[:100] and not failed and "\nSignal: " not in end:
+            code = 0
+        tests = failing_tests(said)
+    failed = failed or code not in (0, None)
+    return ToolResult(call_id=name, exit_code=code, failed=failed, failing_tests=tests, **mark)
 
 
 def _user(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
@@ -355,7 +411,7 @@ def _user(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
             name = text(response, "id")
             if name not in state.answered:
                 state.answered.add(name)
-                yield ToolResult(call_id=name, **mark)
+                yield _answered(name, response, mark, state)
     words = joined(content)
     if words.startswith(_NOT_THE_USER):
         yield Other(kind="note", **mark)

@@ -3,7 +3,7 @@
 Forms read:
 
 - `opencode run --format json`: `{type, timestamp, sessionID, part | error}`
-- events of `opencode serve`: `{type, properties}`
+- events of `opencode serve`: `{type, properties}`, and what `bridges/opencode` adds to them
 - stored messages: rows of the database as `{table, …, data}`, the same without the wrapper,
   what the server answers (`{info, parts}`) and `opencode export` (`{info, messages}`)
 
@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.calls import argument_of, command_of, patched, written_by
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, obj, text, whole
 from segue.agents.profile import Profile, Record
@@ -36,6 +37,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.failing import failing_tests
 from segue.core.spend import Spend
 from segue.core.stop import Reset, StopReason
 
@@ -58,12 +60,14 @@ _FINISHES = {"length": StopReason.ERROR, "content-filter": StopReason.REFUSAL, "
 _REJECTED = ("The user rejected permission", "The user dismissed this question")
 _DENIED = (*_REJECTED, "The user has specified a rule which prevents you")
 
+_STACK = "\n    at "
+_SHELL = "bash"
 _LINES = {"step_start", "step_finish", "text", "tool_use", "reasoning"}
 _PARTS = {"text", "tool", "step-start", "step-finish", "compaction", "retry"}
 _QUIET_PARTS = {"reasoning", "snapshot", "patch", "file", "agent", "subtask"}
 _EVENTS = re.compile(
     r"(server|session|message|plugin|catalog|integration|reference|permission|question|file|lsp"
-    r"|todo|tui|pty|vcs|project|installation|mcp|command|ide)\."
+    r"|todo|tui|pty|vcs|project|installation|mcp|command|ide|bridge)\."
 )
 
 Put = dict[str, Any]  # where and at
@@ -107,6 +111,9 @@ class _Teller:
         self.manual = False  # the user asked for the compaction: the turn ends with it
         self.rejected = False
         self.clock: float | None = None
+        self.windows: dict[str, int] = {}  # by model
+        self.is_closing = False  # it was ended by us: what it says of that is not why
+        self.has_failed = False  # since the last prompt
 
     def session(self, ident: str, put: Put) -> Iterator[Event]:
         if ident and ident != self.now:
@@ -117,6 +124,7 @@ class _Teller:
         yield from self.flush()
         if self.last is not None:
             yield self.last
+        self.last = None
 
     def flush(self) -> Iterator[Event]:
         yield from self.step
@@ -126,6 +134,13 @@ class _Teller:
         ident = text(what, "sessionID") or text(what, "info", "sessionID")
         if kind in ("session.created", "session.updated") and text(what, "info", "parentID"):
             self.children.add(text(what, "info", "id"))
+        if kind.startswith("bridge."):
+            yield from self.bridge(kind.removeprefix("bridge."), what, put)
+            return
+        if kind in ("permission.asked", "question.asked"):  # a sub-agent's stops all, too
+            asked = text(what, "permission")
+            yield Failure(reason=StopReason.NEEDS_USER, code=kind, message=asked, **put)
+            return
         if ident in self.children:
             return
         put["at"] = instant(what.get("time"))
@@ -137,7 +152,9 @@ class _Teller:
             case "message.part.updated":
                 yield from self.session(ident or text(what, "part", "sessionID"), put)
                 yield from self.part(obj(what, "part"), put)
-            case "session.error":
+                if text(what, "part", "messageID") in self.roles:
+                    yield from self.flush()  # whose words these are is known
+            case "session.error" if not self.is_closing:
                 yield from self.session(ident, put)
                 yield from self.error(obj(what, "error"), put)
             case "session.status" if text(what, "status", "type") == "retry":
@@ -145,10 +162,32 @@ class _Teller:
                 until = instant(obj(what, "status").get("next"))
                 wait_s = max(0.0, until - self.clock) if until and self.clock else None
                 yield Retry(message=text(what, "status", "message"), wait_s=wait_s, **put)
-            case "permission.asked" | "question.asked":
-                yield Failure(reason=StopReason.NEEDS_USER, code=kind, **put)
+            case "session.idle":
+                yield from self.end()
             case _ if not _EVENTS.match(kind):
                 yield Other(kind=kind, known=False, **put)
+
+    def bridge(self, kind: str, what: JSON, put: Put) -> Iterator[Event]:
+        """What stands between us and the server says."""
+        said = text(what, "message")
+        match kind:
+            case "session":
+                yield from self.session(text(what, "id"), put)
+            case "model":
+                self.windows[text(what, "model")] = amount(what, "window")
+            case "idle":
+                yield from self.end()
+            case "long_wait":
+                # It would wait by itself; whoever ends it now wants to know why it waited.
+                yield Failure(message=said, resets_at=instant(what.get("until")), code=kind, **put)
+            case "closing":
+                self.is_closing = True
+            case "error" if text(what, "about") != "input":
+                yield Failure(message=said, status=whole(what, "status"), code=kind, **put)
+            case "server_exited":
+                reason = StopReason.CRASH if what.get("was_up") is True else None
+                said = f"opencode serve ended with exit code {whole(what, 'exit_code')}"
+                yield Ended(reason=reason, code=kind, message=said, **put)
 
     def message(self, info: JSON, put: Put) -> Iterator[Event]:
         """A message as a whole; the server repeats it at every change."""
@@ -158,10 +197,14 @@ class _Teller:
         ):
             role = "compaction"
         self.roles[ident] = role
+        if role == "user":
+            self.is_closing = self.has_failed = False
         if model := text(info, "modelID"):
             self.models[ident] = model
         over = obj(info, "time").get("completed") is not None or bool(obj(info, "error"))
         if role not in ("assistant", "compaction") or not over or f"{ident} over" in self.done:
+            return
+        if self.is_closing:
             return
         self.done.add(f"{ident} over")
         finish = text(info, "finish")
@@ -225,11 +268,20 @@ class _Teller:
         call, status = text(part, "callID"), text(part, "state", "status")
         if status != "pending" and call not in self.calls:
             self.calls.add(call)
-            yield ToolCall(name=text(part, "tool"), call_id=call, **put)
+            yield _call(text(part, "tool"), call, obj(part, "state", "input"), put)
         if status in ("completed", "error"):
             error = text(part, "state", "error") if status == "error" else ""
             self.rejected |= error.startswith(_REJECTED)
-            yield ToolResult(call_id=call, denied=error.startswith(_DENIED), **put)
+            code = whole(part, "state", "metadata", "exit")
+            said = text(part, "state", "output") if text(part, "tool") == _SHELL else ""
+            yield ToolResult(
+                call_id=call,
+                denied=error.startswith(_DENIED),
+                exit_code=code,
+                failed=bool(error or code),
+                failing_tests=failing_tests(said),
+                **put,
+            )
 
     def finish(self, ident: str, reason: str, tokens: JSON, put: Put) -> Iterator[Event]:
         self.done.add(ident)
@@ -243,7 +295,11 @@ class _Teller:
         used = _size(tokens)
         if used:
             model = self.models.get(ident)
-            self.step.append(Usage(used_tokens=used, parts=parts(tokens), model=model, **put))
+            window = self.windows.get(model or "") or None
+            use = Usage(
+                used_tokens=used, window_tokens=window, parts=parts(tokens), model=model, **put
+            )
+            self.step.append(use)
         if reason == "stop":
             self.step.append(Ended(ok=True, **put))
             return
@@ -259,6 +315,9 @@ class _Teller:
         yield from self.flush()
         self.last = None
         name, data = text(error, "name"), obj(error, "data")
+        if self.has_failed and name == "UnknownError" and _STACK in _message(error):
+            return  # the server tells the error before it again, with less sense
+        self.has_failed = True
         self.overflow = name == "ContextOverflowError"
         body = obj(as_object(data.get("responseBody")), "error")
         codes = [name, text(body, "code"), text(body, "type")]
@@ -353,6 +412,17 @@ class _Stored:
 
 
 _HEAD = ("id", "role", "mode", "agent", "summary", "modelID")
+
+
+def _call(name: str, call_id: str, given: JSON, put: Put) -> ToolCall:
+    return ToolCall(
+        name=name,
+        call_id=call_id,
+        command=command_of(given.get("command")) if name == _SHELL else "",
+        argument=argument_of(given),
+        files=written_by(name, given) or patched(text(given, "patchText")),
+        **put,
+    )
 
 
 def as_object(value: Any) -> JSON:

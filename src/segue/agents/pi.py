@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from segue.agents.calls import argument_of, command_of, written_by
 from segue.agents.codes import PROVIDER_CODES
 from segue.agents.fields import JSON, amount, instant, items, joined, number, obj, text, whole
 from segue.agents.profile import Profile, Record
@@ -30,6 +31,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
+from segue.core.failing import failing_tests
 from segue.core.spend import Spend
 from segue.core.stop import StopReason
 
@@ -41,6 +43,11 @@ _STATUS = re.compile(r'^\s*([1-5]\d\d)\b|"code"\s*:\s*([1-5]\d\d)\b')
 
 # 0.87 writes an abort by the user or the driver as stopReason error with this message.
 _ABORTED = "This operation was aborted"
+
+_SHELLS = ("bash", "powershell")
+_EXIT_CODE = re.compile(r"Command exited with code (\d{1,9})\s*$")
+_CODE_CHARS = 100
+_DIALOGS = ("select", "confirm", "input", "editor")  # they block until they are answered
 
 _KNOWN = {"queue_update", "branch_summary", "label", "session_info", "custom", "custom_message"}
 
@@ -117,7 +124,7 @@ def _message(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
         case "user":
             yield Prompt(text=joined(message.get("content")), **mark)
         case "toolResult":
-            yield ToolResult(call_id=text(message, "toolCallId"), **mark)
+            yield _result(message, mark)
         case role:
             known = role in ("system", "custom", "bashExecution", "branchSummary")
             yield Other(kind=f"message:{role}", known=known, **mark)
@@ -129,7 +136,7 @@ def _assistant(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
         yield Reply(text=words, **mark)
     for block in items(message, "content"):
         if text(block, "type") == "toolCall":
-            yield ToolCall(name=text(block, "name"), call_id=text(block, "id"), **mark)
+            yield _call(block, mark)
     if _stop(message) in ("error", "aborted"):  # these carry zeros as usage
         yield Failure(**_why(text(message, "errorMessage"), _stop(message)), **mark)
     elif used := _size(obj(message, "usage")):
@@ -140,6 +147,33 @@ def _assistant(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
             model=text(message, "model") or None,
             **mark,
         )
+
+
+def _call(block: JSON, mark: JSON) -> ToolCall:
+    name, given = text(block, "name"), obj(block, "arguments")
+    return ToolCall(
+        name=name,
+        call_id=text(block, "id"),
+        command=command_of(given.get("command")) if name in _SHELLS else "",
+        argument=argument_of(given),
+        files=written_by(name, given),
+        **mark,
+    )
+
+
+def _result(message: JSON, mark: JSON) -> ToolResult:
+    """The code of a command that failed stands at the end of its output."""
+    failed, is_shell = message.get("isError") is True, text(message, "toolName") in _SHELLS
+    said = joined(message.get("content")) if is_shell else ""
+    code = _EXIT_CODE.search(said[-_CODE_CHARS:])
+    told = int(code[1]) if code and failed else None
+    return ToolResult(
+        call_id=text(message, "toolCallId"),
+        exit_code=0 if is_shell and not failed else told,
+        failed=failed,
+        failing_tests=failing_tests(said),
+        **mark,
+    )
 
 
 def _stop(message: JSON) -> str:
@@ -249,12 +283,28 @@ def _response(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     window = whole(found, "model", "contextWindow") or whole(found, "contextUsage", "contextWindow")
     state.window = window or state.window
     used = whole(found, "contextUsage", "tokens")
-    if data.get("command") == "prompt" and data.get("success") is False:
+    if data.get("command") == "get_state" and not state.last and text(found, "sessionId"):
+        model = text(found, "model", "id") or None
+        yield Started(session_id=text(found, "sessionId"), model=model, **mark)
+    elif data.get("command") == "prompt" and data.get("success") is False:
         yield Failure(**_why(text(data, "error")), **mark)
     elif used:
         yield Usage(used_tokens=used, window_tokens=state.window, **mark)
     else:
         yield Other(kind="response", **mark)
+
+
+def is_question(data: JSON) -> bool:
+    """Whether an extension asks the user, and waits for the answer."""
+    return text(data, "method") in _DIALOGS and not number(data, "timeout")
+
+
+def _asked(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
+    if is_question(data):
+        asked = text(data, "title") or text(data, "message")
+        yield Failure(reason=StopReason.NEEDS_USER, code="dialog", message=asked, **mark)
+    else:
+        yield Other(kind="extension_ui_request", **mark)
 
 
 _READ = {
@@ -272,6 +322,7 @@ _READ = {
     "compaction_end": _compaction_end,
     "compaction": _compaction,
     "response": _response,
+    "extension_ui_request": _asked,
 }
 
 
@@ -304,6 +355,7 @@ _SHAPES: dict[str, frozenset[str] | set[str]] = {
     "compaction_end": {"reason", "aborted"},
     "entry_appended": {"entry"},
     "response": {"command", "success"},
+    "extension_ui_request": {"id", "method"},
     **dict.fromkeys(("agent_start", "turn_start", "agent_settled"), _BARE),
     **dict.fromkeys((f"tool_execution_{step}" for step in ("start", "update", "end")), _TOOL),
     **dict.fromkeys(("message", "compaction", "context_edit", "model_change"), _ENTRY),

@@ -14,6 +14,8 @@ import click
 from segue import __version__
 
 COMMANDS = {
+    "run": "Carry a task to its end, over full windows, limits, hangs and crashes.",
+    "resume": "Go on with a run.",
     "status": "Show live and recent sessions: how full, how fast, how long left.",
     "sessions": "List all sessions, or those of an agent, a project, a state.",
     "show": "Tell all about one session.",
@@ -22,6 +24,8 @@ COMMANDS = {
     "drill": "Rehearse full windows, limits and crashes against a scripted model.",
     "classify": "Say why an agent stopped, from what it left behind.",
     "explain": "Show which signs made a verdict, and which lost and why.",
+    "config": "Show what is set, and where each value comes from.",
+    "doctor": "Check that a run can go through the night on this machine.",
     "wordings": "List, test and check the wordings that segue knows.",
 }
 

@@ -29,10 +29,11 @@ class FileChanged(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True):
-    """A command that was run; the exit code is None if no result was seen."""
+    """A command that was run; the exit code is None if it is not known."""
 
     text: str
     exit_code: int | None = None
+    has_result: bool = False  # it ended, also if nobody says how
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()  # paths that the agent names and that are not there
     commands: tuple[Command, ...] = ()
     failing_tests: tuple[str, ...] = ()
+    last_words: str = ""  # of a session that told nothing
     git_status: str = ""
     git_diff_stat: str = ""
 
@@ -147,6 +149,7 @@ def _parts(checkpoint: Checkpoint, *, with_task: bool) -> list[_Part]:
         _Part("Remaining tasks", told.remaining),
         _Part("Do not redo", told.do_not_redo),
         _Part("What the session told", told.raw if is_plain else ""),
+        _Part("What the session said last", checkpoint.last_words, keeps_end=True),
         _Part("Completed work", told.completed),
         _Part("Key decisions", told.decisions),
         _Part("What the user said later", _quoted(checkpoint.instructions), keeps_end=True),
@@ -185,5 +188,8 @@ def _file(file: FileChanged) -> str:
 
 
 def _command(command: Command) -> str:
-    code = "no result seen" if command.exit_code is None else f"exit code {command.exit_code}"
-    return f"- {_flat(command.text)} ({code})"
+    if command.exit_code is not None:
+        result = f"exit code {command.exit_code}"
+    else:
+        result = "ended, exit code not known" if command.has_result else "no result seen"
+    return f"- {_flat(command.text)} ({result})"

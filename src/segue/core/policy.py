@@ -72,6 +72,17 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("known_windows must be at least 1")
         if min(self.default_retry_wait_s, self.user_exit_grace_s, self.least_confidence) < 0:
             raise ValueError("waits and least_confidence must not be below 0")
+        for least, names in _LEAST.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not value >= least:  # nan is not
+                    raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
+        if self.wait_jitter >= 1:
+            raise ValueError("wait_jitter must be below 1")
+        if self.unknown_reset_most_s < self.unknown_reset_wait_s:
+            raise ValueError("unknown_reset_most_s must not be below unknown_reset_wait_s")
+        if self.reset_jitter_most_s < self.reset_jitter_least_s:
+            raise ValueError("reset_jitter_most_s must not be below reset_jitter_least_s")
 
     @property
     def marks(self) -> tuple[float, float, float, float]:
@@ -88,6 +99,33 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether segue may act on this verdict without asking."""
         return stop.resume != "none" and stop.confidence >= self.least_confidence
 
+
+# A second is the least that is waited: whoever tries again at once, tries for ever.
+_LEAST: dict[float, tuple[str, ...]] = {
+    0: (
+        "wait_jitter",
+        "reset_jitter_least_s",
+        "most_limited_s",
+        "overload_tries",
+        "grace_s",
+        "most_checks",
+        "most_tokens",
+        "most_cost_usd",
+    ),
+    1: (
+        "unknown_reset_wait_s",
+        "stall_s",
+        "tool_stall_s",
+        "checkpoint_s",
+        "checkpoint_tokens",
+        "same_failures",
+        "idle_legs",
+        "same_calls",
+        "most_legs",
+        "most_active_s",
+        "most_wall_s",
+    ),
+}
 
 PRESETS: dict[str, Policy] = {
     "graduated": Policy(),

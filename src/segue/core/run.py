@@ -52,6 +52,12 @@ STRATEGIES: tuple[Strategy, ...] = ("checkpoint", "rules", "minimal")
 WhyEnded = Literal["handoff", "stall", "loop", "limit", "cap", "user", "cancel"]
 """Why segue itself ended a leg."""
 
+HowEnded = Literal["", "close", "gentle", "kill"]
+"""How hard the live leg was told to end, so far; "": not at all."""
+
+Again = Literal["", "same", "fresh", "strict"]
+"""How the user asked to go on while the run was being stopped; "": not at all."""
+
 Timer = Literal["wait", "stall", "active", "wall", "checkpoint", "finish"]
 """wait: a wait is over. stall: no output for too long. active, wall: the user's limits on time.
 checkpoint: the session took too long to write one. finish: after the first Ctrl+C, the running tool
@@ -115,8 +121,12 @@ class Run(Struct, frozen=True, kw_only=True):
     reading: Reading | None = None
     is_due: bool = False  # the soft mark is passed: hand over at the next boundary
     asked: bool = False  # the live leg was asked for a checkpoint
+    asked_at: float | None = None
+    told: bool = False  # this session handed its work over: nothing more happens in it
     why: StopReason | None = None  # why the next leg is not the first
     ending: WhyEnded | None = None  # segue is ending the live leg, and why
+    ended_how: HowEnded = ""
+    outcome_due: Outcome | None = None  # how the run ends once the leg that is being ended is over
     stop: Stop | None = None  # the last one
     checkpoint: int = 0  # the newest one's number; 0: there is none
     strategy: Strategy = "checkpoint"
@@ -131,6 +141,9 @@ class Run(Struct, frozen=True, kw_only=True):
     idle_legs: int = 0  # in a row, without progress
     check_tries: int = 0
     presses: int = 0  # of Ctrl+C
+    pressed_at: float | None = None  # the first one
+    again: Again = ""
+    strict: bool = False  # the session loads again, or the run fails
     active_s: float = 0.0  # of the legs that are over
     leg_since: float | None = None  # when the live leg was started
     tokens: int = 0  # spent by the legs that are over
@@ -182,6 +195,7 @@ class Read(Fact, frozen=True, kw_only=True):
 
     leg: int
     reading: Reading
+    enforced_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
 
 
 class Boundary(Fact, frozen=True, kw_only=True):

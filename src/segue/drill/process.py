@@ -1,33 +1,40 @@
-"""One leg: one life of an agent's process, from its start to the end of all that it left behind.
-
-Agents run their tools in sessions of their own, so that a killed agent's tools live on and no
-process group reaches them. Two things find them again: on Linux this process adopts the orphans,
-and every process of a leg carries the leg's mark in its environment.
+"""One leg of a play: one life of an agent's process, started here and waited for here, from its
+start to the end of all that it left behind. (The legs of runs outlive segue: `io/leg`.)
 """
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
-from msgspec import Struct
 
 from segue.drill import enclosure
+from segue.io.descendants import (
+    GRACE_S,
+    IS_LINUX,
+    MARK,
+    Ended,
+    adopt_orphans,
+    age,
+    end_all,
+    end_with_parent,
+    marked,
+    near,
+    runs,
+)
 
-MARK = "SEGUE_LEG"
-_IS_LINUX: bool = sys.platform == "linux"
+__all__ = ["MARK", "Ended", "Leg", "adopt_orphans", "end_all", "end_with_parent", "marked"]
+
 _DEFAULT = [
     signal.SIGINT,
     signal.SIGHUP,
@@ -37,22 +44,10 @@ _DEFAULT = [
     signal.SIGXFSZ,
     signal.SIGCHLD,
 ]
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _TO_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _LOOK_S = 0.02  # where the kernel cannot wake us
-_GRACE_S = 1.0  # between SIGTERM and SIGKILL
 _KILL_S = 5.0  # even SIGKILL takes a moment
-_ROUNDS = 20  # of looking for what is left: the end of one may set others free
 _IN_FOLDER = 'cd -- "$0" && exec "$@"'
-
-
-class Ended(Struct, frozen=True):
-    """A process that a leg left behind, and that had to be ended."""
-
-    pid: int
-    argv: tuple[str, ...]
-    by: str  # the signal that it took
 
 
 class Leg:
@@ -136,14 +131,14 @@ class Leg:
             os.kill(self.pid, signal.Signals[name])
             return True
 
-    def end(self, grace_s: float = _GRACE_S) -> int | None:
+    def end(self, grace_s: float = GRACE_S) -> int | None:
         """SIGTERM, and SIGKILL if that is not heard; its exit code."""
         self.signal("SIGTERM")
         if self.wait(grace_s) is None:
             self.signal("SIGKILL")
         return self.wait(_KILL_S)
 
-    def sweep(self, grace_s: float = _GRACE_S) -> list[Ended]:
+    def sweep(self, grace_s: float = GRACE_S) -> list[Ended]:
         """Ends it and all that it started, at any remove; what had to be ended, but for itself.
 
         Out of reach is only what gave up the mark, the session and every living parent; and not
@@ -189,80 +184,17 @@ class Leg:
 
     def _left(self) -> list[psutil.Process]:
         """What runs and is of this leg."""
-        found = {process for process in _near(self._started) if self._is_mine(process)}
+        found = {process for process in near(self._started) if self._is_mine(process)}
         for process in list(found):
             with contextlib.suppress(psutil.Error):
                 found.update(process.children(recursive=True))
         # The oldest first: a shell whose command ends before it would go on to the next.
-        return sorted(filter(_runs, found), key=_age)
+        return sorted(filter(runs, found), key=age)
 
     def _is_mine(self, process: psutil.Process) -> bool:
-        if self._owns_all and _IS_LINUX:
+        if self._owns_all and IS_LINUX:
             return True
         try:
             return os.getsid(process.pid) == self.pid or process.environ().get(MARK) == self._mark
         except (OSError, psutil.Error):
             return False
-
-
-def end_all(find: Callable[[], list[psutil.Process]], grace_s: float = _GRACE_S) -> list[Ended]:
-    """Ends what `find` finds, again and again until it finds nothing; what had to be ended."""
-    ended: dict[psutil.Process, Ended] = {}
-    for _ in range(_ROUNDS):
-        left = find()
-        if not left:
-            break
-        for process in left:
-            # Known from a round before: it did not hear SIGTERM.
-            name = "SIGKILL" if process in ended else "SIGTERM"
-            with contextlib.suppress(psutil.Error):
-                # psutil compares the start time: a number that is used again is not hit.
-                argv = tuple(process.cmdline())
-                process.send_signal(signal.Signals[name])
-                ended[process] = Ended(process.pid, argv, name)
-        psutil.wait_procs(left, timeout=grace_s)
-    return list(ended.values())
-
-
-def marked(name: str, value: str, started: float) -> list[psutil.Process]:
-    """What runs below this process with this variable in its environment, the oldest first."""
-    found = []
-    for process in _near(started):
-        with contextlib.suppress(OSError, psutil.Error):
-            if process.environ().get(name) == value and _runs(process):
-                found.append(process)
-    return sorted(found, key=_age)
-
-
-def end_with_parent(number: signal.Signals) -> None:
-    """Has this process get a signal when its parent ends, however that ends. Linux only."""
-    if _IS_LINUX:
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-        if os.getppid() != parent:  # too late
-            os.kill(os.getpid(), number)
-
-
-def _near(started: float) -> Iterable[psutil.Process]:
-    """All that can be of a leg which was started then."""
-    if _IS_LINUX:
-        return psutil.Process().children(recursive=True)
-    # Orphans are not ours here: look at everything younger.
-    return [p for p in psutil.process_iter(["create_time"]) if p.info["create_time"] >= started - 1]
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def _age(process: psutil.Process) -> tuple[float, int]:
-    return process.create_time(), process.pid
-
-
-def adopt_orphans() -> None:
-    """Makes this process the one that orphans below it come to."""
-    if _IS_LINUX:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

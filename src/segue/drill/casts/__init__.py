@@ -97,9 +97,11 @@ def kind_of(ask: Ask) -> Kind:
         if kind is not Kind.MAIN:
             return kind
     if "<checkpoint>" in ask.last_text:
-        # A session is asked for one at its end, and given one at its beginning.
+        # A session is asked for one at its end, and given one at its beginning, with the task. The
+        # first may follow upon a summary, so that no word of the session is left.
         has_begun = any(part.role == "assistant" for part in ask.parts)
-        return Kind.CHECKPOINT if has_begun else Kind.CONTINUATION
+        has_task = "job/step" in ask.last_text
+        return Kind.CONTINUATION if has_task and not has_begun else Kind.CHECKPOINT
     return Kind.MAIN
 
 

@@ -9,22 +9,19 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from segue.agents.drives.claude import FILES
 from segue.drill.ask import Ask, Kind
 from segue.drill.casts import Cast, Part, Stage, clean_env
-from segue.drill.casts.installed import ARCH, SCRIPT, native, newest, write
+from segue.drill.casts.installed import SCRIPT, native, newest, write
 
 MODEL = "claude-sonnet-4-5"  # its window is 200,000 tokens; newer ones have a million
 _CONFIG = ".claude"
 _TAIL = "0" * 20
 _KEY = f"sk-ant-api03-{_TAIL}"
-_FILES = (
-    f"@anthropic-ai/claude-code-linux-{ARCH}/claude",
-    f"@anthropic-ai/claude-code-linux-{ARCH}-musl/claude",
-)
 
 
 def _find(env: Mapping[str, str]) -> str | None:
-    return native("claude", _FILES, env)
+    return native("claude", FILES, env)
 
 
 def _prepare(stage: Stage) -> None:

@@ -8,22 +8,19 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from segue.agents.drives.codex import FILES
 from segue.drill.ask import Ask, Kind
 from segue.drill.casts import Cast, Part, Stage, clean_env
-from segue.drill.casts.installed import ARCH, SCRIPT, native, newest, write
+from segue.drill.casts.installed import SCRIPT, native, newest, write
 
 MODEL = "gpt-5.5"  # newer ones have no plain shell tool
 _CONFIG = ".codex"
-_FILES = (
-    f"@openai/codex-linux-{ARCH}/vendor/*/bin/codex",
-    f"@openai/codex-linux-{ARCH}/vendor/*/codex/codex",
-)
 _COMPACTS = "You are performing a CONTEXT CHECKPOINT COMPACTION"
 _ID_LENGTH = 36
 
 
 def _find(env: Mapping[str, str]) -> str | None:
-    return native("codex", _FILES, env)
+    return native("codex", FILES, env)
 
 
 def _prepare(stage: Stage) -> None:

@@ -7,17 +7,17 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from segue.agents.drives.gemini import FILES
 from segue.drill.ask import Ask, Kind
 from segue.drill.casts import Cast, Part, Stage, clean_env
 from segue.drill.casts.installed import SCRIPT, newest, node, script, write
 
 MODEL = "gemini-2.5-pro"  # with none named, another model is asked which to take
 _WIRE = "gemini"
-_FILES = ("@google/gemini-cli/bundle/gemini.js",)
 
 
 def _find(env: Mapping[str, str]) -> str | None:
-    return script("gemini", _FILES, env)
+    return script("gemini", FILES, env)
 
 
 def _prepare(stage: Stage) -> None:

@@ -24,6 +24,7 @@ def claude_parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-turns", type=int, metavar="N")
     parser.add_argument("--model", default=CLAUDE_MODEL)
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--replay-user-messages", action="store_true", dest="tells_back")
     parser.add_argument("--version", action="version", version=f"{__version__} (rehearsal)")
     return parser
 
@@ -34,6 +35,8 @@ def codex_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--model", default=CODEX_MODEL)
     parser.add_argument("--last", action="store_true")
+    parser.add_argument("--skip-git-repo-check", action="store_true")  # it works anywhere
+    parser.add_argument("-c", "--config", action="append", metavar="KEY=VALUE")  # it has none
     parser.add_argument("words", nargs="*", metavar="[resume ID] PROMPT")
     return parser
 
@@ -47,6 +50,7 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
 
     settings.model, settings.max_turns = given.model, given.max_turns
     settings.output, settings.input = given.output_format, given.input_format
+    settings.tells_back = given.tells_back
     ident = given.session_id or claude_file.new_id()
     path = None
     if given.goes_on:
@@ -117,7 +121,7 @@ def codex(given: argparse.Namespace, settings: Settings) -> int:
         thread = "last" if given.last else words.pop(0) if words else ""
     settings.model = given.model
     settings.output = "json" if given.as_json else "text"
-    return run(settings, thread, " ".join(words))
+    return run(settings, thread, "" if words == ["-"] else " ".join(words))
 
 
 def main() -> int:

@@ -99,7 +99,8 @@ class Endings:
         return 1
 
     def stop(self, by: Interrupted) -> int:
-        """The user's own will: no error of the agent's, so it exits 0."""
+        """The user's own will: no error of the agent's, so it exits 0 after a signal. After a
+        request on its input it goes on; if nothing comes, it exits 1."""
         if self.tool is not None:
             self.tool.kill()
             for call in self.calls:
@@ -123,7 +124,7 @@ class Endings:
             terminal_reason=reason,
             errors=[],
         )
-        return 0
+        return 1 if by.request else 0
 
     def agree(self, request: str) -> None:
         """To an interruption by input."""

@@ -41,10 +41,12 @@ class Session(Endings):
             self.say("user", self.voice.repaired(calls))
             self.say("assistant", claude_file.FILLER)
 
-    def turn(self, prompt: str) -> int:
-        """Until the model has nothing more to do, or something ends it."""
+    def turn(self, prompt: str, line: JSON | None = None) -> int:
+        """Until the model has nothing more to do, or something ends it. `line` is the input that
+        the prompt came in."""
         self.began, self.requests, self.stop_reason = time.monotonic(), 0, None
         self.voice.init()
+        self.voice.tell_back(line or {})
         self.voice.prompt(prompt)
         self.say("user", prompt)
         if not (self.settings.api_key or self.settings.is_plan):
@@ -124,7 +126,9 @@ class Session(Endings):
     def take_input(self) -> None:
         """What the user said meanwhile goes along with the tool's result."""
         while self.inbox.lines:
-            text = text_of(self.inbox.lines.popleft())
+            line = self.inbox.lines.popleft()
+            text = text_of(line)
+            self.voice.tell_back(line)
             self.voice.said_between(text)
             self.say("user", text)
 

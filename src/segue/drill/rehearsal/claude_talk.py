@@ -20,7 +20,7 @@ def converse(settings: Settings, inbox: Inbox, session: Session, prompt: str) ->
         while inbox.questions:
             _answer(session, inbox.questions.popleft())
         if line is not None:
-            code = session.turn(text_of(line))
+            code = session.turn(text_of(line), line)
         elif not inbox.is_open and not inbox.lines:
             break
     return code

@@ -80,6 +80,13 @@ class Voice:
         message = {"role": "user", "content": text}
         self.file.add({"type": "user", "message": message, "promptSource": "sdk"})
 
+    def tell_back(self, line: JSON) -> None:
+        """The user's words are taken: the stream tells, if that is wanted."""
+        if self.settings.tells_back and line:
+            told = {"type": "user", "message": line.get("message"), "parent_tool_use_id": None}
+            uuid = {"uuid": line["uuid"]} if line.get("uuid") else {}
+            self.emit({**told, **uuid, "timestamp": stamp(), "isReplay": True})
+
     def said_between(self, text: str) -> None:
         """The user's words that came while a tool ran."""
         attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}

@@ -36,6 +36,7 @@ class Inbox:
         self.lines: deque[JSON] = deque()  # of the user, not taken yet
         self.questions: deque[JSON] = deque()  # control requests, not answered yet
         self.is_open = False  # more input may come
+        self._keys: set[str] = set()  # of what the user said
 
     def listen(self, *signals: signal.Signals) -> None:
         """These signals come as `Interrupted` from now on."""
@@ -84,7 +85,11 @@ class Inbox:
         if line is None:
             self.is_open = False
         elif line.get("type") == "user":
-            self.lines.append(line)
+            key = str(line.get("uuid") or "")
+            if key not in self._keys:  # said twice, it is said once
+                self.lines.append(line)
+            if key:
+                self._keys.add(key)
         elif line.get("type") == "control_request":
             request = line.get("request")
             if isinstance(request, dict) and request.get("subtype") == "interrupt":

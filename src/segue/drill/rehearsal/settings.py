@@ -30,6 +30,7 @@ class Settings:
         self.model = ""
         self.output = "text"  # or json, stream-json
         self.input = "text"  # or stream-json
+        self.tells_back = False  # what the user said, when it is taken
         self.max_turns: int | None = None
 
     @property

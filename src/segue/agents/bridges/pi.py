@@ -1,0 +1,104 @@
+"""pi's RPC mode, with its commands in order: `python -I -S pi.py command…`.
+
+pi takes commands as they come: words that follow an abort at once become part of the turn that is
+being aborted, and are never answered. So what comes after an abort is held back here until pi says
+that it is done. All else is passed on as it is, both ways. Exit code: pi's own; 128 + the signal's
+number if it died of one.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+ABORT_S = 30.0  # an abort that takes longer is answered never
+_ABORTED = b'"command":"abort"'
+_KEPT = 1 << 12  # of a line that is not whole yet; an answer is shorter
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Bridge:
+    """One pi."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.aborted = threading.Event()
+        # Signals that come before it is there wait until it is.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self.pi = subprocess.Popen(  # noqa: S603 - the agent itself
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_unblock
+        )
+        for number in _SIGNALS:
+            signal.signal(number, self._pass_on)
+        _unblock()
+
+    def run(self) -> int:
+        """Until pi ends; the exit code."""
+        threading.Thread(target=self._give, daemon=True).start()
+        self._take()
+        code = self.pi.wait()
+        return 128 - code if code < 0 else code
+
+    def _pass_on(self, number: int, frame: object) -> None:
+        if self.pi.poll() is None:
+            self.pi.send_signal(number)
+
+    def _give(self) -> None:
+        """Our input, line by line; closed when ours ends."""
+        assert self.pi.stdin is not None
+        try:
+            for line in sys.stdin.buffer:
+                is_abort = _is_abort(line)
+                if is_abort:
+                    self.aborted.clear()
+                self.pi.stdin.write(line)
+                self.pi.stdin.flush()
+                if is_abort:
+                    self.aborted.wait(ABORT_S)
+            self.pi.stdin.close()
+        except OSError:
+            return  # it is gone
+
+    def _take(self) -> None:
+        """Its output, byte by byte."""
+        assert self.pi.stdout is not None
+        rest = b""
+        while data := os.read(self.pi.stdout.fileno(), 1 << 16):
+            try:
+                _write(data)
+            except BrokenPipeError:
+                self.pi.terminate()  # nobody listens
+                return
+            lines = (rest + data).split(b"\n")
+            rest = lines[-1][:_KEPT]
+            if not self.aborted.is_set() and any(_ABORTED in line[:_KEPT] for line in lines):
+                self.aborted.set()
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _is_abort(line: bytes) -> bool:
+    try:
+        return bool(json.loads(line)["type"] == "abort")
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: pi.py command…")
+    try:
+        status = Bridge(sys.argv[1:]).run()
+    except OSError as error:
+        sys.stderr.write(f"{sys.argv[1]}: {error.strerror}\n")
+        status = 127
+    os._exit(status)

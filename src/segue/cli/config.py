@@ -1,0 +1,194 @@
+"""`segue config`: what is set, and where each value comes from."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from segue.cli import render
+from segue.io import config as files
+from segue.io.settings import Flags, Settings, Source, load
+
+_USUAL = 80
+_GAP = 2
+
+
+@click.group("config")
+def command() -> None:
+    """Show what is set, and where each value comes from.
+
+    Flags go before the environment, that before the project's .segue.toml, that before your
+    config.toml, and all of them before a preset.
+    """
+
+
+@command.command()
+@click.option("--agent", metavar="A", help="The policy for this agent.")
+@click.option("--model", metavar="M", default="", help="The policy for this model.")
+@click.option("--policy", metavar="NAME", help="As for `segue run`: a preset.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `segue run`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def show(
+    agent: str | None, model: str, policy: str | None, sets: tuple[str, ...], as_json: bool
+) -> None:
+    """Every value that counts in this folder, and where it comes from."""
+    settings = load(os.getcwd(), os.environ, Flags(policy=policy, set=sets))
+    lines = list(values(settings, agent or "", model))
+    if as_json:
+        click.echo(render.as_json(as_dict(settings, lines)))
+        return
+    is_terminal = sys.stdout.isatty()
+    click.echo("\n".join(table(settings, lines, _width() if is_terminal else None)))
+    for note in settings.notes:
+        click.echo(f"segue: {note}", err=True)
+
+
+@command.command()
+@click.option("--project", is_flag=True, help="The project's file; exit code 1 if there is none.")
+def path(project: bool) -> None:
+    """Where your config.toml is, or would be."""
+    if not project:
+        click.echo(files.user_file())
+        return
+    from segue.io.project import find_project
+
+    notes: list[str] = []
+    found = find_project(Path.cwd(), os.environ, notes)
+    for note in notes:
+        click.echo(f"segue: {note}", err=True)
+    if found is None:
+        sys.exit(1)
+    click.echo(found)
+
+
+class Line(NamedTuple):
+    """One value."""
+
+    table: str
+    key: str
+    value: Any
+    source: Source
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}.{self.key}"
+
+
+def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[Line]:
+    """Every value. For an agent or a model: what counts for it, and nobody else's."""
+    policy, sources = settings.policy(agent, model), settings.policy_sources(agent, model)
+    for key in policy.__struct_fields__:
+        yield Line("policy", key, getattr(policy, key), sources[key])
+    if not (agent or model):
+        for (kind, name), special in sorted(settings.scopes().items()):
+            for key, each in special.items():
+                yield Line(f"policy.{kind}.{name}", key, each.value, each.source)
+    for key in ("agent", "check", "share_tree"):
+        yield Line("run", key, getattr(settings, key), settings.sources[f"run.{key}"])
+    for table, told in (
+        ("run.flags", settings.flags),
+        ("homes", settings.homes),
+        ("prompts", settings.prompts),
+    ):
+        for key, value in told.items():
+            yield Line(table, key, value, settings.sources[f"{table}.{key}"])
+    for name, own in settings.agents.items():
+        for key in own.__struct_fields__:
+            if value := getattr(own, key):
+                yield Line(f"agents.{name}", key, value, settings.sources[f"agents.{name}"])
+
+
+def as_dict(settings: Settings, lines: list[Line]) -> dict[str, Any]:
+    """The documented form (docs/config.md)."""
+    return {
+        "user_file": str(settings.user_file),
+        "project_file": str(settings.project_file) if settings.project_file else None,
+        "values": {
+            line.name: {
+                "value": _plain(line.value),
+                "source": msgspec.to_builtins(line.source),
+            }
+            for line in lines
+        },
+        "notes": list(settings.notes),
+    }
+
+
+def table(settings: Settings, lines: list[Line], width: int | None) -> list[str]:
+    """For people; `width` None is a pipe, where nothing is cut."""
+    there = "" if settings.user_file.exists() else "  (not there)"
+    project = _tilde(settings.project_file) if settings.project_file else "none"
+    drawn = [
+        f"{'user file':<14}{_tilde(settings.user_file)}{there}",
+        f"{'project file':<14}{project}",
+    ]
+    keys = max(len(line.key) for line in lines)
+    origins = max(len(line.source.in_words) for line in lines)
+    longest = max(len(toml(line.value)) for line in lines)
+    room = 24 if width is None else max(8, width - 2 - keys - origins - 2 * _GAP)
+    column = min(room, longest)
+    before = ""
+    for line in lines:
+        if line.table != before:
+            drawn += ["", click.style(f"[{line.table}]", bold=True)]
+            before = line.table
+        value = files.clean(toml(line.value))
+        if width is not None and len(value) > column:
+            value = value[: column - 1] + "…"
+        origin = line.source.in_words
+        is_default = line.source.kind == "default"
+        colour = None if is_default else "cyan"
+        drawn.append(
+            f"  {line.key:<{keys}}{' ' * _GAP}"
+            + click.style(
+                f"{value:<{column}}", fg=None if is_default else "cyan", bold=not is_default
+            )
+            + " " * _GAP
+            + click.style(origin, fg=colour, dim=is_default)
+        )
+    return drawn
+
+
+def toml(value: Any) -> str:
+    """A value as it is written in a file; "none" where nothing is set."""
+    value = _plain(value)
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isascii() and bare.isalnum() else json.dumps(name, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=str)
+
+
+def _tilde(path: Path) -> str:
+    home = os.path.expanduser("~")
+    text = files.clean(str(path))
+    return "~" + text[len(home) :] if text.startswith(home + "/") else text
+
+
+def _width() -> int:
+    try:
+        return int(os.environ.get("COLUMNS", "")) or _USUAL
+    except ValueError:
+        pass
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
+    except OSError:
+        return _USUAL

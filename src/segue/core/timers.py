@@ -1,0 +1,71 @@
+"""When something happens to a run if nothing else does before."""
+
+from msgspec import Struct
+
+from segue.core.run import Run, State, Timer
+
+
+class Activity(Struct, frozen=True, kw_only=True):
+    """What was last heard of the live leg. Unix times."""
+
+    last_output_at: float
+    tool_since: float | None = None  # a tool runs, since then
+    asked_at: float | None = None  # for a checkpoint; None: as the run says
+    pressed_at: float | None = None  # the first Ctrl+C; None: as the run says
+
+
+class Deadline(Struct, frozen=True):
+    """A timer and its time. Of a relative wait, `waits.remaining_s` knows better."""
+
+    timer: Timer
+    at: float
+
+
+def deadlines(run: Run, activity: Activity) -> list[Deadline]:
+    """All timers that run, soonest first. None once a run is final.
+
+    A timer that had its effect is not there any more: a leg that is being ended by force needs no
+    other limit, because its keeper's grace is one.
+    """
+    if run.state.is_final:
+        return []
+    found = _of_the_leg(run, activity) if run.is_live else _between_legs(run)
+    return sorted(found, key=lambda deadline: deadline.at)
+
+
+def _between_legs(run: Run) -> list[Deadline]:
+    found = _wall(run)
+    if run.state is State.WAITING and run.wait is not None:
+        found.append(Deadline("wait", run.wait.until))
+    return found
+
+
+def _of_the_leg(run: Run, activity: Activity) -> list[Deadline]:
+    if run.ended_how in ("gentle", "kill"):
+        return []
+    policy, found = run.policy, _wall(run)
+    began = activity.last_output_at if run.leg_since is None else run.leg_since
+    if run.ended_how == "":
+        # Tools may be silent: their time counts from their beginning, whatever they print.
+        silent = max(began, activity.last_output_at) + policy.stall_s
+        tool = activity.tool_since
+        found.append(Deadline("stall", silent if tool is None else tool + policy.tool_stall_s))
+    if policy.most_active_s is not None:
+        found.append(Deadline("active", began + policy.most_active_s - run.active_s))
+    if run.asked:
+        asked_at = _first(activity.asked_at, run.asked_at, began)
+        found.append(Deadline("checkpoint", asked_at + policy.checkpoint_s))
+    if run.state is State.STOPPING:
+        pressed_at = _first(activity.pressed_at, run.pressed_at, began)
+        found.append(Deadline("finish", pressed_at + policy.checkpoint_s))
+    return found
+
+
+def _wall(run: Run) -> list[Deadline]:
+    if run.policy.most_wall_s is None:
+        return []
+    return [Deadline("wall", run.created_at + run.policy.most_wall_s)]
+
+
+def _first(*times: float | None) -> float:
+    return next(time for time in times if time is not None)

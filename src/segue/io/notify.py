@@ -1,0 +1,120 @@
+"""Says when one of a few files grew or came into being, by a file descriptor that select takes.
+
+Linux tells by inotify. Elsewhere, and where inotify is not to be had, `fileno` is None: whoever
+waits looks every POLL_S instead. Nothing depends on an event, it only makes it quick.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+POLL_S = 0.05
+"""How often to look at files of which no events tell."""
+
+_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MOVED_TO, _CREATE, _DELETE_SELF, _MOVE_SELF = 0x80, 0x100, 0x400, 0x800
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+_FILE = _MODIFY | _ATTRIB | _CLOSE_WRITE | _DELETE_SELF | _MOVE_SELF
+_FOLDER = _CREATE | _MOVED_TO
+_HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name
+_BUFFER_BYTES = 64 << 10
+_ABSENT = {errno.ENOENT, errno.ENOTDIR}
+
+
+class Notifier:
+    """Watches files by name, those too that are not there yet."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, str] = {}  # by the number of their watch
+        self._folders: dict[int, str] = {}
+        self._watched: set[str] = set()
+        self._handle: int | None = None
+        self._libc: Any = None
+        if sys.platform == "linux":
+            self._open()
+
+    def fileno(self) -> int | None:
+        """For select: ready once there is something to drain. None: look every POLL_S."""
+        return self._handle
+
+    def watch(self, path: str | os.PathLike[str]) -> None:
+        """Tells of this file from now on. What happened before is not told: look once after it."""
+        name = os.path.abspath(path)
+        self._watched.add(name)
+        if self._handle is not None:
+            # The folder first: a file that comes in between is then seen by one or the other.
+            self._add(os.path.dirname(name), _FOLDER, self._folders)
+            self._add(name, _FILE, self._files)
+
+    def drain(self) -> set[str]:
+        """The files of which something was told since the last time; never waits."""
+        told: set[str] = set()
+        while self._handle is not None:
+            try:
+                data = os.read(self._handle, _BUFFER_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                return set(self._watched)
+            self._take(data, told)
+            if len(data) < _BUFFER_BYTES // 2:
+                break  # that was all: another call would only say so
+        return told
+
+    def close(self) -> None:
+        """Gives back the descriptor; `fileno` is None from then on."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        try:
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, AttributeError):
+            return
+        self._handle = handle if handle >= 0 else None
+
+    def _add(self, path: str, mask: int, known: dict[int, str]) -> None:
+        if self._handle is None:
+            return
+        number = self._libc.inotify_add_watch(self._handle, os.fsencode(path), mask)
+        if number >= 0:
+            known[number] = path
+        elif known is self._folders or ctypes.get_errno() not in _ABSENT:
+            self.close()  # too many watches, or no such folder: looking is better than half of it
+
+    def _take(self, data: bytes, told: set[str]) -> None:
+        at = 0
+        while at + _HEAD.size <= len(data):
+            number, mask, _, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + length
+            if mask & _OVERFLOW:
+                told |= self._watched
+            elif number in self._folders:
+                name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
+                path = os.path.join(self._folders[number], name)
+                if path in self._watched:
+                    told.add(path)
+                    self._add(path, _FILE, self._files)
+            elif number in self._files:
+                told.add(self._files[number])
+            if mask & _IGNORED:
+                self._files.pop(number, None)
+                self._folders.pop(number, None)

@@ -1,0 +1,184 @@
+"""All that may be set, from all layers, and where each value comes from.
+
+Flags go before the environment, it before the project's file, that before the user's, and all of
+them before a preset. Within one layer a model's own value goes before its agent's, and that before
+the general one.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from segue import agents
+from segue.core.policy import Policy
+from segue.errors import ConfigError
+from segue.io import config
+from segue.io.layers import (
+    EVERYWHERE,
+    KEYS,
+    RUN,
+    Flags,
+    Layer,
+    Scope,
+    Source,
+    Value,
+    from_env,
+    from_file,
+    from_flags,
+)
+from segue.io.project import find_project
+
+if TYPE_CHECKING:
+    from segue.agents.drives.custom import Custom
+
+__all__ = ["Flags", "Settings", "Source", "load"]
+
+_MARKS = tuple(name for name in KEYS if name.endswith("_mark"))
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What is set. `sources` has every value by its dotted name: "policy.hard_mark", "run.agent"
+    and, where they are set, "policy.agents.claude.hard_mark", "homes.claude", "agents.mine"."""
+
+    layers: tuple[Layer, ...]
+    sources: dict[str, Source]
+    user_file: Path
+    project_file: Path | None = None
+    agent: str = ""  # "": none is chosen
+    check: str = ""
+    share_tree: bool = False
+    flags: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by agent
+    homes: dict[str, list[str]] = field(default_factory=dict)
+    agents: dict[str, "Custom"] = field(default_factory=dict)  # the user's own
+    prompts: dict[str, Path] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What is no fault, and most likely not meant: one line each."""
+
+    def policy(self, agent: str = "", model: str = "") -> Policy:
+        """The policy for an agent and a model, as far as they are known. Never raises: `load` has
+        tried all of them, but for combinations that are nonsense only together; those get what is
+        set for all."""
+        try:
+            return _make(self.layers, agent, model)[0]
+        except ConfigError:
+            return _make(self.layers, "", "")[0]
+
+    def scopes(self) -> dict[Scope, dict[str, Value]]:
+        """What is set for one agent or some models only; the highest layer's word."""
+        found: dict[Scope, dict[str, Value]] = {}
+        for layer in self.layers:
+            for scope, values in layer.policy.items():
+                if scope != EVERYWHERE:
+                    found.setdefault(scope, {}).update(values)
+        return found
+
+    def policy_sources(self, agent: str = "", model: str = "") -> dict[str, Source]:
+        """Where each value of that policy comes from."""
+        try:
+            return _make(self.layers, agent, model)[1]
+        except ConfigError:
+            return _make(self.layers, "", "")[1]
+
+
+def load(
+    cwd: str | os.PathLike[str], env: Mapping[str, str], flags: Flags | None = None
+) -> Settings:
+    """All layers, for work in that folder. Raises ConfigError, one line, if any of it is wrong."""
+    notes: list[str] = []
+    user = config.read(config.user_file())
+    project_path = find_project(Path(cwd), env, notes)
+    layers = [from_file(user, "user file")]
+    if project_path is not None:
+        layers.append(from_file(config.read(project_path), "project file"))
+    layers += [from_env(env, notes), from_flags(flags or Flags())]
+    rest = {key: value for layer in layers for key, value in layer.rest.items()}
+    _, sources = _make(layers, "", "")
+    named = {f"policy.{key}": source for key, source in sources.items()}
+    for layer in layers:
+        for scope, values in layer.policy.items():
+            _make(layers, *_of(scope))  # nonsense is told now, and not at three in the morning
+            if scope != EVERYWHERE:
+                named |= {f"policy.{'.'.join(scope)}.{k}": v.source for k, v in values.items()}
+    named |= {f"run.{key}": Source() for key in RUN if key != "flags"}
+    named |= {".".join(key): value.source for key, value in rest.items()}
+    told = {
+        table: _part(rest, table) for table in ("run", "run.flags", "homes", "agents", "prompts")
+    }
+    notes += _odd(layers, told)
+    return Settings(
+        layers=tuple(layers),
+        sources=named,
+        user_file=user.path,
+        project_file=project_path,
+        flags={name: tuple(words) for name, words in told["run.flags"].items()},
+        homes=told["homes"],
+        agents=told["agents"],
+        prompts=told["prompts"],
+        notes=tuple(notes),
+        **told["run"],
+    )
+
+
+def _part(rest: Mapping[tuple[str, str], Value], table: str) -> dict[str, Any]:
+    return {name: value.value for (place, name), value in rest.items() if place == table}
+
+
+def _of(scope: Scope) -> tuple[str, str]:
+    """An agent and a model that a scope is for."""
+    kind, name = scope
+    return (name if kind == "agents" else "", name if kind == "models" else "")
+
+
+def _make(layers: Sequence[Layer], agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
+    """The policy of these layers, and where its values come from."""
+    chosen = {k: v for layer in layers for k, v in _applying(layer, agent, model)}
+    named = chosen.get("name")
+    preset = config.check_preset(*((named.value, named.source.at) if named else ("graduated", "")))
+    usual = Policy()
+    sources = {
+        key: Source()
+        if getattr(preset, key) == getattr(usual, key)
+        else Source("preset", preset.name)
+        for key in KEYS
+    } | {key: value.source for key, value in chosen.items()}
+    values = {key: getattr(preset, key) for key in KEYS}
+    values |= {key: value.value for key, value in chosen.items()}
+    try:
+        return Policy(**values), sources
+    except ValueError as fault:
+        part = "_mark" if "marks" in str(fault) else ""
+        said = [f"{k} = {v.value} ({v.source.at})" for k, v in chosen.items() if k.endswith(part)]
+        raise ConfigError(f"[policy]: {fault}; set: {', '.join(said)}") from None
+
+
+def _applying(layer: Layer, agent: str, model: str) -> Iterator[tuple[str, Value]]:
+    """What a layer says for them, the more special the later."""
+    own = ("agents", agents.canonical(agent)) if agent else EVERYWHERE
+    models = sorted(
+        (s for s in layer.policy if s[0] == "models" and model.startswith(s[1])),
+        key=lambda s: len(s[1]),
+    )
+    for scope in dict.fromkeys((EVERYWHERE, own, *models)):
+        yield from layer.policy.get(scope, {}).items()
+
+
+def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is allowed, and most likely a slip."""
+    known = {*agents.BUILT_IN, *told["agents"], *agents.stores()}
+    for layer in layers:
+        for (kind, name), values in layer.policy.items():
+            for key in _MARKS:
+                if key in values and values[key].value >= 2:
+                    value, source = values[key].value, values[key].source
+                    yield (
+                        f"{source.at}: {key} = {value:g} is above 1, which switches it off;"
+                        f" {value:g} % is {value / 100:g}"
+                    )
+            if kind == "agents" and name not in known and (hint := config.near(name, known)):
+                yield f"[policy.agents.{config.clean(name)}] is for no agent that is known: {hint}"
+    for name in told["run.flags"]:
+        if name not in known and (hint := config.near(name, known)):
+            yield f"[run.flags] {config.clean(name)} is no agent that is known: {hint}"

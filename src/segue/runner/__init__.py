@@ -1,0 +1,1 @@
+"""Drives one run: facts in, decisions carried out. One process, one thread, one loop."""

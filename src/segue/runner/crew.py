@@ -1,0 +1,351 @@
+"""Carries out what is decided about legs. Everything here may be asked for twice, by two processes
+of which the first was killed: what was done already is found in the leg's folder."""
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from segue import agents, api
+from segue.agents.drive import Drive, Launch, Order
+from segue.agents.profile import Profile
+from segue.core.checkpoint import Checkpoint
+from segue.core.failure import failure_of
+from segue.core.progress import Mark, Progress, progressed
+from segue.core.run import LegEnded, Run, StartLeg
+from segue.core.stop import EndedBy, Stop, StopReason
+from segue.ending import Channel, Ending, Source
+from segue.errors import InputError, StateError
+from segue.io import files, git
+from segue.io.leg import Exit, Leg, Spec
+from segue.io.notify import Notifier
+from segue.runner import handoff, spending
+from segue.runner.check import Check
+from segue.runner.folders import RunFolder, read, read_json, write, write_json
+from segue.runner.follower import Follower
+from segue.runner.prompts import Prompts
+from segue.store.port import Store
+from segue.transcripts.windows import Windows
+
+_CLOSE_S = 20.0  # how long an agent may take to end by itself once it was told to
+_END_S = 5.0
+_BY: dict[str, EndedBy] = {"user": "user", "cancel": "user"}
+
+
+class Crew:
+    """For one run: its agent, its folders, its prompts."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        drive: Drive,
+        command: tuple[str, ...],
+        prompts: Prompts,
+        store: Store,
+        env: Mapping[str, str],
+        home: str | None = None,
+    ) -> None:
+        self.drive, self.command, self.prompts, self.store = drive, command, prompts, store
+        self.profile = agents.find(drive.agent) or _plain(drive.agent)
+        self.env = dict(env)
+        self.folder = RunFolder(run.id, home)
+        self.windows = Windows(run.policy, env, _price_window)
+        self.notifier = Notifier()
+        self.progress = Progress()
+        self._is_primed = False
+
+    # Legs
+
+    def start(self, run: Run, decision: StartLeg, now: float) -> Follower:
+        """Starts the leg, or finds the one that was started. Raises SegueError or OSError."""
+        folder = self.folder.leg(decision.leg)
+        leg = Leg(folder)
+        self._prime(decision.leg)
+        if leg.status().state in ("not_started", "starting"):
+            launch = self.launch(run, decision, folder)
+            if self.drive.tidy is not None and decision.session_id:
+                self.drive.tidy(decision.session_id, self.env, run.cwd)
+            if read(folder / "before") is None:
+                self._mark(run, folder / "before")
+            write(folder / "purpose", decision.purpose)
+            write(folder / "session", launch.session_id or decision.session_id)
+            for name, text in launch.files.items():
+                write(folder / name, text)
+            status = leg.start(self._spec(run, launch), self._environment(run, launch))
+            if status.exit is not None and status.exit.error:
+                raise StateError(status.exit.error)
+        follower = Follower(
+            leg,
+            decision.leg,
+            drive=self.drive,
+            profile=self.profile,
+            windows=self.windows,
+            run=run,
+            session_id=read(folder / "session") or decision.session_id,
+            progress=self.progress,
+            env=self.env,
+            now=now,
+        )
+        for name in ("stdout", "exit.json"):
+            self.notifier.watch(folder / name)
+        if decision.purpose == "checkpoint":
+            follower.asked()
+            follower.is_only_asked = True
+        elif (line := read(folder / "asked")) is not None:
+            follower.asked_line = int(line)
+        return follower
+
+    def launch(self, run: Run, decision: StartLeg, folder: Path) -> Launch:
+        """How it is started; what it is told is in the leg's folder, for people."""
+        prompt = self.prompts.of(
+            run,
+            decision,
+            checkpoint=self._checkpoint(run),
+            doubt=self._doubt(decision),
+            checked=self._checked(run),
+        )
+        write(folder / "prompt.md", prompt)
+        return self.drive.launch(
+            Order(
+                command=self.command,
+                prompt=prompt,
+                session_id=decision.session_id,
+                # Whoever does this again comes to the same name.
+                new_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:{run.id}:{decision.leg}")),
+                flags=run.flags,
+                cwd=run.cwd,
+                folder=str(folder),
+                env=self.env,
+            )
+        )
+
+    def ask(self, follower: Follower, *, now: bool) -> None:
+        """For a checkpoint. An agent that takes no words is interrupted: it is asked in a leg of
+        its own."""
+        leg, folder = follower.leg, Path(follower.leg.folder)
+        if now and follower.has_open_call and (doubt := follower.call_in_doubt) is not None:
+            write(folder / "doubt", doubt)  # it will be interrupted
+        if not self.drive.talks or self.drive.say is None:
+            self._end(follower, "handoff")
+            return
+        if read(folder / "asked") is None:
+            write(folder / "asked", str(follower.live.lines))
+            follower.asked()
+        if now and self.drive.interrupt:
+            leg.command("interrupt", "input", input=self.drive.interrupt)
+        key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:ask:{folder.parent.name}:{folder.name}"))
+        leg.command("ask", "input", input=self.drive.say(self.prompts.request(), key))
+
+    def close(self, follower: Follower) -> None:
+        """No more input: it ends, once its background work is done."""
+        if not follower.is_closed:
+            follower.is_closed = True
+            follower.leg.command("close", "close_input")
+
+    def end(self, follower: Follower, how: str) -> None:
+        """close: it was told all, and must do nothing more. gentle, kill: as they say."""
+        if how == "kill":
+            follower.leg.command("kill", "kill")
+        elif how == "close":
+            follower.is_closed = True
+            self._end(follower, "close", _CLOSE_S)
+        else:
+            self._end(follower, "gentle")
+
+    def _end(self, follower: Follower, key: str, patience_s: float = _END_S) -> None:
+        leg, is_busy = follower.leg, not follower.turn_is_over
+        if is_busy and self.drive.interrupt:
+            leg.command(f"stop-{key}", "input", input=self.drive.interrupt)
+        leg.command("close", "close_input")
+        leg.command(
+            f"end-{key}",
+            "end",
+            interrupt=is_busy and not self.drive.interrupt,
+            patience_s=patience_s,
+        )
+
+    def ended(self, follower: Follower) -> Exit | None:
+        """How its process ended; None while it runs."""
+        status = follower.leg.status()
+        if status.state == "lost":
+            return follower.leg.sweep_lost()
+        return status.exit
+
+    def files(self, follower: Follower | None) -> list[int]:
+        """What tells that there is something to see."""
+        self.notifier.drain()
+        file = self.notifier.fileno()
+        return [file] if file is not None and follower is not None else []
+
+    def keep_told(self, follower: Follower) -> None:
+        """The agent's answer, as it gave it."""
+        if follower.answer is not None:
+            write(Path(follower.leg.folder) / "told.md", follower.answer.text)
+
+    # After a leg
+
+    def judge(self, run: Run, follower: Follower, ended: Exit, now: float) -> LegEnded:
+        """Why it ended and what came of it."""
+        folder = Path(follower.leg.folder)
+        if read(folder / "doubt") is None and (doubt := follower.call_in_doubt) is not None:
+            write(folder / "doubt", doubt)
+        if follower.last_text:
+            write(folder / "answer.md", follower.last_text)
+        write(folder / "session", follower.session_id)
+        if self.drive.tidy is not None and follower.session_id:
+            self.drive.tidy(follower.session_id, self.env, run.cwd)
+        stop = self._verdict(run, follower, ended, now)
+        before = msgspec.convert(read_json(folder / "before") or {}, Mark)
+        after = self._mark(run, folder / "after")
+        total = spending.spent(self.profile.name, follower.session_path, follower.session_id)
+        earlier = self._spent_before(run, follower)
+        tokens = max(0, spending.tokens_of(total) - earlier[0])
+        cost = max(0.0, spending.cost_of(total) - earlier[1]) if tokens else 0.0
+        write_json(folder / "spent", [tokens, cost])
+        return LegEnded(
+            leg=follower.number,
+            stop=stop,
+            replied=follower.has_replied,
+            progressed=bool(progressed(before, after)),
+            failure=failure_of(stop),
+            tokens=tokens,
+            cost_usd=cost,
+            active_s=max(0.0, (ended.ended_at or now) - (run.leg_since or now)),
+        )
+
+    def _verdict(self, run: Run, follower: Follower, ended: Exit, now: float) -> Stop:
+        folder = Path(follower.leg.folder)
+        sources = [
+            _source(folder / "stdout", "stdout"),
+            _source(folder / "stderr", "stderr"),
+        ]
+        path = follower.session_path
+        if path.endswith(".jsonl"):
+            sources.append(_source(Path(path), "transcript"))
+        by: EndedBy = "unknown"
+        if run.ending is not None:
+            by = _BY.get(run.ending, "segue")
+        elif ended.lost:
+            by = "system"
+        ending = Ending(
+            sources=tuple(source for source in sources if source is not None),
+            agent=self.profile.name,
+            exit_code=ended.exit_code,
+            ended_by=by,
+        )
+        stop = api.examine(ending, now=now, policy=run.policy).stop
+        if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
+            return replace(stop, reason=StopReason.ERROR, resume="none")
+        if follower.said == "done" and run.ending is None and ended.exit_code == 0:
+            return replace(stop, reason=StopReason.COMPLETED, resume="none")
+        return stop
+
+    def _spent_before(self, run: Run, follower: Follower) -> tuple[int, float]:
+        """By earlier legs of the same session."""
+        tokens, cost = 0, 0.0
+        for number in range(1, follower.number):
+            folder = self.folder.leg(number)
+            if read(folder / "session") == follower.session_id:
+                one = read_json(folder / "spent") or [0, 0.0]
+                tokens, cost = tokens + one[0], cost + one[1]
+        return tokens, cost
+
+    def compose(self, run: Run, now: float) -> tuple[int, bool]:
+        """Writes the checkpoint down; its number, and whether the agent's words are in it."""
+        folders = [self.folder.leg(number) for number in range(1, run.leg + 1)]
+        checkpoint = handoff.collect(run, folders, self.drive, self.profile, self.env)
+        self.store.keep_checkpoint(run.id, run.leg, msgspec.to_builtins(checkpoint), now)
+        return run.leg, checkpoint.told is not None
+
+    def check(self, run: Run) -> Check:
+        """Starts the user's own check."""
+        output = self.folder.check_output(run.check_tries)
+        return Check(run.check, run.cwd, self.env, output, run.policy.tool_stall_s)
+
+    def keep_checked(self, run: Run, code: int) -> None:
+        """How the check ended."""
+        write(self.folder.check_code(run.check_tries), str(code))
+
+    def answer(self, run: Run) -> str:
+        """The last words of the work."""
+        for number in range(run.leg, 0, -1):
+            if text := read(self.folder.leg(number) / "answer.md"):
+                return text
+        return ""
+
+    # Inside
+
+    def _spec(self, run: Run, launch: Launch) -> Spec:
+        return Spec(
+            argv=launch.argv,
+            cwd=run.cwd,
+            input=launch.input,
+            stays_open=launch.stays_open,
+            interrupt_signal=self.drive.interrupt_signal,
+            grace_s=run.policy.grace_s,
+        )
+
+    def _environment(self, run: Run, launch: Launch) -> dict[str, str]:
+        marks = {"SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{run.leg}"}
+        return {**self.env, **launch.env, **marks}
+
+    def _checkpoint(self, run: Run) -> Checkpoint | None:
+        kept = self.store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+        return msgspec.convert(kept, Checkpoint) if kept is not None else None
+
+    def _doubt(self, decision: StartLeg) -> str | None:
+        """Of the last leg that worked: those that were only asked for a checkpoint did nothing."""
+        for number in range(decision.leg - 1, 0, -1):
+            folder = self.folder.leg(number)
+            doubt = read(folder / "doubt")
+            if doubt is not None or read(folder / "purpose") != "checkpoint":
+                return doubt
+        return None
+
+    def _checked(self, run: Run) -> tuple[int, str]:
+        """The exit code of the newest check, and what it printed."""
+        for tries in (run.check_tries, run.check_tries - 1):
+            if (code := read(self.folder.check_code(tries))) is not None:
+                return int(code), read(self.folder.check_output(tries)) or ""
+        return 1, ""
+
+    def _mark(self, run: Run, path: Path) -> Mark:
+        """Where the work stands now, also written down."""
+        self.progress.see_tree(git.mark(run.cwd))
+        mark = self.progress.mark()
+        write_json(path, msgspec.to_builtins(mark))
+        return mark
+
+    def _prime(self, before: int) -> None:
+        """A new process has to know what earlier legs did."""
+        if not self._is_primed:
+            self._is_primed = True
+            folders = [self.folder.leg(number) for number in range(1, before)]
+            handoff.prime(self.progress, folders, self.profile)
+
+
+def _source(path: Path, channel: Channel) -> Source | None:
+    try:
+        found = files.read(path)
+    except InputError:
+        return None
+    return Source(text=found.text, channel=channel, name=channel, first_line=found.first_line)
+
+
+def _plain(name: str) -> Profile:
+    """An agent whose output is just text: its exit code tells whether it is done."""
+    return Profile(
+        name=name,
+        knows=lambda record: False,
+        parse=lambda records: iter(()),
+        zero_means_done=True,
+    )
+
+
+def _price_window(model: str) -> int | None:
+    from segue.io import prices
+
+    return prices.window_tokens(model)

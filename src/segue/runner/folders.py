@@ -1,0 +1,61 @@
+"""The files of a run: one folder for it, one below for each leg. Private, and never needed to be
+kept open."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from segue.io import state
+
+
+class RunFolder:
+    """`runs/<id>` in the state folder."""
+
+    def __init__(self, run_id: str, home: str | None = None) -> None:
+        self.path = Path(home or state.state_folder(), "runs", run_id)
+
+    def leg(self, number: int) -> Path:
+        """Of one leg, made if it is not there."""
+        folder = self.path / f"leg-{number:03}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def check_output(self, tries: int) -> Path:
+        """What the user's check printed, that time."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.path / f"check-{tries:03}.txt"
+
+    def check_code(self, tries: int) -> Path:
+        """And its exit code."""
+        return self.check_output(tries).with_suffix(".code")
+
+
+def write(path: Path, text: str) -> None:
+    """A private file, whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.replace(aside, path)
+
+
+def read(path: Path) -> str | None:
+    """Its text; None if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """The same, as JSON."""
+    write(path, json.dumps(value))
+
+
+def read_json(path: Path) -> Any:
+    """None if it is not there, or is none."""
+    try:
+        return json.loads(read(path) or "null")
+    except ValueError:
+        return None

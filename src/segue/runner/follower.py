@@ -1,0 +1,336 @@
+"""Follows one leg: its stream and its session file together, until it is over.
+
+What it sees it tells as facts; it decides nothing but when a turn is over, so that the agent's
+input can be closed.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from segue.agents.drive import Drive, Heard
+from segue.agents.live import Live
+from segue.agents.profile import Profile
+from segue.core.event import Ended, Event, Reply, ToolCall, ToolResult, Usage
+from segue.core.glance import Glance, glance
+from segue.core.progress import Progress, Repeats
+from segue.core.reading import Reading
+from segue.core.run import (
+    AnyFact,
+    Boundary,
+    Looped,
+    Named,
+    Read,
+    Replied,
+    Run,
+    State,
+)
+from segue.core.session import Look
+from segue.core.timers import Activity
+from segue.io.leg import Leg
+from segue.io.stream import Tail
+from segue.transcripts import find, tail
+from segue.transcripts.windows import Windows
+
+_FILE_LOOK_S = 0.25  # a stat; the size must be known within a second
+_ANSWER_CHARS = 400_000
+
+
+class Answer(Struct):
+    """What the session said since it was asked for a checkpoint."""
+
+    text: str = ""
+    is_whole: bool = False  # it has said all that it will
+
+
+class Follower:
+    """One leg, from its first byte: also of a leg that another process started."""
+
+    def __init__(
+        self,
+        leg: Leg,
+        number: int,
+        *,
+        drive: Drive,
+        profile: Profile,
+        windows: Windows,
+        run: Run,
+        session_id: str,
+        progress: Progress,
+        env: Mapping[str, str],
+        now: float,
+    ) -> None:
+        self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
+        self.windows, self.env, self.cwd = windows, env, run.cwd
+        self.session_id = session_id
+        self.live = Live(profile)
+        self.tail = Tail(Path(leg.folder) / "stdout")
+        self.watch = drive.watch()
+        self.repeats = Repeats(run.policy.same_calls)
+        self.progress = progress
+        self.passes: Callable[[list[bytes]], None] | None = None  # for `--raw`
+        self.last_output_at = now
+        self.tool_since: float | None = None
+        self.answer: Answer | None = None  # None: it was not asked
+        self.asked_line: int | None = None  # after which line it was, by another process
+        self.doing = ""  # the last tool call, in short
+        self.calls: list[ToolCall] = []  # kept for the measure of progress
+        self.last_text = ""
+        self.said: Literal["", "done", "failed"] = ""  # by an agent without records
+        self.turn_is_over = False
+        self.is_closed = False  # its input
+        self.is_only_asked = False  # the leg is there for nothing but a checkpoint
+        self.works_on = False  # and yet it goes on with the work
+        self.session_path = ""
+        self._maybe_since: float | None = None
+        self._replied = self._acted = False
+        self._is_answered = True
+        self._file_looked_at = 0.0
+        self._file_stamp: tuple[int, int] | None = None
+        self._used: tuple[int, int] | None = None  # the size and window that were told last
+        self._accepted = 0
+        self._model = ""
+        self._looped = False
+        self._boundary = False
+
+    # What is seen
+
+    def look(self, run: Run, now: float) -> list[AnyFact]:
+        """What is new. Reads all that is there."""
+        facts: list[AnyFact] = []
+        self._boundary = False
+        while lines := self.tail.read():
+            self.last_output_at = now
+            if self.passes is not None:
+                self.passes(lines)
+            before = self._before_ask(lines)
+            facts += self._take_lines(before, now)
+            if len(before) < len(lines):
+                self.asked()
+                facts += self._take_lines(lines[len(before) :], now)
+        if self.asked_line is not None and self.live.lines >= self.asked_line:
+            self.asked()
+        facts += self._look_at_file(now)
+        if self._maybe_since is not None and now - self._maybe_since >= self.watch.settle_s:
+            self._maybe_since, self.turn_is_over = None, True
+        if self.turn_is_over and self.answer is not None and self.answer.text:
+            self.answer.is_whole = True
+        if self._boundary and not self.live.open_calls and _minds_boundaries(run):
+            facts.append(Boundary(leg=self.number))
+        return facts
+
+    def finish(self, run: Run, now: float) -> list[AnyFact]:
+        """What is left, once the process is gone."""
+        facts = self.look(run, now)
+        if rest := self.tail.rest():
+            if self.passes is not None:
+                self.passes([rest])
+            facts += self._take_lines([rest], now)
+        for event in self.live.close(now):
+            facts += self._take(event, now)
+        self._file_looked_at = 0.0
+        facts += self._look_at_file(now)
+        self.tail.close()
+        return facts
+
+    def _before_ask(self, lines: list[bytes]) -> list[bytes]:
+        """Those that came before another process asked for a checkpoint."""
+        if self.asked_line is None:
+            return lines
+        return lines[: max(0, self.asked_line - self.live.lines)]
+
+    def _take_lines(self, lines: list[bytes], now: float) -> list[AnyFact]:
+        facts: list[AnyFact] = []
+        # Asked for a checkpoint, it matters what came before which words.
+        for piece in ([line] for line in lines) if self.answer is not None else (lines,):
+            if self.drive.hears is not None:
+                facts += self._hear(piece, now)
+            events = self.live.feed(piece, now)
+            if self.answer is not None and any(map(self.watch.heard, self.live.records)):
+                self.answer.text = ""  # what was said before it heard the request is no answer
+            for event in events:
+                facts += self._take(event, now)
+            for record in self.live.records:
+                self._over(record, now)
+        return facts
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether the model said anything in this leg."""
+        return self._replied
+
+    def asked(self) -> None:
+        """From now on, what it says is its answer."""
+        self.answer, self.asked_line = Answer(), None
+        self.turn_is_over, self._maybe_since = False, None
+
+    @property
+    def activity(self) -> Activity:
+        """For the timers."""
+        return Activity(last_output_at=self.last_output_at, tool_since=self.tool_since)
+
+    @property
+    def has_open_call(self) -> bool:
+        """Whether a tool runs, as far as the stream tells."""
+        return bool(self.live.open_calls)
+
+    @property
+    def call_in_doubt(self) -> str | None:
+        """The last tool call, if the model has not said a word since: its result may not be in the
+        session, although it is in the stream. None if there is no doubt."""
+        if self._is_answered:
+            return None
+        last = self.calls[-1] if self.calls else None
+        return (last.command or f"{last.name} {last.argument}") if last is not None else ""
+
+    def _take(self, event: Event, now: float) -> list[AnyFact]:
+        facts: list[AnyFact] = []
+        self.progress.feed(event)
+        if self.live.session_id and self.live.session_id != self.session_id:
+            self.session_id = self.live.session_id
+            facts.append(Named(leg=self.number, session_id=self.session_id))
+        match event:
+            case Usage():
+                facts += self._read(event.used_tokens, event.window_tokens, event.model, now)
+            case Reply():
+                facts += self._reply(acted=False)
+                self._is_answered = True
+                if event.text:
+                    self._said(event.text)
+            case ToolCall():
+                facts += self._reply(acted=True)
+                self.calls.append(event)
+                self._is_answered = False
+                if self.answer is not None and self.is_only_asked:
+                    self.answer.text, self.works_on = "", True
+                self.doing = event.command or f"{event.name} {event.argument}".strip()
+                self.tool_since = self.tool_since or now
+                if self.repeats.feed(event) and not self._looped:
+                    self._looped = True
+                    facts.append(Looped(leg=self.number, calls=self.repeats.limit))
+            case ToolResult():
+                if not self.live.open_calls:
+                    self.tool_since, self._boundary = None, True
+            case Ended() if event.ok:
+                self._is_answered = True
+                facts += self._reply(acted=True)
+        return facts
+
+    def _hear(self, lines: list[bytes], now: float) -> list[AnyFact]:
+        """Of an agent that writes no records: every line is its word."""
+        facts = self._reply(acted=True) if any(map(bytes.strip, lines)) else []
+        for line in lines:
+            text = line.decode("utf-8", "replace")
+            heard = self.drive.hears(text) if self.drive.hears is not None else Heard()
+            self.said = heard.said or self.said
+            self._said(text)
+            if heard.session_id and heard.session_id != self.session_id:
+                self.session_id = heard.session_id
+                facts.append(Named(leg=self.number, session_id=heard.session_id))
+        return facts
+
+    def _reply(self, *, acted: bool) -> list[AnyFact]:
+        if self._replied and (self._acted or not acted):
+            return []
+        self._replied, self._acted = True, self._acted or acted
+        return [Replied(leg=self.number, acted=acted)]
+
+    def _said(self, text: str) -> None:
+        self.last_text = text
+        if self.answer is None or self.answer.is_whole:
+            return
+        self.answer.text = f"{self.answer.text}\n\n{text}".strip()[-_ANSWER_CHARS:]
+        if "</checkpoint>" in text.lower():
+            self.answer.is_whole = True
+
+    def _over(self, record: dict[str, object], now: float) -> None:
+        over = self.watch.over(record)
+        if over == "yes" and self.answer is None:
+            self.turn_is_over, self._maybe_since = True, None
+        elif over == "no":
+            self.turn_is_over, self._maybe_since = False, None
+        else:
+            # Asked for a checkpoint: it may be the turn before the answer that is over.
+            self._maybe_since = now
+
+    # The session file
+
+    def _look_at_file(self, now: float) -> list[AnyFact]:
+        if not self.session_id or now - self._file_looked_at < _FILE_LOOK_S:
+            return []
+        self._file_looked_at = now
+        if not self.session_path and self.drive.session_file is not None:
+            self.session_path = self.drive.session_file(self.session_id, self.env, self.cwd)
+        if not self.session_path:
+            return []
+        try:
+            info = os.stat(self.session_path)
+        except OSError:
+            return []
+        stamp = (info.st_size, info.st_mtime_ns)
+        if stamp == self._file_stamp:
+            return []
+        if self._file_stamp is not None:
+            self.last_output_at = now
+        self._file_stamp = stamp
+        if self.drive.size_from != "file":
+            return []
+        seen = _glance_at(self.session_path, info.st_size, self.profile)
+        if seen is None or seen.used_tokens is None:
+            return []
+        self._accepted = max(self._accepted, seen.accepted_tokens)
+        return self._read(seen.used_tokens, seen.window_tokens, seen.model, now, in_file=True)
+
+    def _read(
+        self,
+        used: int,
+        told: int | None,
+        model: str | None,
+        now: float,
+        *,
+        in_file: bool = False,
+    ) -> list[AnyFact]:
+        self._model = model or self.live.model or self._model
+        self._accepted = max(self._accepted, used)
+        reading = self.live.reading
+        look = Look(
+            session_id=self.session_id,
+            cwd=self.cwd,
+            model=self._model,
+            told_window_tokens=told or (reading.window_tokens if reading else None),
+            accepted_tokens=self._accepted,
+        )
+        window, enforced = self.windows.of(self.profile.name, look)
+        if (used, window.tokens) == self._used:
+            return []
+        self._used = (used, window.tokens)
+        told_now = Reading(
+            input_tokens=used,
+            window_tokens=window.tokens,
+            source="transcript" if in_file else "stream",
+            at=now,
+        )
+        return [Read(leg=self.number, reading=told_now, enforced_tokens=enforced)]
+
+
+def _minds_boundaries(run: Run) -> bool:
+    return run.is_due or run.state is State.STOPPING
+
+
+def _glance_at(path: str, size: int, profile: Profile) -> Glance | None:
+    try:
+        handle = find.open_file(path)
+    except OSError:
+        return None
+    try:
+        seen, _ = tail.read_back(
+            handle, size, lambda records: glance(profile.parse(records)), lambda g: g.is_settled
+        )
+        return seen
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

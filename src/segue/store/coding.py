@@ -1,0 +1,68 @@
+"""Values as a file keeps them. Nothing is lost: text from a command line or a file's name may hold
+bytes that are no UTF-8 (lone surrogates in Python), which JSON libraries refuse.
+
+Kept is readable JSON text; only where that cannot be, the same with surrogates as three bytes each.
+"""
+
+import json
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Cell = str | bytes | int | float | None
+_MOST = (1 << 63) - 1
+
+
+@cache
+def _decoder(kind: Any) -> Any:
+    return msgspec.json.Decoder(kind)
+
+
+def pack(value: object) -> str | bytes:
+    """As JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):
+        plain = msgspec.to_builtins(value)
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def unpack(data: str | bytes, kind: type[T]) -> T:
+    """Raises ValueError if that is no such thing."""
+    if isinstance(data, str):
+        found: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
+        return found
+    return msgspec.convert(json.loads(data.decode("utf-8", "surrogatepass")), kind)
+
+
+def pack_whole(value: object, kind: Any) -> str | bytes:
+    """As JSON that gives the same value again; raises ValueError if there is none."""
+    data = pack(value)
+    try:
+        if unpack(data, kind) == value:
+            return data
+    except ValueError:
+        pass
+    raise ValueError(f"{type(value).__name__} cannot be kept as it is: {value!r:.400}")
+
+
+def cell(value: object) -> Cell:
+    """A value of a row."""
+    if value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int):  # no column is larger, and no real number is so large
+        return max(-_MOST, min(_MOST, int(value)))
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+        return str(value)
+    return pack(value)
+
+
+def text(value: Any) -> Any:
+    """A value of a row that is no JSON, as it was."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
