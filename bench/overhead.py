@@ -9,19 +9,27 @@
 4. From the agent's exit to the decision: 100 ms. 5. From the record that crosses the hard mark to
    the decision: 1 s.
 
-The stream is a recording of a real run, repeated with ids and sizes of its own and with tool
-results of 1 to 64 KB. Every process is one of its own, and each run is checked for its replies.
+The stream is a recording of a real run, repeated with ids of its own and with results of 1 to 64 KB
+of source code, of a shell and of files that were read. The noisy one is a shell's only, of code
+about failures: parsers look for failing tests in it. Each run is checked for its replies.
 """
 
 import argparse
+import ast
+import difflib
+import inspect
 import json
 import os
+import pydoc
 import re
 import select
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import typing
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -38,6 +46,7 @@ ROOT = Path(__file__).parent.parent
 SHORT_MB, LONG_MB, FULL_MB = 64, 256, 1024
 PER_S, WRITE_S = 2000, 5
 RESULT_KB = (1, 2, 4, 8, 4, 16, 2, 64)
+CODE = (argparse, ast, difflib, inspect, pydoc, subprocess, tarfile, typing, zipfile)  # as text
 GOALS = {"cpu_ratio": 8.0, "p99_ms": 10.0, "memory_ratio": 1.1, "exit_ms": 100.0, "mark_ms": 1000.0}
 ID = b"msg_number_of_reply"
 _TIME = re.compile(rb'"text":"(\d+)"')
@@ -59,27 +68,36 @@ def line(record: dict[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-def exchanges() -> list[tuple[bytes, bytes]]:
-    """Words and a call as the model's reply, then the call's result; for each size of a result."""
+def exchanges(noisy: bool) -> list[tuple[bytes, bytes]]:
+    """Words and a call as the model's reply, then the call's result; for each size of a result, one
+    of a shell's command and one of a file that was read."""
     _, words, call, result, *_ = recorded()
-    sources = sorted((ROOT / "src/segue").rglob("*.py"))
-    source = "".join(path.read_text(encoding="utf-8") for path in sources)
+    words["message"]["id"] = call["message"]["id"] = ID.decode()
+    files = [Path(module.__file__ or "") for module in CODE]
+    if noisy:
+        files = sorted((ROOT / "src/segue").rglob("*.py"))
+    texts = "".join(path.read_text("utf-8") for path in files)
+    shell, kept = result["tool_use_result"], result["message"]["content"][0]
     found = []
     for number, kb in enumerate(RESULT_KB):
-        text = source[number * 65_536 :][: kb * 1024]
-        words["message"]["id"] = call["message"]["id"] = ID.decode()
-        result["message"]["content"][0]["content"] = text
-        result["tool_use_result"]["stdout"] = text
-        found.append((line(words) + line(call), line(result)))
+        kept["content"] = text = texts[number * 65_536 :][: kb * 1024]
+        if len(text) < kb * 1024:
+            raise RuntimeError("not enough text")
+        file = {"type": "text", "file": {"filePath": "/home/dev/project/a.py", "content": text}}
+        printed = {**shell, "stdout": text}
+        for name, told in (("Bash", printed), ("Bash", printed) if noisy else ("Read", file)):
+            given = {"file_path": "/home/dev/project/a.py"} if told is file else {"command": "make"}
+            call["message"]["content"][0] |= {"name": name, "input": given}
+            found.append((line(words) + line(call), line({**result, "tool_use_result": told})))
     return found
 
 
-def stream(size_bytes: int) -> Iterator[bytes]:
+def stream(size_bytes: int, noisy: bool = False) -> Iterator[bytes]:
     """Pieces as an agent writes them, up to about this size."""
     first, *_, last = recorded()
     yield line(first)
     written = 0
-    for number, (reply, result) in enumerate(cycle(exchanges()), 1):
+    for number, (reply, result) in enumerate(cycle(exchanges(noisy)), 1):
         if written >= size_bytes:
             break
         reply = reply.replace(ID, b"msg_%015d" % number)
@@ -89,10 +107,10 @@ def stream(size_bytes: int) -> Iterator[bytes]:
     yield line(last)
 
 
-def write(size_mb: int, to: str) -> None:
+def write(size_mb: int, to: str, noisy: bool) -> None:
     """Writes it as fast as it goes, to a file or to standard output."""
     handle = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if to else 1
-    for piece in stream(size_mb << 20):
+    for piece in stream(size_mb << 20, noisy):
         left = memoryview(piece)
         while left:
             left = left[os.write(handle, left) :]
@@ -207,11 +225,11 @@ def _ended(child: "subprocess.Popen[bytes]") -> float:
     return used.ru_utime + used.ru_stime
 
 
-def copied(size_mb: int) -> tuple[float, int]:
+def copied(*writer_options: object) -> tuple[float, int]:
     """CPU time of `cat` for a stream, and its bytes."""
     with (
         tempfile.NamedTemporaryFile() as copy,
-        subprocess.Popen(me("--write", size_mb), stdout=subprocess.PIPE) as writer,
+        subprocess.Popen(me(*writer_options), stdout=subprocess.PIPE) as writer,
     ):
         cpu_s = cost(["cat"], writer.stdout, copy.file.fileno())
         return cpu_s, os.path.getsize(copy.name)
@@ -229,17 +247,18 @@ def followed(*writer: object, by: str = "--watch") -> tuple[float, Row]:
             return _ended(follower), seen
 
 
-def cpu(size_mb: int, rounds: int) -> Row:
+def cpu(size_mb: int, rounds: int, *, noisy: bool = False) -> Row:
     """(1) and what (3) needs."""
+    kind = ("--noisy",) if noisy else ()
     begins = b'{"type":"assistant"'
-    expected = sum(piece.startswith(begins) for piece in stream(size_mb << 20))
+    expected = sum(piece.startswith(begins) for piece in stream(size_mb << 20, noisy))
     ours, cats, peaks, size = [], [], [], 0
     for _ in range(rounds):
-        idle_s, _ = copied(0)
-        busy_s, size = copied(size_mb)
+        idle_s, _ = copied("--write", 0)
+        busy_s, size = copied("--write", size_mb, *kind)
         cats.append(max(1e-3, busy_s - idle_s))
         idle_s, _ = followed("--write", 0)
-        busy_s, seen = followed("--write", size_mb)
+        busy_s, seen = followed("--write", size_mb, *kind)
         if seen["replies"] != expected:
             sys.exit(f"{seen['replies']} replies instead of {expected}")
         ours.append(busy_s - idle_s)
@@ -288,20 +307,19 @@ def mark_to_decision() -> Row:
 
 def show(found: dict[str, Row]) -> None:
     size, late, room = found["cpu"], found["latency"], found["memory"]
-    print(f"a stream of {size['mb']:,} MB with {size['replies']:,} replies:")
-    print(f"  following: {size['ours_ms_per_mb']} ms of CPU per MB, ", end="")
-    print(f"cat: {size['cat_ms_per_mb']}; ratio {size['cpu_ratio']}{_met(size, 'cpu_ratio')}")
-    print(
-        f"  peak memory: {room['long_mb']} MB, over {SHORT_MB} MB: {room['short_mb']} MB; ", end=""
-    )
-    print(f"ratio {room['memory_ratio']}{_met(room, 'memory_ratio')}")
+    for name, row in (("stream", size), ("noisy stream", found["noisy"])):
+        print(f"a {name} of {row['mb']:,} MB, {row['replies']:,} replies:")
+        print(f"  following: {row['ours_ms_per_mb']} ms of CPU per MB, cat: ", end="")
+        print(f"{row['cat_ms_per_mb']}; ratio {row['cpu_ratio']}{_met(row, 'cpu_ratio')}")
+    print(f"peak memory over {size['mb']:,} MB: {room['long_mb']} MB, over {SHORT_MB} MB: ", end="")
+    print(f"{room['short_mb']} MB; ratio {room['memory_ratio']}{_met(room, 'memory_ratio')}")
     print(f"{PER_S:,} lines a second, from the write to the event:")
     for name, row in (("following", late), ("tail -f", late["tail"])):
         print(
-            f"  {name}: p50 {row['p50_ms']}, p99 {row['p99_ms']}, most {row['max_ms']} ms; ", end=""
+            f"  {name}: p50 {row['p50_ms']}, most {row['max_ms']}, p99 {row['p99_ms']} ms", end=""
         )
-        print(f"{row['cpu_percent']} % of a core")
-    print(f"  ratio of p99: {late['p99_ratio']}{_met(late, 'p99_ms')}")
+        print(f"{_met(row, 'p99_ms')}; {row['cpu_percent']} % of a core with its start")
+    print(f"  ratio of p99: {late['p99_ratio']}")
     for name in ("exit_ms", "mark_ms"):
         row = found[name]
         print(f"{name}: {row[name]}{_met(row, name)}" if row else f"{name}: not measured")
@@ -318,7 +336,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     for option in ("--write", "--watch", "--tail", "--to"):
         parser.add_argument(option, default="", help=argparse.SUPPRESS)
-    parser.add_argument("--write-evenly", action="store_true", help=argparse.SUPPRESS)
+    for option in ("--write-evenly", "--noisy"):
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     children: dict[str, Callable[[str], Row]] = {"watch": watch, "tail": read_tail}
     for name, child in children.items():
@@ -328,10 +347,16 @@ def main() -> None:
     if options.write_evenly:
         write_evenly(options.to)
     elif options.write:
-        write(int(options.write), options.to)
+        write(int(options.write), options.to, options.noisy)
     else:
         size = cpu(FULL_MB if options.full else LONG_MB, options.rounds)
-        found = {"cpu": size, "memory": memory(size), "latency": latency(options.rounds)}
+        noisy = cpu(SHORT_MB, options.rounds, noisy=True)
+        found = {
+            "cpu": size,
+            "noisy": noisy,
+            "memory": memory(size),
+            "latency": latency(options.rounds),
+        }
         found |= {"exit_ms": exit_to_decision(), "mark_ms": mark_to_decision()}
         if options.json:
             print(json.dumps({"goals": GOALS, **found}))

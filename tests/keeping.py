@@ -47,9 +47,9 @@ class Kept:
         assert status.exit is not None, status
         return status.exit
 
-    def left(self) -> list[list[str]]:
+    def left(self) -> list[psutil.Process]:
         """What still runs with its mark."""
-        return [p.cmdline() for p in psutil.process_iter() if marked(p, self.mark)]
+        return [process for process in psutil.process_iter() if marked(process, self.mark)]
 
 
 def marked(process: psutil.Process, mark: str) -> bool:
@@ -87,6 +87,14 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     """A leg that was not started yet. Fails the test if anything of it runs when it has ended."""
     kept = Kept(tmp_path)
     yield kept
+    try:
+        tidy_up(kept)
+    finally:
+        for process in kept.left():
+            process.kill()
+
+
+def tidy_up(kept: Kept) -> None:
     status = kept.leg.status()
     if status.state == "running":
         kept.leg.command("teardown", "kill")

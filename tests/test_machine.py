@@ -174,7 +174,7 @@ def test_an_agent_that_does_not_talk_is_interrupted_and_its_session_asked_in_a_l
     assert run.legs()[1:] == [(2, "checkpoint", "checkpoint", "s1")]
     assert run.state is State.CHECKPOINTING
     run.up()
-    assert run.state is State.CHECKPOINTING
+    assert (run.state, run.run.leg_replied) == (State.CHECKPOINTING, True)
     run.tell(Told(leg=2, number=1))
     run.ends(R.COMPLETED)
     run.last(Compose)
@@ -272,6 +272,15 @@ def test_an_old_session_does_nothing_after_it_told_its_checkpoint() -> None:
     run.boundary()
     run.tell(Replied(leg=1, acted=True), Told(leg=1, number=1))
     assert run.decisions[seen:] == []
+
+
+@pytest.mark.parametrize("reason", [R.RATE_LIMIT, R.AUTH, R.MAX_TURNS, R.CRASH])
+def test_a_told_checkpoint_is_handed_on_however_its_leg_ends(reason: R) -> None:
+    run = led()
+    run.reads(0.86)
+    run.tell(Told(leg=1, number=1))
+    run.ends(reason, progressed=True)
+    run.last(Compose)
 
 
 def test_a_closed_session_that_lingers_is_ended_when_its_time_is_over() -> None:

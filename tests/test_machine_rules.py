@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 from runs import AT, Led, new_run, stop
 
@@ -15,6 +16,7 @@ from segue.core.policy import Policy
 from segue.core.reading import Reading
 from segue.core.run import (
     Abilities,
+    AnyDecision,
     AnyFact,
     Ask,
     Boundary,
@@ -255,6 +257,16 @@ def test_nothing_more_happens_in_a_session_that_told_its_checkpoint(seed: int) -
 @given(seeds)
 def test_the_log_folds_to_the_same_run(seed: int) -> None:
     assert walk(Dice(random.Random(seed)), 60).is_folded()
+
+
+@given(seeds)
+def test_runs_facts_and_decisions_survive_being_written_down(seed: int) -> None:
+    led = walk(Dice(random.Random(seed)), 40)
+    for fact, _, _ in led.log:
+        assert decode(encode(fact), type=AnyFact) == fact
+    for found in led.steps:
+        assert decode(encode(found.run), type=Run) == found.run
+        assert decode(encode(found.decisions), type=tuple[AnyDecision, ...]) == found.decisions
 
 
 @given(seeds)

@@ -189,6 +189,15 @@ def test_waiting_in_a_row_is_bounded_and_ends_with_75() -> None:
     assert "most_limited_s = 400" in run.run.outcome.change
 
 
+def test_a_limit_is_tried_more_often_than_an_overload() -> None:
+    run = led(Policy(overload_tries=1))
+    for _ in range(5):
+        run.ends(R.RATE_LIMIT)
+        run.waits()
+        run.up()
+    assert (run.state, run.run.limit_tries) == (State.WORKING, 5)
+
+
 def test_progress_makes_the_next_wait_the_first_again() -> None:
     run = led()
     for _ in range(3):
@@ -348,8 +357,11 @@ def test_time_that_is_up_ends_the_leg_gently_and_then_the_run_with_124(
 
 
 def test_a_task_that_was_completed_in_the_grace_is_done() -> None:
+    """Seed 003: SIGTERM, three seconds, SIGKILL; what it says in between counts."""
     run = led(Policy(most_active_s=600))
+    assert run.run.policy.grace_s == 3
     run.elapses("active")
+    assert run.last(EndLeg).how == "gentle"
     run.ends(R.COMPLETED)
     assert exit_code(run) == 0
 

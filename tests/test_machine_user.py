@@ -127,7 +127,7 @@ def test_resume_goes_on_in_the_same_session_and_forgets_what_was_counted() -> No
     run.tell(Resumed())
     assert (run.state, run.legs()[1:]) == (State.RESUMING, [(2, "work", "resume", "s1")])
     assert (run.run.presses, run.run.failures, run.run.idle_legs) == (0, 0, 0)
-    assert (run.run.tokens, run.run.outcome) == (10, None)
+    assert (run.run.tokens, run.run.outcome, run.run.pressed_at) == (10, None, None)
 
 
 def test_resume_fresh_is_a_new_session_with_a_checkpoint() -> None:
@@ -214,3 +214,21 @@ def test_resume_while_it_is_being_stopped_goes_on_when_that_is_over() -> None:
     run.tell(Pressed(), Pressed(), Resumed())
     run.ends(R.USER_EXIT)
     assert run.legs()[1:] == [(2, "work", "resume", "s1")]
+
+
+def test_a_task_that_was_completed_while_it_was_being_stopped_by_a_limit_is_not_resumed() -> None:
+    run = led(Policy(most_active_s=600))
+    run.elapses("active")
+    run.tell(Resumed())
+    run.ends(R.COMPLETED)
+    assert run.state is State.DONE
+
+
+def test_what_a_run_was_stopped_for_is_forgotten_when_it_goes_on_at_once() -> None:
+    run = led(Policy(most_active_s=600))
+    run.elapses("active")
+    run.tell(Resumed(fresh=True, policy=Policy()))
+    run.ends(R.USER_EXIT, active_s=600)
+    assert run.state is State.CHECKPOINTING
+    run.tell(Composed(number=1))
+    assert (run.run.again, run.run.outcome_due, run.run.policy) == ("", None, Policy())

@@ -242,8 +242,8 @@ def test_codexs_stream_tells_the_same() -> None:
 def gemini_call(output: str, status: str = "success") -> dict[str, Any]:
     response = {"functionResponse": {"id": "c", "response": {"output": output}}}
     given = {"command": "make"}
-    made = {"id": "c", "name": "run_shell_command", "args": given, "status": status}
-    made["result"] = [response]
+    made: dict[str, Any] = {"id": "c", "name": "run_shell_command", "args": given}
+    made |= {"status": status, "result": [response]}
     return {"id": "m", "timestamp": "", "type": "gemini", "content": "", "toolCalls": [made]}
 
 
@@ -265,8 +265,8 @@ def test_geminis_session_tells_exit_codes(output: str, code: int | None, failed:
 
 
 def test_geminis_stream_tells_an_exit_code_only_if_nothing_was_printed() -> None:
-    use = {"type": "tool_use", "tool_name": "run_shell_command", "tool_id": "c"}
-    use["parameters"] = {"command": "false"}  # type: ignore[assignment]
+    use: dict[str, Any] = {"type": "tool_use", "tool_name": "run_shell_command", "tool_id": "c"}
+    use["parameters"] = {"command": "false"}
     done = {"type": "tool_result", "tool_id": "c", "status": "success"}
     for output, code in (("Command exited with code: 1", 1), ("hello", None)):
         _, found = events("gemini", use, {**done, "output": output})
@@ -354,6 +354,13 @@ def test_a_whole_claude_session_is_salvaged(tmp_path: Path) -> None:
     assert found.failing_tests == ("tests/a.py::t",)
     assert found.last_call == 'Edit {"file_path":"/elsewhere/b.py"}'
     assert found.text_tail == "I will use tabs."
+
+
+def test_a_call_after_which_the_agent_spoke_on_is_not_in_doubt(tmp_path: Path) -> None:
+    lost = reply(1, 100, content=call("Bash", command="make"))
+    said = reply(2, 200, content=[{"type": "text", "text": "It is made."}])
+    assert salvage("claude", str(claude_session(tmp_path, lost))).last_call == "make"
+    assert salvage("claude", str(claude_session(tmp_path, lost, said))).last_call is None
 
 
 def test_only_what_happened_since_then_counts_if_asked(tmp_path: Path) -> None:
@@ -548,10 +555,11 @@ def test_one_line_without_an_end_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "TAIL_BYTES", 50)  # what follows is from the counter
     file = tmp_path / "line.jsonl"
     with file.open("wb") as out:
         out.write((reply(1, 100, content=call("Write", file_path="/p/a.py")) + "\n").encode())
         out.write(b'{"type":"user","x":"' + b"x" * (3 << 20) + b'"}\n')
         out.write((reply(2, 100, content=call("Write", file_path="/p/b.py")) + "\n").encode())
         out.write(b'{"half')
-    assert salvage("claude", str(file)).files == ("a.py", "b.py")
+    assert salvage("claude", str(file), cwd="/p").files == ("a.py", "b.py")

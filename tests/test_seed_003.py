@@ -202,3 +202,18 @@ def test_a_summed_usage_of_the_result_is_never_the_context_size() -> None:
 def test_the_seeds_70_percent_is_the_early_preset() -> None:
     early = PRESETS["early"]
     assert (early.soft_mark, early.hard_mark) == (0.65, 0.70)
+
+
+def test_an_interrupt_that_segue_itself_sent_is_a_timeout_and_no_user_exit() -> None:
+    result = {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "terminal_reason": "aborted_streaming",
+        "num_turns": 1,
+        "session_id": "s",
+    }
+    text = json.dumps(result)
+    assert classify(text, agent="claude", exit_code=0).reason is StopReason.USER_EXIT
+    ours = classify(text, agent="claude", exit_code=0, ended_by="segue")
+    assert ours.reason is StopReason.TIMEOUT

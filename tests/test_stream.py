@@ -22,7 +22,7 @@ def add(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def all_of(tail: Tail, most_bytes: int = stream.PORTION_BYTES) -> list[bytes]:
+def all_of(tail: Tail, most_bytes: int = stream.CHUNK_BYTES) -> list[bytes]:
     lines = tail.read(most_bytes)
     while tail.has_more:
         lines += tail.read(most_bytes)

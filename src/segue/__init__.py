@@ -12,8 +12,20 @@ if TYPE_CHECKING:
     from segue.core.policy import Policy
     from segue.core.reading import Reading, Zone
     from segue.core.stop import Stop, StopReason
+    from segue.runner.library import Result, RunFailed, run
 
-__all__ = ["Policy", "Reading", "Stop", "StopReason", "Zone", "__version__", "classify"]
+__all__ = [
+    "Policy",
+    "Reading",
+    "Result",
+    "RunFailed",
+    "Stop",
+    "StopReason",
+    "Zone",
+    "__version__",
+    "classify",
+    "run",
+]
 
 _HOMES = {
     "classify": "segue.api",
@@ -22,6 +34,9 @@ _HOMES = {
     "Zone": "segue.core.reading",
     "Stop": "segue.core.stop",
     "StopReason": "segue.core.stop",
+    "Result": "segue.runner.library",
+    "RunFailed": "segue.runner.library",
+    "run": "segue.runner.library",
 }
 
 

@@ -68,8 +68,8 @@ ERRORS: dict[str, R] = {code: reason for reason, *codes in _CODES for code in co
 _EXIT = re.compile(r"Exit code (-?\d{1,10})\b")
 _LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")  # run by the client, not the model
 _IDLE = re.compile(  # record types that do not matter: of the stream, then of the transcript
-    "control_cancel_request|keep_alive|tool_progress|auth_status|tool_use_summary|"
-    "prompt_suggestion|streamlined_text|"
+    "control_cancel_request|command_lifecycle|keep_alive|tool_progress|auth_status|"
+    "tool_use_summary|prompt_suggestion|streamlined_text|"
     "summary|queue-operation|last-prompt|cost-state|tools-used|mode|permission-mode|progress|"
     "file-history-snapshot|atis-latch|api-request.*|.*-title|agent-(name|setting)|pr-link|tag|"
     "content-replacement|worktree-state"

@@ -182,7 +182,7 @@ class _Teller:
                 yield Failure(message=said, resets_at=instant(what.get("until")), code=kind, **put)
             case "closing":
                 self.is_closing = True
-            case "error" if text(what, "about") != "input":
+            case "error" if text(what, "about") in ("server", "session", "prompt"):
                 yield Failure(message=said, status=whole(what, "status"), code=kind, **put)
             case "server_exited":
                 reason = StopReason.CRASH if what.get("was_up") is True else None

@@ -23,8 +23,8 @@ from segue.drill.scenario import Scenario
 from segue.errors import InputError, StateError
 from segue.io import state
 
-TELLING = ("success", "window-fills-slowly", "short-rate-limit")
-"""What is played if nothing is named."""
+TELLING = ("plan-limit", "too-long-no-compaction", "crash-in-tool")
+"""What is played if nothing is named: where an agent alone gives up."""
 
 _INSTEAD = "rehearsal"
 """Who plays where no real agent may."""
@@ -37,6 +37,7 @@ _INTERRUPTED = 130
     "--agent", "agents", multiple=True, metavar="NAME", help="Whom; `all` for the real ones."
 )
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME|FILE", help="What.")
+@click.option("--only", type=click.Choice(["with", "without"]), help="Just so: segue, or not.")
 @click.option("--full", is_flag=True, help="All scenarios, the slow ones too.")
 @click.option("--list", "only_list", is_flag=True, help="List agents and scenarios.")
 @click.option("--keep", is_flag=True, help="Leave the scratch folders, and say where they are.")
@@ -49,6 +50,7 @@ def command(
     *,
     agents: tuple[str, ...],
     scenarios: tuple[str, ...],
+    only: str | None,
     full: bool,
     only_list: bool,
     keep: bool,
@@ -59,8 +61,9 @@ def command(
     """Rehearse what ends a night's work, with no account and no network.
 
     An agent gets a job of numbered steps from a scripted model on this machine; then its window
-    fills, a limit is hit, the connection drops. At the end the repository tells whether each step
-    was done once. Exit code 0 means that it was, everywhere.
+    fills, a limit is hit, the process is killed: first without segue, then with `segue run`. At the
+    end the repository tells whether each step was done once. Exit code 0 means that it was,
+    everywhere, with segue.
     """
     if only_list:
         _list(as_json)
@@ -78,8 +81,9 @@ def command(
         if sys.stderr.isatty() and not as_json:
             picture = stack.enter_context(Moving())
         drill = Drill(director, picture, matrix, again)
+        modes = (only == "with",) if only else (False, True)
         with _tidy_ends():
-            exit_code = drill.play(plays)
+            exit_code = drill.play(plays, modes)
     _show(drill.rows, keep, as_json)
     if exit_code != _INTERRUPTED:
         if table_file is not None:
@@ -122,25 +126,30 @@ class Drill:
         self.fault: StateError | None = None
         """Why outcomes could not be kept; it is no reason to lose them."""
 
-    def play(self, plays: Sequence[tuple[casts.Cast, Script]]) -> int:
-        """All of them, or until Ctrl+C; the exit code."""
+    def play(self, plays: Sequence[tuple[casts.Cast, Script]], modes: Sequence[bool]) -> int:
+        """All of them, or until Ctrl+C; the exit code. `modes`: with segue or not; the last one's
+        plays are those that must hold."""
         try:
             for cast, script in plays:
-                self.rows.append(self._row(cast, script))
+                for with_segue in modes:
+                    self.rows.append(self._row(cast, script, with_segue))
         except KeyboardInterrupt:
             return _INTERRUPTED
         if any(row.broke_off for row in self.rows):
             return DrillError.exit_code
-        return 0 if all(row.outcome is not None and row.outcome.held for row in self.rows) else 1
+        count = [row.outcome for row in self.rows if row.with_segue is modes[-1]]
+        return 0 if all(outcome is not None and outcome.held for outcome in count) else 1
 
-    def _row(self, cast: casts.Cast, script: Script) -> Row:
+    def _row(self, cast: casts.Cast, script: Script, with_segue: bool) -> Row:
         scenario = script.scenario
-        row = Row(cast.name, scenario.name, 0 if scenario.turns else scenario.job.steps)
+        steps = 0 if scenario.turns else scenario.job.steps
+        row = Row(cast.name, scenario.name, steps, with_segue=with_segue)
         row.refused = self.director.why_not(cast)
         row.started = time.monotonic()
         self.picture.begin(row)
         if not row.refused and self.matrix is not None and not self.again:
-            row.outcome = self.matrix.find(cast.name, self.director.version(cast), scenario)
+            version = self.director.version(cast)
+            row.outcome = self.matrix.find(cast.name, version, scenario, with_segue=with_segue)
         if not row.is_over:
             self._play(row, cast, script)
         self.picture.end(row)
@@ -151,7 +160,9 @@ class Drill:
             self.picture.news(row, row.hear(event))
 
         try:
-            row.outcome = self.director.play(cast, script.scenario, script.source, tell)
+            row.outcome = self.director.play(
+                cast, script.scenario, script.source, tell, with_segue=row.with_segue
+            )
         except DrillError as fault:
             row.broke_off, row.folder = str(fault) or "for no known reason", fault.folder
             return
@@ -245,15 +256,19 @@ def _show(rows: list[Row], keep: bool, as_json: bool) -> None:
     elif rows:
         console = tables.console()
         console.print(table(rows, console.width))
-        for line in below(rows, console.width):
+        for line in below(rows):
             console.print(line, markup=False, soft_wrap=True)
     for row in rows:
         if keep and row.folder:
-            click.echo(f"{row.agent} · {row.scenario}: {row.folder}", err=True)
+            click.echo(f"{row.name}: {row.folder}", err=True)
 
 
 def _as_dict(row: Row, keep: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"agent": row.agent, "scenario": row.scenario}
+    found: dict[str, Any] = {
+        "agent": row.agent,
+        "scenario": row.scenario,
+        "with_segue": row.with_segue,
+    }
     if row.outcome is not None:
         found = {**msgspec.to_builtins(row.outcome), "held": row.outcome.held}
         found.pop("folder", None)

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from segue.cli import tables
 from segue.drill.outcome import Outcome
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 _GAUGE = 12
 _GAP = 2
 _NEWS = 40
+
+WITHOUT, WITH = "without segue", "with segue"
 _STEP = re.compile(r"step (\d+)")
 
 
 class Row:
     """One play, as far as it is known."""
 
-    def __init__(self, agent: str, scenario: str, steps: int) -> None:
+    def __init__(self, agent: str, scenario: str, steps: int, *, with_segue: bool = False) -> None:
         self.agent, self.scenario, self.steps = agent, scenario, steps
+        self.with_segue = with_segue
         self.step: int | None = None  # begun last
         self.done: set[int] = set()  # as far as can be told from outside
         self.used: int | None = None
@@ -37,6 +40,11 @@ class Row:
         self.folder = ""  # of a play that broke off
 
     @property
+    def name(self) -> str:
+        """For a line of its own."""
+        return f"{self.agent} · {self.scenario} · {WITH if self.with_segue else WITHOUT}"
+
+    @property
     def is_over(self) -> bool:
         return self.outcome is not None or bool(self.refused or self.broke_off)
 
@@ -46,7 +54,9 @@ class Row:
         if self.broke_off:
             return f"broke off: {self.broke_off}"
         done = self.outcome
-        return f"{done.in_words}; {done.reason}" if done else self.refused
+        if done is None:
+            return self.refused
+        return "; ".join(filter(None, (done.in_words, done.reason, done.way)))
 
     def hear(self, event: dict[str, Any]) -> str:
         """Takes in what happened; a line about it, if it is worth one."""
@@ -63,6 +73,8 @@ class Row:
                 if step := _STEP.match(self.news):
                     self._begin(int(step[1]))  # some are over before they are seen running
                     return ""  # told when it runs
+            case "segue":
+                self.news = _line(event["said"])
             case "act":
                 self.news = f"{event['act']} in step {event['in_step']}"
             case "limit":
@@ -88,7 +100,11 @@ def _news(request: dict[str, Any]) -> str:
         said = f"{request['method']} {request['path']}"
     elif kind != "main":
         said = f"{kind}: {said}"
-    return "".join(c for c in " ".join(said.split()) if c.isprintable())  # it may be any command
+    return _line(said)  # it may be any command
+
+
+def _line(said: str) -> str:
+    return "".join(c for c in " ".join(said.split()) if c.isprintable())
 
 
 class Picture(Protocol):
@@ -116,8 +132,7 @@ class Lines:
 
     def news(self, row: Row, said: str) -> None:
         if said:
-            line = f"{row.agent} · {row.scenario}: {said}"
-            self.console.print(line, markup=False, soft_wrap=True)
+            self.console.print(f"{row.name}: {said}", markup=False, soft_wrap=True)
 
     def end(self, row: Row) -> None:
         self.news(row, row.in_words)
@@ -154,7 +169,43 @@ class Moving:
     def _table(self) -> "Table":
         """The last rows that fit: what does not fit cannot be drawn over."""
         fits = max(1, self.console.height - 2)
-        return table(self.rows[-fits:], self.console.width)
+        return table(_flat(_pairs(self.rows)[-fits:]), self.console.width)
+
+
+class Pair:
+    """The plays of one agent in one scenario: a line of the table."""
+
+    def __init__(self, row: Row) -> None:
+        self.rows = [row]
+
+    def takes(self, row: Row) -> bool:
+        """Whether this one is the other half."""
+        first = self.rows[0]
+        is_same = (first.agent, first.scenario) == (row.agent, row.scenario)
+        return is_same and all(row.with_segue != each.with_segue for each in self.rows)
+
+    @property
+    def last(self) -> Row:
+        """The one that is played, or was played last."""
+        return self.rows[-1]
+
+    def row(self, with_segue: bool) -> Row | None:
+        """One of the two."""
+        return next((row for row in self.rows if row.with_segue is with_segue), None)
+
+
+def _pairs(rows: Sequence[Row]) -> list[Pair]:
+    pairs: list[Pair] = []
+    for row in rows:
+        if pairs and pairs[-1].takes(row):
+            pairs[-1].rows.append(row)
+        else:
+            pairs.append(Pair(row))
+    return pairs
+
+
+def _flat(pairs: Sequence[Pair]) -> list[Row]:
+    return [row for pair in pairs for row in pair.rows]
 
 
 class _Column(NamedTuple):
@@ -177,22 +228,34 @@ def _widest(name: str, cells: "Sequence[Text]") -> int:
     return max([len(name), *(cell.cell_len for cell in cells)])
 
 
-_ROOM: tuple[tuple[int, frozenset[str]], ...] = (
-    (_GAUGE, frozenset()),
-    (0, frozenset()),
-    (0, frozenset({"time"})),
-    (0, frozenset({"time", "steps"})),
-    (0, frozenset({"time", "steps", "context"})),
+Form = Literal["long", "short", "least"]
+
+
+class _Room(NamedTuple):
+    """How much is shown."""
+
+    form: Form
+    bars: int = 0  # of the gauge
+    dropped: frozenset[str] = frozenset()
+
+
+_ROOM = (
+    _Room("long", bars=_GAUGE),
+    _Room("long", dropped=frozenset({"context"})),
+    _Room("short", dropped=frozenset({"context"})),
+    _Room("short", dropped=frozenset({"context", "time"})),
+    _Room("short", dropped=frozenset({"context", "time", "agent"})),
+    _Room("least", dropped=frozenset({"context", "time", "agent"})),
 )
-"""What is given up, the narrower the terminal the more: the gauge's bar, and columns."""
+"""What is given up, the narrower the terminal the more; the agent only if there is just one."""
 
 
 def table(rows: Sequence[Row], width: int) -> "Table":
-    """One line a play."""
+    """One line for the plays of an agent in a scenario."""
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, header_style="dim")
-    columns, widths = _fitting(rows, width)
+    columns, widths = _fitting(_pairs(rows), width)
     for column, wide in zip(columns, widths, strict=True):
         drawn.add_column(
             column.name,
@@ -206,61 +269,61 @@ def table(rows: Sequence[Row], width: int) -> "Table":
     return drawn
 
 
-def below(rows: Sequence[Row], width: int) -> list[str]:
-    """Why plays were not played, where the table of this width has no room for it: each once."""
-    cut = [
-        str(cell)
-        for column, wide in zip(*_fitting(rows, width), strict=True)
-        for row, cell in zip(rows, column.cells, strict=True)
-        if (row.refused or row.broke_off) and column.name in _TEXTS and cell.cell_len > wide
-    ]
-    return list(dict.fromkeys(cut))
+def below(rows: Sequence[Row]) -> list[str]:
+    """What stands below the table: why plays were not played, each reason once, and what of a
+    scenario never came about."""
+    notes = []
+    for row in rows:
+        if row.refused:
+            notes.append(row.refused)
+        elif row.broke_off:
+            notes.append(f"{row.name}: {row.in_words}")
+        elif row.outcome is not None and row.outcome.unfired:
+            notes.append(f"{row.name}: never came about: {', '.join(row.outcome.unfired)}")
+    return list(dict.fromkeys(notes))
 
 
-def _fitting(rows: Sequence[Row], width: int) -> tuple[list[_Column], list[int]]:
+def _fitting(pairs: Sequence[Pair], width: int) -> tuple[list[_Column], list[int]]:
     """The columns that there is room for, and how wide they are."""
     columns: list[_Column] = []
-    for bars, dropped in _ROOM:
-        columns = [c for c in _columns(rows, bars) if c.name not in dropped]
-        room = width - sum(c.least for c in columns) - _GAP * (len(columns) - 1)
-        if room >= 0:
+    is_one = len({pair.last.agent for pair in pairs}) < 2
+    for room in _ROOM:
+        dropped = room.dropped if is_one else room.dropped - {"agent"}
+        columns = [c for c in _columns(pairs, room) if c.name not in dropped]
+        left = width - sum(c.least for c in columns) - _GAP * (len(columns) - 1)
+        if left >= 0:
             break
     widths = []
     for column in columns:
-        more = max(0, min(column.most - column.least, room))
-        room -= more
+        more = max(0, min(column.most - column.least, left))
+        left -= more
         widths.append(column.least + more)
-    while room < 0 and max(widths) > 1:
+    while left < 0 and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
-        room += 1
+        left += 1
     return columns, widths
 
 
-_TEXTS = ("without segue", "why it ended")
-
-
-def _columns(rows: Sequence[Row], bars: int) -> list[_Column]:
+def _columns(pairs: Sequence[Pair], room: _Room) -> list[_Column]:
     from rich.text import Text
 
-    verdict, why = _TEXTS
-    whole = {
-        "agent": [Text(row.agent) for row in rows],
-        "scenario": [Text(row.scenario) for row in rows],
-        "context": [_gauge(row, bars) for row in rows],
-        "steps": [Text(_steps(row)) for row in rows],
-        verdict: [_verdict(row) for row in rows],
-        why: [Text(row.outcome.reason if row.outcome else row.refused) for row in rows],
-        "time": [Text(_time(row)) for row in rows],
-    }
-    return [
-        _Column(
-            name,
-            cells,
-            # News and faults can be long: they get what is left.
-            [c for r, c in zip(rows, cells, strict=True) if name not in _TEXTS or r.outcome],
-        )
-        for name, cells in whole.items()
+    found = [
+        _firm("agent", [Text(pair.last.agent) for pair in pairs]),
+        _firm("scenario", [Text(pair.last.scenario) for pair in pairs]),
+        _firm("context", [_gauge(pair.last, room.bars) for pair in pairs]),
     ]
+    for name, with_segue in ((WITHOUT, False), (WITH, True)):
+        rows = [pair.row(with_segue) for pair in pairs]
+        if any(rows):
+            cells = [_verdict(row, room.form) if row else Text() for row in rows]
+            # News can be long: they get what is left.
+            firm = [c for r, c in zip(rows, cells, strict=True) if r is not None and r.is_over]
+            found.append(_Column(name, cells, firm))
+    return [*found, _firm("time", [Text(_time(pair.last)) for pair in pairs])]
+
+
+def _firm(name: str, cells: "list[Text]") -> _Column:
+    return _Column(name, cells, cells)
 
 
 def _gauge(row: Row, bars: int) -> "Text":
@@ -272,32 +335,38 @@ def _gauge(row: Row, bars: int) -> "Text":
     full = min(bars, round(share * bars))
     colour = "red" if share >= 0.85 else "yellow" if share >= 0.5 else "green"
     return Text.assemble(
-        ("█" * full, colour),
-        ("░" * (bars - full), "bright_black"),
-        (f" {share:>4.0%}", "") if bars else (f"{share:>4.0%}", colour),
+        ("█" * full, colour), ("░" * (bars - full), "bright_black"), f" {share:>4.0%}"
     )
 
 
-def _steps(row: Row) -> str:
-    if not row.steps or row.refused or row.broke_off:
-        return ""
-    done = row.done if row.outcome is None else set(row.outcome.done)
-    return f"{len(done)}/{row.steps}"
-
-
-def _verdict(row: Row) -> "Text":
+def _verdict(row: Row, form: Form) -> "Text":
     from rich.text import Text
 
     if row.refused:
         return Text("not played", "yellow")
     if row.broke_off:
-        return Text(row.in_words, "yellow")
-    if row.outcome is None:
-        news = Text(row.news, "dim")
+        return Text("broke off", "yellow")
+    done = row.outcome
+    if done is None:
+        counted = f"{len(row.done)}/{row.steps}" if row.steps else ""
+        news = Text(f"{counted} {row.news}".strip(), "dim")
         news.truncate(_NEWS, overflow="ellipsis")
         return news
-    mark, colour = ("✓", "green") if row.outcome.held else ("✗", "red")
-    return Text(f"{mark} {row.outcome.in_words}", colour)
+    mark, colour = ("✓", "green") if done.held else ("✗", "red")
+    return Text(f"{mark} {_told(done, form)}", colour)
+
+
+def _told(done: Outcome, form: Form) -> str:
+    """What became of the job, why it ended where that is not all done, and by which way."""
+    why = "" if done.is_done and done.reason == "completed" else done.reason
+    if form == "long" or not done.steps:
+        said = f"{done.in_words}: {why}" if why else done.in_words
+        return ", ".join(filter(None, (said, done.way)))
+    counted = f"{len(set(done.done))}/{done.steps}"
+    if form == "least":
+        return counted
+    said = f"{counted} {why if done.is_whole else done.in_words}".strip()
+    return ", ".join(filter(None, (said, done.way)))
 
 
 def _time(row: Row) -> str:

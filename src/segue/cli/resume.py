@@ -5,16 +5,15 @@ import sys
 
 import click
 
-from segue.cli.run import options
-from segue.cli.stage import Stage
+from segue.cli.run import folder, options
+from segue.cli.stage import Stage, opened
 from segue.core.run import Run
 from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags
 from segue.runner import begin
 from segue.runner.begin import Session
-from segue.store import open_store
-from segue.store.port import Store
+from segue.store.port import Held, Store
 
 
 @click.command()
@@ -42,25 +41,30 @@ def command(
     """
     if fresh and strict:
         raise InputError("--fresh and --strict exclude each other")
-    if as_json and raw:
-        raise InputError("--json and --raw exclude each other")
-    with open_store() as store:
+    with opened() as store:
         found = find(store, run)
+        must_be_there(found)
         flags = Flags(policy=policy, set=sets, agent=found.agent, share_tree=share_tree or None)
         settings = layered.load(found.cwd, os.environ, flags)
         begin.register(settings)
         drive, program = begin.driven(found.agent, os.environ)
         stage = Stage(settings, as_json=as_json, raw=raw)
         with Session(store, env=os.environ, prompts=settings.prompts, seize=seize) as session:
-            loop, first = session.go_on(
-                found,
-                drive,
-                program,
-                fresh=fresh,
-                strict=strict,
-                share_tree=settings.share_tree,
-                policy=settings.policy(found.agent) if policy or sets else None,
-            )
+            try:
+                loop, first = session.go_on(
+                    found,
+                    drive,
+                    program,
+                    fresh=fresh,
+                    strict=strict,
+                    share_tree=settings.share_tree,
+                    policy=settings.policy(found.agent) if policy or sets else None,
+                )
+            except Held as held:
+                raise InputError(
+                    f"{found.id} is driven by process {held.holder.pid} already; to see it:"
+                    f" segue logs -f {found.id}; to end it: segue cancel {found.id}"
+                ) from None
             stage.view.say(f"{found.id}: going on ({found.state.value}), {found.agent}")
             code = stage.play(loop, first)
     sys.exit(code)
@@ -70,20 +74,26 @@ def find(store: Store, name: str | None) -> Run:
     """A run by its id or the beginning of it; none named: the newest unfinished one of this folder.
     Raises InputError."""
     if name is None:
-        cwd = os.getcwd()
+        cwd = folder()
         for run in store.runs(cwd=cwd):
             if run.state.value != "done":
                 return run
         raise InputError(f"no unfinished run in {cwd}; `segue runs` lists all")
-    ids = store.find(name if name.startswith("run-") else f"run-{name}")
+    ids = store.find(name if name.startswith("run-") else f"run-{name}") if name else []
     if name in ids:
         ids = [name]
-    if len(ids) != 1:
-        what = "no run" if not ids else f"{len(ids)} runs"
-        raise InputError(
-            f"{what} {'is called' if not ids else 'begin with'} {name}; see: segue runs"
-        )
+    if not ids:
+        raise InputError(f"no run is called {name!r}; `segue runs` lists all")
+    if len(ids) > 1:
+        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+        raise InputError(f"{len(ids)} runs begin with {name!r}: {', '.join(ids[:5])}{more}")
     found = store.run(ids[0])
     if found is None:
         raise InputError(f"{ids[0]}: was written by a newer segue")
     return found
+
+
+def must_be_there(run: Run) -> None:
+    """Raises InputError if the folder that it works in is gone."""
+    if not os.path.isdir(run.cwd):
+        raise InputError(f"{run.id} works in {run.cwd}, which is not there any more")

@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from segue.cli.stage import Stage
-from segue.core.run import StartLeg
+from segue.cli.stage import Stage, opened
+from segue.cli.telling import clean
 from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags, Settings
 from segue.runner import begin
 from segue.runner.begin import Session, Wanted
-from segue.store import open_store
 
 _SEPARATOR = "--"
 
@@ -27,7 +26,13 @@ class RunCommand(click.Command):
             place = args.index(_SEPARATOR)
             ctx.meta["segue.flags"] = tuple(args[place + 1 :])
             args = args[:place]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as fault:
+            raise InputError(
+                f"{fault.option_name} is no option of segue run; the agent's own stand after --:"
+                f' segue run "TASK" -- {fault.option_name} …'
+            ) from None
 
 
 def options(command: Any) -> Any:
@@ -73,8 +78,6 @@ def command(
     Exit codes: 0 done, 1 failed, 2 wrong use, 3 needs you, 75 gave up while limited, 124 timed out,
     130 ended by you. Ctrl+C once lets the agent finish what it is at and write a checkpoint.
     """
-    if as_json and raw:
-        raise InputError("--json and --raw exclude each other")
     flags = Flags(policy=policy, set=sets, agent=agent, check=check, share_tree=share_tree or None)
     wanted, settings = wish(_task(task), flags, ctx.meta.get("segue.flags"))
     if dry_run:
@@ -82,17 +85,41 @@ def command(
 
         show(wanted, settings, as_json=as_json)
         return
+    sys.exit(play(wanted, settings, as_json=as_json, raw=raw))
+
+
+def play(wanted: Wanted, settings: Settings, *, as_json: bool, raw: bool) -> int:
+    """A new run, in the foreground; its exit code. Raises SegueError if it cannot be begun."""
     stage = Stage(settings, as_json=as_json, raw=raw)
-    with open_store() as store, Session(store, env=os.environ, prompts=settings.prompts) as session:
+    with opened() as store, Session(store, env=os.environ, prompts=settings.prompts) as session:
         loop, first = session.begin(wanted)
         stage.view.say(f"{loop.run.id}: {wanted.agent} in {wanted.cwd}")
-        code = stage.play(loop, first, store.log(loop.run.id))
-    sys.exit(code)
+        if told := whose_check(wanted, settings):
+            stage.say(told)
+        return stage.play(loop, first, store.log(loop.run.id))
+
+
+def whose_check(wanted: Wanted, settings: Settings) -> str:
+    """A check that came with the repository is a command of somebody else's: the user is told."""
+    source = settings.sources["run.check"]
+    if not wanted.check or wanted.check != settings.check or source.kind != "project file":
+        return ""
+    return f"once the agent is done, the check of {source.at} will be run: {clean(wanted.check)}"
+
+
+def folder() -> str:
+    """The working folder. Raises InputError if it is gone."""
+    try:
+        return os.getcwd()
+    except OSError as fault:
+        raise InputError(
+            f"the working folder is gone, or cannot be read ({fault.strerror}); change to another"
+        ) from None
 
 
 def wish(task: str, flags: Flags, given: tuple[str, ...] | None) -> tuple[Wanted, Settings]:
     """What the user wants, from all that they said. Raises InputError, ConfigError."""
-    cwd = os.getcwd()
+    cwd = folder()
     settings = layered.load(cwd, os.environ, flags)
     begin.register(settings)
     name = settings.agent or choose_agent(settings)
@@ -143,10 +170,20 @@ def _task(words: tuple[str, ...]) -> str:
             f"the task must be one argument: quote it, {shlex.quote(' '.join(words))}"
             f" instead of {said}"
         )
-    task = sys.stdin.read() if words == ("-",) else words[0]
+    task = _read() if words == ("-",) else words[0]
     if not task.strip():
         raise InputError("the task is empty")
+    if "\0" in task:
+        raise InputError("the task holds a NUL byte: it is no text")
     return task
 
 
-__all__ = ["RunCommand", "StartLeg", "command", "options", "wish"]
+def _read() -> str:
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("the task was to come on stdin, which is closed")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise InputError("the task on stdin is not UTF-8") from None
+    except OSError as fault:
+        raise InputError(f"the task on stdin cannot be read: {fault.strerror}") from None

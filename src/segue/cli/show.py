@@ -1,4 +1,4 @@
-"""`segue show SESSION`: all that is known about one session."""
+"""`segue show SESSION`: all that is known about one session. A run's is in `show_run`."""
 
 import json
 from decimal import Decimal
@@ -19,7 +19,13 @@ from segue.transcripts.account import Account, account
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(session: str, as_json: bool) -> None:
-    """Tell all about SESSION: its id or the beginning of it, its file, or its project."""
+    """Tell all about SESSION: its id or the beginning of it, its file, or its project; or about a
+    run (ids that begin with run-)."""
+    if session.startswith("run-"):
+        from segue.cli.show_run import show
+
+        show(session, as_json=as_json)
+        return
 
     def look(machine: Machine) -> tuple[Session, Account]:
         found = choose(list_sessions(machine), session)

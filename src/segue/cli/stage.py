@@ -2,6 +2,7 @@
 it, and knows its exit code."""
 
 import os
+import select
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,15 +11,28 @@ import click
 
 from segue.cli.live import Activity, Picture, Quiet, Story, View, choose, report
 from segue.cli.render import as_json
+from segue.cli.telling import clean
 from segue.core.growth import Sample, growth
-from segue.core.run import AnyFact, Read, Run, State, Step
+from segue.core.run import AnyFact, Read, Run, Started, State, Step
+from segue.errors import InputError, StateError
 from segue.io import clock
 from segue.io.settings import Settings
 from segue.runner.follower import Follower
 from segue.runner.loop import Loop
+from segue.store import open_store
 from segue.store.port import Entry
+from segue.store.sqlite import SqliteStore
 
 _SAMPLES_KEPT = 400
+
+
+def opened() -> SqliteStore:
+    """The user's runs. Raises InputError if they cannot be used: nothing was run, and it is the
+    user who must do something."""
+    try:
+        return open_store()
+    except StateError as fault:
+        raise InputError(str(fault)) from None
 
 
 class Stage:
@@ -27,23 +41,39 @@ class Stage:
     on stderr."""
 
     def __init__(self, settings: Settings, *, as_json: bool, raw: bool) -> None:
+        if as_json and raw:
+            raise InputError("--json and --raw exclude each other")
         self.settings, self.as_json, self.raw = settings, as_json, raw
         self.view: View = Quiet() if as_json or raw else choose(tz=clock.local_zone())
+        self.out = Out()
         self.story = Story()
         self.samples: list[Sample] = []
         self.reason = ""
 
     def play(self, loop: Loop, first: AnyFact | None, entries: Sequence[Entry] = ()) -> int:
         """To its end; the exit code. `entries` were written before: they are shown too."""
-        loop.journal.heard.append(self._hear)
+
+        def hear(before: Run, fact: AnyFact, step: Step, entry: Entry) -> None:
+            if isinstance(fact, Started) and self.raw and loop.follower is not None:
+                loop.follower.passes = self._pass
+            self._hear(before, fact, step, entry)
+
+        loop.journal.heard.append(hear)
         loop.seen = self._see
         for entry in entries:
             self._put(entry)
+        for note in self.settings.notes:
+            self.say(note)
         with self.view:
-            for note in self.settings.notes:
-                self.view.say(note)
             run = loop.go(first)
         return self._end(run, loop)
+
+    def say(self, line: str) -> None:
+        """A line that must not be missed, whatever is shown."""
+        if type(self.view) is Quiet:
+            click.echo(f"segue: {clean(line)}", err=True)
+        else:
+            self.view.say(line)
 
     def _hear(self, before: Run, fact: AnyFact, step: Step, entry: Entry) -> None:
         self._put(entry)
@@ -57,12 +87,12 @@ class Stage:
 
     def _put(self, entry: Entry) -> None:
         if self.as_json:
-            click.echo(as_json(entry.as_object()))
-            sys.stdout.flush()
+            self.out.write(as_json(entry.as_object()).encode() + b"\n")
+
+    def _pass(self, lines: list[bytes]) -> None:
+        self.out.write(b"".join(line + b"\n" for line in lines))
 
     def _see(self, run: Run, follower: Follower | None) -> None:
-        if follower is not None and self.raw and follower.passes is None:
-            follower.passes = _pass
         doing = None
         if follower is not None and follower.tool_since is not None:
             doing = Activity(follower.doing, follower.tool_since)
@@ -83,13 +113,24 @@ class Stage:
             )
             click.echo(told, err=True)
             if run.state is State.DONE and answer and not self.raw:
-                click.echo(answer)
+                self.out.write(answer.encode("utf-8", "surrogateescape").rstrip(b"\n") + b"\n")
         return run.outcome.exit_code if run.outcome is not None else 1
 
 
-def _pass(lines: list[bytes]) -> None:
-    """The agent's own output, through."""
-    data = b"".join(line + b"\n" for line in lines)
-    out = sys.stdout.fileno()
-    while data:
-        data = data[os.write(out, data) :]
+class Out:
+    """Stdout, byte for byte and at once. A reader that went away (`| head`) does not end a run: it
+    is written to no more."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def write(self, data: bytes) -> None:
+        """All of it."""
+        rest = memoryview(data)
+        while rest and not self.is_gone:
+            try:
+                rest = rest[os.write(sys.stdout.fileno(), rest) :]
+            except BlockingIOError:  # somebody else made it so
+                select.select([], [sys.stdout.fileno()], [], 1.0)
+            except (OSError, ValueError):
+                self.is_gone = True

@@ -129,7 +129,7 @@ def stopped(run: Run, fact: LegEnded, moment: Moment) -> Step:
     """A leg ended that was ended on purpose."""
     run = _count(run, fact)
     in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
-    if in_time and not run.again and not run.presses:
+    if in_time and not run.presses:
         return _completed(run)
     return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
 
@@ -199,7 +199,7 @@ def _by_verdict(run: Run, fact: LegEnded, moment: Moment) -> Step:
         return finish(run, State.CANCELLED, outcomes.user_ended(run, "in the agent"))
     if reason in _FINAL:
         return fail(run, outcomes.stopped(run, stop))
-    is_stall = run.ending == "stall" and reason is StopReason.TIMEOUT
+    is_stall = run.ending == "stall"
     if not is_stall and not _is_sure(run, stop):
         return fail(run, outcomes.unsure(run, stop))
     if reason in _PASSING:

@@ -122,6 +122,9 @@ def _signs(witness: Witness, ear: Ear) -> list[Sign]:
             signs.append(_clean_exit(witness.zero_means_done))
         elif not signs and (witness.silent or not witness.heard):
             signs.append(_left())
+    if witness.ended_by == "segue":
+        # What the agent takes for the user's interrupt was ours.
+        signs = [sign for sign in signs if sign.reason is not StopReason.USER_EXIT]
     return signs
 
 

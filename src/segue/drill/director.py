@@ -70,11 +70,17 @@ class Director:
             return casts.version_of(told, _environment(Path(home)))
 
     def play(
-        self, cast: casts.Cast, scenario: Scenario, source: str, tell: Callable[[Event], None]
+        self,
+        cast: casts.Cast,
+        scenario: Scenario,
+        source: str,
+        tell: Callable[[Event], None],
+        *,
+        with_segue: bool = False,
     ) -> Outcome:
         """What came of it. `source` is what `load` takes; `tell` hears what happens. Raises
         DrillError if it could not be played."""
-        prefix = f"segue-drill-{cast.name}-{scenario.name}-"
+        prefix = f"segue-drill-{cast.name}-{scenario.name}-{'with-' if with_segue else ''}"
         place = self.within or Path(tempfile.gettempdir())
         if cast.needs_namespace and (stray := _stray(place)):
             raise DrillError(f"{stray} would be read by agents; set TMPDIR to another place")
@@ -83,16 +89,21 @@ class Director:
         except OSError as fault:
             raise DrillError(f"{place}: no scratch folder: {fault.strerror}") from None
         try:
-            return self._watch(self._command(cast, source, folder), folder, tell)
+            command = self._command(cast, source, folder, with_segue)
+            return self._watch(command, folder, tell)
         finally:
             if not self.keep:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _command(self, cast: casts.Cast, source: str, folder: Path) -> Sequence[str]:
+    def _command(
+        self, cast: casts.Cast, source: str, folder: Path, with_segue: bool
+    ) -> Sequence[str]:
         play = [sys.executable, "-m", "segue.drill.play", cast.name, source, str(folder)]
         program = cast.find(os.environ)
         if program is not None:
             play += ["--program", program]
+        if with_segue:
+            play.append("--with-segue")
         if self.no_enclosure and not cast.needs_namespace:
             return play
         return enclosure.command(play)

@@ -1,5 +1,5 @@
-"""The full matrix, every agent in every scenario: kept as it grows, so that it can be gone on with,
-and written as a table."""
+"""The full matrix, every agent in every scenario, without segue and with it: kept as it grows, so
+that it can be gone on with, and written as a table."""
 
 import json
 import os
@@ -32,13 +32,15 @@ class Matrix:
             except (ValueError, KeyError, TypeError):
                 continue  # half a line, of a drill that was killed
 
-    def find(self, agent: str, version: str, scenario: Scenario) -> Outcome | None:
+    def find(
+        self, agent: str, version: str, scenario: Scenario, *, with_segue: bool
+    ) -> Outcome | None:
         """What came of this play before."""
-        return self.known.get(_key(agent, version, scenario))
+        return self.known.get(_key(agent, version, scenario, with_segue))
 
     def keep(self, outcome: Outcome, scenario: Scenario) -> None:
         """Writes it down at once."""
-        key = _key(outcome.agent, outcome.version, scenario)
+        key = _key(outcome.agent, outcome.version, scenario, outcome.with_segue)
         if self.known.get(key) == outcome:
             return
         self.known[key] = outcome
@@ -51,30 +53,37 @@ class Matrix:
             os.fsync(file.fileno())
 
 
-def _key(agent: str, version: str, scenario: Scenario) -> str:
+def _key(agent: str, version: str, scenario: Scenario, with_segue: bool) -> str:
     form = msgspec.json.encode(scenario, order="deterministic").decode()
-    return json.dumps([__version__, agent, version, form])
+    return json.dumps([__version__, agent, version, form, with_segue])
 
 
 def markdown(outcomes: Iterable[Outcome], scenarios: Sequence[Scenario]) -> str:
-    """Agents across, scenarios down: what became of the job without segue."""
+    """Agents across, scenarios down: what became of the job with segue, and without."""
     outcomes = list(outcomes)
     days = sorted({outcome.played_on for outcome in outcomes})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "no day"
-    found = {(o.agent, o.scenario): o for o in outcomes}
-    agents = list(dict.fromkeys(agent for agent, _ in found))
-    versions = {o.agent: o.version for o in found.values()}
-    heads = ["scenario", *(f"{agent} {versions[agent]}".strip() for agent in agents)]
     lines = [
-        f"Played on {when}, without segue. ✓: every step once, or stopped for the right reason.",
-        "",
-        _line(heads),
-        _line(["---"] * len(heads)),
+        f"Played on {when}. ✓: every step once and in order, or stopped for the right reason.",
     ]
-    for scenario in scenarios:
-        cells = [_cell(found.get((agent, scenario.name))) for agent in agents]
-        lines.append(_line([scenario.name, *cells]))
+    for with_segue in (True, False):
+        found = [outcome for outcome in outcomes if outcome.with_segue is with_segue]
+        if found:
+            held = sum(outcome.held for outcome in found)
+            title = "With segue" if with_segue else "Without segue"
+            lines += ["", f"## {title}: {held} of {len(found)}", "", *_table(found, scenarios)]
     return "\n".join(lines) + "\n"
+
+
+def _table(outcomes: Sequence[Outcome], scenarios: Sequence[Scenario]) -> Iterable[str]:
+    found = {(o.agent, o.scenario): o for o in outcomes}
+    versions = {o.agent: o.version for o in outcomes}
+    heads = ["scenario", *(f"{agent} {version}".strip() for agent, version in versions.items())]
+    yield _line(heads)
+    yield _line(["---"] * len(heads))
+    for scenario in scenarios:
+        cells = [_cell(found.get((agent, scenario.name))) for agent in versions]
+        yield _line([scenario.name, *cells])
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -85,4 +94,6 @@ def _cell(outcome: Outcome | None) -> str:
     if outcome is None:
         return "–"
     mark = "✓" if outcome.held else "✗"
-    return f"{mark} {outcome.in_words}; {outcome.reason}"
+    # That all is done says why it ended, too.
+    reason = "" if outcome.is_done and outcome.reason == "completed" else outcome.reason
+    return f"{mark} " + "; ".join(filter(None, (outcome.in_words, reason, outcome.way)))

@@ -4,24 +4,37 @@ from msgspec import Struct
 
 from segue.drill.scenario import Expectation
 
+_EXIT_CODES = {
+    "completed": 0,
+    "needs_user": 3,
+    "rate_limit": 75,
+    "overloaded": 75,
+    "timeout": 124,
+    "user_exit": 130,
+}
+"""Of `segue run`, by the reason that it gives; all others are 1."""
+
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """One agent in one scenario."""
+    """One agent in one scenario, without segue or with it."""
 
     agent: str
     version: str
     scenario: str
     played_on: str  # the day, in ISO's form
+    with_segue: bool = False
     steps: int  # 0: the scenario has turns of its own instead
     done: list[int]  # the steps in the order in which they were done
     lost: list[int]
     repeated: list[int]
     out_of_order: list[int]
-    reason: str  # of the last stop, as `segue classify` says
+    reason: str  # why it ended: as `segue classify` says, or `segue run`
     confidence: float
-    exit_code: int | None
+    exit_code: int | None  # the agent's, or segue's
     requests: int
     legs: int
+    handoffs: int = 0
+    waits: int = 0
     seconds: float
     expects: Expectation
     unfired: list[str] = []  # rules and events of the scenario that never came about
@@ -41,13 +54,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def held(self) -> bool:
         """Whether it ended as well as it could."""
+        if self.with_segue and self.exit_code != _EXIT_CODES.get(self.reason, 1):
+            return False
         if self.expects.ends == "done":
             return self.is_done and self.reason == "completed"
         return self.is_whole and self.reason == self.expects.reason
 
     @property
     def in_words(self) -> str:
-        """For a table."""
+        """What became of the job."""
         if self.repeated:
             return f"repeated step {self.repeated[0]}" + _more(self.repeated)
         if self.lost:
@@ -57,6 +72,16 @@ class Outcome(Struct, frozen=True, kw_only=True):
         if self.is_done:
             return f"all {self.steps} steps" if self.steps else "all that was asked"
         return f"stopped after {len(self.done)} of {self.steps}"
+
+    @property
+    def way(self) -> str:
+        """How segue got there; "" if one leg was enough."""
+        counted = (
+            (self.legs if self.legs > 1 else 0, "leg"),
+            (self.handoffs, "handoff"),
+            (self.waits, "wait"),
+        )
+        return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counted if n)
 
 
 def _more(steps: list[int]) -> str:

@@ -1,4 +1,5 @@
-"""One play: one agent, one scenario, one scratch folder. `python -m segue.drill.play`.
+"""One play: one agent, one scenario, one scratch folder; the agent alone, or with segue.
+`python -m segue.drill.play`.
 
 A play is a process of its own, because it is the one that orphans of a killed agent come to, and
 because it may stand in a network namespace of its own. It tells what happens as JSON lines.
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from segue import api
 from segue.core.stop import EndedBy
-from segue.drill import casts, job, load
+from segue.drill import casts, guided, job, load
 from segue.drill.log import Logged
 from segue.drill.outcome import Outcome
 from segue.drill.process import Leg, end_with_parent
@@ -29,6 +30,7 @@ from segue.drill.script import Script
 from segue.drill.server import Running, running
 from segue.errors import InputError, SegueError
 from segue.io import clock
+from segue.io.descendants import near, runs
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -39,17 +41,32 @@ _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 0.02  # how often a step that is to be disturbed is looked for
 _SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
 _ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
+_FOR_SEGUE = ("interrupt", "hang_up")  # what a user's terminal does; the rest befalls the agent
+_MORE_S = 60.0  # that segue has beyond the agent's own limit: for waits, and more legs
+_LEAVE_S = 10.0  # segue has an agent to end
+_SETTLE_S = 2.0  # until the last keeper is gone
 
 
 class Play:
     """See the module. `tell` is given what happens, as it happens."""
 
     def __init__(
-        self, cast: casts.Cast, program: str, scenario: Scenario, folder: Path, tell: Tell
+        self,
+        cast: casts.Cast,
+        program: str,
+        scenario: Scenario,
+        folder: Path,
+        tell: Tell,
+        *,
+        with_segue: bool = False,
     ) -> None:
         self.cast, self.program, self.scenario, self.tell = cast, program, scenario, tell
+        self.with_segue = with_segue
         self.home, self.project = folder / "home", folder / "project"
-        self.folder = folder
+        self.folder, self.segue_home = folder, folder / "segue"
+        who = "segue" if with_segue else "leg-1"
+        self.stdout, self.stderr = folder / f"{who}.stdout", folder / f"{who}.stderr"
+        self.heard = 0  # bytes of segue's output
         self.ended_by: EndedBy = "unknown"
         self.told = 0
         self.events = list(scenario.events)  # yet to come
@@ -75,45 +92,55 @@ class Play:
                 options=self.scenario.options.get(self.cast.name, {}),
             )
             self.cast.prepare(stage)
-            part = self.cast.start(self.program, stage, prompt, "")
-            exit_code, swept = self.leg(part, server)
+            exit_code, swept = self.leg(self.part(stage, prompt), server)
             self.say_requests(server)
             self.keep_log(server)
             requests = len(server.requests)
         unfired = [f"rule {place}" for place in script.unfired]
         unfired += [f"{event.act} in step {event.in_step}" for event in self.events]
         seconds = time.monotonic() - started
+        outcome = self.outcome(stage, exit_code)
+        outcome = self.judge_run(outcome) if self.with_segue else self.judge_leg(outcome, stage)
         return replace(
-            self.judge(stage, exit_code),
+            outcome,
             requests=requests,
-            swept=swept,
+            swept=outcome.swept + swept,
             seconds=round(seconds, 2),
             unfired=unfired,
         )
 
+    def part(self, stage: casts.Stage, prompt: str) -> casts.Part:
+        """Who is started: the agent, or segue, which starts it."""
+        if self.with_segue:
+            return guided.part(self.cast, self.program, stage, prompt, self.segue_home)
+        return self.cast.start(self.program, stage, prompt, "")
+
     def leg(self, part: casts.Part, server: Running) -> tuple[int | None, int]:
-        """One life of the agent; its exit code, and how many processes it left behind."""
+        """One life of the agent, or of segue; its exit code, and how many processes it left."""
         with Leg.start(
             part.argv,
             env={**part.env, MARK: os.environ.get(MARK, "")},
             cwd=self.project,
             stdin=part.stdin,
-            stdout=self.folder / "leg-1.stdout",
-            stderr=self.folder / "leg-1.stderr",
+            stdout=self.stdout,
+            stderr=self.stderr,
             must_be_enclosed=self.cast.needs_namespace,
             owns_all=True,  # this process is here for it alone
         ) as leg:
             exit_code = self.follow(leg, server)
+            if self.with_segue:
+                _settle()
             return exit_code, len(leg.sweep())
 
     def follow(self, leg: Leg, server: Running) -> int | None:
         """Until it ends, or has to be ended."""
-        limit_s = self.scenario.limit_for(self.cast.name)
+        limit_s = self.scenario.limit_for(self.cast.name) + (_MORE_S if self.with_segue else 0)
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             exit_code = leg.wait(_LOOK_S)
             self.say_requests(server)
             self.say_step()
+            self.say_decisions()
             if exit_code is not None:
                 return exit_code
             for event in [event for event in self.events if event.in_step == self.step]:
@@ -121,11 +148,15 @@ class Play:
                 self.act(leg, event)
         self.ended_by = "segue"
         self.tell({"kind": "limit", "after_s": limit_s})
-        return leg.end(self.cast.interrupt_s)
+        return leg.end(_LEAVE_S if self.with_segue else self.cast.interrupt_s)
 
     def act(self, leg: Leg, event: Event) -> None:
-        """What happens to the agent from outside."""
-        leg.signal(_SIGNALS[event.act])
+        """What happens to the agent from outside; with segue, what a terminal does it does to
+        segue."""
+        if self.with_segue and event.act not in _FOR_SEGUE:
+            guided.signal_agent(self.segue_home, _SIGNALS[event.act])
+        else:
+            leg.signal(_SIGNALS[event.act])
         self.ended_by = _ENDS_IT.get(event.act, "unknown")
         self.tell({"kind": "act", "act": event.act, "in_step": event.in_step})
 
@@ -144,22 +175,20 @@ class Play:
             if step is not None:
                 self.tell({"kind": "step", "step": step, "of": self.scenario.job.steps})
 
+    def say_decisions(self) -> None:
+        """What segue does about it."""
+        if self.with_segue:
+            said, self.heard = guided.news(self.stdout, self.heard)
+            for each in said:
+                self.tell({"kind": "segue", "said": each})
+
     def keep_log(self, server: Running) -> None:
         """For those who look into a kept folder."""
         lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
         (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
 
-    def judge(self, stage: casts.Stage, exit_code: int | None) -> Outcome:
-        """Looks at the repository, and asks segue why it stopped."""
-        _, transcript = self.cast.session(stage)
-        stop = api.classify(
-            agent=self.cast.agent,
-            stdout=self.folder / "leg-1.stdout",
-            stderr=self.folder / "leg-1.stderr",
-            transcript=transcript if transcript and transcript.suffix == ".jsonl" else None,
-            exit_code=exit_code,
-            ended_by=self.ended_by,
-        )
+    def outcome(self, stage: casts.Stage, exit_code: int | None) -> Outcome:
+        """What the repository tells."""
         scenario = self.scenario
         expects = scenario.expects
         if scenario.max_turns is not None and not self.cast.takes_max_turns:
@@ -170,13 +199,14 @@ class Play:
             version=casts.version_of(self.cast.version(self.program), casts.clean_env(stage)),
             scenario=scenario.name,
             played_on=datetime.fromtimestamp(clock.now(), UTC).date().isoformat(),
+            with_segue=self.with_segue,
             steps=0 if scenario.turns else scenario.job.steps,
             done=list(found.done),
             lost=list(found.lost),
             repeated=list(found.repeated),
             out_of_order=list(found.out_of_order),
-            reason=stop.reason.value,
-            confidence=stop.confidence,
+            reason="",
+            confidence=0.0,
             exit_code=exit_code,
             requests=0,
             legs=1,
@@ -184,6 +214,41 @@ class Play:
             expects=expects,
             folder=str(self.folder),
         )
+
+    def judge_leg(self, outcome: Outcome, stage: casts.Stage) -> Outcome:
+        """Asks segue why the agent stopped."""
+        _, transcript = self.cast.session(stage)
+        stop = api.classify(
+            agent=self.cast.agent,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            transcript=transcript if transcript and transcript.suffix == ".jsonl" else None,
+            exit_code=outcome.exit_code,
+            ended_by=self.ended_by,
+        )
+        return replace(outcome, reason=stop.reason.value, confidence=stop.confidence)
+
+    def judge_run(self, outcome: Outcome) -> Outcome:
+        """As segue itself says."""
+        end = guided.end_of(self.segue_home, self.stderr)
+        run = end.run
+        reason = run.outcome.reason if run.outcome else f"not over: {run.state.value}"
+        return replace(
+            outcome,
+            reason="timeout" if self.ended_by == "segue" else reason,
+            confidence=run.stop.confidence if run.stop else 0.0,
+            legs=run.leg,
+            handoffs=run.handoffs,
+            waits=end.waits,
+            swept=end.swept,
+        )
+
+
+def _settle() -> None:
+    """segue knows that a leg is over a moment before its keeper is gone."""
+    until = time.monotonic() + _SETTLE_S
+    while any(map(runs, near(0.0))) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
 
 
 def _plain(request: Logged) -> dict[str, Any]:
@@ -211,6 +276,7 @@ def main() -> None:
     parser.add_argument("scenario")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--program", default="")
+    parser.add_argument("--with-segue", action="store_true")
     given = parser.parse_args()
     cast = casts.find(given.agent)
 
@@ -221,7 +287,8 @@ def main() -> None:
         program = given.program or cast.find(os.environ) or ""
         if not program:
             raise InputError(f"{cast.name} is not installed: {cast.install}")
-        play = Play(cast, program, load.load(given.scenario), given.folder, tell)
+        scenario, with_segue = load.load(given.scenario), given.with_segue
+        play = Play(cast, program, scenario, given.folder, tell, with_segue=with_segue)
         tell({"kind": "outcome", "outcome": msgspec.to_builtins(play.run())})
     except (SegueError, OSError, ValueError) as fault:
         sys.exit(f"segue: {fault}")

@@ -4,10 +4,14 @@ What is here reads the user's file alone, and only the table that is asked for: 
 command. All layers together, and where each value comes from: `io/settings`.
 """
 
+import json
+import os
 import re
 import stat
+import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +27,7 @@ SCOPES = ("agents", "models")
 """Below [policy]: the same keys, for one agent or for models whose name begins so."""
 
 _MOST_BYTES = 1_000_000
+_RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
 
 
@@ -62,6 +67,63 @@ def policy() -> Policy:
 def homes() -> dict[str, list[str]]:
     """More folders with sessions, by agent: `[homes]` in config.toml."""
     return check_homes(read(user_file()))
+
+
+def remember_agent(name: str) -> str:
+    """Writes `agent` into `[run]` of the user's file, and leaves all else in it as it is; what to
+    tell the user. Raises ConfigError if that file is broken; if it cannot be written, that is
+    told, and nothing is changed."""
+    path = user_file()
+    written = read(path)
+    own = f"agent = {json.dumps(name, ensure_ascii=False)}"
+    by_hand = f"; to keep it, write {own} under [run] in {path}"
+    run = written.table("run")
+    if "agent" in run:
+        return f"{name} is used this time{by_hand}"
+    wanted = {**written.data, "run": {**run, "agent": name}}
+    text = next((new for new in _with_line(written.text, own) if _says(new, wanted)), None)
+    if text is None:
+        return f"{name} is used this time{by_hand}"
+    try:
+        _replace(Path(os.path.realpath(path)), text)
+    except OSError as fault:
+        return f"{name} is used this time: {path} cannot be written ({fault.strerror}){by_hand}"
+    return f"{name} is used from now on: {own} was written under [run] in {path}"
+
+
+def _with_line(text: str, line: str) -> Iterator[str]:
+    """Ways to put a line into [run], the nicest first; which of them is right, its reader says."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    for place, said in enumerate(lines):
+        if _RUN_TABLE.fullmatch(said.rstrip("\r\n")):
+            head = said.rstrip("\r\n") + end
+            yield "".join([*lines[:place], head, line + end, *lines[place + 1 :]])
+    whole = text if not text or text.endswith("\n") else text + end
+    yield f"{whole}{end if whole else ''}[run]{end}{line}{end}"
+    yield f"run.{line}{end}{text}"
+
+
+def _says(text: str, wanted: dict[str, Any]) -> bool:
+    with suppress(tomllib.TOMLDecodeError, RecursionError):
+        return tomllib.loads(text) == wanted
+    return False
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all, and private."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
 
 
 class Written(NamedTuple):

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 CHUNK_BYTES = 256 << 10
-"""What is read at once: small enough to stay in the processor's cache until it is parsed."""
-PORTION_BYTES = 1 << 20
+"""What is read at once: small enough to stay in the processor's cache until it is parsed. Four
+times as much takes a tenth more time."""
 LINE_BYTES = 64 << 20
 """A line that is longer is passed over: no record is that large."""
 
@@ -36,7 +36,7 @@ class Tail:
         self._is_skipping = False  # the half line is too long: it is not kept
         self._read_to = offset
 
-    def read(self, most_bytes: int = PORTION_BYTES) -> list[bytes]:
+    def read(self, most_bytes: int = CHUNK_BYTES) -> list[bytes]:
         """The lines that were finished since the last time, without their newlines.
 
         Reads about so many bytes (whole chunks): call again while `has_more`. A half line is

@@ -15,7 +15,7 @@ from segue.agents.drive import Drive
 from segue.agents.drives.custom import Custom, drive_of
 from segue.core import machine
 from segue.core.policy import Policy
-from segue.core.run import Abilities, AnyFact, Created, Resumed, Run
+from segue.core.run import Abilities, AnyFact, Created, Resumed, Run, State
 from segue.errors import ConfigError, InputError, SegueError
 from segue.io.settings import Settings
 from segue.runner.clock import Clock
@@ -162,7 +162,8 @@ class Session:
         if not share_tree:
             self._hold_tree(run)
         run = self.store.run(run.id) or run  # as it is now that nobody else writes
-        wants_more = run.state.is_final or fresh or strict or policy is not None
+        is_over = run.state.is_final or run.state is State.STOPPING
+        wants_more = is_over or fresh or strict or policy is not None
         fact = Resumed(fresh=fresh, strict=strict, policy=policy) if wants_more else None
         return self._loop(run, drive, command, lease), fact
 

@@ -89,6 +89,8 @@ class Crew:
             env=self.env,
             now=now,
         )
+        name = f"segue:ask:{run.id}:{decision.leg}"
+        follower.ask_key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         for name in ("stdout", "exit.json"):
             self.notifier.watch(folder / name)
         if decision.purpose == "checkpoint":
@@ -136,8 +138,8 @@ class Crew:
             follower.asked()
         if now and self.drive.interrupt:
             leg.command("interrupt", "input", input=self.drive.interrupt)
-        key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:ask:{folder.parent.name}:{folder.name}"))
-        leg.command("ask", "input", input=self.drive.say(self.prompts.request(), key))
+        request = self.drive.say(self.prompts.request(), follower.ask_key)
+        leg.command("ask", "input", input=request)
 
     def close(self, follower: Follower) -> None:
         """No more input: it ends, once its background work is done."""

@@ -75,6 +75,7 @@ class Follower:
         self.last_output_at = now
         self.tool_since: float | None = None
         self.answer: Answer | None = None  # None: it was not asked
+        self.ask_key = ""  # which the agent tells back once it hears the request
         self.asked_line: int | None = None  # after which line it was, by another process
         self.doing = ""  # the last tool call, in short
         self.calls: list[ToolCall] = []  # kept for the measure of progress
@@ -136,6 +137,10 @@ class Follower:
         self.tail.close()
         return facts
 
+    def _hears_request(self) -> bool:
+        keys = (self.watch.heard(record) for record in self.live.records)
+        return bool(self.ask_key) and self.ask_key in keys
+
     def _before_ask(self, lines: list[bytes]) -> list[bytes]:
         """Those that came before another process asked for a checkpoint."""
         if self.asked_line is None:
@@ -149,7 +154,7 @@ class Follower:
             if self.drive.hears is not None:
                 facts += self._hear(piece, now)
             events = self.live.feed(piece, now)
-            if self.answer is not None and any(map(self.watch.heard, self.live.records)):
+            if self.answer is not None and self._hears_request():
                 self.answer.text = ""  # what was said before it heard the request is no answer
             for event in events:
                 facts += self._take(event, now)

@@ -45,15 +45,16 @@ def _sessions(
         prompts = [text for folder in its if (text := read(folder / "prompt.md"))]
         told = [run.task, *prompts]
         path = drive.session_file(session_id, env, run.cwd) if drive.session_file else ""
-        whole = (
-            salvage(profile.name, path, session_id=session_id, told=told, cwd=run.cwd)
-            if path
-            else Salvaged()
-        )
-        for folder in its:
-            stream = salvage_stream(profile.name, str(folder / "stdout"), told=told, cwd=run.cwd)
-            whole = combine(whole, stream)
-        found.append(whole)
+        streams = [
+            salvage_stream(profile.name, str(folder / "stdout"), told=told, cwd=run.cwd)
+            for folder in its
+        ]
+        if path:
+            whole = salvage(profile.name, path, session_id=session_id, told=told, cwd=run.cwd)
+        else:
+            whole = merge(streams[:-1])
+        # Of a killed leg the stream knows more than the file; that of an earlier one is in it.
+        found.append(combine(whole, streams[-1]))
     return found
 
 

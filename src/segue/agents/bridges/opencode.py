@@ -368,6 +368,8 @@ class Bridge:
         if kind == "message.part.updated" and (key := _key(part)) in self.pending:
             self.pending.discard(key)
             self.is_busy = True
+        elif kind == "message.updated" and is_main and info.get("error"):
+            self.has_failed = True
         elif kind == "message.updated" and is_main and info.get("finish") == "stop":
             self.has_failed = False
         elif kind == "session.error" and ident in (self.session, "None"):

@@ -40,6 +40,14 @@ class Part(Struct, frozen=True, kw_only=True):
     stdin: bytes = b""
 
 
+class Driven(Struct, frozen=True, kw_only=True):
+    """How `segue run` is to start it."""
+
+    command: Sequence[str]  # as `[agents.NAME]` has it
+    env: Mapping[str, str]
+    flags: Sequence[str] = ()  # those after `--`
+
+
 class Cast(Struct, frozen=True, kw_only=True):
     """An agent in a drill."""
 
@@ -56,12 +64,17 @@ class Cast(Struct, frozen=True, kw_only=True):
     """Writes its private config into the stage's home: fake key, scripted model, nothing else."""
     start: Callable[[str, Stage, str, str], Part]
     """Program, stage, prompt, and the session to go on with ("" for a new one)."""
+    driven: Callable[[str, Stage], Driven]
+    """The same for a play with segue: the flags are those of a user who would run it unattended."""
     kind: Callable[[Ask], Kind]
     """What a request of this agent is for."""
     session: Callable[[Stage], tuple[str, Path | None]]
     """The newest session's id and transcript ("" and None if there is none)."""
     takes_max_turns: bool = False  # can be told after how many turns to stop
     interrupt_s: float = 5.0  # how long it may take to end after a signal
+    stall_s: float = 12.0
+    """In a play with segue: after how much silence it is ended. Longer than it is silent by itself,
+    as the policy's own is."""
 
 
 def find(name: str) -> Cast:
@@ -97,11 +110,11 @@ def kind_of(ask: Ask) -> Kind:
         if kind is not Kind.MAIN:
             return kind
     if "<checkpoint>" in ask.last_text:
-        # A session is asked for one at its end, and given one at its beginning, with the task. The
-        # first may follow upon a summary, so that no word of the session is left.
+        # A session is asked for one at its end, and given one at its beginning. If it summarised
+        # itself just before, no word of it is left, and only the request's own words tell.
         has_begun = any(part.role == "assistant" for part in ask.parts)
-        has_task = "job/step" in ask.last_text
-        return Kind.CONTINUATION if has_task and not has_begun else Kind.CHECKPOINT
+        is_request = has_begun or "CHECKPOINT REQUIRED" in ask.last_text
+        return Kind.CHECKPOINT if is_request else Kind.CONTINUATION
     return Kind.MAIN
 
 

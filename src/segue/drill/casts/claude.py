@@ -11,7 +11,7 @@ from pathlib import Path
 
 from segue.agents.drives.claude import FILES
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import SCRIPT, native, newest, write
 
 MODEL = "claude-sonnet-4-5"  # its window is 200,000 tokens; newer ones have a million
@@ -36,12 +36,24 @@ def _prepare(stage: Stage) -> None:
 
 
 def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
-    argv = [program, "-p", "--output-format", "stream-json", "--verbose"]
-    argv += ["--allowedTools", "Bash", "--model", MODEL]  # the flag of a list is never last
-    if stage.max_turns is not None:
-        argv += ["--max-turns", str(stage.max_turns)]
+    argv = [program, "-p", "--output-format", "stream-json", "--verbose", *_flags(stage)]
     if session:
         argv += ["--resume", session]
+    return Part(argv=argv, env=_env(stage), stdin=prompt.encode())
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    return Driven(command=(program,), env=_env(stage), flags=_flags(stage))
+
+
+def _flags(stage: Stage) -> list[str]:
+    flags = ["--allowedTools", "Bash", "--model", MODEL]  # the flag of a list is never last
+    if stage.max_turns is not None:
+        flags += ["--max-turns", str(stage.max_turns)]
+    return flags
+
+
+def _env(stage: Stage) -> dict[str, str]:
     # Only a subscriber's token makes it heed the headers of a plan's limit.
     is_subscriber = stage.options.get("plan") == "1"
     key = "CLAUDE_CODE_OAUTH_TOKEN" if is_subscriber else "ANTHROPIC_API_KEY"
@@ -61,7 +73,7 @@ def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
     }
     if os.geteuid() == 0:
         more["IS_SANDBOX"] = "1"  # root may not skip permissions otherwise
-    return Part(argv=argv, env=clean_env(stage, **more), stdin=prompt.encode())
+    return clean_env(stage, **more)
 
 
 def _kind(ask: Ask) -> Kind:
@@ -82,6 +94,7 @@ CAST = Cast(
     install=SCRIPT,
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
     takes_max_turns=True,

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from segue.agents.drives.codex import FILES
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import SCRIPT, native, newest, write
 
 MODEL = "gpt-5.5"  # newer ones have no plain shell tool
 _CONFIG = ".codex"
 _COMPACTS = "You are performing a CONTEXT CHECKPOINT COMPACTION"
+_FLAGS = ("--dangerously-bypass-approvals-and-sandbox",)
 _ID_LENGTH = 36
 
 
@@ -59,11 +60,18 @@ def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
     argv = [program, "exec"]
     if session:
         argv += ["resume", session]
-    argv += ["--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
+    argv += ["--json", *_FLAGS, "--skip-git-repo-check"]
     # A server that is not there would be waited for without end.
     argv += ["--disable", "unbounded_connection_retries", prompt]
-    more = {"CODEX_HOME": str(stage.home / _CONFIG), "DRILL_KEY": "sk-drill"}
-    return Part(argv=argv, env=clean_env(stage, **more))
+    return Part(argv=argv, env=_env(stage))
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    return Driven(command=(program,), env=_env(stage), flags=_FLAGS)
+
+
+def _env(stage: Stage) -> dict[str, str]:
+    return clean_env(stage, CODEX_HOME=str(stage.home / _CONFIG), DRILL_KEY="sk-drill")
 
 
 def _kind(ask: Ask) -> Kind:
@@ -84,6 +92,7 @@ CAST = Cast(
     install=SCRIPT,
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
 )

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from segue.agents.drives.gemini import FILES
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import SCRIPT, newest, node, script, write
 
 MODEL = "gemini-2.5-pro"  # with none named, another model is asked which to take
+_FLAGS = ("-m", MODEL, "-y")
 _WIRE = "gemini"
 
 
@@ -38,16 +39,28 @@ def _prepare(stage: Stage) -> None:
 
 
 def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
-    argv = [node(program), program, "-p", prompt, "-o", "stream-json", "-m", MODEL, "-y"]
+    argv = [*_command(program), "-p", prompt, "-o", "stream-json", *_FLAGS]
     if session:
         argv += ["-r", session]
+    return Part(argv=argv, env=_env(stage))
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    return Driven(command=_command(program), env=_env(stage), flags=_FLAGS)
+
+
+def _command(program: str) -> tuple[str, ...]:
+    return (node(program), program)
+
+
+def _env(stage: Stage) -> dict[str, str]:
     more = {
         "GOOGLE_GEMINI_BASE_URL": stage.url,
         "GEMINI_API_KEY": "sk-drill",
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
         "GEMINI_CLI_NO_RELAUNCH": "1",  # its launcher swallows signals
     }
-    return Part(argv=argv, env=clean_env(stage, **more))
+    return clean_env(stage, **more)
 
 
 def _kind(ask: Ask) -> Kind:
@@ -78,9 +91,10 @@ CAST = Cast(
     window_tokens=1_048_576,
     find=_find,
     install=SCRIPT,
-    version=lambda program: (node(program), program, "--version"),
+    version=lambda program: (*_command(program), "--version"),
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
     takes_max_turns=True,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import ARCH, SCRIPT, native, write
 from segue.transcripts import database
 
@@ -57,14 +57,22 @@ def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
     argv = [program, "run", "--format", "json"]
     if session:
         argv += ["--session", session]
+    # As an argument it would come with quotes around it.
+    return Part(argv=argv, env=_env(stage), stdin=prompt.encode())
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    return Driven(command=(program,), env=_env(stage))
+
+
+def _env(stage: Stage) -> dict[str, str]:
     more = {
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
     }
-    # As an argument it would come with quotes around it.
-    return Part(argv=argv, env=clean_env(stage, **more), stdin=prompt.encode())
+    return clean_env(stage, **more)
 
 
 def _kind(ask: Ask) -> Kind:
@@ -95,6 +103,7 @@ CAST = Cast(
     install=SCRIPT,
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
 )

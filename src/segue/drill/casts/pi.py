@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import SCRIPT, newest, node, script, write
 
 MODEL = "drill/drill-model"
+_FLAGS = ("--model", MODEL)
 _OUTPUT_TOKENS = 8_000
 _FILES = (
     "@earendil-works/pi-coding-agent/dist/bundle/cli.js",
@@ -52,11 +53,22 @@ def _prepare(stage: Stage) -> None:
 
 
 def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
-    argv = [node(program), program, "-p", "--mode", "json", "--model", MODEL]
+    argv = [*_command(program), "-p", "--mode", "json", *_FLAGS]
     if session:
         argv += ["--session", session]
-    more = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-    return Part(argv=[*argv, prompt], env=clean_env(stage, **more))
+    return Part(argv=[*argv, prompt], env=_env(stage))
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    return Driven(command=_command(program), env=_env(stage), flags=_FLAGS)
+
+
+def _command(program: str) -> tuple[str, ...]:
+    return (node(program), program)
+
+
+def _env(stage: Stage) -> dict[str, str]:
+    return clean_env(stage, PI_OFFLINE="1", PI_TELEMETRY="0", PI_SKIP_VERSION_CHECK="1")
 
 
 def _kind(ask: Ask) -> Kind:
@@ -76,9 +88,10 @@ CAST = Cast(
     agent="pi",
     find=_find,
     install=SCRIPT,
-    version=lambda program: (node(program), program, "--version"),
+    version=lambda program: (*_command(program), "--version"),
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
 )

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import segue
 from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
 from segue.drill.casts.installed import newest
 
-_HOME = ".rehearsal"
+HOME = ".rehearsal"
+"""Below its HOME: where its sessions are."""
 _ROOT = Path(segue.__file__).resolve().parent.parent
 _MODULE = "segue.drill.rehearsal"
 
@@ -44,18 +45,36 @@ def _prepare(stage: Stage) -> None:
 
 
 def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
-    argv = [*_python(program), "-m", _MODULE, "-p"]  # the prompt comes on its input
+    argv = [*command(program), "-p", *_flags(stage)]  # the prompt comes on its input
     argv += ["--output-format", "stream-json", "--verbose"]
-    if stage.max_turns is not None:
-        argv += ["--max-turns", str(stage.max_turns)]
     if session:
         argv += ["--resume", session]
+    return Part(argv=argv, env=env(stage), stdin=prompt.encode())
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    # What segue knows of claude's home is true of it.
+    more = {"CLAUDE_CONFIG_DIR": str(stage.home / HOME)}
+    return Driven(command=command(program), env={**env(stage), **more}, flags=_flags(stage))
+
+
+def _flags(stage: Stage) -> list[str]:
+    return [] if stage.max_turns is None else ["--max-turns", str(stage.max_turns)]
+
+
+def command(program: str) -> list[str]:
+    """What starts it, in either form."""
+    return [*_python(program), "-m", _MODULE]
+
+
+def env(stage: Stage) -> dict[str, str]:
+    """All of its environment, in either form."""
     options = stage.options
     key = "CLAUDE_CODE_OAUTH_TOKEN" if options.get("plan") == "1" else "ANTHROPIC_API_KEY"
     more = {
         "ANTHROPIC_BASE_URL": stage.url,
         key: "rehearsal",
-        "REHEARSAL_HOME": str(stage.home / _HOME),
+        "REHEARSAL_HOME": str(stage.home / HOME),
         "REHEARSAL_WINDOW": str(stage.window_tokens),
         "REHEARSAL_WAIT_SCALE": options.get("wait_scale", "0.2"),
         "CLAUDE_CODE_MAX_RETRIES": options.get("retries", "2"),
@@ -66,7 +85,7 @@ def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
     }
     if options.get("compact") == "0":
         more["DISABLE_AUTO_COMPACT"] = "1"
-    return Part(argv=argv, env=clean_env(stage, **more), stdin=prompt.encode())
+    return clean_env(stage, **more)
 
 
 def _kind(ask: Ask) -> Kind:
@@ -79,7 +98,7 @@ def _kind(ask: Ask) -> Kind:
 
 
 def _session(stage: Stage) -> tuple[str, Path | None]:
-    found = newest((stage.home / _HOME / "projects").glob("*/*.jsonl"))
+    found = newest((stage.home / HOME / "projects").glob("*/*.jsonl"))
     return (found.stem, found) if found else ("", None)
 
 
@@ -92,6 +111,7 @@ CAST = Cast(
     version=_version,
     prepare=_prepare,
     start=_start,
+    driven=_driven,
     kind=_kind,
     session=_session,
     takes_max_turns=True,

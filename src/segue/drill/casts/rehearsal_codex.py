@@ -2,25 +2,32 @@
 
 from pathlib import Path
 
-from segue.drill.casts import Cast, Part, Stage, rehearsal
+from segue.drill.casts import Cast, Driven, Part, Stage, rehearsal
 from segue.drill.casts.installed import newest
 
-_HOME = ".rehearsal"
 _UUID_CHARS = 36
 
 
 def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
-    claude = rehearsal.CAST.start(program, stage, "", "")
-    place = claude.argv.index("-m") + 2
-    argv = [*claude.argv[:place], "exec", "--json"]
+    argv = [*rehearsal.command(program), "exec", "--json"]
     argv += ["resume", session, prompt] if session else [prompt]
-    env = {"OPENAI_BASE_URL": f"{stage.url}/v1", "OPENAI_API_KEY": "rehearsal"}
-    return Part(argv=argv, env={**claude.env, **env})
+    return Part(argv=argv, env=_env(stage))
+
+
+def _driven(program: str, stage: Stage) -> Driven:
+    # What segue knows of codex's home is true of it.
+    more = {"CODEX_HOME": str(stage.home / rehearsal.HOME)}
+    return Driven(command=rehearsal.command(program), env={**_env(stage), **more})
+
+
+def _env(stage: Stage) -> dict[str, str]:
+    ours = {"OPENAI_BASE_URL": f"{stage.url}/v1", "OPENAI_API_KEY": "rehearsal"}
+    return {**rehearsal.env(stage), **ours}
 
 
 def _session(stage: Stage) -> tuple[str, Path | None]:
     """`rollout-<time>-<id>.jsonl`."""
-    found = newest((stage.home / _HOME / "sessions").glob("**/*.jsonl"))
+    found = newest((stage.home / rehearsal.HOME / "sessions").glob("**/*.jsonl"))
     return (found.stem[-_UUID_CHARS:], found) if found else ("", None)
 
 
@@ -33,6 +40,7 @@ CAST = Cast(
     version=rehearsal.CAST.version,
     prepare=rehearsal.CAST.prepare,
     start=_start,
+    driven=_driven,
     kind=rehearsal.CAST.kind,
     session=_session,
 )
