@@ -30,7 +30,14 @@ class Played:
 
     @property
     def stdout(self) -> str:
-        return (self.folder / "leg-1.stdout").read_text(encoding="utf-8", errors="replace")
+        """What the bare agent printed, or segue."""
+        name = "segue.stdout" if self.outcome.with_segue else "leg-1.stdout"
+        return (self.folder / name).read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def said(self) -> list[str]:
+        """What segue decided, and why."""
+        return [e["said"] for e in self.events if e["kind"] == "segue"]
 
     @property
     def answers(self) -> list[str]:
@@ -45,12 +52,14 @@ def missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-def play(agent: str, scenario: str | Path, within: Path) -> Played:
+def play(agent: str, scenario: str | Path, within: Path, *, with_segue: bool = False) -> Played:
     """Plays it; what cannot be played here is a skip, and in CI a failure."""
     director = Director(keep=True, within=within)
     cast = casts.find(agent)
     if why := director.why_not(cast):
         missing(why)
     events: list[dict[str, Any]] = []
-    outcome = director.play(cast, load.load(scenario), str(scenario), events.append)
+    outcome = director.play(
+        cast, load.load(scenario), str(scenario), events.append, with_segue=with_segue
+    )
     return Played(outcome, events)

@@ -4,7 +4,7 @@ loopback, and a home of its own.
     with stage("three-exhaustions", within=tmp_path) as s:
         ended = s.run("--json")
         assert ended.code == 0 and ended.events[-1]["state"] == "done"
-        assert s.continuity().is_ok
+        assert s.continuity().is_whole
 """
 
 import json

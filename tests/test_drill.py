@@ -42,8 +42,26 @@ WITHOUT_SEGUE = {
 }
 
 
+TELLING = ["plan-limit", "too-long-no-compaction", "crash-in-tool"]
+
+
 def drill(*words: str) -> Result:
     return CliRunner().invoke(cli, ["drill", *words])
+
+
+def alone(*words: str) -> Result:
+    """Without segue: for tests about something else."""
+    return drill("--only", "without", *words)
+
+
+@pytest.mark.parametrize("scenario", WITHOUT_SEGUE)
+def test_with_segue_the_rehearsal_agent_holds_in(scenario: str, tmp_path: Path) -> None:
+    outcome = play("rehearsal", scenario, tmp_path, with_segue=True).outcome
+    assert outcome.with_segue
+    assert outcome.held, outcome
+    ends = outcome.expects
+    assert outcome.is_done == (ends.ends == "done")
+    assert outcome.reason == (ends.reason or "completed")
 
 
 @pytest.mark.parametrize("scenario", WITHOUT_SEGUE)
@@ -66,20 +84,57 @@ def test_the_codex_form_ends_as_it_should_in(scenario: str, tmp_path: Path) -> N
     assert outcome.is_whole
 
 
-def test_without_words_three_telling_scenarios_are_played_and_all_hold() -> None:
+@pytest.mark.parametrize("scenario", [*TELLING, "three-exhaustions", "user-interrupt"])
+def test_with_segue_the_codex_form_holds_in(scenario: str, tmp_path: Path) -> None:
+    assert play("rehearsal-codex", scenario, tmp_path, with_segue=True).outcome.held
+
+
+def test_without_words_telling_scenarios_are_played_which_only_segue_survives() -> None:
     done = drill("--json")
     assert done.exit_code == 0, done.stderr
     plays = json.loads(done.stdout)["plays"]
-    assert [p["scenario"] for p in plays] == ["success", "window-fills-slowly", "short-rate-limit"]
-    assert all(p["held"] and p["agent"] == "rehearsal" for p in plays)
-    assert all(p["done"] == list(range(1, p["steps"] + 1)) for p in plays)
+    assert [p["scenario"] for p in plays[::2]] == [p["scenario"] for p in plays[1::2]] == TELLING
+    assert [p["with_segue"] for p in plays] == [False, True] * 3
+    assert [p["held"] for p in plays] == [False, True] * 3
+    assert all(p["done"] == list(range(1, p["steps"] + 1)) for p in plays[1::2])
+    limited, full, crashed = plays[1::2]
+    assert (limited["legs"], limited["waits"], limited["handoffs"]) == (2, 1, 0)
+    assert (full["legs"], full["waits"], full["handoffs"]) == (2, 0, 1)
+    assert (crashed["legs"], crashed["waits"], crashed["handoffs"]) == (2, 0, 0)
 
 
-def test_a_job_that_was_not_carried_to_its_end_is_exit_code_1() -> None:
-    done = drill("--scenario", "plan-limit")
-    assert done.exit_code == 1
-    assert "stopped after 2 of 6" in done.stdout
-    assert "rate_limit" in done.stdout
+def test_only_plays_with_segue_decide_the_exit_code() -> None:
+    both = drill("--scenario", "too-long-first")
+    assert both.exit_code == 0, both.stdout
+    for told in ("✗ stopped after 0 of 6: context_exhausted", "✓ all 6 steps, 2 legs, 1 handoff"):
+        assert told in both.stdout
+    bare = alone("--scenario", "too-long-first")
+    assert bare.exit_code == 1
+    assert "stopped after 0 of 6" in bare.stdout
+    assert "with segue" not in bare.stdout
+
+
+def test_the_exit_code_of_segue_must_fit_the_reason() -> None:
+    stopped = {
+        "with_segue": True, "done": [1], "reason": "auth",
+        "expects": Expectation(ends="stopped", reason="auth"),
+    }  # fmt: skip
+    assert outcome(**stopped, exit_code=1).held  # type: ignore[arg-type]
+    assert not outcome(**stopped, exit_code=0).held  # type: ignore[arg-type]
+    assert outcome(with_segue=True, exit_code=0).held
+    assert not outcome(with_segue=True, exit_code=1).held
+    left = Expectation(ends="stopped", reason="user_exit")
+    assert outcome(with_segue=True, reason="user_exit", exit_code=130, expects=left).held
+    assert not outcome(with_segue=True, reason="user_exit", exit_code=1, expects=left).held
+
+
+def test_a_rule_that_never_came_about_is_told_below_the_table(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'about = "x"\n[job]\nsteps = 2\n[[rules]]\nafter_requests = 90\nfault = "auth"\n'
+    )
+    last = alone("--scenario", str(mine)).stdout.splitlines()[-1]
+    assert last == "rehearsal · mine · without segue: never came about: rule 1"
 
 
 def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Path) -> None:
@@ -89,7 +144,7 @@ def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Pat
         'about = "The summary forgets."\nsummary = "forgets"\n'
         "[job]\nsteps = 12\n[context]\nfills_after_steps = 4.5\n"
     )
-    done = drill("--scenario", str(mine), "--json")
+    done = alone("--scenario", str(mine), "--json")
     (played,) = json.loads(done.stdout)["plays"]
     assert done.exit_code == 1
     assert played["repeated"]
@@ -99,7 +154,7 @@ def test_a_real_agent_is_refused_where_it_cannot_be_enclosed_and_the_rest_plays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(enclosure, "why_not", lambda: "no network namespace can be made here")
-    done = drill("--agent", "claude", "--agent", "rehearsal", "--scenario", "success")
+    done = alone("--agent", "claude", "--agent", "rehearsal", "--scenario", "success")
     assert done.exit_code == 1
     assert "not played" in done.stdout
     assert "claude is not started: no network namespace can be made here" in done.stdout
@@ -133,16 +188,20 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], says: str) -> N
 
 def test_a_kept_folder_has_what_was_printed_asked_and_done() -> None:
     done = drill("--scenario", "success", "--keep", "--json")
-    (played,) = json.loads(done.stdout)["plays"]
-    folder = Path(played["folder"])
+    plays = json.loads(done.stdout)["plays"]
+    bare, folder = (Path(played["folder"]) for played in plays)
     try:
-        assert (folder / "leg-1.stdout").read_text()
+        assert (bare / "leg-1.stdout").read_text()
+        events = [json.loads(x) for x in (folder / "segue.stdout").read_text().splitlines()]
+        assert (events[0]["kind"], events[-1]["state"]) == ("created", "done")
+        (leg,) = (folder / "segue/runs").glob("*/leg-*")
+        assert (leg / "stdout").read_text()
         requests = [json.loads(x) for x in (folder / "requests.jsonl").read_text().splitlines()]
         assert [r["answered"] for r in requests][:2] == ["step 1", "step 2"]
         assert "body" not in requests[0]
         assert (folder / "project/.git").is_dir()
     finally:
-        subprocess.run(["rm", "-rf", str(folder)], check=True)
+        subprocess.run(["rm", "-rf", str(folder), str(bare)], check=True)
 
 
 def test_without_keep_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +210,9 @@ def test_without_keep_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.glob("segue-drill-*")) == []
 
 
+@pytest.mark.parametrize("with_segue", [False, True])
 def test_the_users_config_keys_and_home_do_not_reach_an_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    with_segue: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "the-users-own")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://192.0.2.1")
@@ -161,7 +221,7 @@ def test_the_users_config_keys_and_home_do_not_reach_an_agent(
         'about = "Shows the environment."\n[job]\nsteps = 1\n'
         '[[turns]]\ncommand = "env > seen; pwd >> seen"\n'
     )
-    played = play("rehearsal", spy, tmp_path)
+    played = play("rehearsal", spy, tmp_path, with_segue=with_segue)
     seen = (played.folder / "project/seen").read_text()
     assert "the-users-own" not in seen
     assert "192.0.2.1" not in seen
@@ -195,26 +255,39 @@ def test_a_matrix_goes_on_after_half_a_line(tmp_path: Path) -> None:
     Matrix(file).keep(outcome(), scenario)
     file.write_bytes(file.read_bytes() + b'{"key": "x", "outc')
     again = Matrix(file)
-    assert again.find("claude", "1.2", scenario) == outcome()
-    assert again.find("claude", "1.3", scenario) is None
-    assert again.find("claude", "1.2", load.load("billing")) is None
+    assert again.find("claude", "1.2", scenario, with_segue=False) == outcome()
+    assert again.find("claude", "1.2", scenario, with_segue=True) is None
+    assert again.find("claude", "1.3", scenario, with_segue=False) is None
+    assert again.find("claude", "1.2", load.load("billing"), with_segue=False) is None
 
 
 def test_a_full_drill_does_not_play_again_what_was_played(tmp_path: Path) -> None:
     words = ("--full", "--scenario", "success", "--json", "--table", str(tmp_path / "m.md"))
     first, again = (json.loads(drill(*words).stdout)["plays"] for _ in range(2))
     assert first == again  # to the hundredth of a second
-    assert "| success | ✓ all 6 steps; completed |" in (tmp_path / "m.md").read_text()
+    assert [p["with_segue"] for p in first] == [False, True]
+    assert (tmp_path / "m.md").read_text().count("| success | ✓ all 6 steps |") == 2
 
 
 def test_a_table_shows_agents_across_and_scenarios_down() -> None:
     scenarios = [load.load("success"), load.load("billing")]
     lost = outcome("codex", done=[1], lost=[2], scenario="billing")
     text = markdown([outcome(), lost], scenarios)
-    assert text.startswith("Played on 2026-11-16, without segue.")
+    assert text.startswith("Played on 2026-11-16.")
+    assert "## Without segue: 1 of 2" in text
+    assert "With segue" not in text
     assert "| scenario | claude 1.2 | codex 1.2 |" in text
-    assert "| success | ✓ all 2 steps; completed | – |" in text
+    assert "| success | ✓ all 2 steps | – |" in text
     assert "| billing | – | ✗ lost step 2; completed |" in text
+
+
+def test_a_table_has_what_was_played_with_segue_first() -> None:
+    alone = outcome(done=[1], reason="rate_limit", exit_code=1)
+    text = markdown([alone, outcome(with_segue=True, legs=2, waits=1)], [load.load("success")])
+    guided, bare = text.split("## Without segue: 0 of 1")
+    assert "## With segue: 1 of 1" in guided
+    assert "| success | ✓ all 2 steps; 2 legs, 1 wait |" in guided
+    assert "| success | ✗ stopped after 1 of 2; rate_limit |" in bare
 
 
 def test_a_checkpoint_is_asked_for_at_the_end_and_given_at_the_beginning() -> None:
@@ -232,8 +305,8 @@ def test_a_checkpoint_is_asked_for_at_the_end_and_given_at_the_beginning() -> No
 def test_a_drill_that_is_interrupted_shows_what_was_finished(tmp_path: Path) -> None:
     slow = tmp_path / "slow.toml"
     slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
-    command = [sys.executable, "-m", "segue", "drill", "--scenario", "success"]
-    command += ["--scenario", str(slow)]
+    command = [sys.executable, "-m", "segue", "drill", "--only", "without"]
+    command += ["--scenario", "success", "--scenario", str(slow)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
@@ -253,8 +326,8 @@ def test_on_a_terminal_too_the_finished_rows_stay_after_an_interrupt(tmp_path: P
     slow = tmp_path / "slow.toml"
     slow.write_text('about = "Slow."\n[job]\nsteps = 4\nstep_s = 30\n')
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "segue", "drill", "--scenario", "success"]
-    command += ["--scenario", str(slow)]
+    command = [sys.executable, "-m", "segue", "drill", "--only", "without"]
+    command += ["--scenario", "success", "--scenario", str(slow)]
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "20"}
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
@@ -288,8 +361,8 @@ def test_a_table_that_cannot_be_written_is_one_line_before_anything_is_played(
 
 def test_a_table_shows_what_was_played_without_full_too(tmp_path: Path) -> None:
     place = tmp_path / "m.md"
-    assert drill("--scenario", "success", "--table", str(place)).exit_code == 0
-    assert "| success | ✓ all 6 steps; completed |" in place.read_text()
+    assert alone("--scenario", "success", "--table", str(place)).exit_code == 0
+    assert "| success | ✓ all 6 steps |" in place.read_text()
 
 
 def test_a_full_drill_without_a_place_for_its_state_is_one_line(
@@ -311,7 +384,7 @@ def test_outcomes_that_cannot_be_kept_are_shown_all_the_same(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Matrix, "keep", full)
-    done = drill("--full", "--scenario", "success", "--json")
+    done = alone("--full", "--scenario", "success", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["plays"][0]["held"]
     assert "No space left on device" in done.stderr.splitlines()[-1]
@@ -321,12 +394,12 @@ def break_off(monkeypatch: pytest.MonkeyPatch, scenario: str, folder: Path) -> N
     """Plays of this scenario break off."""
     play = Director.play
 
-    def played(self: Director, cast: Cast, what: Scenario, *rest: Any) -> Outcome:
+    def played(self: Director, cast: Cast, what: Scenario, *rest: Any, with_segue: bool) -> Outcome:
         if what.name == scenario:
             fault = DrillError("git went missing")
             fault.folder = str(folder)
             raise fault
-        return play(self, cast, what, *rest)
+        return play(self, cast, what, *rest, with_segue=with_segue)
 
     monkeypatch.setattr(Director, "play", played)
 
@@ -336,21 +409,27 @@ def test_a_play_that_breaks_off_is_told_the_rest_is_played_and_it_is_exit_code_3
 ) -> None:
     break_off(monkeypatch, "billing", tmp_path)
     words = ("--scenario", "success", "--scenario", "billing", "--scenario", "auth-failure")
-    done = drill(*words, "--json")
+    done = alone(*words, "--json")
     assert done.exit_code == 3
     first, broken, last = json.loads(done.stdout)["plays"]
     assert first["held"]
     assert last["held"]
-    assert broken == {"agent": "rehearsal", "scenario": "billing", "broke_off": "git went missing"}
+    assert broken == {
+        "agent": "rehearsal",
+        "scenario": "billing",
+        "with_segue": False,
+        "broke_off": "git went missing",
+    }
     kept = drill("--scenario", "billing", "--keep")
     assert kept.exit_code == 3
-    assert "broke off: git went missing" in kept.stdout
-    assert f"rehearsal · billing: {tmp_path}" in kept.stderr
+    for name in ("rehearsal · billing · with segue", "rehearsal · billing · without segue"):
+        assert f"{name}: broke off: git went missing" in kept.stdout
+        assert f"{name}: {tmp_path}" in kept.stderr
 
 
 def test_a_scenario_may_come_through_a_pipe() -> None:
     file = load.PACKAGED / "success.toml"
-    script = f"{sys.executable} -m segue drill --json --scenario <(cat {file})"
+    script = f"{sys.executable} -m segue drill --only with --json --scenario <(cat {file})"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (played,) = json.loads(done.stdout)["plays"]
@@ -380,20 +459,19 @@ def all_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("all_refused")
 def test_all_means_the_real_ones_and_whoever_else_is_named_each_once() -> None:
     words = ["--agent", "all", "--agent", "rehearsal", "--agent", "pi", "--scenario", "success"]
-    assert [a for a, _ in asked(drill(*words, "--json"))] == [*REAL, "rehearsal"]
+    assert [a for a, _ in asked(alone(*words, "--json"))] == [*REAL, "rehearsal"]
     words = ["--agent", "pi", "--agent", "all", "--scenario", "success"]
-    assert [a for a, _ in asked(drill(*words, "--json"))] == ["pi", *(a for a in REAL if a != "pi")]
+    assert [a for a, _ in asked(alone(*words, "--json"))] == ["pi", *(a for a in REAL if a != "pi")]
 
 
 @pytest.mark.usefixtures("all_refused")
 def test_an_agent_plays_the_telling_scenarios_and_in_full_all() -> None:
-    telling = ["success", "window-fills-slowly", "short-rate-limit"]
-    assert [s for _, s in asked(drill("--agent", "claude", "--json"))] == telling
-    assert [s for _, s in asked(drill("--agent", "claude", "--full", "--json"))] == load.names()
+    assert [s for _, s in asked(alone("--agent", "claude", "--json"))] == TELLING
+    assert [s for _, s in asked(alone("--agent", "claude", "--full", "--json"))] == load.names()
 
 
 def test_a_folder_is_named_only_if_it_was_kept() -> None:
-    (played,) = json.loads(drill("--scenario", "success", "--json").stdout)["plays"]
+    (played,) = json.loads(alone("--scenario", "success", "--json").stdout)["plays"]
     assert "folder" not in played
 
 
@@ -402,7 +480,7 @@ def test_where_none_can_be_enclosed_the_rehearsal_agent_plays_instead_once(
 ) -> None:
     monkeypatch.setattr(enclosure, "why_not", lambda: NOWHERE)
     words = ("--agent", "all", "--scenario", "success", "--scenario", "auth-failure", "--json")
-    done = drill(*words)
+    done = alone(*words)
     assert done.exit_code == 1
     assert asked(done)[-2:] == [("rehearsal", "success"), ("rehearsal", "auth-failure")]
     assert len(asked(done)) == 2 * len(REAL) + 2
@@ -411,5 +489,5 @@ def test_where_none_can_be_enclosed_the_rehearsal_agent_plays_instead_once(
     assert all(p["held"] for p in plays[-2:])
     (line,) = [x for x in done.stderr.splitlines() if "instead" in x]
     assert NOWHERE in line
-    again = drill("--agent", "claude", "--agent", "rehearsal", "--scenario", "success", "--json")
+    again = alone("--agent", "claude", "--agent", "rehearsal", "--scenario", "success", "--json")
     assert asked(again) == [("claude", "success"), ("rehearsal", "success")]

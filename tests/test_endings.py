@@ -10,18 +10,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+DRILL = (sys.executable, "-m", "segue", "drill", "--only")
 SLOW = 'about = "Slow."\n[job]\nsteps = 3\nstep_s = 300\n'
 
 
-@pytest.fixture
-def drill(tmp_path: Path, own_home: Path) -> Iterator["subprocess.Popen[str]"]:
+@pytest.fixture(params=["without", "with"])
+def drill(
+    request: pytest.FixtureRequest, tmp_path: Path, own_home: Path
+) -> Iterator["subprocess.Popen[str]"]:
     """A drill in the middle of its first step, as a terminal would start it."""
     scenario = tmp_path / "slow.toml"
     scenario.write_text(SLOW)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-m", "segue", "drill", "--scenario", str(scenario)],
+        (*DRILL, request.param, "--scenario", str(scenario)),
         env={**os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -83,7 +86,8 @@ def test_a_play_that_is_killed_leaves_no_process_and_is_no_verdict(
     assert all_end(started)
 
 
-def test_a_tool_that_hides_is_ended_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("only", ["without", "with"])
+def test_a_tool_that_hides_is_ended_too(only: str, tmp_path: Path) -> None:
     """Without a mark in its environment, in a session of its own, with its parent gone."""
     hiding = tmp_path / "hiding.toml"
     hiding.write_text(
@@ -91,7 +95,7 @@ def test_a_tool_that_hides_is_ended_too(tmp_path: Path) -> None:
         '[[turns]]\ncommand = "env -i setsid sleep 301 >/dev/null 2>&1 & echo $! > hidden"\n'
     )
     done = subprocess.run(
-        [sys.executable, "-m", "segue", "drill", "--scenario", str(hiding), "--json"],
+        (*DRILL, only, "--scenario", str(hiding), "--json"),
         capture_output=True,
         text=True,
         check=False,

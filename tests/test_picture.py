@@ -35,15 +35,26 @@ def step(number: int) -> dict[str, Any]:
     return {"kind": "step", "step": number, "of": 20}
 
 
-def finished(scenario: str = "success", steps: int = 6, **given: object) -> Row:
-    row = Row("rehearsal", scenario, steps)
+def finished(
+    scenario: str = "success", steps: int = 6, *, with_segue: bool = False, **given: object
+) -> Row:
+    row = Row("rehearsal", scenario, steps, with_segue=with_segue)
     row.hear(request("step 1"))
-    row.outcome = outcome(steps, scenario=scenario, **given)
+    row.outcome = outcome(steps, scenario=scenario, with_segue=with_segue, **given)
     return row
 
 
-def running(*events: dict[str, Any], steps: int = 20) -> Row:
-    row = Row("rehearsal", "window-fills-slowly", steps)
+def both(scenario: str, steps: int, done: int, reason: str, **given: object) -> list[Row]:
+    """Without segue it stopped, with segue it did not."""
+    stopped = list(range(1, done + 1))
+    return [
+        finished(scenario, steps, done=stopped, reason=reason, exit_code=1),
+        finished(scenario, steps, with_segue=True, **given),
+    ]
+
+
+def running(*events: dict[str, Any], steps: int = 20, with_segue: bool = False) -> Row:
+    row = Row("rehearsal", "window-fills-slowly", steps, with_segue=with_segue)
     row.started = 0.0
     for event in events:
         row.hear(event)
@@ -68,38 +79,70 @@ def drawn(rows: list[Row], width: int) -> list[str]:
 def default() -> list[Row]:
     """What `segue drill` plays."""
     return [
-        finished("success", 6),
-        finished("window-fills-slowly", 20, seconds=10.14),
-        finished("short-rate-limit", 6),
+        *both("plan-limit", 6, 2, "rate_limit", legs=2, waits=1, seconds=10.3),
+        *both("too-long-no-compaction", 10, 7, "context_exhausted", legs=2, handoffs=1),
+        *both("crash-in-tool", 6, 2, "crash", legs=2),
     ]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 140])
 def test_nothing_of_the_default_drill_is_cut(width: int, default: list[Row]) -> None:
     lines = drawn(default, width)
     assert len(lines) == 4
     assert all(len(line) <= width for line in lines)
     assert "…" not in "".join(lines)
-    assert "window-fills-slowly" in lines[2]
-    assert "✓ all 20 steps" in lines[2]
-    assert "completed" in lines[2]
+    assert "plan-limit" in lines[1]
+    assert lines[1].index("✗") < lines[1].index("✓")
+
+
+LONG = "✗ stopped after 2 of 6: rate_limit"
+WORDS = ("██", "10%", "10.3 s", "rehearsal", "1 wait", LONG, "✗ 2/6")
 
 
 @pytest.mark.parametrize(
     ("width", "has"),
     [
-        (60, set()),
-        (80, {"10%", "20/20"}),
-        (90, {"10%", "20/20", "10.1 s"}),
-        (100, {"10%", "20/20", "10.1 s", "█"}),
-        (120, {"10%", "20/20", "10.1 s", "█"}),
+        (60, {"✗ 2/6"}),
+        (80, {"✗ 2/6", "1 wait"}),
+        (90, {"✗ 2/6", "1 wait", "rehearsal"}),
+        (100, {"✗ 2/6", "1 wait", "rehearsal", "10.3 s"}),
+        (125, {LONG, "1 wait", "rehearsal", "10.3 s"}),
+        (145, {LONG, "1 wait", "rehearsal", "10.3 s", "10%"}),
     ],
 )
-def test_the_narrower_the_more_is_left_out_and_the_bar_goes_first(
-    width: int, has: set[str], default: list[Row]
-) -> None:
-    line = drawn(default, width)[2]
-    assert {word for word in ("10%", "20/20", "10.1 s", "█") if word in line} == has
+def test_the_narrower_the_more_is_left_out(width: int, has: set[str], default: list[Row]) -> None:
+    line = drawn(default, width)[1]
+    assert {word for word in WORDS if word in line} == has
+
+
+def test_a_line_has_both_plays_of_an_agent_in_a_scenario(default: list[Row]) -> None:
+    head, limited, full, crashed = drawn(default, 145)
+    assert head.index("without segue") < head.rindex("with segue")
+    assert "✗ stopped after 2 of 6: rate_limit " in limited
+    assert "✓ all 6 steps, 2 legs, 1 wait " in limited
+    assert "✗ stopped after 7 of 10: context_exhausted " in full
+    assert "✓ all 10 steps, 2 legs, 1 handoff " in full
+    assert "✓ all 6 steps, 2 legs " in crashed
+
+
+@pytest.mark.parametrize("with_segue", [True, False])
+def test_what_was_not_wanted_has_no_column(with_segue: bool) -> None:
+    head = drawn([finished(with_segue=with_segue)], 120)[0]
+    assert ("with segue" in head) == with_segue
+    assert ("without segue" in head) != with_segue
+
+
+def test_the_agents_are_named_at_any_width_if_there_are_several(default: list[Row]) -> None:
+    other = finished("plan-limit")
+    other.agent = "pi"
+    assert drawn([*default, other], 60)[-1].startswith("pi")
+
+
+def test_what_segue_decides_is_news() -> None:
+    row = running(with_segue=True)
+    said = "context at 93 %: handing over now"
+    assert row.hear({"kind": "segue", "said": said}) == said
+    assert said in drawn([row], 120)[1]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
@@ -108,12 +151,13 @@ def test_a_long_command_in_the_news_takes_no_room_from_the_others(
 ) -> None:
     before = drawn(default, width)
     long = running(request("for each in a b c; do echo $each; done" * 3))
+    long.started = None  # a time takes room too
     lines = drawn([*default, long], width)
     assert all(len(line) <= width for line in lines)
     for old, new in zip(before, lines, strict=False):
         assert set(old.split()) <= set(new.split())
-    assert sum(word in lines[-1] for word in ("for each", "…")) == 2
-    assert len(lines[-1].partition("for each")[2].partition("…")[0]) < 40
+    assert "…" in lines[-1]
+    assert len(lines[-1].partition("0/20")[2].partition("…")[0]) < 40
 
 
 @pytest.mark.parametrize("width", [20, 30, 40])
@@ -131,18 +175,25 @@ def test_news_of_several_lines_is_one_line_and_no_markup() -> None:
     assert "[bold]all" in drawn([row], 120)[1]
 
 
-def test_a_pipe_gets_everything_of_a_text_however_long() -> None:
-    row = Row("claude", "success", 6)
-    row.broke_off = "a very long reason " * 5
-    assert "broke off: " + ("a very long reason " * 5).strip() in drawn([row], 400)[1]
-
-
-def test_what_a_terminal_has_no_room_for_stands_below_the_table_once() -> None:
-    refused = [Row("claude", name, 6) for name in ("success", "billing")]
+def test_why_a_play_was_not_played_stands_below_the_table_once() -> None:
+    refused = [
+        Row("claude", name, 6, with_segue=with_segue)
+        for name in ("success", "billing")
+        for with_segue in (False, True)
+    ]
     for row in refused:
         row.refused = "claude is not started: no network namespace can be made here, sorry"
-    assert picture.below([*refused, finished()], 80) == [refused[0].refused]
-    assert picture.below([*refused, finished()], 400) == []
+    assert picture.below([*refused, finished()]) == [refused[0].refused]
+    broken = Row("claude", "success", 6, with_segue=True)
+    broken.broke_off = "git went missing"
+    said = "claude · success · with segue: broke off: git went missing"
+    assert picture.below([broken]) == [said]
+
+
+def test_what_never_came_about_stands_below_the_table() -> None:
+    row = finished("billing", with_segue=True, unfired=["rule 2", "kill in step 3"])
+    said = "rehearsal · billing · with segue: never came about: rule 2, kill in step 3"
+    assert picture.below([row, finished()]) == [said]
 
 
 # Steps
@@ -159,7 +210,7 @@ def test_what_a_terminal_has_no_room_for_stands_below_the_table_once() -> None:
     ],
 )
 def test_steps_are_counted_as_they_are_told(told: list[int], shown: str) -> None:
-    assert f" {shown} " in drawn([running(*map(step, told))], 120)[1]
+    assert f" {shown} step " in drawn([running(*map(step, told))], 120)[1]
 
 
 def test_a_step_too_short_to_be_seen_running_is_counted_by_its_request() -> None:
@@ -170,7 +221,7 @@ def test_a_step_too_short_to_be_seen_running_is_counted_by_its_request() -> None
 def test_when_it_is_over_the_repository_says_how_many_steps() -> None:
     row = running(step(1), step(2), step(1))
     row.outcome = outcome(20, done=[1, 2, 3, 1], repeated=[1])
-    assert " 3/20 " in drawn([row], 120)[1]
+    assert "✗ 3/20 repeated step 1 " in drawn([row], 65)[1]
 
 
 @pytest.mark.parametrize("why", ["refused", "broke_off"])
@@ -181,7 +232,7 @@ def test_what_was_not_played_has_no_steps_and_no_time(why: str) -> None:
     line = drawn([row], 120)[1]
     assert "0/6" not in line
     assert not line.endswith(" s")
-    assert "no such luck" in line
+    assert {"refused": "not played", "broke_off": "broke off"}[why] in line
 
 
 def test_a_scenario_without_steps_shows_none() -> None:
@@ -242,6 +293,6 @@ def test_lines_say_that_a_play_broke_off_and_not_that_a_refused_one_begins(
     lines.begin(row)
     lines.end(row)
     assert capsys.readouterr().err.splitlines() == [
-        "claude · success: broke off: the machine is on fire",
-        "claude · billing: not here",
+        "claude · success · without segue: broke off: the machine is on fire",
+        "claude · billing · without segue: not here",
     ]

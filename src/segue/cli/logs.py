@@ -71,10 +71,10 @@ def _portions(store: Store, run_id: str, follow: bool) -> Iterator[list[Entry]]:
     while True:
         if (now := store.version()) != version:
             version = now
+            run = store.run(run_id)  # first: if it is over, what is read next is all of it
             if entries := store.log(run_id, seq):
                 seq = entries[-1].seq
                 yield entries
-            run = store.run(run_id)
             if not follow or run is None or run.state.is_final:
                 return
             if not is_told and driver(store, run) is None:

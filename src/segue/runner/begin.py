@@ -5,6 +5,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -125,6 +126,7 @@ class Session:
         self.store, self.env, self.clock, self.draw = store, env, clock or Clock(), draw
         self.prompts, self.seize = Prompts(dict(prompts)), seize
         self._stack = ExitStack()
+        self._held: set[str] = set()
 
     def __enter__(self) -> "Session":
         return self
@@ -176,6 +178,7 @@ class Session:
             prompts=self.prompts,
             store=self.store,
             env=self.env,
+            hold=partial(self._hold_once, note=f"segue run {run.id}"),
         )
         return Loop(journal, crew, clock=self.clock)
 
@@ -189,9 +192,14 @@ class Session:
                 " wait for it, or use --share-tree"
             ) from None
 
+    def _hold_once(self, key: str, note: str) -> None:
+        if key not in self._held:
+            self._hold(key, note)
+
     def _hold(self, key: str, note: str) -> Lease:
         lease = self.store.acquire(key, leases.me(note), self.clock.now(), seize=self.seize)
         self._stack.callback(self.store.release, lease)
+        self._held.add(key)
         return lease
 
 

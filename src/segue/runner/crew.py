@@ -2,7 +2,7 @@
 of which the first was killed: what was done already is found in the leg's folder."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from segue.errors import InputError, StateError
 from segue.io import files, git
 from segue.io.leg import Exit, Leg, Spec
 from segue.io.notify import Notifier
-from segue.runner import handoff, spending
+from segue.runner import handoff, others, spending
 from segue.runner.check import Check
 from segue.runner.folders import RunFolder, read, read_json, write, write_json
 from segue.runner.follower import Follower
@@ -46,11 +46,13 @@ class Crew:
         prompts: Prompts,
         store: Store,
         env: Mapping[str, str],
+        hold: Callable[[str], None] = lambda key: None,
         home: str | None = None,
     ) -> None:
         self.drive, self.command, self.prompts, self.store = drive, command, prompts, store
         self.profile = agents.find(drive.agent) or _plain(drive.agent)
         self.env = dict(env)
+        self.hold = hold  # takes a lease, or raises Held
         self.folder = RunFolder(run.id, home)
         self.windows = Windows(run.policy, env, _price_window)
         self.notifier = Notifier()
@@ -65,6 +67,8 @@ class Crew:
         leg = Leg(folder)
         self._prime(decision.leg)
         if leg.status().state in ("not_started", "starting"):
+            if decision.session_id:
+                self._claim(run, decision.session_id)
             launch = self.launch(run, decision, folder)
             if self.drive.tidy is not None and decision.session_id:
                 self.drive.tidy(decision.session_id, self.env, run.cwd)
@@ -99,6 +103,18 @@ class Crew:
         elif (line := read(folder / "asked")) is not None:
             follower.asked_line = int(line)
         return follower
+
+    def _claim(self, run: Run, session_id: str) -> None:
+        """One writer per session: also the user counts, who may have gone on by hand. Raises
+        SegueError."""
+        self.hold(f"session:{self.profile.name}:{session_id}")
+        file = self.drive.session_file
+        path = file(session_id, self.env, run.cwd) if file is not None else ""
+        other = others.working_on(self.profile.name, session_id, path, run.cwd, self.env)
+        if other is not None:
+            raise StateError(
+                f"process {other.pid} has session {session_id} open: end it first, then go on"
+            )
 
     def launch(self, run: Run, decision: StartLeg, folder: Path) -> Launch:
         """How it is started; what it is told is in the leg's folder, for people."""
@@ -192,7 +208,9 @@ class Crew:
     def judge(self, run: Run, follower: Follower, ended: Exit, now: float) -> LegEnded:
         """Why it ended and what came of it."""
         folder = Path(follower.leg.folder)
-        if read(folder / "doubt") is None and (doubt := follower.call_in_doubt) is not None:
+        is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
+        doubt = follower.call_in_doubt if is_cut or follower.has_open_call else None
+        if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", doubt)
         if follower.last_text:
             write(folder / "answer.md", follower.last_text)

@@ -29,6 +29,7 @@ from segue.core.run import (
     RunCheck,
     Started,
     StartLeg,
+    State,
     Timer,
     Told,
     Unstartable,
@@ -63,6 +64,9 @@ class Loop:
         self._signals: list[AnyFact] = []
         self._woken = _Signals(self._signals)
         self._store_version = -1
+        self._is_untracked = False
+        self.say: Callable[[str], None] = lambda line: None
+        """What is no fact, and worth a line."""
         self._told = 0  # the leg whose answer is written down
         self._wait_from: tuple[float, float] | None = None  # until, and when it was first seen
 
@@ -135,7 +139,10 @@ class Loop:
             return
         self._told = follower.number
         self.crew.keep_told(follower)
-        self._add(Told(leg=self.run.leg, number=self.run.leg))
+        # Whoever stops it now may go on in a week: what is known is written down today.
+        stops = self.run.state is State.STOPPING
+        number = self.crew.compose(self.run, self.clock.now())[0] if stops else self.run.leg
+        self._add(Told(leg=self.run.leg, number=number))
 
     def _disobeyed(self) -> None:
         """Asked for a checkpoint, it works on: it is not waited for."""
@@ -161,7 +168,16 @@ class Loop:
         for fact in follower.finish(self.run, now):  # what it said last
             self._add(fact)
         self._answered_at_last(follower)
-        self._add(self.crew.judge(self.run, follower, ended, now))
+        self._say_untracked(follower)
+        fact = self.crew.judge(self.run, follower, ended, now)
+        self.follower = None
+        self._add(fact)
+
+    def _say_untracked(self, follower: Follower) -> None:
+        """Once: without sizes there is no handoff before the window is full."""
+        if follower.has_replied and self.run.reading is None and not self._is_untracked:
+            self._is_untracked = True
+            self.say("no usage was told: the context is not tracked, the run goes on")
 
     def _answered_at_last(self, follower: Follower) -> None:
         """It ended: what it said since it was asked is all that there will be."""

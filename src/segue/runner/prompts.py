@@ -48,24 +48,33 @@ class Prompts:
                     call_in_doubt=doubt,
                 )
             case "check":
-                return continuation.check_failed(
+                told = continuation.check_failed(
                     self.templates[continuation.CHECK_FAILED],
                     command=run.check,
                     exit_code=checked[0],
                     output=checked[1][-_CHECK_CHARS:],
                     leg=decision.leg,
                 )
+                # A new session knows nothing: it needs the task too.
+                if decision.session_id:
+                    return told
+                return f"{self._whole(run, decision, checkpoint, doubt)}\n\n{told}"
             case "continuation":
-                given = checkpoint
-                if decision.strategy == "minimal":
-                    given = None
-                elif decision.strategy == "rules" and given is not None:
-                    given = msgspec.structs.replace(given, told=None)
-                return continuation.continuation(
-                    self.templates[continuation.CONTINUATION],
-                    task=run.task,
-                    checkpoint=given,
-                    reason=run.why or StopReason.CONTEXT_EXHAUSTED,
-                    leg=decision.leg,
-                    call_in_doubt=doubt,
-                )
+                return self._whole(run, decision, checkpoint, doubt)
+
+    def _whole(
+        self, run: Run, decision: StartLeg, checkpoint: Checkpoint | None, doubt: str | None
+    ) -> str:
+        """The task, and what is known of the work so far: all, without the agent's own words, or
+        nothing."""
+        given = checkpoint if decision.strategy != "minimal" else None
+        if decision.strategy == "rules" and given is not None:
+            given = msgspec.structs.replace(given, told=None)
+        return continuation.continuation(
+            self.templates[continuation.CONTINUATION],
+            task=run.task,
+            checkpoint=given,
+            reason=run.why or StopReason.CONTEXT_EXHAUSTED,
+            leg=decision.leg,
+            call_in_doubt=doubt,
+        )
