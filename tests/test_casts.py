@@ -12,6 +12,7 @@ import pytest
 from playing import AGENTS_FOLDER, missing
 
 from segue import api
+from segue.agents import drives
 from segue.drill import casts, enclosure
 
 REAL = ("claude", "codex", "opencode", "gemini", "pi")
@@ -141,6 +142,12 @@ def test_nothing_of_the_users_reaches_it(
     texts = [file.read_text() for file in written if file.is_file()]
     assert any("127.0.0.1:1" in text for text in [*texts, str(part.env)])
     assert cast.session(stage) == ("", None)
+    driven = cast.driven("/bin/agent", stage)
+    assert driven.env == part.env, "with segue it is another world"
+    assert "/bin/agent" in driven.command
+    drive = drives.find(cast.agent)
+    assert drive is not None
+    assert drive.refuses(driven.flags) == ""
 
 
 @pytest.mark.parametrize("session", ["", "the-session"])

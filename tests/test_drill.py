@@ -89,6 +89,19 @@ def test_with_segue_the_codex_form_holds_in(scenario: str, tmp_path: Path) -> No
     assert play("rehearsal-codex", scenario, tmp_path, with_segue=True).outcome.held
 
 
+@pytest.mark.parametrize("act", ["hang_up", "terminate"])
+def test_with_segue_who_ends_it_on_purpose_has_ended_the_run(act: str, tmp_path: Path) -> None:
+    """A closed terminal is segue's, SIGTERM the agent's own."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        f'about = "x"\n[job]\nsteps = 4\nstep_s = 0.6\n[[events]]\nact = "{act}"\nin_step = 2\n'
+        '[expects]\nends = "stopped"\nreason = "user_exit"\n'
+    )
+    outcome = play("rehearsal", mine, tmp_path, with_segue=True).outcome
+    assert outcome.held, outcome
+    assert (outcome.exit_code, outcome.legs, outcome.done) == (130, 1, [1])
+
+
 def test_without_words_telling_scenarios_are_played_which_only_segue_survives() -> None:
     done = drill("--json")
     assert done.exit_code == 0, done.stderr
@@ -361,8 +374,11 @@ def test_a_table_that_cannot_be_written_is_one_line_before_anything_is_played(
 
 def test_a_table_shows_what_was_played_without_full_too(tmp_path: Path) -> None:
     place = tmp_path / "m.md"
+    place.write_text("# Mine\n\nPlayed on 2020-01-01. Old.\n")
     assert alone("--scenario", "success", "--table", str(place)).exit_code == 0
     assert "| success | ✓ all 6 steps |" in place.read_text()
+    assert place.read_text().startswith("# Mine\n\nPlayed on 20")
+    assert "Old." not in place.read_text()
 
 
 def test_a_full_drill_without_a_place_for_its_state_is_one_line(

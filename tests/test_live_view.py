@@ -187,30 +187,28 @@ def told(fact: AnyFact, *decisions: Any, before: Run = RUN, **after: Any) -> lis
 
 def test_what_matters_gets_a_line() -> None:
     assert told(Created(), StartLeg(leg=1, reason="the task")) == [
-        "leg 1 starts, claude: a new session begins with the task: the task"
+        "leg 1: a new session begins with the task"
     ]
     assert told(LegEnded(leg=2, stop=LIMITED), WaitUntil(reason="it resets then", wait=WAIT)) == [
         "leg 2 ended: rate limited (You've hit your limit)",
-        "waits 1 h 12 min, until 04:45: it resets then",
+        "waits 1 h 12 min, until 04:45: rate limited",
     ]
     assert told(Elapsed(timer="wait"), StartLeg(leg=3, prompt="resume", reason="it has reset")) == [
-        "leg 3 starts, claude: the same session goes on: it has reset"
+        "leg 3: the same session goes on"
     ]
     assert told(
         Composed(number=1, has_told=True),
         StartLeg(leg=3, prompt="continuation", strategy="rules", reason=""),
     ) == [
         "checkpoint 1 is written, with the session's own words",
-        "leg 3 starts, claude: a new session goes on with the checkpoint, without the old session's"
-        " own words",
+        "leg 3: a new session goes on with the checkpoint, without the old session's own words",
     ]
     assert told(Replied(leg=2, acted=True), handoffs=1) == ["handoff 1 is done: leg 2 works on"]
     assert told(Boundary(leg=2), Ask(leg=2, reason="soft mark")) == [
-        "leg 2 is asked for a checkpoint at a pause: soft mark"
+        "leg 2 is asked for a checkpoint: soft mark"
     ]
     assert told(Elapsed(timer="stall"), EndLeg(leg=2, how="gentle", reason="330 s")) == [
         "no output for too long",
-        "leg 2 is ended: 330 s",
     ]
     assert told(Checked(ok=False, exit_code=2)) == ["the check failed, exit code 2"]
     assert told(Looped(leg=2, calls=200)) == ["leg 2 made the same call 200 times"]

@@ -1,4 +1,4 @@
-"""What the real agents survive by themselves, and that segue sees why they stop when they do not.
+"""What the real agents survive by themselves and with segue, and that segue sees why they stop.
 
 Each play is the real program, enclosed, against the scripted model. The slow ones (agents with
 fixed waits of minutes) are in the full matrix: `segue drill --agent all --full`.
@@ -18,6 +18,7 @@ from playing import AGENTS_FOLDER, Played, play
 
 ALL = ("claude", "codex", "opencode", "gemini", "pi")
 DEAD = -9
+STOPS = {"auth": 1, "user_exit": 130}
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,68 @@ def test_an_agent_that_nothing_disturbs_does_every_step_once(agent: str, tmp_pat
     assert [a for a in played.answers if a.startswith("step ")] == [
         f"step {n}" for n in range(1, 7)
     ]
+
+
+# With segue
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_with_segue_a_full_window_is_handed_over_and_no_step_is_lost_or_repeated(
+    agent: str, tmp_path: Path
+) -> None:
+    """One that fills too fast for the agent's own summary, which is refused besides."""
+    played = play(agent, "too-long-no-compaction", tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.held, (outcome, played.said)
+    assert outcome.done == list(range(1, 11))
+    assert outcome.handoffs >= 1
+    assert outcome.legs >= 2
+    assert still_running(played) == []
+
+
+@pytest.mark.parametrize("agent", ALL)
+def test_with_segue_a_crash_in_a_tool_is_gone_on_from_in_the_same_session(
+    agent: str, tmp_path: Path
+) -> None:
+    played = play(agent, "crash-in-tool", tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.held, (outcome, played.said)
+    assert (outcome.legs, outcome.handoffs, outcome.waits) == (2, 0, 0)
+    assert len(sessions(played)) == 1
+    assert still_running(played) == []
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "pi"])  # opencode waits by itself
+def test_with_segue_a_limit_of_the_plan_is_waited_for(agent: str, tmp_path: Path) -> None:
+    played = play(agent, "plan-limit", tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.held, (outcome, played.said)
+    assert outcome.waits >= 1  # gemini does not say for how long
+    assert (outcome.legs, outcome.handoffs) == (outcome.waits + 1, 0)
+    assert len(sessions(played)) == 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "scenario"),
+    [
+        (agent, scenario)
+        for agent in ALL
+        for scenario in ("user-interrupt", "auth-failure")
+        if (agent, scenario) != ("claude", "auth-failure")  # it asks again for three minutes
+    ],
+)
+def test_with_segue_what_the_user_must_decide_ends_the_run_with_its_reason(
+    agent: str, scenario: str, tmp_path: Path
+) -> None:
+    played = play(agent, scenario, tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.held, (outcome, played.said)
+    assert outcome.exit_code == STOPS[outcome.reason]
+    assert outcome.legs == 1
+    assert still_running(played) == []
+
+
+# Without
 
 
 TOO_LONG = {"claude": 1, "codex": 1, "opencode": 1, "gemini": 144, "pi": 0}

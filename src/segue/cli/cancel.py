@@ -10,9 +10,7 @@ import click
 
 from segue.agents import drives
 from segue.agents.drive import Drive, Launch, Order
-from segue.cli.resume import find
-from segue.cli.runs import driver
-from segue.cli.stage import opened
+from segue.cli.kept import driver, find, opened
 from segue.core.run import CancelAsked, Run
 from segue.errors import ConfigError, StateError
 from segue.io import clock

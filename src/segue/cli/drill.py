@@ -18,7 +18,7 @@ from segue.cli import tables
 from segue.cli.picture import Lines, Moving, Picture, Row, below, table
 from segue.drill import casts, load
 from segue.drill.director import Director, DrillError
-from segue.drill.matrix import Matrix, markdown
+from segue.drill.matrix import Matrix, markdown, renewed
 from segue.drill.scenario import Scenario
 from segue.errors import InputError, StateError
 from segue.io import state
@@ -244,8 +244,10 @@ def _check_place(place: Path) -> None:
 def _write_table(place: Path, rows: list[Row], scenarios: list[Scenario]) -> None:
     outcomes = [row.outcome for row in rows if row.outcome is not None]
     each = {scenario.name: scenario for scenario in scenarios}
+    tables = markdown(outcomes, list(each.values()))
     try:
-        place.write_text(markdown(outcomes, list(each.values())), encoding="utf-8")
+        old = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        place.write_text(renewed(old, tables), encoding="utf-8")
     except OSError as fault:
         raise InputError(f"--table {place}: cannot be written: {fault.strerror}") from None
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
+from segue.cli.kept import driver, find, opened
 from segue.cli.news import news
+from segue.cli.out import Out
 from segue.cli.render import as_json as to_json
-from segue.cli.resume import find
-from segue.cli.runs import driver
-from segue.cli.stage import Out, opened
 from segue.cli.telling import clean
 from segue.core import machine
 from segue.core.run import Created, Finish, Run, Step

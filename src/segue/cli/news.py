@@ -89,17 +89,17 @@ def news(before: Run, fact: AnyFact, step: Step, *, now: float, tz: tzinfo) -> l
                 how = _PROMPTS[decision.prompt]
                 if decision.prompt == "continuation":
                     how += _STRATEGIES[decision.strategy]
-                said.append(f"leg {decision.leg} starts, {clean(run.agent)}: {how}{reason}")
+                said.append(f"leg {decision.leg}: {how}")
             case Ask():
-                how = "now" if decision.now else "at a pause"
-                said.append(f"leg {decision.leg} is asked for a checkpoint {how}{reason}")
-            case EndLeg() if decision.how != "close":
+                said.append(f"leg {decision.leg} is asked for a checkpoint{reason}")
+            case EndLeg() if decision.how != "close" and not said:
                 verb = "killed" if decision.how == "kill" else "ended"
                 said.append(f"leg {decision.leg} is {verb}{reason}")
             case WaitUntil():
                 wait = decision.wait
                 length = duration(wait.until - now)
-                said.append(f"waits {length}, until {moment(wait.until, now, tz)}{reason}")
+                why = wait.why.description
+                said.append(f"waits {length}, until {moment(wait.until, now, tz)}: {why}")
             case RunCheck():
                 said.append(f"runs the check: {clean(run.check)}")
             case _:

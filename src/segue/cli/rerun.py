@@ -5,9 +5,8 @@ import sys
 
 import click
 
-from segue.cli.resume import find, must_be_there
+from segue.cli.kept import find, must_be_there, opened
 from segue.cli.run import options, play
-from segue.cli.stage import opened
 from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags

@@ -5,15 +5,15 @@ import sys
 
 import click
 
-from segue.cli.run import folder, options
-from segue.cli.stage import Stage, opened
-from segue.core.run import Run
+from segue.cli.kept import find, must_be_there, opened
+from segue.cli.run import options
+from segue.cli.stage import Stage
 from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags
 from segue.runner import begin
 from segue.runner.begin import Session
-from segue.store.port import Held, Store
+from segue.store.port import Held
 
 
 @click.command()
@@ -68,32 +68,3 @@ def command(
             stage.view.say(f"{found.id}: going on ({found.state.value}), {found.agent}")
             code = stage.play(loop, first)
     sys.exit(code)
-
-
-def find(store: Store, name: str | None) -> Run:
-    """A run by its id or the beginning of it; none named: the newest unfinished one of this folder.
-    Raises InputError."""
-    if name is None:
-        cwd = folder()
-        for run in store.runs(cwd=cwd):
-            if run.state.value != "done":
-                return run
-        raise InputError(f"no unfinished run in {cwd}; `segue runs` lists all")
-    ids = store.find(name if name.startswith("run-") else f"run-{name}") if name else []
-    if name in ids:
-        ids = [name]
-    if not ids:
-        raise InputError(f"no run is called {name!r}; `segue runs` lists all")
-    if len(ids) > 1:
-        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-        raise InputError(f"{len(ids)} runs begin with {name!r}: {', '.join(ids[:5])}{more}")
-    found = store.run(ids[0])
-    if found is None:
-        raise InputError(f"{ids[0]}: was written by a newer segue")
-    return found
-
-
-def must_be_there(run: Run) -> None:
-    """Raises InputError if the folder that it works in is gone."""
-    if not os.path.isdir(run.cwd):
-        raise InputError(f"{run.id} works in {run.cwd}, which is not there any more")

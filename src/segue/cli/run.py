@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from segue.cli.stage import Stage, opened
+from segue.cli.kept import folder, opened
+from segue.cli.stage import Stage
 from segue.cli.telling import clean
 from segue.errors import InputError
 from segue.io import settings as layered
@@ -105,16 +106,6 @@ def whose_check(wanted: Wanted, settings: Settings) -> str:
     if not wanted.check or wanted.check != settings.check or source.kind != "project file":
         return ""
     return f"once the agent is done, the check of {source.at} will be run: {clean(wanted.check)}"
-
-
-def folder() -> str:
-    """The working folder. Raises InputError if it is gone."""
-    try:
-        return os.getcwd()
-    except OSError as fault:
-        raise InputError(
-            f"the working folder is gone, or cannot be read ({fault.strerror}); change to another"
-        ) from None
 
 
 def wish(task: str, flags: Flags, given: tuple[str, ...] | None) -> tuple[Wanted, Settings]:

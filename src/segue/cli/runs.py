@@ -7,15 +7,13 @@ import click
 from rich.cells import cell_len
 
 from segue.cli import tables
+from segue.cli.kept import driver, folder, opened
 from segue.cli.render import as_json as to_json
 from segue.cli.render import duration, iso
-from segue.cli.run import folder
-from segue.cli.stage import opened
 from segue.cli.telling import STATE_COLOURS, clean, cut
 from segue.core.run import Run, State
 from segue.io import clock
-from segue.store import leases
-from segue.store.port import Holder, Store, run_key
+from segue.store.port import Holder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,12 +54,6 @@ def command(all_: bool, here: bool, as_json: bool) -> None:
         click.echo(f"and {len(found) - len(shown)} older: segue runs --all", err=True)
     for line in _next(shown, drivers):
         click.echo(line, err=True)
-
-
-def driver(store: Store, run: Run) -> Holder | None:
-    """The living process that drives a run now."""
-    holder = store.holder(run_key(run.id))
-    return holder if holder is not None and leases.is_alive(holder) else None
 
 
 def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`segue show RUN`: all that is known about one run."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,19 +9,18 @@ import msgspec
 
 from segue.cli import tables
 from segue.cli.config import toml
+from segue.cli.kept import driver, find, opened
 from segue.cli.render import as_dict as verdict
 from segue.cli.render import as_json as to_json
 from segue.cli.render import duration, iso
 from segue.cli.report import commands
-from segue.cli.resume import find
-from segue.cli.runs import SCHEMA, as_dict, driver, gauge, put, state_of
-from segue.cli.stage import opened
+from segue.cli.runs import SCHEMA, as_dict, gauge, put, state_of
 from segue.cli.telling import STATE_COLOURS, clean, cut, moment
 from segue.core.checkpoint import Checkpoint, render
 from segue.core.policy import PRESETS, Policy
 from segue.core.run import Run
 from segue.io import clock
-from segue.runner.folders import RunFolder
+from segue.runner.folders import RunFolder, read
 from segue.store import runs_path
 from segue.store.port import Holder, KeptDecision, KeptLeg, KeptReading, KeptStop, Store
 
@@ -111,10 +111,19 @@ def _as_dict(told: Account) -> dict[str, Any]:
         "decisions": [
             {"at": iso(kept.at), "seq": kept.seq, **kept.data} for kept in told.decisions
         ],
+        "answer": _answer(run),
         "checkpoint": None if told.checkpoint is None else render(told.checkpoint),
         "runs_file": runs_path(),
         "folder": str(RunFolder(run.id).path),
     }
+
+
+def _answer(run: Run) -> str | None:
+    """The last words of the work, as far as it got."""
+    for number in range(run.leg, 0, -1):
+        if text := read(Path(_leg_folder(run, number), "answer.md")):
+            return text
+    return None
 
 
 def _waits(told: Account) -> list[dict[str, Any]]:

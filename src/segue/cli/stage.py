@@ -1,8 +1,6 @@
 """Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints what comes of
 it, and knows its exit code."""
 
-import os
-import select
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,29 +8,19 @@ from collections.abc import Sequence
 import click
 
 from segue.cli.live import Activity, Picture, Quiet, Story, View, choose, report
+from segue.cli.out import Out
 from segue.cli.render import as_json
 from segue.cli.telling import clean
 from segue.core.growth import Sample, growth
 from segue.core.run import AnyFact, Read, Run, Started, State, Step
-from segue.errors import InputError, StateError
+from segue.errors import InputError
 from segue.io import clock
 from segue.io.settings import Settings
 from segue.runner.follower import Follower
 from segue.runner.loop import Loop
-from segue.store import open_store
 from segue.store.port import Entry
-from segue.store.sqlite import SqliteStore
 
 _SAMPLES_KEPT = 400
-
-
-def opened() -> SqliteStore:
-    """The user's runs. Raises InputError if they cannot be used: nothing was run, and it is the
-    user who must do something."""
-    try:
-        return open_store()
-    except StateError as fault:
-        raise InputError(str(fault)) from None
 
 
 class Stage:
@@ -115,22 +103,3 @@ class Stage:
             if run.state is State.DONE and answer and not self.raw:
                 self.out.write(answer.encode("utf-8", "surrogateescape").rstrip(b"\n") + b"\n")
         return run.outcome.exit_code if run.outcome is not None else 1
-
-
-class Out:
-    """Stdout, byte for byte and at once. A reader that went away (`| head`) does not end a run: it
-    is written to no more."""
-
-    def __init__(self) -> None:
-        self.is_gone = False
-
-    def write(self, data: bytes) -> None:
-        """All of it."""
-        rest = memoryview(data)
-        while rest and not self.is_gone:
-            try:
-                rest = rest[os.write(sys.stdout.fileno(), rest) :]
-            except BlockingIOError:  # somebody else made it so
-                select.select([], [sys.stdout.fileno()], [], 1.0)
-            except (OSError, ValueError):
-                self.is_gone = True

@@ -74,7 +74,7 @@ def block(picture: Picture, *, now: float, width: int, tz: tzinfo) -> list[list[
     """Two or three lines, none wider than `width`: how it stands, what it does, and why."""
     picture = replace(picture, forecast=picture.forecast or _forecast(picture))
     lines = [_head(picture, now, width), _now(picture, now, width, tz)]
-    if picture.reason:
+    if picture.reason and picture.run.state is not State.WAITING:  # which says it itself
         lines.append([("  " + cut(clean(picture.reason), width - 2), "dim")])
     return [_cut(line, width) for line in lines if line]
 
@@ -134,7 +134,7 @@ def _growth(picture: Picture) -> str:
         return ""
     if pace.tokens_per_minute:
         return f"+{tables.short(pace.tokens_per_minute)}/min"
-    return f"+{tables.short(pace.tokens_per_turn)}/turn" if pace.tokens_per_turn else ""
+    return f"+{tables.short(pace.tokens_per_reply)}/reply" if pace.tokens_per_reply else ""
 
 
 def _left(picture: Picture) -> str:

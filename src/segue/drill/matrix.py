@@ -13,6 +13,8 @@ from segue import __version__
 from segue.drill.outcome import Outcome
 from segue.drill.scenario import Scenario
 
+_BEGINS = "Played on "
+
 
 class Matrix:
     """Outcomes in a file, one a line. What was played with another version of the agent or another
@@ -64,7 +66,7 @@ def markdown(outcomes: Iterable[Outcome], scenarios: Sequence[Scenario]) -> str:
     days = sorted({outcome.played_on for outcome in outcomes})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "no day"
     lines = [
-        f"Played on {when}. ✓: every step once and in order, or stopped for the right reason.",
+        f"{_BEGINS}{when}. ✓: every step once and in order, or stopped for the right reason.",
     ]
     for with_segue in (True, False):
         found = [outcome for outcome in outcomes if outcome.with_segue is with_segue]
@@ -73,6 +75,12 @@ def markdown(outcomes: Iterable[Outcome], scenarios: Sequence[Scenario]) -> str:
             title = "With segue" if with_segue else "Without segue"
             lines += ["", f"## {title}: {held} of {len(found)}", "", *_table(found, scenarios)]
     return "\n".join(lines) + "\n"
+
+
+def renewed(text: str, tables: str) -> str:
+    """A file's text with new tables: what stands above the old ones stays."""
+    above, found, _ = text.partition(_BEGINS)
+    return above + tables if found else tables
 
 
 def _table(outcomes: Sequence[Outcome], scenarios: Sequence[Scenario]) -> Iterable[str]:

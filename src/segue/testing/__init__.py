@@ -9,7 +9,7 @@ what was lost. Everything a drill is made of, and pytest fixtures in `segue.test
 
 from segue.drill.answer import Answer, Refusal, Reply
 from segue.drill.ask import Ask, Call, Kind
-from segue.drill.casts import Cast, Stage
+from segue.drill.casts import Cast, Driven, Stage
 from segue.drill.casts import find as find_cast
 from segue.drill.enclosure import NotEnclosedError, is_enclosed
 from segue.drill.enclosure import command as enclosed
@@ -31,6 +31,7 @@ __all__ = [
     "Call",
     "Cast",
     "Continuity",
+    "Driven",
     "Job",
     "Kind",
     "Leg",
