@@ -154,7 +154,7 @@ def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Pat
     """The measure itself: a summary that says nothing of what was done."""
     mine = tmp_path / "forgetful.toml"
     mine.write_text(
-        'about = "The summary forgets."\nsummary = "forgets"\n'
+        'about = "The summary forgets."\nsummary = "forgets"\nlimit_s = 8\n'
         "[job]\nsteps = 12\n[context]\nfills_after_steps = 4.5\n"
     )
     done = alone("--scenario", str(mine), "--json")

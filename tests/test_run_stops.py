@@ -3,7 +3,9 @@
 import os
 import pty
 import signal
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,21 +89,17 @@ def test_the_third_ctrl_c_kills_an_agent_that_hears_nothing_else(tmp_path: Path)
         (run_id,) = s.run_ids()
         for number in (1, 2, 3):
             process.send_signal(signal.SIGINT)
-            s.until(
-                lambda n=number: (
-                    [e.kind for e in _log(s, run_id)].count("pressed") == n
-                    or process.poll() is not None
-                )
-            )
+            s.until(partial(_was_pressed, s, run_id, number, process))
         ended = s.end(process)
         assert ended.code == 130
         assert s.state(run_id) == "cancelled"
         assert not left_running(s)
 
 
-def _log(s: Staged, run_id: str) -> list:  # type: ignore[type-arg]
+def _was_pressed(s: Staged, run_id: str, times: int, process: "subprocess.Popen[str]") -> bool:
     with s.store() as store:
-        return store.log(run_id)
+        kinds = [entry.kind for entry in store.log(run_id)]
+    return kinds.count("pressed") == times or process.poll() is not None
 
 
 def test_ctrl_c_in_a_terminal_reaches_segue_alone(tmp_path: Path) -> None:
@@ -244,3 +242,45 @@ def test_waiting_longer_than_is_allowed_gives_up_with_75(tmp_path: Path) -> None
         assert "segue resume" in ended.stderr
         s.until(lambda: s.segue("resume").code == 0, most_s=40)
         assert s.continuity().is_whole
+
+
+def test_ctrl_c_while_the_check_runs_ends_the_check_and_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    with stage("success", within=tmp_path) as s:
+        process = s.start_run("--check", "(sleep 97 & sleep 98)")
+        s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "checking")
+        process.send_signal(signal.SIGINT)
+        assert s.end(process).code == 130
+        assert not left_running(s)
+
+
+def test_a_check_of_a_segue_that_was_killed_is_taken_up_and_not_run_twice(
+    tmp_path: Path,
+) -> None:
+    with stage("success", within=tmp_path) as s:
+        process = s.start_run("--check", "echo once >>ran; sleep 2")
+        s.until(lambda: (s.project / "ran").exists())
+        process.kill()
+        s.end(process)
+        ended = s.segue("resume")
+        assert ended.code == 0, ended.stderr
+        assert (s.project / "ran").read_text() == "once\n"
+        assert not left_running(s)
+
+
+def test_half_a_character_in_an_answer_does_no_harm(tmp_path: Path) -> None:
+    scenario = tmp_path / "half.toml"
+    scenario.write_text('about = "x"\n[[turns]]\ntext = "half"\n')
+    with stage(scenario, within=tmp_path) as s:
+        command = f'["{sys.executable}", "{s.root}/half.py"]'
+        (s.root / "half.py").write_text(
+            'import json\nprint(json.dumps({"type": "result", "subtype": "success", "is_error":'
+            ' False, "result": "x \\ud83d y", "session_id": "s", "num_turns": 1}))\n'
+            'print(json.dumps({"type": "assistant", "message": {"id": "msg_1", "model": "claude-x",'
+            ' "content": [{"type": "text", "text": "x \\ud83d y"}]}, "session_id": "s"}))\n'
+        )
+        s.config(f'[agents.half]\ncommand = {command}\nlike = "claude"\n')
+        ended = s.segue("run", "--agent", "half", "anything")
+        assert "Traceback" not in ended.stderr
+        assert ended.code in (0, 1)

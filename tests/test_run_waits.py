@@ -67,6 +67,9 @@ class NoCrew:
     def files(self, follower: object) -> list[int]:
         return []
 
+    def drain(self) -> None:
+        pass
+
 
 def limited(store: Store, policy: Policy, **told: Any) -> tuple[Run, float]:
     """A run that waits; when it was limited."""

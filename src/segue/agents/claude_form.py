@@ -82,6 +82,23 @@ _IDLE_SYSTEM = re.compile(
 )
 
 
+class _Recent:
+    """Remembers the last ids it was given, at least so many: a stream may go on for days."""
+
+    def __init__(self, least: int = 2_000) -> None:
+        self._least = least
+        self._new: set[str] = set()
+        self._old: set[str] = set()
+
+    def add(self, key: str) -> None:
+        if len(self._new) >= self._least:
+            self._old, self._new = self._new, set()
+        self._new.add(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._new or key in self._old
+
+
 class Reader:
     """Reads one stream or file, and keeps what a single record cannot know."""
 
@@ -94,7 +111,7 @@ class Reader:
         self.used: int | None = None
         self.window: int | None = None
         self.counted = ("", 0)  # message id and tokens of the last usage told
-        self.replies: set[str] = set()  # message ids that were told
+        self.replies = _Recent()  # message ids that were told
         self.spoken = False  # the model has said something in this turn
         self.failed = ""  # what the client last said as an error in this turn
         self.commands: dict[str, str] = {}  # calls of a shell without a result yet, and its name
@@ -107,9 +124,13 @@ class Reader:
 
     def read(self, data: JSON) -> Events:
         kind = text(data, "type")
-        if data.get("isSidechain") is True or text(data, "parent_tool_use_id"):
+        if data.get("isSidechain") is True:
             return  # a sub-agent's: its errors and tokens are not the session's
-        session, cwd = text(data, "sessionId"), text(data, "cwd")
+        if data.get("parent_tool_use_id") and text(data, "parent_tool_use_id"):
+            return  # the same
+        session = cwd = ""
+        if "sessionId" in data:
+            session, cwd = text(data, "sessionId"), text(data, "cwd")
         if session and (session != self.session or (cwd and not self.cwd)):
             # A transcript has no opening record, and the first ones in it do not name the folder.
             self.cwd = cwd
@@ -181,17 +202,19 @@ class Reader:
         self.held = None
         message = obj(data, "message")
         said, stop = joined(message.get("content")), text(message, "stop_reason")
-        code = text(data, "error") or text(message, "error") or text(data, "error", "type")
-        said = said or text(data, "error", "message")
+        code, model = "", text(message, "model")
+        if "error" in data or "error" in message:
+            code = text(data, "error") or text(message, "error") or text(data, "error", "type")
+            said = said or text(data, "error", "message")
         error = data.get("isApiErrorMessage", data.get("is_api_error_message"))
-        if text(message, "model") == "<synthetic>" and error is None:
+        if model == "<synthetic>" and error is None:
             # Not the model: what a local command printed, a filler on resume ("No response
             # requested."), and in old versions also errors, with nothing that says so.
             error = said not in ("", "No response requested.") and stop != "end_turn"
         if code or error or self.is_error(said):
             yield from self.client_error(data, said, code)
         elif error is None:
-            self.model = text(message, "model") or self.model
+            self.model = model or self.model
             yield from self.blocks(items(message, "content"))
             yield from self.count(self.parts(obj(message, "usage")), text(message, "id"))
             if stop == "refusal":  # the client may go on once by itself: then a reply follows
@@ -249,10 +272,10 @@ class Reader:
 
     def parts(self, usage: JSON) -> Spend:
         return Spend(
-            input_tokens=amount(usage, "input_tokens"),
-            output_tokens=amount(usage, "output_tokens"),
-            cache_read_tokens=amount(usage, "cache_read_input_tokens"),
-            cache_write_tokens=amount(usage, "cache_creation_input_tokens"),
+            input_tokens=_tokens(usage, "input_tokens"),
+            output_tokens=_tokens(usage, "output_tokens"),
+            cache_read_tokens=_tokens(usage, "cache_read_input_tokens"),
+            cache_write_tokens=_tokens(usage, "cache_creation_input_tokens"),
         )
 
     def count(self, parts: Spend | None, key: str, used: int | None = None) -> Events:
@@ -322,12 +345,13 @@ class Reader:
     def user(self, data: JSON) -> Events:
         content = obj(data, "message").get("content")
         results = [block for block in items(content) if text(block, "type") == "tool_result"]
-        said, typed = joined(content).strip(), "promptSource" in data
         if results:
             self.held = None
             for block in results:
                 yield self.answered_by(data, block)
-        elif said.startswith("[Request interrupted by user") and not typed:
+            return
+        said, typed = joined(content).strip(), "promptSource" in data
+        if said.startswith("[Request interrupted by user") and not typed:
             self.held = None
             yield ev.Ended(reason=R.USER_EXIT, code="interrupted", message=said, **self.here)
         elif data.get("isCompactSummary") is True:
@@ -457,7 +481,15 @@ class Reader:
             yield ev.Other(known=False, **self.here)
 
 
+def _tokens(usage: JSON, name: str) -> int:
+    """`amount`, quicker for what nearly all of them are."""
+    found = usage.get(name)
+    return found if type(found) is int and 0 <= found < 10**18 else amount(usage, name)
+
+
 def _denied(data: JSON, call: str) -> bool:
+    if "toolDenialKind" not in data and "tool_result_meta" not in data:
+        return False
     kinds = [text(data, "toolDenialKind")]
     for meta in items(data, "tool_result_meta"):
         if text(meta, "id") == call:

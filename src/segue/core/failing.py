@@ -37,10 +37,9 @@ def failing_tests(text: str) -> tuple[str, ...]:
     if not text.isascii():  # known without a look at the text
         signs += [mark for mark in _BULLETS if mark in text]
     near_end = max(0, len(text) - _END_CHARS)
-    if signs or text.rfind(_WEAK_SIGN, near_end) >= 0:
-        if found := _names(text, (*signs, _WEAK_SIGN)):
-            return found
-    return _count(text, near_end)
+    if not signs and text.rfind(_WEAK_SIGN, near_end) < 0:
+        return _count(text, near_end)
+    return _names(text, (*signs, _WEAK_SIGN)) or _count(text, near_end)
 
 
 def _names(text: str, signs: Iterable[str]) -> tuple[str, ...]:

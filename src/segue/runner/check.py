@@ -1,52 +1,58 @@
 """The user's own check of the work: a shell command that says with its exit code whether the task
 is done."""
 
-import os
-import signal
-import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from segue.io.leg import Leg, Spec
+
 _TIMED_OUT = 124
-_GRACE_S = 3.0
+_BOTH = "exec 2>&1\n"  # one output, in the order in which it came
 
 
 class Check:
-    """Runs in a session of its own, so that Ctrl+C is for segue alone. Its output, both streams
-    together, is in `output`."""
+    """Kept as a leg is, in a folder of its own: a segue that is killed leaves it running, and the
+    next one finds it, or how it ended."""
 
-    def __init__(self, command: str, cwd: str, env: dict[str, str], output: Path, most_s: float):
-        self.output = output
+    def __init__(self, folder: Path, most_s: float) -> None:
+        self._leg = Leg(folder)
         self._until = time.monotonic() + most_s
-        with output.open("wb") as file:
-            os.chmod(output, 0o600)
-            self._process = subprocess.Popen(  # noqa: S602 - the user's own command
-                command,
-                shell=True,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._is_late = False
+
+    def start(self, command: str, cwd: str, env: Mapping[str, str], grace_s: float) -> None:
+        """Starts it, unless that was done. Raises OSError or StateError."""
+        spec = Spec(argv=("/bin/sh", "-c", _BOTH + command), cwd=cwd, grace_s=grace_s)
+        self._leg.start(spec, env)
+
+    @property
+    def output(self) -> Path:
+        """What it printed so far, both streams together."""
+        return self._leg.stdout
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs. One that takes too long is ended, and has failed."""
-        code = self._process.poll()
-        if code is None and time.monotonic() > self._until:
+        status = self._leg.status()
+        if status.state == "lost":
+            return self._code(self._leg.sweep_lost().exit_code)
+        if status.exit is not None:
+            return self._code(status.exit.exit_code)
+        if time.monotonic() > self._until and not self._is_late:
+            self._is_late = True
             self.end()
-            return _TIMED_OUT
-        return code
+        return None
 
     def end(self) -> None:
-        """Ends it, and what it started."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is None:
-                # Not yet waited for: the number is still its own.
-                os.killpg(self._process.pid, number)
-                try:
-                    self._process.wait(_GRACE_S)
-                except subprocess.TimeoutExpired:
-                    continue
-            return
+        """Ends it, and what it started; does not wait for that."""
+        self._leg.command("end", "end")
+
+    def finish(self, limit_s: float) -> None:
+        """Ends it, and waits until it is gone."""
+        if self._leg.status().state in ("starting", "running"):
+            self.end()
+            self._leg.wait(limit_s)
+
+    def _code(self, code: int | None) -> int:
+        if self._is_late:
+            return _TIMED_OUT
+        return 1 if code is None else code

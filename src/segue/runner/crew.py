@@ -123,7 +123,7 @@ class Crew:
             decision,
             checkpoint=self._checkpoint(run),
             doubt=self._doubt(decision),
-            checked=self._checked(run),
+            checked=self._checked(),
         )
         write(folder / "prompt.md", prompt)
         return self.drive.launch(
@@ -194,9 +194,12 @@ class Crew:
 
     def files(self, follower: Follower | None) -> list[int]:
         """What tells that there is something to see."""
-        self.notifier.drain()
         file = self.notifier.fileno()
         return [file] if file is not None and follower is not None else []
+
+    def drain(self) -> None:
+        """Forgets what was told by `files`: before a look, never after it."""
+        self.notifier.drain()
 
     def keep_told(self, follower: Follower) -> None:
         """The agent's answer, as it gave it."""
@@ -282,12 +285,12 @@ class Crew:
 
     def check(self, run: Run) -> Check:
         """Starts the user's own check."""
-        output = self.folder.check_output(run.check_tries)
-        return Check(run.check, run.cwd, self.env, output, run.policy.tool_stall_s)
-
-    def keep_checked(self, run: Run, code: int) -> None:
-        """How the check ended."""
-        write(self.folder.check_code(run.check_tries), str(code))
+        folder = self.folder.check(run.check_tries + 1, run.leg)
+        check = Check(folder, run.policy.tool_stall_s)
+        env = {**self.env, "SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{folder.name}"}
+        check.start(run.check, run.cwd, env, run.policy.grace_s)
+        write(self.folder.path / "check", folder.name)
+        return check
 
     def answer(self, run: Run) -> str:
         """The last words of the work."""
@@ -325,12 +328,16 @@ class Crew:
                 return doubt
         return None
 
-    def _checked(self, run: Run) -> tuple[int, str]:
-        """The exit code of the newest check, and what it printed."""
-        for tries in (run.check_tries, run.check_tries - 1):
-            if (code := read(self.folder.check_code(tries))) is not None:
-                return int(code), read(self.folder.check_output(tries)) or ""
-        return 1, ""
+    def _checked(self) -> tuple[int, str]:
+        """The exit code of the newest check, and the end of what it printed."""
+        name = read(self.folder.path / "check")
+        if name is None:
+            return 1, ""
+        leg = Leg(self.folder.path / name)
+        ended = leg.exit()
+        source = _source(leg.stdout, "stdout")
+        code = ended.exit_code if ended is not None else None
+        return 1 if code is None else code, source.text if source is not None else ""
 
     def _mark(self, run: Run, path: Path) -> Mark:
         """Where the work stands now, also written down."""

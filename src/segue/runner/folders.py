@@ -21,21 +21,18 @@ class RunFolder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
-    def check_output(self, tries: int) -> Path:
-        """What the user's check printed, that time."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self.path / f"check-{tries:03}.txt"
-
-    def check_code(self, tries: int) -> Path:
-        """And its exit code."""
-        return self.check_output(tries).with_suffix(".code")
+    def check(self, tries: int, leg: int) -> Path:
+        """Of one run of the user's check, after that leg."""
+        folder = self.path / f"check-{leg:03}-{tries}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
 
 
 def write(path: Path, text: str) -> None:
     """A private file, whole or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(text)
     os.replace(aside, path)
 
@@ -43,7 +40,7 @@ def write(path: Path, text: str) -> None:
 def read(path: Path) -> str | None:
     """Its text; None if it is not there."""
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return path.read_text(encoding="utf-8", errors="surrogatepass")
     except FileNotFoundError:
         return None
 

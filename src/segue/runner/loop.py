@@ -45,6 +45,7 @@ from segue.runner.follower import Follower
 from segue.runner.journal import Journal
 
 _LOOK_S = 0.25  # how often the session file is looked at while an agent works
+_CHECK_S = 5.0
 _IDLE_S = 1.0  # how often other processes' wishes are, while none does
 _ENDINGS = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
@@ -87,10 +88,13 @@ class Loop:
                     self._do(decision)
             while not self.run.state.is_final:
                 self._turn()
+        if self.check is not None:  # the user did not wait for it
+            self.check.finish(self.run.policy.grace_s + _CHECK_S)
         return self.run
 
     def _turn(self) -> None:
         now = self.clock.now()
+        self.crew.drain()
         self._take_asks()
         facts = self._take_signals()
         if self.follower is not None:
@@ -188,7 +192,6 @@ class Loop:
     def _checked(self) -> None:
         if self.check is not None and (code := self.check.poll()) is not None:
             self.check = None
-            self.crew.keep_checked(self.run, code)
             self._add(Checked(ok=code == 0, exit_code=code))
 
     def _due(self) -> list[Timer]:
@@ -243,9 +246,16 @@ class Loop:
                 number, has_told = self.crew.compose(self.run, self.clock.now())
                 self._add(Composed(number=number, has_told=has_told))
             case RunCheck():
-                self.check = self.crew.check(self.run)
+                self._check()
             case WaitUntil() | Finish():
                 pass  # the state says it; timers do the rest
+
+    def _check(self) -> None:
+        try:
+            self.check = self.crew.check(self.run)
+        except (SegueError, OSError) as fault:
+            self.say(f"the check cannot be run: {fault}")
+            self._add(Checked(ok=False, exit_code=127))
 
     def _start(self, decision: StartLeg) -> None:
         if decision.leg != self.run.leg or self.run.state.is_final:
