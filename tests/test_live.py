@@ -1,6 +1,7 @@
 """A stream that is read as it grows tells what it tells when it is read at once."""
 
 import json
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any
@@ -183,6 +184,28 @@ def test_the_state_follows_the_stream() -> None:
     live.feed([claude(type="system", subtype="compact_boundary", compact_metadata=compacted)])
     assert size(live) == (7, 200_000)
     assert live.compactions == 1
+
+
+def sizes(found: Iterable[Event]) -> list[int]:
+    return [event.used_tokens for event in found if isinstance(event, Usage)]
+
+
+def test_a_copy_of_an_earlier_reply_tells_no_size_and_only_recent_ones_are_remembered() -> None:
+    live = Live(profile_of("claude"))
+    text = {"type": "text", "text": "x"}
+    replies = [reply(number, text) for number in range(1, 20_001)]
+    tracemalloc.start()
+    for number in range(0, 4_000, 100):
+        live.feed(replies[number : number + 100])
+    early, _ = tracemalloc.get_traced_memory()
+    for number in range(4_000, len(replies), 100):
+        live.feed(replies[number : number + 100])
+    late, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert late - early < 100_000  # 16,000 ids are more than a megabyte
+    assert size(live) == (20_001, None)
+    assert sizes(live.feed([replies[-1_000], replies[-2], replies[-1]])) == []
+    assert sizes(live.feed([replies[5]])) == [7]  # forgotten: copies come soon or never
 
 
 def test_a_turn_that_ended_has_no_open_calls() -> None:

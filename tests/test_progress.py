@@ -99,6 +99,19 @@ def test_in_a_long_text_the_names_at_its_end_are_found_and_they_are_bounded() ->
     assert failing_tests("FAILED a.py::" + "t" * 5_000) == ("a.py::" + "t" * 194,)
 
 
+def test_a_common_word_or_a_number_counts_where_runners_sum_up_and_names_count_everywhere() -> None:
+    far = "\n" + "all is well\n" * 1_000
+    assert failing_tests(far + "3 failed, 2 passed\n") == ("3 failed",)
+    assert failing_tests("3 failed, 2 passed" + far) == ()
+    assert failing_tests("3 failed, FAIL is a word" + far) == ()
+    assert failing_tests("1 failed\n2 failed\nnone failed\n") == ("2 failed",)
+    assert failing_tests(far + "ERROR a.py::t\n") == ("a.py::t",)
+    assert failing_tests("ERROR a.py::t" + far) == ()
+    assert failing_tests("ERROR a.py::t" + far + "FAILED b.py::t") == ("a.py::t", "b.py::t")
+    assert failing_tests("FAILED a.py::t" + far) == ("a.py::t",)
+    assert failing_tests("✕ adds" + far) == ("adds",)
+
+
 @pytest.mark.parametrize(
     "text",
     [

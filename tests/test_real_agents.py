@@ -190,7 +190,7 @@ def test_opencode_waits_for_the_plans_reset_by_itself(tmp_path: Path) -> None:
     assert (played.outcome.reason, played.outcome.held) == ("completed", True)
 
 
-@pytest.mark.parametrize("agent", ALL)
+@pytest.mark.parametrize("agent", ["claude", "codex", "pi"])  # the others take 20 s
 def test_an_overloaded_api_is_asked_again_by_the_agent_itself(agent: str, tmp_path: Path) -> None:
     played = play(agent, "overloaded-then-fine", tmp_path)
     assert played.answers.count("overloaded") == 2
@@ -206,14 +206,14 @@ def test_a_request_without_an_answer_is_given_up_and_sent_again(agent: str, tmp_
     assert played.outcome.held
 
 
-@pytest.mark.parametrize("agent", ALL)
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "pi"])  # opencode: see above
 def test_a_short_limit_is_waited_out_by_the_agent_itself(agent: str, tmp_path: Path) -> None:
     played = play(agent, "short-rate-limit", tmp_path)
     assert "rate_limit" in played.answers
     assert (played.outcome.reason, played.outcome.held) == ("completed", True)
 
 
-@pytest.mark.parametrize("agent", ALL)
+@pytest.mark.parametrize("agent", ["claude", "codex", "pi"])  # all of them with segue
 def test_a_crash_in_a_tool_is_a_crash_and_leaves_no_process(agent: str, tmp_path: Path) -> None:
     played = play(agent, "crash-in-tool", tmp_path)
     outcome = played.outcome

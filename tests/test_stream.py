@@ -2,6 +2,7 @@
 
 import os
 import select
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -216,6 +217,25 @@ def test_where_nothing_can_be_watched_there_is_no_descriptor_and_callers_look(
         notifier.watch(tmp_path / "no" / "such" / "stdout")
         assert notifier.fileno() is None
         assert notifier.drain() == set()
+
+
+NO_MORE = """
+import os, resource
+from segue.io.notify import Notifier
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+notifier = Notifier()
+notifier.watch("stdout")
+print(notifier.fileno(), notifier.drain())
+"""
+
+
+@linux
+def test_where_the_kernel_has_no_more_to_give_there_is_no_descriptor_and_nothing_is_said() -> None:
+    """As with too many runs of one user: the same error, here of a process's own limit."""
+    words = [sys.executable, "-c", NO_MORE]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("None set()\n", "")
 
 
 def test_other_systems_have_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

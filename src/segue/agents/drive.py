@@ -78,6 +78,9 @@ class Drive(Struct, frozen=True, kw_only=True):
     say: Callable[[str, str], bytes] | None = None
     """Input that tells it something, by text and a key that is told back if it is; it reaches the
     model at the next boundary, and needs no interrupt."""
+    tells_back_early: bool = False
+    """Whether the key is told back when the words are taken, not when the model reads them: the
+    reply that is being made then knows nothing of them."""
     interrupt: bytes = b""  # input that stops the turn, and leaves the process able to go on
     interrupt_signal: str = "SIGINT"  # where there is no such input: the gentlest end
     resumes: bool = True

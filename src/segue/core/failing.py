@@ -30,22 +30,21 @@ _SCRIPT = re.compile(r"\.(?:[cm]?[jt]sx?|vue|svelte)$")
 
 def failing_tests(text: str) -> tuple[str, ...]:
     """Each once, in order. Where only their number is told, that ("3 failed")."""
-    if len(text) > _TAIL_CHARS:
-        text = text[-_TAIL_CHARS:]
-    # Backwards, here and below: Python's `find` takes four times as long as its `rfind`.
-    signs = [_SIGN] if text.rfind(_SIGN) >= 0 else []
-    if not text.isascii():  # known without a look at the text
-        signs += [mark for mark in _BULLETS if mark in text]
+    begin = max(0, len(text) - _TAIL_CHARS)
     near_end = max(0, len(text) - _END_CHARS)
+    # Backwards, here and below: Python's `find` takes four times as long as its `rfind`.
+    signs = [_SIGN] if text.rfind(_SIGN, begin) >= 0 else []
+    if not text.isascii():  # known without a look at the text
+        signs += [mark for mark in _BULLETS if text.rfind(mark, begin) >= 0]
     if not signs and text.rfind(_WEAK_SIGN, near_end) < 0:
         return _count(text, near_end)
-    return _names(text, (*signs, _WEAK_SIGN)) or _count(text, near_end)
+    return _names(text, begin, (*signs, _WEAK_SIGN)) or _count(text, near_end)
 
 
-def _names(text: str, signs: Iterable[str]) -> tuple[str, ...]:
+def _names(text: str, begin: int, signs: Iterable[str]) -> tuple[str, ...]:
     """Of the lines that hold one of these."""
     found: dict[str, None] = {}
-    for start in sorted({start for sign in signs for start in _lines_with(sign, text)}):
+    for start in sorted({start for sign in signs for start in _lines_with(sign, text, begin)}):
         if name := _name(_line(text, start)):
             found[name[:MOST_CHARS]] = None
             if len(found) == MOST_TESTS:
@@ -54,15 +53,15 @@ def _names(text: str, signs: Iterable[str]) -> tuple[str, ...]:
 
 
 def _count(text: str, begin: int) -> tuple[str, ...]:
-    """The last number that is told, from there on."""
+    """The last number that is told."""
     for start in _lines_with(_COUNTED, text, begin):
         if told := _COUNT.search(_line(text, start)):
             return (told[0],)
     return ()
 
 
-def _lines_with(sign: str, text: str, begin: int = 0) -> Iterator[int]:
-    """Where the lines begin that hold it, from there on: the last one first, and not too many."""
+def _lines_with(sign: str, text: str, begin: int) -> Iterator[int]:
+    """Where the lines begin that hold it after `begin`: the last one first, and not too many."""
     place = text.rfind(sign, begin)
     for _ in range(_LINES):
         if place < 0:

@@ -42,12 +42,14 @@ class End(Struct, frozen=True, kw_only=True):
     swept: int  # processes that its agents left, and that it ended
 
 
-def part(cast: casts.Cast, program: str, stage: casts.Stage, prompt: str, home: Path) -> casts.Part:
+def part(
+    cast: casts.Cast, program: str, stage: casts.Stage, prompt: str, home: Path, stall_s: float
+) -> casts.Part:
     """Writes segue's private config into `home`; how to start it."""
     driven = cast.driven(program, stage)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = f"[agents.{cast.agent}]\ncommand = {json.dumps(list(driven.command))}\n"
-    text = command + _POLICY.format(stall_s=cast.stall_s)
+    text = command + _POLICY.format(stall_s=stall_s)
     (home / "config.toml").write_text(text, encoding="utf-8")
     argv = [sys.executable, "-P", "-c", _SEGUE, "run", "--json", "--agent", cast.agent]
     env = {**driven.env, "SEGUE_HOME": str(home)}

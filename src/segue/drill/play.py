@@ -112,7 +112,8 @@ class Play:
     def part(self, stage: casts.Stage, prompt: str) -> casts.Part:
         """Who is started: the agent, or segue, which starts it."""
         if self.with_segue:
-            return guided.part(self.cast, self.program, stage, prompt, self.segue_home)
+            home, stall_s = self.segue_home, self.scenario.stall_s
+            return guided.part(self.cast, self.program, stage, prompt, home, stall_s)
         return self.cast.start(self.program, stage, prompt, "")
 
     def leg(self, part: casts.Part, server: Running) -> tuple[int | None, int]:

@@ -97,6 +97,10 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
     slow_limit_s: float | None = None  # the limit for those; None: limit_s
 
+    stall_s: float = 45.0
+    """With segue: after so much silence the agent is ended. Agents wait for 10 s and more before
+    they try again, and take as long to start on a busy machine."""
+
     def limit_for(self, agent: str) -> float:
         """After how many seconds the drill ends this agent."""
         if agent in self.slow_for and self.slow_limit_s is not None:

@@ -100,8 +100,8 @@ class Crew:
         if decision.purpose == "checkpoint":
             follower.asked()
             follower.is_only_asked = True
-        elif (line := read(folder / "asked")) is not None:
-            follower.asked_line = int(line)
+        elif (asked := read_json(folder / "asked")) is not None:
+            follower.asked_line, follower.asked_cut = asked
         return follower
 
     def _claim(self, run: Run, session_id: str) -> None:
@@ -150,8 +150,8 @@ class Crew:
             self._end(follower, "handoff")
             return
         if read(folder / "asked") is None:
-            write(folder / "asked", str(follower.live.lines))
-            follower.asked()
+            write_json(folder / "asked", [follower.live.lines, now])
+            follower.asked(is_cut=now)
         if now and self.drive.interrupt:
             leg.command("interrupt", "input", input=self.drive.interrupt)
         request = self.drive.say(self.prompts.request(), follower.ask_key)
@@ -213,6 +213,7 @@ class Crew:
         folder = Path(follower.leg.folder)
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
         doubt = follower.call_in_doubt if is_cut or follower.has_open_call else None
+        doubt = follower.cut_call if doubt is None else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", doubt)
         if follower.last_text:

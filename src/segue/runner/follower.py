@@ -77,6 +77,7 @@ class Follower:
         self.answer: Answer | None = None  # None: it was not asked
         self.ask_key = ""  # which the agent tells back once it hears the request
         self.asked_line: int | None = None  # after which line it was, by another process
+        self.asked_cut = False  # and whether that interrupted it
         self.doing = ""  # the last tool call, in short
         self.calls: list[ToolCall] = []  # kept for the measure of progress
         self.last_text = ""
@@ -84,7 +85,11 @@ class Follower:
         self.turn_is_over = False
         self.is_closed = False  # its input
         self.is_only_asked = False  # the leg is there for nothing but a checkpoint
-        self.works_on = False  # and yet it goes on with the work
+        self.works_on = False  # asked, and yet it goes on with the work
+        self.cut_call: str | None = None  # began when it was interrupted: who knows how far it came
+        self._is_cut = False  # the turn was interrupted, to ask at once
+        self._knows = False  # the model has read the request
+        self._heard = False  # the agent has
         self.session_path = ""
         self._maybe_since: float | None = None
         self._replied = self._acted = False
@@ -110,10 +115,10 @@ class Follower:
             before = self._before_ask(lines)
             facts += self._take_lines(before, now)
             if len(before) < len(lines):
-                self.asked()
+                self.asked(is_cut=self.asked_cut)
                 facts += self._take_lines(lines[len(before) :], now)
         if self.asked_line is not None and self.live.lines >= self.asked_line:
-            self.asked()
+            self.asked(is_cut=self.asked_cut)
         facts += self._look_at_file(now)
         if self._maybe_since is not None and now - self._maybe_since >= self.watch.settle_s:
             self._maybe_since, self.turn_is_over = None, True
@@ -156,6 +161,7 @@ class Follower:
             events = self.live.feed(piece, now)
             if self.answer is not None and self._hears_request():
                 self.answer.text = ""  # what was said before it heard the request is no answer
+                self._heard, self._knows = True, not self.drive.tells_back_early
             for event in events:
                 facts += self._take(event, now)
             for record in self.live.records:
@@ -167,9 +173,9 @@ class Follower:
         """Whether the model said anything in this leg."""
         return self._replied
 
-    def asked(self) -> None:
-        """From now on, what it says is its answer."""
-        self.answer, self.asked_line = Answer(), None
+    def asked(self, *, is_cut: bool = False) -> None:
+        """From now on, what it says is its answer. `is_cut`: its turn was interrupted for that."""
+        self.answer, self.asked_line, self._is_cut = Answer(), None, is_cut
         self.turn_is_over, self._maybe_since = False, None
 
     @property
@@ -199,6 +205,7 @@ class Follower:
             facts.append(Named(leg=self.number, session_id=self.session_id))
         match event:
             case Usage():
+                self._knows = self._knows or self._heard
                 facts += self._read(event.used_tokens, event.window_tokens, event.model, now)
             case Reply():
                 facts += self._reply(acted=False)
@@ -209,8 +216,7 @@ class Follower:
                 facts += self._reply(acted=True)
                 self.calls.append(event)
                 self._is_answered = False
-                if self.answer is not None and self.is_only_asked:
-                    self.answer.text, self.works_on = "", True
+                self._works_on(event)
                 self.doing = event.command or f"{event.name} {event.argument}".strip()
                 self.tool_since = self.tool_since or now
                 if self.repeats.feed(event) and not self._looped:
@@ -223,6 +229,15 @@ class Follower:
                 self._is_answered = True
                 facts += self._reply(acted=True)
         return facts
+
+    def _works_on(self, call: ToolCall) -> None:
+        """A call after the request was read is no answer, and nothing after it will be one."""
+        if self.answer is None or self.answer.is_whole:
+            return
+        if self.is_only_asked or self._knows:
+            self.answer, self.works_on = None, True
+        elif self._is_cut:
+            self.cut_call = call.command or f"{call.name} {call.argument}"
 
     def _hear(self, lines: list[bytes], now: float) -> list[AnyFact]:
         """Of an agent that writes no records: every line is its word."""

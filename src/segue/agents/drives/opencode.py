@@ -145,6 +145,7 @@ DRIVE = Drive(
     install="npm install -g opencode-ai",
     launch=_launch,
     talks=True,
+    tells_back_early=True,
     say=_say,
     interrupt=b'{"type":"abort"}\n',
     watch=_Watch,

@@ -72,9 +72,6 @@ class Cast(Struct, frozen=True, kw_only=True):
     """The newest session's id and transcript ("" and None if there is none)."""
     takes_max_turns: bool = False  # can be told after how many turns to stop
     interrupt_s: float = 5.0  # how long it may take to end after a signal
-    stall_s: float = 12.0
-    """In a play with segue: after how much silence it is ended. Longer than it is silent by itself,
-    as the policy's own is."""
 
 
 def find(name: str) -> Cast:

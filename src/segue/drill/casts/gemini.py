@@ -98,5 +98,4 @@ CAST = Cast(
     kind=_kind,
     session=_session,
     takes_max_turns=True,
-    stall_s=25.0,  # it waits up to 10 s and more before it tries again, without a word
 )
