@@ -97,6 +97,8 @@ def test_threshold_at_89_90_and_91_percent_decides_whether_a_new_session_begins(
             sizes = [(r["input_tokens"], r["window_tokens"]) for r in reads]
             assert (used, WINDOW) in sizes, "the size is the one that was reported"
         assert asked(ended) == ([1] if hands_over else [])
+        at_once = [d["now"] for e in ended.events for d in e["decisions"] if d["decision"] == "ask"]
+        assert all(at_once), "not only at the next boundary"
         assert len(started(ended)) == (2 if hands_over else 1)
 
 

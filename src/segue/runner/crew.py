@@ -26,6 +26,7 @@ from segue.runner.check import Check
 from segue.runner.folders import RunFolder, read, read_json, write, write_json
 from segue.runner.follower import Follower
 from segue.runner.prompts import Prompts
+from segue.runner.warm import Warm
 from segue.store.port import Store
 from segue.transcripts.windows import Windows
 
@@ -58,6 +59,7 @@ class Crew:
         self.notifier = Notifier()
         self.progress = Progress()
         self._is_primed = False
+        self._warm = Warm(run.policy)
 
     # Legs
 
@@ -81,6 +83,7 @@ class Crew:
             status = leg.start(self._spec(run, launch), self._environment(run, launch))
             if status.exit is not None and status.exit.error:
                 raise StateError(status.exit.error)
+        self._warm.begin()  # the agent takes its time to begin
         follower = Follower(
             leg,
             decision.leg,
@@ -210,6 +213,7 @@ class Crew:
 
     def judge(self, run: Run, follower: Follower, ended: Exit, now: float) -> LegEnded:
         """Why it ended and what came of it."""
+        self._warm.wait()
         folder = Path(follower.leg.folder)
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
         doubt = follower.call_in_doubt if is_cut or follower.has_open_call else None

@@ -79,7 +79,7 @@ class Follower:
         self.asked_line: int | None = None  # after which line it was, by another process
         self.asked_cut = False  # and whether that interrupted it
         self.doing = ""  # the last tool call, in short
-        self.calls: list[ToolCall] = []  # kept for the measure of progress
+        self.last_call: ToolCall | None = None
         self.last_text = ""
         self.said: Literal["", "done", "failed"] = ""  # by an agent without records
         self.turn_is_over = False
@@ -108,7 +108,7 @@ class Follower:
         """What is new. Reads all that is there."""
         facts: list[AnyFact] = []
         self._boundary = False
-        while lines := self.tail.read():
+        while (lines := self.tail.read()) or self.tail.has_more:
             self.last_output_at = now
             if self.passes is not None:
                 self.passes(lines)
@@ -194,7 +194,7 @@ class Follower:
         session, although it is in the stream. None if there is no doubt."""
         if self._is_answered:
             return None
-        last = self.calls[-1] if self.calls else None
+        last = self.last_call
         return (last.command or f"{last.name} {last.argument}") if last is not None else ""
 
     def _take(self, event: Event, now: float) -> list[AnyFact]:
@@ -214,7 +214,7 @@ class Follower:
                     self._said(event.text)
             case ToolCall():
                 facts += self._reply(acted=True)
-                self.calls.append(event)
+                self.last_call = event
                 self._is_answered = False
                 self._works_on(event)
                 self.doing = event.command or f"{event.name} {event.argument}".strip()

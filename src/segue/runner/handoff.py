@@ -63,6 +63,6 @@ def prime(progress: Progress, folders: Sequence[Path], profile: Profile) -> None
     for folder in folders:
         live = Live(profile)
         with Tail(folder / "stdout") as tail:
-            while lines := tail.read():
+            while (lines := tail.read()) or tail.has_more:
                 for event in live.feed(lines):
                     progress.feed(event)

@@ -38,6 +38,7 @@ from segue.core.run import (
 from segue.core.timers import Activity
 from segue.core.waits import remaining_s
 from segue.errors import SegueError
+from segue.io.notify import POLL_S
 from segue.runner.check import Check
 from segue.runner.clock import Clock
 from segue.runner.crew import Crew
@@ -227,7 +228,10 @@ class Loop:
         for deadline in timers.deadlines(self.run, self._activity()):
             left = self._left_s(now) if deadline.timer == "wait" else deadline.at - now
             limit = min(limit, max(0.0, left))
-        self.clock.wait([*self._woken.files[:1], *self.crew.files(self.follower)], limit)
+        files = self.crew.files(self.follower)
+        if self.follower is not None and not files:
+            limit = min(limit, POLL_S)  # nothing tells that there is something to see
+        self.clock.wait([*self._woken.files[:1], *files], limit)
         self._woken.drain()
 
     # What is done. Each of these may have been done before, by a process that was killed.
