@@ -90,7 +90,7 @@ def test_a_check_of_the_projects_file_is_announced_with_its_file(tmp_path: Path)
     [
         ("auth-failure", (), 1),
         ("plan-limit", ("--set", "most_limited_s=1"), 75),
-        ("silent-hang", ("--set", "stall_s=1", "--set", "most_wall_s=2"), 124),
+        ("silent-hang", ("--set", "stall_s=60", "--set", "most_wall_s=2"), 124),
         ("success", ("--check", "exit 9", "--set", "most_checks=0"), 1),
         ("success", ("--set", "most_legs=1"), 0),
     ],

@@ -284,3 +284,46 @@ def test_half_a_character_in_an_answer_does_no_harm(tmp_path: Path) -> None:
         ended = s.segue("run", "--agent", "half", "anything")
         assert "Traceback" not in ended.stderr
         assert ended.code in (0, 1)
+
+
+def test_a_cap_on_tokens_ends_a_leg_that_is_at_work(tmp_path: Path) -> None:
+    scenario = tmp_path / "dear.toml"
+    scenario.write_text('about = "Dear."\nlimit_s = 60\n[job]\nsteps = 30\nstep_s = 0.6\n')
+    with stage(scenario, within=tmp_path, policy={**QUICK, "most_tokens": 3_000}) as s:
+        ended = s.run()
+        assert ended.code == 1
+        assert "most_tokens" in ended.stderr
+        assert 0 < len(s.continuity(finished=False).done) < 30
+        assert not left_running(s)
+
+
+FLOOD = """\
+import os
+line = b"x" * 1000 + b"\\n"
+for _ in range(400_000):
+    os.write(1, line)
+"""
+
+
+def test_an_agent_that_prints_without_end_can_still_be_ended(tmp_path: Path) -> None:
+    with stage("success", within=tmp_path) as s:
+        script = s.root / "flood.py"
+        script.write_text(FLOOD)
+        command = f'["{sys.executable}", "{script}"]'
+        s.config(f"[agents.flood]\ncommand = {command}\n")
+        process = s.start("run", "--agent", "flood", "anything")
+        s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "working")
+        process.send_signal(signal.SIGTERM)
+        assert s.end(process, most_s=20).code == 130
+        assert not left_running(s)
+
+
+def test_a_reader_that_stands_still_holds_up_nothing(tmp_path: Path) -> None:
+    scenario = tmp_path / "loud.toml"
+    scenario.write_text('about = "Loud."\n[job]\nsteps = 12\noutput_bytes = 20000\n')
+    with stage(scenario, within=tmp_path) as s:
+        process = s.start_run("--raw")  # nobody reads what it prints, and a pipe holds 64 KB
+        s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "done")
+        ended = s.end(process)
+        assert ended.code == 0
+        assert ended.stdout.encode() == s.leg(s.run_ids()[0]).joinpath("stdout").read_bytes()

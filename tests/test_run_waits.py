@@ -39,6 +39,9 @@ class HandClock(Clock):
     def elapsed(self) -> float:
         return self.boot
 
+    def awake(self) -> float:
+        return self.boot
+
     def wait(self, files: Sequence[int], timeout_s: float) -> None:
         assert timeout_s >= 0
         self.waits += 1
@@ -61,7 +64,7 @@ class Begun(Exception):  # noqa: N818
 class NoCrew:
     """Starts nothing."""
 
-    def start(self, run: Run, decision: StartLeg, now: float) -> Any:
+    def start(self, run: Run, decision: StartLeg, clock: Clock) -> Any:
         raise Begun
 
     def files(self, follower: object) -> list[int]:
@@ -191,3 +194,24 @@ def test_runs_that_wait_for_one_reset_do_not_wake_in_the_same_second(tmp_path: P
         assert run.wait is not None
         seconds.add(int(run.wait.until))
     assert len(seconds) == 20
+
+
+def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
+    from segue.core.timers import deadlines
+    from segue.runner.follower import Follower
+
+    clock = HandClock(AT)
+    follower = Follower.__new__(Follower)
+    follower.clock = clock
+    follower._output = follower._began = clock.awake()
+    follower._tool = None
+    run = new_run(Policy(most_active_s=600), is_live=True, leg=1, leg_since=AT, state=State.WORKING)
+    clock.wall += 8 * 3600
+    soon = deadlines(run, follower.activity(clock.now()))
+    assert {deadline.timer for deadline in soon} == {"stall", "active"}
+    assert all(deadline.at > clock.now() + 300 for deadline in soon)
+    clock.boot += 400
+    assert any(
+        deadline.timer == "stall" and deadline.at < clock.now()
+        for deadline in deadlines(run, follower.activity(clock.now()))
+    )

@@ -165,13 +165,9 @@ def test_the_same_work_goes_on_in_one_process_of_segue(thrice: tuple[Staged, End
 
 # Missing usage
 
-NO_WARNING = pytest.mark.xfail(
-    strict=True, reason="Loop.say is not connected: Stage.play must set `loop.say = self.say`"
-)
 MUTE = "import sys\nprint('I did it.', flush=True)\n"
 
 
-@NO_WARNING
 def test_missing_usage_is_one_warning_and_the_run_goes_on_untracked(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s:
         script = s.root / "mute.py"
@@ -187,7 +183,6 @@ def test_missing_usage_is_one_warning_and_the_run_goes_on_untracked(tmp_path: Pa
         assert ended.stderr.count("the context is not tracked") == 1
 
 
-@NO_WARNING
 def test_a_claude_that_reports_no_usage_goes_on_untracked(tmp_path: Path) -> None:
     nothing = "[[rules]]\ntimes = 99\nusage = {}\n"
     place = scenario(tmp_path, nothing, turn(1, "true"), turn(1, "true"), END)
@@ -285,18 +280,6 @@ def test_a_checkpoint_prompt_that_a_mute_agent_refuses_leads_to_the_same(tmp_pat
 
 
 # After the checkpoint the old session does nothing more
-
-
-@pytest.mark.xfail(
-    strict=False,
-    reason="an agent runs a call of the same message before anybody outside can have read it",
-)
-def test_a_tool_call_in_the_same_message_as_the_checkpoint_is_never_begun(tmp_path: Path) -> None:
-    answer = rule(text=GOOD, command="touch after.txt")
-    with stage(scenario(tmp_path, answer, LATE, turn(SMALL, "true"), END), within=tmp_path) as s:
-        ended = s.run("--json", "--policy", "continuous")
-        assert ended.code == 0, ended.stderr
-        assert not (s.project / "after.txt").exists()
 
 
 def test_a_tool_call_in_the_same_message_as_the_checkpoint_is_cut_short(tmp_path: Path) -> None:

@@ -110,9 +110,6 @@ def test_token_data_is_captured_even_on_timeout(tmp_path: Path) -> None:
         assert "50K tokens" in row(ended, "used").replace("50.0K", "50K")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the verdict measures against the default window, not the run's own"
-)
 def test_the_window_in_the_token_data_is_the_one_that_the_run_worked_with(tmp_path: Path) -> None:
     place = written(tmp_path, HANGS, turn(170_000, "true"))
     with stage(place, within=tmp_path) as s:

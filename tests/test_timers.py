@@ -30,8 +30,8 @@ def test_silence_is_counted_from_the_start_of_the_leg_if_nothing_was_heard_yet()
 
 
 def test_a_running_tool_suspends_silence_and_has_a_bound_of_its_own() -> None:
-    assert timers(working().run, AT + 100, tool_since=AT + 90) == {"stall": 1_890}
-    assert timers(working().run, AT + 1_880, tool_since=AT + 90) == {"stall": 1_890}
+    assert timers(working().run, AT + 100, tool_since=AT + 90) == {"stall": 1_900}
+    assert timers(working().run, AT + 1_880, tool_since=AT + 90) == {"stall": 3_680}
 
 
 def test_active_time_is_that_of_all_legs_and_waiting_does_not_count() -> None:

@@ -4,6 +4,7 @@ A view never ends a run: a terminal that is gone is written to no more.
 """
 
 import os
+import select
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _EVERY_S = 0.25
+_HELD_CHARS = 100_000
 _USUAL = (80, 24)
 
 
@@ -84,6 +86,7 @@ class Lines(Quiet):
     ) -> None:
         self.stream, self.tz, self.clock = stream, tz, clock
         self._is_gone = False
+        self._held = ""
 
     def step(self, before: Run, fact: AnyFact, step: Step, at: float) -> None:
         for line in news(before, fact, step, now=at, tz=self.tz):
@@ -102,7 +105,12 @@ class Lines(Quiet):
             return "?"
 
     def _write(self, text: str) -> None:
+        """Without ever waiting for a terminal that was stopped (Ctrl+S): that comes later."""
         if self._is_gone:
+            return
+        text, self._held = (self._held + text)[-_HELD_CHARS:], ""
+        if not _takes(self.stream):
+            self._held = text
             return
         try:
             self.stream.write(text)
@@ -212,6 +220,16 @@ class Moving(Lines):
         except (OSError, ValueError):
             return _USUAL
         return columns or _USUAL[0], lines or _USUAL[1]
+
+
+def _takes(stream: TextIO) -> bool:
+    """Whether writing would not have to wait; True for what is no file."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):
+        return True
 
 
 def _style(text: str, style: str) -> str:

@@ -154,6 +154,7 @@ def _copy(file: Path, place: int, out: Out) -> int:
             source.seek(place)
             while chunk := source.read(_CHUNK):
                 out.write(chunk)
+                out.finish()
                 place += len(chunk)
     except FileNotFoundError:
         pass  # it was not started, or its output was deleted

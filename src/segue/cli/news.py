@@ -45,6 +45,8 @@ _TIMERS = {
     "stall": "no output for too long",
     "active": "the limit on active time is reached",
     "wall": "the limit on time is reached",
+    "tokens": "the limit on tokens is reached",
+    "cost": "the limit on money is reached",
     "checkpoint": "the checkpoint took too long",
     "finish": "what was running took too long to finish",
 }

@@ -43,11 +43,11 @@ class Stage:
 
         def hear(before: Run, fact: AnyFact, step: Step, entry: Entry) -> None:
             if isinstance(fact, Started) and self.raw and loop.follower is not None:
-                loop.follower.passes = self._pass
+                self.out.follow(loop.follower.leg.stdout)
             self._hear(before, fact, step, entry)
 
         loop.journal.heard.append(hear)
-        loop.seen = self._see
+        loop.seen, loop.say = self._see, self.say
         for entry in entries:
             self._put(entry)
         for note in self.settings.notes:
@@ -77,10 +77,8 @@ class Stage:
         if self.as_json:
             self.out.write(as_json(entry.as_object()).encode() + b"\n")
 
-    def _pass(self, lines: list[bytes]) -> None:
-        self.out.write(b"".join(line + b"\n" for line in lines))
-
     def _see(self, run: Run, follower: Follower | None) -> None:
+        self.out.pump()
         doing = None
         if follower is not None and follower.tool_since is not None:
             doing = Activity(follower.doing, follower.tool_since)
@@ -102,4 +100,5 @@ class Stage:
             click.echo(told, err=True)
             if run.state is State.DONE and answer and not self.raw:
                 self.out.write(answer.encode("utf-8", "surrogateescape").rstrip(b"\n") + b"\n")
+        self.out.finish()
         return run.outcome.exit_code if run.outcome is not None else 1

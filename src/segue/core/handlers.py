@@ -7,7 +7,6 @@ from segue.core import outcomes
 from segue.core.after import HOLDS
 from segue.core.moves import (
     Moment,
-    active_cap,
     compose,
     due_reason,
     end_leg,
@@ -15,9 +14,9 @@ from segue.core.moves import (
     finish,
     go_on,
     hand_over,
+    limit_cap,
     look,
     start,
-    wall_cap,
 )
 from segue.core.outcomes import when
 from segue.core.run import (
@@ -79,11 +78,19 @@ def takes_over(run: Run, fact: Replied, moment: Moment) -> Step:
 
 
 def noted_size(run: Run, fact: Read, moment: Moment) -> Step:
-    return Step(replace(run, reading=fact.reading))
+    return Step(_measured(run, fact))
 
 
 def grows(run: Run, fact: Read, moment: Moment) -> Step:
-    return look(replace(run, reading=fact.reading), moment)
+    return look(_measured(run, fact), moment)
+
+
+def _measured(run: Run, fact: Read) -> Run:
+    """Where the agent acts by itself is known once its window is."""
+    known = fact.enforced_tokens or run.abilities.enforced_tokens
+    return replace(
+        run, reading=fact.reading, abilities=replace(run.abilities, enforced_tokens=known)
+    )
 
 
 def boundary(run: Run, fact: Boundary, moment: Moment) -> Step:
@@ -159,8 +166,11 @@ def looped(run: Run, fact: Looped, moment: Moment) -> Step:
     return end_leg(_stopping(run, due), "gentle", "loop", what)
 
 
+_LIMITS = ("active", "wall", "tokens", "cost")
+
+
 def time_in_leg(run: Run, fact: Elapsed, moment: Moment) -> Step:
-    if fact.timer in ("active", "wall"):
+    if fact.timer in _LIMITS:
         return _time_up(run, fact)
     if fact.timer != "stall" or run.ended_how:
         return Step(run)
@@ -168,7 +178,7 @@ def time_in_leg(run: Run, fact: Elapsed, moment: Moment) -> Step:
 
 
 def time_to_tell(run: Run, fact: Elapsed, moment: Moment) -> Step:
-    if fact.timer in ("active", "wall"):
+    if fact.timer in _LIMITS:
         return _time_up(run, fact)
     if fact.timer not in ("checkpoint", "stall") or not run.is_live or _is_forced(run):
         return Step(run)
@@ -200,11 +210,10 @@ def time_between(run: Run, fact: Elapsed, moment: Moment) -> Step:
 
 
 def _time_up(run: Run, fact: Elapsed) -> Step:
-    """A limit on time that the user set. Without one, the timer is of an older policy."""
-    policy, is_wall = run.policy, fact.timer == "wall"
-    if (policy.most_wall_s if is_wall else policy.most_active_s) is None:
+    """A limit that the user set. Without one, the timer is of an older policy."""
+    cap = limit_cap(run, fact.timer)
+    if cap is None:
         return Step(run)
-    cap = wall_cap(run) if is_wall else active_cap(run)
     due = outcomes.capped(run, cap)
     if not run.is_live:
         return fail(run, due)

@@ -23,6 +23,7 @@ from segue.core.run import (
     State,
     Step,
     Strategy,
+    Timer,
     WaitUntil,
     WhyEnded,
 )
@@ -112,8 +113,7 @@ def start(
 
 
 def cap_reached(run: Run, at: float) -> Cap | None:
-    """The limit that forbids another leg, if there is one. Tokens and cost are known only of legs
-    that are over, so they are looked at between legs."""
+    """The limit that forbids another leg, if there is one."""
     policy = run.policy
     if policy.most_legs is not None and run.leg >= policy.most_legs:
         return Cap("most_legs", f"{run.leg} legs are over, and no more are allowed")
@@ -125,6 +125,21 @@ def cap_reached(run: Run, at: float) -> Cap | None:
         return active_cap(run)
     if policy.most_wall_s is not None and at - run.created_at >= policy.most_wall_s:
         return wall_cap(run)
+    return None
+
+
+def limit_cap(run: Run, timer: Timer) -> Cap | None:
+    """The limit that this timer is of; None if there is none."""
+    policy = run.policy
+    if timer == "active" and policy.most_active_s is not None:
+        return active_cap(run)
+    if timer == "wall" and policy.most_wall_s is not None:
+        return wall_cap(run)
+    if timer == "tokens" and policy.most_tokens is not None:
+        return Cap("most_tokens", f"{policy.most_tokens:,} tokens are spent: the limit of this run")
+    if timer == "cost" and policy.most_cost_usd is not None:
+        what = f"${policy.most_cost_usd:,.2f} is spent: the limit of this run"
+        return Cap("most_cost_usd", what)
     return None
 
 

@@ -58,8 +58,8 @@ HowEnded = Literal["", "close", "gentle", "kill"]
 Again = Literal["", "same", "fresh", "strict"]
 """How the user asked to go on while the run was being stopped; "": not at all."""
 
-Timer = Literal["wait", "stall", "active", "wall", "checkpoint", "finish"]
-"""wait: a wait is over. stall: no output for too long. active, wall: the user's limits on time.
+Timer = Literal["wait", "stall", "active", "wall", "tokens", "cost", "checkpoint", "finish"]
+"""wait: a wait is over. stall: no output for too long. active, wall, tokens, cost: the limits set.
 checkpoint: the session took too long to write one. finish: after the first Ctrl+C, the running tool
 took too long."""
 

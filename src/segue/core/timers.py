@@ -6,9 +6,11 @@ from segue.core.run import Run, State, Timer
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """What was last heard of the live leg. Unix times."""
+    """What was last heard of the live leg. Unix times, as they would be if nobody had set the clock
+    and the machine had not slept since."""
 
     last_output_at: float
+    began_at: float | None = None  # the leg; None: as the run says
     tool_since: float | None = None  # a tool runs, since then
     asked_at: float | None = None  # for a checkpoint; None: as the run says
     pressed_at: float | None = None  # the first Ctrl+C; None: as the run says
@@ -44,12 +46,12 @@ def _of_the_leg(run: Run, activity: Activity) -> list[Deadline]:
     if run.ended_how in ("gentle", "kill"):
         return []
     policy, found = run.policy, _wall(run)
-    began = activity.last_output_at if run.leg_since is None else run.leg_since
+    began = _first(activity.began_at, run.leg_since, activity.last_output_at)
     if run.ended_how == "":
-        # Tools may be silent: their time counts from their beginning, whatever they print.
-        silent = max(began, activity.last_output_at) + policy.stall_s
-        tool = activity.tool_since
-        found.append(Deadline("stall", silent if tool is None else tool + policy.tool_stall_s))
+        # Tools may be silent: while one runs, there is more patience.
+        patience_s = policy.stall_s if activity.tool_since is None else policy.tool_stall_s
+        heard_at = max(began, activity.last_output_at, activity.tool_since or began)
+        found.append(Deadline("stall", heard_at + patience_s))
     if policy.most_active_s is not None:
         found.append(Deadline("active", began + policy.most_active_s - run.active_s))
     if run.asked:

@@ -172,7 +172,9 @@ class Leg:
         finally:
             os.close(ready)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)  # not the keeper: what it was forked from, and gone at once
+            # Not the keeper: what it was forked from, and gone at once.
+            if os.waitpid(pid, 0)[1] and not complaint:
+                complaint = f"its keeper cannot be started: see {log}".encode()
         return complaint.decode("utf-8", "replace").strip()
 
     # Looking

@@ -18,6 +18,11 @@ class Clock:
             return time.clock_gettime(time.CLOCK_BOOTTIME)
         return time.monotonic()
 
+    def awake(self) -> float:
+        """Seconds on a clock that nobody sets and that stands still while the machine sleeps: for
+        how long something has been silent."""
+        return time.monotonic()
+
     def wait(self, files: Sequence[int], timeout_s: float) -> None:
         """Until one of these can be read, or the time is over."""
         poll = select.poll()

@@ -3,6 +3,7 @@ of which the first was killed: what was done already is found in the leg's folde
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from segue.core.checkpoint import Checkpoint
 from segue.core.failure import failure_of
 from segue.core.progress import Mark, Progress, progressed
 from segue.core.run import LegEnded, Run, StartLeg
-from segue.core.stop import EndedBy, Stop, StopReason
+from segue.core.stop import EndedBy, Stop, StopReason, Tokens
 from segue.ending import Channel, Ending, Source
 from segue.errors import InputError, StateError
 from segue.io import files, git
@@ -23,6 +24,7 @@ from segue.io.leg import Exit, Leg, Spec
 from segue.io.notify import Notifier
 from segue.runner import handoff, others, spending
 from segue.runner.check import Check
+from segue.runner.clock import Clock
 from segue.runner.folders import RunFolder, read, read_json, write, write_json
 from segue.runner.follower import Follower
 from segue.runner.prompts import Prompts
@@ -63,7 +65,7 @@ class Crew:
 
     # Legs
 
-    def start(self, run: Run, decision: StartLeg, now: float) -> Follower:
+    def start(self, run: Run, decision: StartLeg, clock: Clock) -> Follower:
         """Starts the leg, or finds the one that was started. Raises SegueError or OSError."""
         folder = self.folder.leg(decision.leg)
         leg = Leg(folder)
@@ -94,7 +96,7 @@ class Crew:
             session_id=read(folder / "session") or decision.session_id,
             progress=self.progress,
             env=self.env,
-            now=now,
+            clock=clock,
         )
         name = f"segue:ask:{run.id}:{decision.leg}"
         follower.ask_key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
@@ -220,6 +222,7 @@ class Crew:
         doubt = follower.cut_call if doubt is None else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", doubt)
+        write(folder / "replied", "yes" if follower.has_replied else "")
         if follower.last_text:
             write(folder / "answer.md", follower.last_text)
         write(folder / "session", follower.session_id)
@@ -228,10 +231,7 @@ class Crew:
         stop = self._verdict(run, follower, ended, now)
         before = msgspec.convert(read_json(folder / "before") or {}, Mark)
         after = self._mark(run, folder / "after")
-        total = spending.spent(self.profile.name, follower.session_path, follower.session_id)
-        earlier = self._spent_before(run, follower)
-        tokens = max(0, spending.tokens_of(total) - earlier[0])
-        cost = max(0.0, spending.cost_of(total) - earlier[1]) if tokens else 0.0
+        tokens, cost = self.spent(run, follower)
         write_json(folder / "spent", [tokens, cost])
         return LegEnded(
             leg=follower.number,
@@ -241,7 +241,7 @@ class Crew:
             failure=failure_of(stop),
             tokens=tokens,
             cost_usd=cost,
-            active_s=max(0.0, (ended.ended_at or now) - (run.leg_since or now)),
+            active_s=_active_s(run, follower, ended),
         )
 
     def _verdict(self, run: Run, follower: Follower, ended: Exit, now: float) -> Stop:
@@ -256,7 +256,7 @@ class Crew:
         by: EndedBy = "unknown"
         if run.ending is not None:
             by = _BY.get(run.ending, "segue")
-        elif ended.lost:
+        elif ended.lost or ended.ended_by_command == "SIGTERM":  # the machine goes down
             by = "system"
         ending = Ending(
             sources=tuple(source for source in sources if source is not None),
@@ -264,12 +264,26 @@ class Crew:
             exit_code=ended.exit_code,
             ended_by=by,
         )
-        stop = api.examine(ending, now=now, policy=run.policy).stop
+        policy = run.policy
+        if run.reading is not None:
+            policy = replace(policy, default_window_tokens=run.reading.window_tokens)
+        stop = api.examine(ending, now=now, policy=policy).stop
+        if stop.tokens is None and run.reading is not None:
+            told = Tokens(run.reading.used_tokens, run.reading.window_tokens)
+            stop = replace(stop, tokens=told)
         if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
             return replace(stop, reason=StopReason.ERROR, resume="none")
         if follower.said == "done" and run.ending is None and ended.exit_code == 0:
             return replace(stop, reason=StopReason.COMPLETED, resume="none")
         return stop
+
+    def spent(self, run: Run, follower: Follower) -> tuple[int, float]:
+        """Tokens and dollars of this leg so far."""
+        total = spending.spent(self.profile.name, follower.session_path, follower.session_id)
+        earlier = self._spent_before(run, follower)
+        tokens = max(0, spending.tokens_of(total) - earlier[0])
+        cost = max(0.0, spending.cost_of(total) - earlier[1]) if tokens else 0.0
+        return tokens, cost
 
     def _spent_before(self, run: Run, follower: Follower) -> tuple[int, float]:
         """By earlier legs of the same session."""
@@ -325,11 +339,13 @@ class Crew:
         return msgspec.convert(kept, Checkpoint) if kept is not None else None
 
     def _doubt(self, decision: StartLeg) -> str | None:
-        """Of the last leg that worked: those that were only asked for a checkpoint did nothing."""
+        """Of the last leg that worked: those that were only asked for a checkpoint did nothing, and
+        neither did those that never replied."""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
             doubt = read(folder / "doubt")
-            if doubt is not None or read(folder / "purpose") != "checkpoint":
+            did_nothing = read(folder / "purpose") == "checkpoint" or not read(folder / "replied")
+            if doubt is not None or not did_nothing:
                 return doubt
         return None
 
@@ -365,6 +381,16 @@ def _source(path: Path, channel: Channel) -> Source | None:
     except InputError:
         return None
     return Source(text=found.text, channel=channel, name=channel, first_line=found.first_line)
+
+
+def _active_s(run: Run, follower: Follower, ended: Exit) -> float:
+    """The machine's sleep, and the time in which nobody looked after it had ended, don't count."""
+    until = ended.ended_at
+    if ended.lost:  # nobody knows when: it was alive when it wrote last
+        with suppress(OSError):
+            until = min(until, follower.leg.stdout.stat().st_mtime)
+    by_clock = until - (run.leg_since or until)
+    return min(follower.active_s, by_clock) if by_clock > 0 else follower.active_s
 
 
 def _plain(name: str) -> Profile:

@@ -5,7 +5,7 @@ input can be closed.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -32,9 +32,11 @@ from segue.core.session import Look
 from segue.core.timers import Activity
 from segue.io.leg import Leg
 from segue.io.stream import Tail
+from segue.runner.clock import Clock
 from segue.transcripts import find, tail
 from segue.transcripts.windows import Windows
 
+_READS = 16  # some megabytes: whoever prints faster than that must not hold up a run
 _FILE_LOOK_S = 0.25  # a stat; the size must be known within a second
 _ANSWER_CHARS = 400_000
 
@@ -61,7 +63,7 @@ class Follower:
         session_id: str,
         progress: Progress,
         env: Mapping[str, str],
-        now: float,
+        clock: Clock,
     ) -> None:
         self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
         self.windows, self.env, self.cwd = windows, env, run.cwd
@@ -71,9 +73,14 @@ class Follower:
         self.watch = drive.watch()
         self.repeats = Repeats(run.policy.same_calls)
         self.progress = progress
-        self.passes: Callable[[list[bytes]], None] | None = None  # for `--raw`
-        self.last_output_at = now
-        self.tool_since: float | None = None
+        self.clock = clock
+        self.tool_since: float | None = None  # unix time
+        # On the clock that nobody sets. A leg that another process began is as old as it says.
+        now, self._awake = clock.now(), clock.awake()
+        self._began = self._awake - max(0.0, now - _first(run.leg_since, now))
+        self._output = self._awake
+        self._tool: float | None = None
+        self._stderr_size = 0
         self.answer: Answer | None = None  # None: it was not asked
         self.ask_key = ""  # which the agent tells back once it hears the request
         self.asked_line: int | None = None  # after which line it was, by another process
@@ -94,7 +101,7 @@ class Follower:
         self._maybe_since: float | None = None
         self._replied = self._acted = False
         self._is_answered = True
-        self._file_looked_at = 0.0
+        self._file_looked_at = float("-inf")
         self._file_stamp: tuple[int, int] | None = None
         self._used: tuple[int, int] | None = None  # the size and window that were told last
         self._accepted = 0
@@ -105,13 +112,14 @@ class Follower:
     # What is seen
 
     def look(self, run: Run, now: float) -> list[AnyFact]:
-        """What is new. Reads all that is there."""
+        """What is new, as far as a short look shows: see `has_more`."""
         facts: list[AnyFact] = []
-        self._boundary = False
-        while (lines := self.tail.read()) or self.tail.has_more:
-            self.last_output_at = now
-            if self.passes is not None:
-                self.passes(lines)
+        self._boundary, self._awake = False, self.clock.awake()
+        for _ in range(_READS):
+            lines = self.tail.read()
+            if not lines and not self.tail.has_more:
+                break
+            self._output = self._awake
             before = self._before_ask(lines)
             facts += self._take_lines(before, now)
             if len(before) < len(lines):
@@ -120,7 +128,12 @@ class Follower:
         if self.asked_line is not None and self.live.lines >= self.asked_line:
             self.asked(is_cut=self.asked_cut)
         facts += self._look_at_file(now)
-        if self._maybe_since is not None and now - self._maybe_since >= self.watch.settle_s:
+        self._look_at_stderr()
+        if (
+            self._maybe_since is not None
+            and not self.tail.has_more
+            and (self._awake - self._maybe_since >= self.watch.settle_s)
+        ):
             self._maybe_since, self.turn_is_over = None, True
         if self.turn_is_over and self.answer is not None and self.answer.text:
             self.answer.is_whole = True
@@ -131,13 +144,13 @@ class Follower:
     def finish(self, run: Run, now: float) -> list[AnyFact]:
         """What is left, once the process is gone."""
         facts = self.look(run, now)
+        while self.tail.has_more:
+            facts += self.look(run, now)
         if rest := self.tail.rest():
-            if self.passes is not None:
-                self.passes([rest])
             facts += self._take_lines([rest], now)
         for event in self.live.close(now):
             facts += self._take(event, now)
-        self._file_looked_at = 0.0
+        self._file_looked_at = float("-inf")
         facts += self._look_at_file(now)
         self.tail.close()
         return facts
@@ -165,7 +178,7 @@ class Follower:
             for event in events:
                 facts += self._take(event, now)
             for record in self.live.records:
-                self._over(record, now)
+                self._over(record)
         return facts
 
     @property
@@ -178,10 +191,24 @@ class Follower:
         self.answer, self.asked_line, self._is_cut = Answer(), None, is_cut
         self.turn_is_over, self._maybe_since = False, None
 
+    def activity(self, now: float) -> Activity:
+        """For the timers: what was long ago by the clock that nobody sets was so by any."""
+        awake = self.clock.awake()
+        return Activity(
+            last_output_at=now - (awake - self._output),
+            began_at=now - (awake - self._began),
+            tool_since=None if self._tool is None else now - (awake - self._tool),
+        )
+
     @property
-    def activity(self) -> Activity:
-        """For the timers."""
-        return Activity(last_output_at=self.last_output_at, tool_since=self.tool_since)
+    def active_s(self) -> float:
+        """For how long it has been at work, the machine's sleep not counted."""
+        return max(0.0, self.clock.awake() - self._began)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more to be seen at once."""
+        return self.tail.has_more
 
     @property
     def has_open_call(self) -> bool:
@@ -219,12 +246,14 @@ class Follower:
                 self._works_on(event)
                 self.doing = event.command or f"{event.name} {event.argument}".strip()
                 self.tool_since = self.tool_since or now
+                self._tool = self._awake if self._tool is None else self._tool
                 if self.repeats.feed(event) and not self._looped:
                     self._looped = True
                     facts.append(Looped(leg=self.number, calls=self.repeats.limit))
             case ToolResult():
                 if not self.live.open_calls:
-                    self.tool_since, self._boundary = None, True
+                    self.tool_since = self._tool = None
+                    self._boundary = True
             case Ended() if event.ok:
                 self._is_answered = True
                 facts += self._reply(acted=True)
@@ -266,7 +295,7 @@ class Follower:
         if "</checkpoint>" in text.lower():
             self.answer.is_whole = True
 
-    def _over(self, record: dict[str, object], now: float) -> None:
+    def _over(self, record: dict[str, object]) -> None:
         over = self.watch.over(record)
         if over == "yes" and self.answer is None:
             self.turn_is_over, self._maybe_since = True, None
@@ -274,14 +303,23 @@ class Follower:
             self.turn_is_over, self._maybe_since = False, None
         else:
             # Asked for a checkpoint: it may be the turn before the answer that is over.
-            self._maybe_since = now
+            self._maybe_since = self._awake
+
+    def _look_at_stderr(self) -> None:
+        """Words there count as output too."""
+        try:
+            size = os.stat(self.leg.stderr).st_size
+        except OSError:
+            return
+        if size != self._stderr_size:
+            self._stderr_size, self._output = size, self._awake
 
     # The session file
 
     def _look_at_file(self, now: float) -> list[AnyFact]:
-        if not self.session_id or now - self._file_looked_at < _FILE_LOOK_S:
+        if not self.session_id or self._awake - self._file_looked_at < _FILE_LOOK_S:
             return []
-        self._file_looked_at = now
+        self._file_looked_at = self._awake
         if not self.session_path and self.drive.session_file is not None:
             self.session_path = self.drive.session_file(self.session_id, self.env, self.cwd)
         if not self.session_path:
@@ -294,7 +332,7 @@ class Follower:
         if stamp == self._file_stamp:
             return []
         if self._file_stamp is not None:
-            self.last_output_at = now
+            self._output = self._awake
         self._file_stamp = stamp
         if self.drive.size_from != "file":
             return []
@@ -334,6 +372,10 @@ class Follower:
             at=now,
         )
         return [Read(leg=self.number, reading=told_now, enforced_tokens=enforced)]
+
+
+def _first(*times: float | None) -> float:
+    return next(time for time in times if time is not None)
 
 
 def _minds_boundaries(run: Run) -> bool:

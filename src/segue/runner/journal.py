@@ -78,7 +78,7 @@ def _answers(kind: str, decision: AnyDecision) -> bool:
         case RunCheck():
             return kind == "checked"
         case StartLeg() | Ask() | EndLeg():
-            return kind == "legended"
+            return kind in ("legended", "unstartable")
         case WaitUntil() | Finish():
             return True  # they are states, and nothing is to be done
 

@@ -47,6 +47,7 @@ from segue.runner.journal import Journal
 
 _LOOK_S = 0.25  # how often the session file is looked at while an agent works
 _CHECK_S = 5.0
+_SPENT_S = 5.0
 _IDLE_S = 1.0  # how often other processes' wishes are, while none does
 _ENDINGS = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
@@ -67,6 +68,7 @@ class Loop:
         self._woken = _Signals(self._signals)
         self._store_version = -1
         self._is_untracked = False
+        self._spent_at = 0.0
         self.say: Callable[[str], None] = lambda line: None
         """What is no fact, and worth a line."""
         self._told = 0  # the leg whose answer is written down
@@ -107,7 +109,7 @@ class Loop:
         self._close_input()
         self._leg_ended()
         self._checked()
-        for timer in self._due():
+        for timer in [*self._due(), *self._overspent()]:
             self._add(Elapsed(timer=timer, leg=self.run.leg))
         if self.seen is not None:
             self.seen(self.run, self.follower)
@@ -206,10 +208,26 @@ class Loop:
                 found.append(deadline.timer)
         return found
 
+    def _overspent(self) -> list[Timer]:
+        """Tokens and money, where the user set a limit: looked at now and then."""
+        policy, follower = self.run.policy, self.follower
+        if (policy.most_tokens, policy.most_cost_usd) == (None, None):
+            return []
+        if follower is None or not self.run.is_live or self.run.ended_how:
+            return []
+        if self.clock.awake() - self._spent_at < _SPENT_S:
+            return []
+        self._spent_at = self.clock.awake()
+        tokens, cost_usd = self.crew.spent(self.run, follower)
+        if policy.most_tokens is not None and self.run.tokens + tokens >= policy.most_tokens:
+            return ["tokens"]
+        too_dear = policy.most_cost_usd
+        return ["cost"] if too_dear is not None and self.run.cost_usd + cost_usd >= too_dear else []
+
     def _activity(self) -> Activity:
         if self.follower is None:
             return Activity(last_output_at=self.clock.now())
-        return self.follower.activity
+        return self.follower.activity(self.clock.now())
 
     def _left_s(self, now: float) -> float:
         """Of the wait: a relative one by the clock that nobody sets, as long as this process saw it
@@ -228,6 +246,8 @@ class Loop:
         for deadline in timers.deadlines(self.run, self._activity()):
             left = self._left_s(now) if deadline.timer == "wait" else deadline.at - now
             limit = min(limit, max(0.0, left))
+        if self.follower is not None and self.follower.has_more:
+            limit = 0.0
         files = self.crew.files(self.follower)
         if self.follower is not None and not files:
             limit = min(limit, POLL_S)  # nothing tells that there is something to see
@@ -247,12 +267,19 @@ class Loop:
                 if self.follower is not None and self.follower.number == decision.leg:
                     self.crew.end(self.follower, decision.how)
             case Compose():
-                number, has_told = self.crew.compose(self.run, self.clock.now())
-                self._add(Composed(number=number, has_told=has_told))
+                self._compose()
             case RunCheck():
                 self._check()
             case WaitUntil() | Finish():
                 pass  # the state says it; timers do the rest
+
+    def _compose(self) -> None:
+        number, has_told = 0, False
+        try:
+            number, has_told = self.crew.compose(self.run, self.clock.now())
+        except (SegueError, OSError, ValueError) as fault:
+            self.say(f"no checkpoint could be written: {fault}")
+        self._add(Composed(number=number, has_told=has_told))
 
     def _check(self) -> None:
         try:
@@ -262,10 +289,10 @@ class Loop:
             self._add(Checked(ok=False, exit_code=127))
 
     def _start(self, decision: StartLeg) -> None:
-        if decision.leg != self.run.leg or self.run.state.is_final:
+        if decision.leg != self.run.leg or not self.run.is_live:
             return
         try:
-            self.follower = self.crew.start(self.run, decision, self.clock.now())
+            self.follower = self.crew.start(self.run, decision, self.clock)
         except (SegueError, OSError) as fault:
             self._add(Unstartable(leg=decision.leg, what=str(fault)))
             return
