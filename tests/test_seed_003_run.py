@@ -112,7 +112,9 @@ def test_token_data_is_captured_even_on_timeout(tmp_path: Path) -> None:
 
 def test_the_window_in_the_token_data_is_the_one_that_the_run_worked_with(tmp_path: Path) -> None:
     place = written(tmp_path, HANGS, turn(170_000, "true"))
-    with stage(place, within=tmp_path) as s:
+    # The agent itself tells its window only when a turn is over.
+    known = f'[policy.known_windows]\n"claude-sonnet-4-5" = {WINDOW}\n'
+    with stage(place, within=tmp_path, more=known) as s:
         assert s.run("--set", "most_active_s=2").code == 124
         stop = last_stop(s)
         assert stop.tokens is not None
