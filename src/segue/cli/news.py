@@ -133,6 +133,9 @@ def _happened(before: Run, fact: AnyFact, step: Step) -> list[str]:
             return [f"cancelled by {clean(fact.by)}"]
         case Resumed():
             return ["goes on" + (", in a new session" if fact.fresh else "")]
+        case Read() if before.is_live and _has_shrunk(before, fact):
+            was = f"{before.reading.fraction:.0%}" if before.reading else "?"
+            return [f"the agent made room by itself: {was} → {fact.reading.fraction:.0%}"]
         case Read() if run.is_due and not before.is_due:
             share = f"{fact.reading.fraction:.0%}"
             return [f"the window is {share} full: handoff at the next pause"]
@@ -142,6 +145,13 @@ def _happened(before: Run, fact: AnyFact, step: Step) -> list[str]:
             if before.state is State.RESUMING and run.state is State.WORKING:
                 return [f"leg {run.leg} works on"]
     return []
+
+
+def _has_shrunk(before: Run, fact: Read) -> bool:
+    """By a compaction of the agent's own, which is not fought."""
+    if before.reading is None or not before.leg_replied or before.asked:
+        return False
+    return fact.reading.used_tokens * 2 < before.reading.used_tokens
 
 
 def _ended(before: Run, fact: LegEnded) -> str:

@@ -80,6 +80,7 @@ class Crew:
                 self._mark(run, folder / "before")
             write(folder / "purpose", decision.purpose)
             write(folder / "session", launch.session_id or decision.session_id)
+            self.named(launch.session_id)
             for name, text in launch.files.items():
                 write(folder / name, text)
             status = leg.start(self._spec(run, launch), self._environment(run, launch))
@@ -120,6 +121,11 @@ class Crew:
             raise StateError(
                 f"process {other.pid} has session {session_id} open: end it first, then go on"
             )
+
+    def named(self, session_id: str) -> None:
+        """This session is the run's: the daemon and the hooks leave it alone."""
+        if session_id:
+            self.hold(f"session:{self.profile.name}:{session_id}")
 
     def launch(self, run: Run, decision: StartLeg, folder: Path) -> Launch:
         """How it is started; what it is told is in the leg's folder, for people."""

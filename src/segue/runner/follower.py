@@ -14,7 +14,7 @@ from msgspec import Struct
 from segue.agents.drive import Drive, Heard
 from segue.agents.live import Live
 from segue.agents.profile import Profile
-from segue.core.event import Ended, Event, Reply, ToolCall, ToolResult, Usage
+from segue.core.event import Compaction, Ended, Event, Reply, ToolCall, ToolResult, Usage
 from segue.core.glance import Glance, glance
 from segue.core.progress import Progress, Repeats
 from segue.core.reading import Reading
@@ -30,6 +30,7 @@ from segue.core.run import (
 )
 from segue.core.session import Look
 from segue.core.timers import Activity
+from segue.io import git
 from segue.io.leg import Leg
 from segue.io.stream import Tail
 from segue.runner.clock import Clock
@@ -72,6 +73,7 @@ class Follower:
         self.tail = Tail(Path(leg.folder) / "stdout")
         self.watch = drive.watch()
         self.repeats = Repeats(run.policy.same_calls)
+        self.repeats.see_tree(progress.mark().tree)
         self.progress = progress
         self.clock = clock
         self.tool_since: float | None = None  # unix time
@@ -234,6 +236,8 @@ class Follower:
             case Usage():
                 self._knows = self._knows or self._heard
                 facts += self._read(event.used_tokens, event.window_tokens, event.model, now)
+            case Compaction() if event.phase == "done" and event.used_tokens is not None:
+                facts += self._read(event.used_tokens, None, None, now)  # its own: it made room
             case Reply():
                 facts += self._reply(acted=False)
                 self._is_answered = True
@@ -247,7 +251,7 @@ class Follower:
                 self.doing = event.command or f"{event.name} {event.argument}".strip()
                 self.tool_since = self.tool_since or now
                 self._tool = self._awake if self._tool is None else self._tool
-                if self.repeats.feed(event) and not self._looped:
+                if self.repeats.feed(event) and not self._looped and self._is_in_a_loop():
                     self._looped = True
                     facts.append(Looped(leg=self.number, calls=self.repeats.limit))
             case ToolResult():
@@ -258,6 +262,11 @@ class Follower:
                 self._is_answered = True
                 facts += self._reply(acted=True)
         return facts
+
+    def _is_in_a_loop(self) -> bool:
+        """Whoever waits for something asks for it again and again; but then the tree changes."""
+        self.repeats.see_tree(git.mark(self.cwd))
+        return self.repeats.in_a_row > 0
 
     def _works_on(self, call: ToolCall) -> None:
         """A call after the request was read is no answer, and nothing after it will be one."""

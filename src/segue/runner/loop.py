@@ -24,6 +24,7 @@ from segue.core.run import (
     Elapsed,
     EndLeg,
     Finish,
+    Named,
     Pressed,
     Run,
     RunCheck,
@@ -117,6 +118,9 @@ class Loop:
             self._sleep()
 
     def _add(self, fact: AnyFact) -> None:
+        if isinstance(fact, Named):
+            with suppress(SegueError):  # somebody else has it: the agent's own lock will tell
+                self.crew.named(fact.session_id)
         for decision in self.journal.add(fact):
             self._do(decision)
 
