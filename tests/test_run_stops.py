@@ -327,3 +327,30 @@ def test_a_reader_that_stands_still_holds_up_nothing(tmp_path: Path) -> None:
         ended = s.end(process)
         assert ended.code == 0
         assert ended.stdout.encode() == s.leg(s.run_ids()[0]).joinpath("stdout").read_bytes()
+
+
+def test_a_terminal_that_is_closed_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    with stage(SLOW, within=tmp_path) as s:
+        command = [sys.executable, "-c", "from segue.start import main; main()", *s.words()]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(s.project)
+            os.execve(command[0], command, {**s.env, "TERM": "xterm"})
+        in_step(s, 3)
+        os.close(terminal)  # which sends SIGHUP
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 130
+        assert s.state(s.run_ids()[0]) == "cancelled"
+        assert not left_running(s)
+
+
+def test_the_first_ctrl_c_ends_an_agent_that_tells_nothing_of_its_tools(tmp_path: Path) -> None:
+    with stage(SLOW, within=tmp_path) as s:
+        script = s.root / "plain.py"
+        script.write_text("import time\nprint('at work', flush=True)\ntime.sleep(100)\n")
+        s.config(f'[agents.plain]\ncommand = ["{sys.executable}", "{script}"]\n')
+        process = s.start("run", "--agent", "plain", "anything")
+        s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "working")
+        process.send_signal(signal.SIGINT)
+        assert s.end(process, most_s=20).code == 130
+        assert not left_running(s)

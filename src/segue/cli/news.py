@@ -159,4 +159,6 @@ def _ended(before: Run, fact: LegEnded) -> str:
     why = "handed over" if before.ending == "handoff" else stop.reason.description
     quote = next((clean(e.quote) for e in stop.evidence if e.quote), "")
     said = f"leg {fact.leg} ended: {why}"
-    return said if before.ending or not quote else f"{said} ({cut(quote, 80)})"
+    if before.ending or not quote or quote == why:
+        return said
+    return f"{said} ({cut(quote, 80)})"

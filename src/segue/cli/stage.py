@@ -1,6 +1,7 @@
 """Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints what comes of
 it, and knows its exit code."""
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -97,8 +98,18 @@ class Stage:
                 settings=self.settings,
                 width=width,
             )
-            click.echo(told, err=True)
+            _tell(told)
             if run.state is State.DONE and answer and not self.raw:
                 self.out.write(answer.encode("utf-8", "surrogateescape").rstrip(b"\n") + b"\n")
         self.out.finish()
         return run.outcome.exit_code if run.outcome is not None else 1
+
+
+def _tell(text: str) -> None:
+    """On stderr, if anybody is there: a closed terminal does not change how a run ended."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)

@@ -139,6 +139,8 @@ class Follower:
             self._maybe_since, self.turn_is_over = None, True
         if self.turn_is_over and self.answer is not None and self.answer.text:
             self.answer.is_whole = True
+        if self.drive.hears is not None and run.state is State.STOPPING and not run.ended_how:
+            self._boundary = True  # of an agent without records any moment is as good as another
         if self._boundary and not self.live.open_calls and _minds_boundaries(run):
             facts.append(Boundary(leg=self.number))
         return facts
