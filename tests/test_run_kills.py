@@ -33,7 +33,7 @@ LIMIT = (
     ("resuming", "replied"),
 )
 REFUSED = (("checkpointing", "legended"), ("checkpointing", "composed"))
-PLACES = ("before", "after", "done")
+PLACES = ("before", "after")  # what is before a fact is after all that the last one led to
 _POLICY = {
     "reset_jitter_least_s": 0.1,
     "reset_jitter_most_s": 0.3,
