@@ -33,6 +33,17 @@ LIMIT = (
     ("resuming", "replied"),
 )
 REFUSED = (("checkpointing", "legended"), ("checkpointing", "composed"))
+SHORT_LIMIT = """\
+about = "The plan's limit is reached, and there is a new one three seconds later."
+[job]
+steps = 4
+[[rules]]
+before_step = 3
+fault = "plan_limit"
+resets_in_s = 3
+[options.rehearsal]
+plan = "1"
+"""
 PLACES = ("before", "after")  # what is before a fact is after all that the last one led to
 _POLICY = {
     "reset_jitter_least_s": 0.1,
@@ -99,7 +110,9 @@ def test_killed_in_a_run_with_a_handoff_and_a_check_it_goes_on_and_repeats_nothi
 def test_killed_in_a_run_with_a_limit_it_waits_on_and_repeats_nothing(
     at: tuple[str, str], place: str, tmp_path: Path
 ) -> None:
-    check_goes_on("plan-limit", f"{at[0]} {at[1]} {place}", tmp_path)
+    scenario = tmp_path / "short-limit.toml"
+    scenario.write_text(SHORT_LIMIT)
+    check_goes_on(str(scenario), f"{at[0]} {at[1]} {place}", tmp_path)
 
 
 @pytest.mark.parametrize("place", PLACES)
