@@ -311,7 +311,9 @@ class Follower:
         if over == "yes" and self.answer is None:
             self.turn_is_over, self._maybe_since = True, None
         elif over == "no":
-            self.turn_is_over, self._maybe_since = False, None
+            # What comes after the end of a turn does not undo it, unless an answer is awaited.
+            self.turn_is_over = self.turn_is_over and self.answer is None
+            self._maybe_since = None
         else:
             # Asked for a checkpoint: it may be the turn before the answer that is over.
             self._maybe_since = self._awake
