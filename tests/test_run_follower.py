@@ -33,18 +33,20 @@ def test_what_an_agent_adds_after_the_end_of_its_turn_does_not_undo_the_end() ->
 
 def test_a_turn_that_may_be_over_is_not_if_more_comes() -> None:
     found = follower()
-    found._over({"over": "maybe"})
-    assert found._maybe_since == 7.0
-    found._over({"over": "no"})
-    assert found._maybe_since is None
+    since = []
+    for said in ("maybe", "no"):
+        found._over({"over": said})
+        since.append(found._maybe_since)
+    assert since == [7.0, None]
     assert not found.turn_is_over
 
 
 @pytest.mark.parametrize("said", ["yes", "maybe"])
 def test_asked_for_a_checkpoint_the_turn_before_the_answer_is_not_the_end(said: Over) -> None:
     found = follower(asked=True)
-    found._over({"over": said})
+    since = []
+    for each in (said, "no"):
+        found._over({"over": each})
+        since.append(found._maybe_since)
+    assert since == [7.0, None], "it is, only if nothing comes for a while"
     assert not found.turn_is_over
-    assert found._maybe_since == 7.0, "unless nothing comes for a while"
-    found._over({"over": "no"})
-    assert found._maybe_since is None
