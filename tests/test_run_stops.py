@@ -354,3 +354,35 @@ def test_the_first_ctrl_c_ends_an_agent_that_tells_nothing_of_its_tools(tmp_path
         process.send_signal(signal.SIGINT)
         assert s.end(process, most_s=20).code == 130
         assert not left_running(s)
+
+
+DENIED = """\
+import json
+def say(**record):
+    print(json.dumps({"session_id": "s", **record}), flush=True)
+def speak(block):
+    message = {"id": "msg_1", "model": "claude-sonnet-4-5", "role": "assistant", "content": [block]}
+    say(type="assistant", message=message, parent_tool_use_id=None)
+speak({"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "make deploy"}})
+result = {"type": "tool_result", "tool_use_id": "c1", "is_error": True,
+          "content": "This command requires approval"}
+say(type="user", message={"role": "user", "content": [result]}, parent_tool_use_id=None,
+    tool_result_meta=[{"id": "c1", "non_execution_kind": "permission-denied"}])
+speak({"type": "text", "text": "I was not allowed to."})
+say(type="result", subtype="success", is_error=False, terminal_reason="completed", num_turns=2,
+    result="I was not allowed to.", permission_denials=[{"tool_name": "Bash", "tool_use_id": "c1"}])
+"""
+
+
+def test_a_permission_that_nobody_could_give_is_needs_you_although_the_agent_ended_well(
+    tmp_path: Path,
+) -> None:
+    with stage("success", within=tmp_path) as s:
+        (s.root / "denied.py").write_text(DENIED)
+        command = f'["{sys.executable}", "{s.root}/denied.py"]'
+        s.config(f'[agents.denied]\ncommand = {command}\nlike = "claude"\n')
+        ended = s.segue("run", "--agent", "denied", "anything")
+        assert ended.code == 3, ended.stderr
+        assert s.state(s.run_ids()[0]) == "needs-you"
+        assert "make deploy" in ended.stderr
+        assert "segue resume" in ended.stderr

@@ -15,8 +15,9 @@ from segue.agents.profile import Profile
 from segue.core.checkpoint import Checkpoint
 from segue.core.failure import failure_of
 from segue.core.progress import Mark, Progress, progressed
+from segue.core.remedy import remedy
 from segue.core.run import LegEnded, Run, StartLeg
-from segue.core.stop import EndedBy, Stop, StopReason, Tokens
+from segue.core.stop import EndedBy, Evidence, Stop, StopReason, Tokens
 from segue.ending import Channel, Ending, Source
 from segue.errors import InputError, StateError
 from segue.io import files, git
@@ -277,6 +278,8 @@ class Crew:
         if stop.tokens is None and run.reading is not None:
             told = Tokens(run.reading.used_tokens, run.reading.window_tokens)
             stop = replace(stop, tokens=told)
+        if stop.reason is StopReason.COMPLETED and follower.was_denied and run.ending is None:
+            return _denied(stop, follower)
         if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
             return replace(stop, reason=StopReason.ERROR, resume="none")
         if follower.said == "done" and run.ending is None and ended.exit_code == 0:
@@ -397,6 +400,21 @@ def _active_s(run: Run, follower: Follower, ended: Exit) -> float:
             until = min(until, follower.leg.stdout.stat().st_mtime)
     by_clock = until - (run.leg_since or until)
     return min(follower.active_s, by_clock) if by_clock > 0 else follower.active_s
+
+
+def _denied(stop: Stop, follower: Follower) -> Stop:
+    """The agent gave up politely: its last tool call needed a permission, and nobody was asked."""
+    call = follower.last_call
+    what = (call.command or call.name) if call is not None else "a tool"
+    reason = StopReason.NEEDS_USER
+    return replace(
+        stop,
+        reason=reason,
+        resume="none",
+        evidence=(Evidence("run.denied", f"not allowed: {what}", "stdout"), *stop.evidence),
+        also=(stop.reason, *stop.also),
+        remediation=remedy(reason),
+    )
 
 
 def _plain(name: str) -> Profile:

@@ -91,6 +91,7 @@ class Follower:
         self.last_call: ToolCall | None = None
         self.last_text = ""
         self.said: Literal["", "done", "failed"] = ""  # by an agent without records
+        self.was_denied = False  # its last tool call: nobody was there to allow it
         self.turn_is_over = False
         self.is_closed = False  # its input
         self.is_only_asked = False  # the leg is there for nothing but a checkpoint
@@ -257,6 +258,7 @@ class Follower:
                     self._looped = True
                     facts.append(Looped(leg=self.number, calls=self.repeats.limit))
             case ToolResult():
+                self.was_denied = event.denied
                 if not self.live.open_calls:
                     self.tool_since = self._tool = None
                     self._boundary = True
