@@ -6,6 +6,7 @@ import queue
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -182,6 +183,16 @@ def is_there(pid: int) -> bool:
     """Whether a process lives (one that only waits to be buried does not)."""
     done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return done.stdout.strip()[:1] not in ("", "Z")
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ends soon: one that was killed may take a moment."""
+    until = time.monotonic() + LONG_S
+    while is_there(pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rehearsing import LONG_S, Gate, Place, Scripted, is_there, model, refuses, runs, says
+from rehearsing import LONG_S, Gate, Place, Scripted, is_gone, is_there, model, refuses, runs, says
 
 from segue.drill.ask import Kind
 
@@ -191,7 +191,7 @@ def test_ctrl_c_is_told_in_the_file_only(place: Place) -> None:
         process.send_signal(signal.SIGINT)
         ran = place.end(process)
     assert ran.exit_code == 1
-    assert not is_there(tool)
+    assert is_gone(tool)
     assert ran.events[-1]["type"] == "item.started"
     assert kinds(place)[-1] == "turn_aborted"
     assert ran.reason == "user_exit"
@@ -226,7 +226,7 @@ def test_other_signals_end_it_where_it_is(
         process.send_signal(number)
         ran = place.end(process)
     assert ran.exit_code == -number
-    assert not is_there(tool)
+    assert is_gone(tool)
     assert "turn_aborted" not in kinds(place)
     assert ran.reason == reason
 
