@@ -16,6 +16,7 @@ from rehearsing import (
     Gate,
     Place,
     Scripted,
+    is_gone,
     is_there,
     model,
     refuses,
@@ -339,7 +340,7 @@ def test_ctrl_c_in_a_tool_is_the_users_will(place: Place) -> None:
         process.send_signal(signal.SIGINT)
         ran = place.end(process)
     assert ran.exit_code == 0
-    assert not is_there(tool)
+    assert is_gone(tool)
     assert ran.result["subtype"] == "error_during_execution"
     assert ran.result["terminal_reason"] == "aborted_tools"
     said = json.dumps(place.records()[-4:])
@@ -390,7 +391,7 @@ def test_ended_by_the_system_it_takes_its_tool_along(
         process.send_signal(number)
         ran = place.end(process)
     assert ran.exit_code == code
-    assert not is_there(tool)
+    assert is_gone(tool)
     assert "result" not in ran.kinds
     assert "Exit code 137" in ran.out
     assert ("Exit code 137" in place.transcripts()[0].read_text()) is kept
@@ -551,7 +552,7 @@ def test_an_interrupt_by_input_ends_the_turn_and_not_the_process(place: Place) -
         process.stdin.flush()
         ran = place.end(process)
     assert ran.exit_code == 0
-    assert not is_there(tool)
+    assert is_gone(tool)
     endings = [e["terminal_reason"] for e in ran.events if e["type"] == "result"]
     assert endings == ["aborted_tools", "completed"]
     assert script.asks[1].last_text.endswith("now this")
