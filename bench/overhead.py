@@ -31,6 +31,7 @@ import time
 import typing
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -142,7 +143,7 @@ def follow(path: str) -> Iterator[list[Event]]:
     if profile is None:
         raise RuntimeError("no profile")
     live = Live(profile)
-    with Notifier() as notifier, Tail(path) as tail:
+    with closing(Notifier()) as notifier, Tail(path) as tail:
         notifier.watch(path)
         print("ready", flush=True)
         while live.ended is None:

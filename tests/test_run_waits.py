@@ -12,6 +12,7 @@ from segue.core.machine import step
 from segue.core.policy import Policy
 from segue.core.run import AnyFact, Created, LegEnded, Replied, Run, Started, StartLeg, State
 from segue.core.stop import StopReason
+from segue.errors import StateError
 from segue.runner.clock import Clock
 from segue.runner.crew import Crew
 from segue.runner.journal import Journal
@@ -215,3 +216,16 @@ def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
         deadline.timer == "stall" and deadline.at < clock.now()
         for deadline in deadlines(run, follower.activity(clock.now()))
     )
+
+
+def test_a_full_disk_in_the_middle_of_a_run_is_one_line_that_says_how_to_go_on(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(store, POLICY, retry_at=AT + HOURS)
+
+    def full(self: NoCrew) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(NoCrew, "drain", full)
+    with pytest.raises(StateError, match=r"No space left on device; .* segue resume run-1"):
+        loop_over(store, HandClock(AT + 4)).go()

@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ def told(notifier: Notifier) -> set[str]:
 @linux
 def test_a_write_is_told_by_a_descriptor_that_select_takes(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
-    with path.open("wb", buffering=0) as file, Notifier() as notifier:
+    with path.open("wb", buffering=0) as file, closing(Notifier()) as notifier:
         notifier.watch(path)
         assert not is_ready(notifier)
         assert notifier.drain() == set()
@@ -161,7 +162,7 @@ def test_a_write_is_told_by_a_descriptor_that_select_takes(tmp_path: Path) -> No
 @linux
 def test_a_file_is_told_of_when_it_comes_and_when_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
-    with Notifier() as notifier:
+    with closing(Notifier()) as notifier:
         notifier.watch(path)
         (tmp_path / "other").touch()
         assert told(notifier) == set()  # of its folder, but not of a file that was asked for
@@ -174,7 +175,7 @@ def test_a_file_is_told_of_when_it_comes_and_when_it_grows(tmp_path: Path) -> No
 @linux
 def test_a_file_that_is_put_in_place_by_its_name_is_told_of_each_time(tmp_path: Path) -> None:
     path = tmp_path / "exit.json"
-    with Notifier() as notifier:
+    with closing(Notifier()) as notifier:
         notifier.watch(path)
         for _ in range(2):
             aside = tmp_path / "aside"
@@ -190,7 +191,7 @@ def test_a_file_that_is_put_in_place_by_its_name_is_told_of_each_time(tmp_path: 
 
 @linux
 def test_two_files_of_one_folder_are_told_apart(tmp_path: Path) -> None:
-    with Notifier() as notifier:
+    with closing(Notifier()) as notifier:
         for name in ("stdout", "stderr"):
             (tmp_path / name).touch()
             notifier.watch(tmp_path / name)
@@ -201,7 +202,7 @@ def test_two_files_of_one_folder_are_told_apart(tmp_path: Path) -> None:
 
 @linux
 def test_events_that_were_lost_are_told_of_all_files(tmp_path: Path) -> None:
-    with Notifier() as notifier:
+    with closing(Notifier()) as notifier:
         notifier.watch(tmp_path / "a")
         notifier.watch(tmp_path / "b")
         seen: set[str] = set()
@@ -213,7 +214,7 @@ def test_events_that_were_lost_are_told_of_all_files(tmp_path: Path) -> None:
 def test_where_nothing_can_be_watched_there_is_no_descriptor_and_callers_look(
     tmp_path: Path,
 ) -> None:
-    with Notifier() as notifier:
+    with closing(Notifier()) as notifier:
         notifier.watch(tmp_path / "no" / "such" / "stdout")
         assert notifier.fileno() is None
         assert notifier.drain() == set()

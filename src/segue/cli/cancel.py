@@ -17,7 +17,7 @@ from segue.io import clock
 from segue.io import settings as layered
 from segue.io.leg import Leg
 from segue.runner import begin
-from segue.runner.begin import Session
+from segue.runner.begin import Driver
 from segue.store.port import Held, Store
 
 _LOOK_S = 0.25
@@ -70,9 +70,9 @@ def _ask(store: Store, run: Run, until: float) -> Run | None:
 def _end(store: Store, run: Run) -> Run | None:
     """Ends it here: nobody drives it. None if somebody does after all."""
     drive, program = _driven(run)
-    with Session(store, env=os.environ, prompts={}) as session:
+    with Driver(store, env=os.environ, prompts={}) as here:
         try:
-            loop, _ = session.go_on(run, drive, program, share_tree=True)
+            loop, _ = here.go_on(run, drive, program, share_tree=True)
         except Held:
             return None
         if loop.run.state.is_final:

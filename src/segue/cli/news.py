@@ -12,6 +12,7 @@ from segue.core.run import (
     Ask,
     CancelAsked,
     Checked,
+    Compose,
     Composed,
     Elapsed,
     EndLeg,
@@ -102,6 +103,8 @@ def news(before: Run, fact: AnyFact, step: Step, *, now: float, tz: tzinfo) -> l
                 length = duration(wait.until - now)
                 why = wait.why.description
                 said.append(f"waits {length}, until {moment(wait.until, now, tz)}: {why}")
+            case Compose() if before.state is State.RESUMING:
+                said.append(clean(decision.reason))  # what was to be done cannot be
             case RunCheck():
                 said.append(f"runs the check: {clean(run.check)}")
             case _:

@@ -12,7 +12,7 @@ from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags
 from segue.runner import begin
-from segue.runner.begin import Session
+from segue.runner.begin import Driver
 from segue.store.port import Held
 
 
@@ -49,9 +49,9 @@ def command(
         begin.register(settings)
         drive, program = begin.driven(found.agent, os.environ)
         stage = Stage(settings, as_json=as_json, raw=raw)
-        with Session(store, env=os.environ, prompts=settings.prompts, seize=seize) as session:
+        with Driver(store, env=os.environ, prompts=settings.prompts, seize=seize) as driver:
             try:
-                loop, first = session.go_on(
+                loop, first = driver.go_on(
                     found,
                     drive,
                     program,

@@ -14,7 +14,7 @@ from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags, Settings
 from segue.runner import begin
-from segue.runner.begin import Session, Wanted
+from segue.runner.begin import Driver, Wanted
 
 _SEPARATOR = "--"
 
@@ -92,12 +92,12 @@ def command(
 def play(wanted: Wanted, settings: Settings, *, as_json: bool, raw: bool) -> int:
     """A new run, in the foreground; its exit code. Raises SegueError if it cannot be begun."""
     stage = Stage(settings, as_json=as_json, raw=raw)
-    with opened() as store, Session(store, env=os.environ, prompts=settings.prompts) as session:
-        loop, first = session.begin(wanted)
+    with opened() as store, Driver(store, env=os.environ, prompts=settings.prompts) as driver:
+        loop = driver.begin(wanted)
         stage.view.say(f"{loop.run.id}: {wanted.agent} in {wanted.cwd}")
         if told := whose_check(wanted, settings):
             stage.say(told)
-        return stage.play(loop, first, store.log(loop.run.id))
+        return stage.play(loop, None, store.log(loop.run.id))
 
 
 def whose_check(wanted: Wanted, settings: Settings) -> str:

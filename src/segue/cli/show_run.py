@@ -1,6 +1,7 @@
 """`segue show RUN`: all that is known about one run."""
 
 import os
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from segue.cli.telling import STATE_COLOURS, clean, cut, moment
 from segue.core.checkpoint import Checkpoint, render
 from segue.core.policy import PRESETS, Policy
 from segue.core.run import Run
+from segue.core.stop import StopReason
 from segue.io import clock
 from segue.runner.folders import RunFolder, read
 from segue.store import runs_path
@@ -167,8 +169,8 @@ def _print(told: Account, now: float) -> None:
     row("policy", run.policy.name + (f"; {own}" if own else ""))
     row("began", f"{moment(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
     row("context", _context(told))
-    for leg in told.legs:
-        row("leg", _leg(leg, now))
+    for leg, after in zip_longest(told.legs, told.legs[1:]):
+        row("leg", _leg(leg, after, now))
     row("used", _used(run))
     for wait in _waits(told):
         length = duration(wait["until"] - wait["since"])
@@ -207,12 +209,17 @@ def _context(told: Account) -> Any:
     return text
 
 
-def _leg(leg: KeptLeg, now: float) -> str:
+def _leg(leg: KeptLeg, after: KeptLeg | None, now: float) -> str:
+    # segue ended it, for a checkpoint: what the stop itself says is of no interest.
+    is_ours = leg.reason in (StopReason.COMPLETED, StopReason.TIMEOUT)
+    is_handed_over = after is not None and (
+        after.purpose == "checkpoint" or (is_ours and after.prompt == "continuation")
+    )
     parts = [f"{leg.leg}", leg.purpose if leg.purpose == "checkpoint" else leg.prompt]
     if leg.fault:
         parts.append(f"not started: {clean(leg.fault)}")
     else:
-        parts.append(leg.reason.replace("_", " ") or "running")
+        parts.append("handed over" if is_handed_over else leg.reason.replace("_", " ") or "running")
     if leg.ended_at is not None:
         parts.append(f"{tables.short(leg.tokens)} tokens")
         parts += [f"${leg.cost_usd:,.2f}"] if leg.cost_usd else []

@@ -9,8 +9,7 @@ import errno
 import os
 import struct
 import sys
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 POLL_S = 0.05
 """How often to look at files of which no events tell."""
@@ -71,17 +70,6 @@ class Notifier:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _open(self) -> None:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import msgspec
 from msgspec import Struct
@@ -110,8 +111,8 @@ def new_run(wanted: Wanted, now: float) -> Run:
     )
 
 
-class Session:
-    """A loop with all that it holds: the store, the leases. A context manager."""
+class Driver:
+    """Who drives a run: a loop, and all that it holds of the store. A context manager."""
 
     def __init__(
         self,
@@ -128,13 +129,13 @@ class Session:
         self._stack = ExitStack()
         self._held: set[str] = set()
 
-    def __enter__(self) -> "Session":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def begin(self, wanted: Wanted) -> tuple[Loop, AnyFact | None]:
+    def begin(self, wanted: Wanted) -> Loop:
         """A new run. It is written down, and its first leg decided on, when this returns."""
         now = self.clock.now()
         run = new_run(wanted, now)
@@ -146,7 +147,7 @@ class Session:
         step = machine.step(run, Created(), at=now, draw=draw)
         lease = self._hold(run_key(run.id), f"segue run {run.id}")
         self.store.create(run, after=step.run, at=now, draw=draw, decisions=step.decisions)
-        return self._loop(step.run, wanted.drive, wanted.command, lease), None
+        return self._loop(step.run, wanted.drive, wanted.command, lease)
 
     def go_on(
         self,
@@ -159,7 +160,8 @@ class Session:
         share_tree: bool = False,
         policy: Policy | None = None,
     ) -> tuple[Loop, AnyFact | None]:
-        """A run that ended, or whose segue is gone. Raises Held if one still drives it."""
+        """A run that ended, or whose segue is gone; with the fact that begins it anew, if it takes
+        one. Raises Held if a segue still drives it."""
         lease = self._hold(run_key(run.id), f"segue resume {run.id}")
         if not share_tree:
             self._hold_tree(run)

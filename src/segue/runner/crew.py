@@ -3,24 +3,19 @@ of which the first was killed: what was done already is found in the leg's folde
 
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
-from segue import agents, api
+from segue import agents
 from segue.agents.drive import Drive, Launch, Order
 from segue.agents.profile import Profile
 from segue.core.checkpoint import Checkpoint
 from segue.core.failure import failure_of
 from segue.core.progress import Mark, Progress, progressed
-from segue.core.remedy import remedy
 from segue.core.run import LegEnded, Run, StartLeg
-from segue.core.stop import EndedBy, Evidence, Stop, StopReason, Tokens
-from segue.ending import Channel, Ending, Source
-from segue.errors import InputError, StateError
-from segue.io import files, git
+from segue.errors import StateError
+from segue.io import git
 from segue.io.leg import Exit, Leg, Spec
 from segue.io.notify import Notifier
 from segue.runner import handoff, others, spending
@@ -29,13 +24,13 @@ from segue.runner.clock import Clock
 from segue.runner.folders import RunFolder, read, read_json, write, write_json
 from segue.runner.follower import Follower
 from segue.runner.prompts import Prompts
+from segue.runner.verdict import active_s, source_of, verdict
 from segue.runner.warm import Warm
 from segue.store.port import Store
 from segue.transcripts.windows import Windows
 
 _CLOSE_S = 20.0  # how long an agent may take to end by itself once it was told to
 _END_S = 5.0
-_BY: dict[str, EndedBy] = {"user": "user", "cancel": "user"}
 
 
 class Crew:
@@ -235,10 +230,10 @@ class Crew:
         write(folder / "session", follower.session_id)
         if self.drive.tidy is not None and follower.session_id:
             self.drive.tidy(follower.session_id, self.env, run.cwd)
-        stop = self._verdict(run, follower, ended, now)
+        stop = verdict(run, follower, ended, now)
         before = msgspec.convert(read_json(folder / "before") or {}, Mark)
         after = self._mark(run, folder / "after")
-        tokens, cost = self.spent(run, follower)
+        tokens, cost = self.spent(follower)
         write_json(folder / "spent", [tokens, cost])
         return LegEnded(
             leg=follower.number,
@@ -248,61 +243,13 @@ class Crew:
             failure=failure_of(stop),
             tokens=tokens,
             cost_usd=cost,
-            active_s=_active_s(run, follower, ended),
+            active_s=active_s(run, follower, ended),
         )
 
-    def _verdict(self, run: Run, follower: Follower, ended: Exit, now: float) -> Stop:
-        folder = Path(follower.leg.folder)
-        sources = [
-            _source(folder / "stdout", "stdout"),
-            _source(folder / "stderr", "stderr"),
-        ]
-        path = follower.session_path
-        if path.endswith(".jsonl"):
-            sources.append(_source(Path(path), "transcript"))
-        by: EndedBy = "unknown"
-        if run.ending is not None:
-            by = _BY.get(run.ending, "segue")
-        elif ended.lost or ended.ended_by_command == "SIGTERM":  # the machine goes down
-            by = "system"
-        ending = Ending(
-            sources=tuple(source for source in sources if source is not None),
-            agent=self.profile.name,
-            exit_code=ended.exit_code,
-            ended_by=by,
-        )
-        policy = run.policy
-        if run.reading is not None:
-            policy = replace(policy, default_window_tokens=run.reading.window_tokens)
-        stop = api.examine(ending, now=now, policy=policy).stop
-        if stop.tokens is None and run.reading is not None:
-            told = Tokens(run.reading.used_tokens, run.reading.window_tokens)
-            stop = replace(stop, tokens=told)
-        if stop.reason is StopReason.COMPLETED and follower.was_denied and run.ending is None:
-            return _denied(stop, follower)
-        if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
-            return replace(stop, reason=StopReason.ERROR, resume="none")
-        if follower.said == "done" and run.ending is None and ended.exit_code == 0:
-            return replace(stop, reason=StopReason.COMPLETED, resume="none")
-        return stop
-
-    def spent(self, run: Run, follower: Follower) -> tuple[int, float]:
+    def spent(self, follower: Follower) -> tuple[int, float]:
         """Tokens and dollars of this leg so far."""
-        total = spending.spent(self.profile.name, follower.session_path, follower.session_id)
-        earlier = self._spent_before(run, follower)
-        tokens = max(0, spending.tokens_of(total) - earlier[0])
-        cost = max(0.0, spending.cost_of(total) - earlier[1]) if tokens else 0.0
-        return tokens, cost
-
-    def _spent_before(self, run: Run, follower: Follower) -> tuple[int, float]:
-        """By earlier legs of the same session."""
-        tokens, cost = 0, 0.0
-        for number in range(1, follower.number):
-            folder = self.folder.leg(number)
-            if read(folder / "session") == follower.session_id:
-                one = read_json(folder / "spent") or [0, 0.0]
-                tokens, cost = tokens + one[0], cost + one[1]
-        return tokens, cost
+        earlier = [self.folder.leg(number) for number in range(1, follower.number)]
+        return spending.of_leg(self.profile.name, follower, earlier)
 
     def compose(self, run: Run, now: float) -> tuple[int, bool]:
         """Writes the checkpoint down; its number, and whether the agent's words are in it."""
@@ -365,7 +312,7 @@ class Crew:
             return 1, ""
         leg = Leg(self.folder.path / name)
         ended = leg.exit()
-        source = _source(leg.stdout, "stdout")
+        source = source_of(leg.stdout, "stdout")
         code = ended.exit_code if ended is not None else None
         return 1 if code is None else code, source.text if source is not None else ""
 
@@ -382,39 +329,6 @@ class Crew:
             self._is_primed = True
             folders = [self.folder.leg(number) for number in range(1, before)]
             handoff.prime(self.progress, folders, self.profile)
-
-
-def _source(path: Path, channel: Channel) -> Source | None:
-    try:
-        found = files.read(path)
-    except InputError:
-        return None
-    return Source(text=found.text, channel=channel, name=channel, first_line=found.first_line)
-
-
-def _active_s(run: Run, follower: Follower, ended: Exit) -> float:
-    """The machine's sleep, and the time in which nobody looked after it had ended, don't count."""
-    until = ended.ended_at
-    if ended.lost:  # nobody knows when: it was alive when it wrote last
-        with suppress(OSError):
-            until = min(until, follower.leg.stdout.stat().st_mtime)
-    by_clock = until - (run.leg_since or until)
-    return min(follower.active_s, by_clock) if by_clock > 0 else follower.active_s
-
-
-def _denied(stop: Stop, follower: Follower) -> Stop:
-    """The agent gave up politely: its last tool call needed a permission, and nobody was asked."""
-    call = follower.last_call
-    what = (call.command or call.name) if call is not None else "a tool"
-    reason = StopReason.NEEDS_USER
-    return replace(
-        stop,
-        reason=reason,
-        resume="none",
-        evidence=(Evidence("run.denied", f"not allowed: {what}", "stdout"), *stop.evidence),
-        also=(stop.reason, *stop.also),
-        remediation=remedy(reason),
-    )
 
 
 def _plain(name: str) -> Profile:

@@ -15,7 +15,7 @@ from segue.errors import InputError, SegueError
 from segue.io import settings as layered
 from segue.io.settings import Flags, Settings
 from segue.runner import begin
-from segue.runner.begin import NoAgent, Session, Wanted
+from segue.runner.begin import Driver, NoAgent, Wanted
 from segue.runner.clock import Clock
 from segue.runner.loop import Loop
 from segue.store import open_store
@@ -103,12 +103,12 @@ def run(
     clock = Clock()
     with (
         open_store() as store,
-        Session(store, env=os.environ, prompts=settings.prompts, clock=clock) as session,
+        Driver(store, env=os.environ, prompts=settings.prompts, clock=clock) as driver,
     ):
-        loop, first = session.begin(wanted)
+        loop = driver.begin(wanted)
         teller = _Teller(loop, on_event)
         teller.tell_all(store)
-        ended = loop.go(first)
+        ended = loop.go()
         if teller.fault is not None:
             raise teller.fault
         return _result(ended, loop, clock.now())

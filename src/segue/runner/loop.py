@@ -4,13 +4,8 @@ Nothing lives only in this process. Whatever it is doing when it is killed, the 
 decided, the legs' folders say what was done, and the next process goes on from there.
 """
 
-import os
-import signal
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
-from typing import Any
 
 from segue.core import timers
 from segue.core.run import (
@@ -25,7 +20,6 @@ from segue.core.run import (
     EndLeg,
     Finish,
     Named,
-    Pressed,
     Run,
     RunCheck,
     Started,
@@ -38,19 +32,20 @@ from segue.core.run import (
 )
 from segue.core.timers import Activity
 from segue.core.waits import remaining_s
-from segue.errors import SegueError
+from segue.errors import SegueError, StateError
 from segue.io.notify import POLL_S
 from segue.runner.check import Check
 from segue.runner.clock import Clock
 from segue.runner.crew import Crew
 from segue.runner.follower import Follower
 from segue.runner.journal import Journal
+from segue.runner.signals import Signals
+from segue.store.port import LeaseLost
 
 _LOOK_S = 0.25  # how often the session file is looked at while an agent works
 _CHECK_S = 5.0
 _SPENT_S = 5.0
 _IDLE_S = 1.0  # how often other processes' wishes are, while none does
-_ENDINGS = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 Seen = Callable[[Run, Follower | None], None]
 
@@ -66,7 +61,7 @@ class Loop:
         self.follower: Follower | None = None
         self.check: Check | None = None
         self._signals: list[AnyFact] = []
-        self._woken = _Signals(self._signals)
+        self._woken = Signals(self._signals)
         self._store_version = -1
         self._is_untracked = False
         self._spent_at = 0.0
@@ -81,20 +76,33 @@ class Loop:
         return self.journal.run
 
     def go(self, first: AnyFact | None = None) -> Run:
-        """To the end. `first` is what begins it, or begins it anew."""
+        """To the end. `first` is what begins it, or begins it anew. Raises StateError if it cannot
+        go on writing down what happens: the agent works on then, and another loop can take it up.
+        """
         with self._woken:
-            for decision in self.journal.unfinished():
-                self._do(decision)
-            if first is not None:
-                # Whatever was asked in an earlier life is forgotten.
-                asks = self.journal.store.asks(self.run.id)
-                for decision in self.journal.add(first, taken=asks[-1].number if asks else 0):
-                    self._do(decision)
-            while not self.run.state.is_final:
-                self._turn()
+            try:
+                self._go(first)
+            except LeaseLost:
+                raise  # another segue has it
+            except (StateError, OSError) as fault:
+                how = f"segue resume {self.run.id}"
+                raise StateError(
+                    f"{fault}; what runs goes on alone, take it up with: {how}"
+                ) from fault
         if self.check is not None:  # the user did not wait for it
             self.check.finish(self.run.policy.grace_s + _CHECK_S)
         return self.run
+
+    def _go(self, first: AnyFact | None) -> None:
+        for decision in self.journal.unfinished():
+            self._do(decision)
+        if first is not None:
+            # Whatever was asked in an earlier life is forgotten.
+            asks = self.journal.store.asks(self.run.id)
+            for decision in self.journal.add(first, taken=asks[-1].number if asks else 0):
+                self._do(decision)
+        while not self.run.state.is_final:
+            self._turn()
 
     def _turn(self) -> None:
         now = self.clock.now()
@@ -222,7 +230,7 @@ class Loop:
         if self.clock.awake() - self._spent_at < _SPENT_S:
             return []
         self._spent_at = self.clock.awake()
-        tokens, cost_usd = self.crew.spent(self.run, follower)
+        tokens, cost_usd = self.crew.spent(follower)
         if policy.most_tokens is not None and self.run.tokens + tokens >= policy.most_tokens:
             return ["tokens"]
         too_dear = policy.most_cost_usd
@@ -301,41 +309,3 @@ class Loop:
             self._add(Unstartable(leg=decision.leg, what=str(fault)))
             return
         self._add(Started(leg=decision.leg, session_id=self.follower.session_id))
-
-
-class _Signals:
-    """Ctrl+C and the signals that end a process, as facts. They wake whoever waits for `files`."""
-
-    def __init__(self, into: list[AnyFact]) -> None:
-        self._into = into
-        self._before: dict[int, Any] = {}
-        self.files: list[int] = []
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return  # signals are somebody else's: whoever called sees to it
-        self.files = [*os.pipe()]
-        for file in self.files:
-            os.set_blocking(file, False)
-        self._wakeup = signal.set_wakeup_fd(self.files[1], warn_on_full_buffer=False)
-        for number in (signal.SIGINT, *_ENDINGS):
-            self._before[number] = signal.signal(number, self._caught)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self.files:
-            signal.set_wakeup_fd(self._wakeup)
-            for file in self.files:
-                os.close(file)
-            self.files = []
-
-    def drain(self) -> None:
-        """Forgets what woke it: the facts are there."""
-        with suppress(BlockingIOError):
-            while self.files and os.read(self.files[0], 4096):
-                pass
-
-    def _caught(self, number: int, _: FrameType | None) -> None:
-        by = _ENDINGS.get(signal.Signals(number))
-        self._into.append(CancelAsked(by=by) if by else Pressed())

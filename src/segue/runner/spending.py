@@ -1,11 +1,15 @@
 """What a session has cost so far, by its own records."""
 
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 from segue import agents
 from segue.agents.counters.base import Tally
 from segue.core.ledger import Ledger
 from segue.core.spend import Spend
+from segue.runner.folders import read, read_json
+from segue.runner.follower import Follower
 from segue.transcripts import database, find, scan
 
 
@@ -42,3 +46,16 @@ def cost_of(spend: dict[str, Spend]) -> float:
 
     costs = [prices.cost_usd(model, tokens) for model, tokens in spend.items()]
     return float(sum(cost for cost in costs if cost is not None))
+
+
+def of_leg(agent: str, follower: Follower, earlier: Iterable[Path]) -> tuple[int, float]:
+    """Tokens and dollars of a leg so far. `earlier`: the folders of the legs before it, which say
+    what they spent in the same session."""
+    total = spent(agent, follower.session_path, follower.session_id)
+    tokens, cost = tokens_of(total), 0.0
+    mine = [folder for folder in earlier if read(folder / "session") == follower.session_id]
+    before = [read_json(folder / "spent") or [0, 0.0] for folder in mine]
+    tokens = max(0, tokens - sum(one[0] for one in before))
+    if tokens:
+        cost = max(0.0, cost_of(total) - sum(one[1] for one in before))
+    return tokens, cost

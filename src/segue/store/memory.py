@@ -67,15 +67,8 @@ class MemoryStore:
         decisions: Sequence[AnyDecision] = (),
     ) -> Entry:
         after = run if after is None else after
-        entry = projection.entry_of(
-            after,
-            Created(),
-            seq=1,
-            at=run.created_at if at is None else at,
-            machine=self.machine,
-            draw=draw,
-            decisions=decisions,
-            before=run,
+        entry = projection.first_entry(
+            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
         )
         with self._lock:
             if run.id in self._log:

@@ -84,6 +84,28 @@ def entry_of(
     return unpack(pack(entry), Entry)  # as any later reader has it
 
 
+def first_entry(
+    run: Run,
+    after: Run,
+    *,
+    at: float | None,
+    machine: str,
+    draw: float | None,
+    decisions: Sequence[AnyDecision],
+) -> Entry:
+    """The one of `Created`: with the run as it was before it."""
+    return entry_of(
+        after,
+        Created(),
+        seq=1,
+        at=run.created_at if at is None else at,
+        machine=machine,
+        draw=draw,
+        decisions=decisions,
+        before=run,
+    )
+
+
 def fact_of(entry: Entry) -> AnyFact:
     """The fact that an entry tells; raises ValueError if this version does not know it."""
     fact: AnyFact = msgspec.convert({**entry.data, "fact": entry.kind}, AnyFact)

@@ -62,15 +62,8 @@ class SqliteStore(Desk):
         decisions: Sequence[AnyDecision] = (),
     ) -> Entry:
         after = run if after is None else after
-        entry = projection.entry_of(
-            after,
-            Created(),
-            seq=1,
-            at=run.created_at if at is None else at,
-            machine=self.machine,
-            draw=draw,
-            decisions=decisions,
-            before=run,
+        entry = projection.first_entry(
+            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
         )
         with self.alone():
             if self.rows("SELECT 1 FROM run WHERE id = ?", (cell(run.id),)):

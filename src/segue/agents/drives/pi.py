@@ -112,15 +112,12 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
     """`<folder>/<time>_<id>.jsonl`, below its home or where the user has it."""
     if not is_id(session_id):
         return ""
-    places = [f"{env[name]}{below}" for name, below in _PLACES if env.get(name)]
-    for place in [*places, *homes("pi", env)]:
+    for place in homes("pi", env):
         for files in (f"*_{session_id}.jsonl", f"*/*_{session_id}.jsonl"):
             if found := glob(os.path.join(escape(place), files)):
                 return found[0]
     return ""
 
-
-_PLACES = (("PI_CODING_AGENT_SESSION_DIR", ""), ("PI_CODING_AGENT_DIR", "/sessions"))
 
 DRIVE = Drive(
     agent="pi",
