@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="segue", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Keep AI coding agents working: why did this session stop, and may it go on?"""
+    """Keep AI coding agents working, over full windows, limits, hangs and crashes."""
     if os.environ.get("NO_COLOR"):
         click.get_current_context().color = False
 
