@@ -16,6 +16,8 @@ from running import QUICK, Ended, Staged, stage
 
 from segue.errors import ConfigError
 from segue.io import config
+from segue.io import settings as layered
+from segue.runner.begin import policy_for
 
 
 @pytest.fixture(scope="module")
@@ -366,3 +368,25 @@ def test_a_broken_file_is_left_as_it_is() -> None:
     with pytest.raises(ConfigError):
         config.remember_agent("pi")
     assert path.read_text() == "[run"
+
+
+@pytest.mark.parametrize(
+    ("flags", "mark"),
+    [
+        (("--model", "claude-opus-9"), 0.6),
+        (("--model=claude-opus-9",), 0.6),
+        (("-m", "anthropic/claude-opus-9"), 0.6),
+        (("--model", "other"), 0.85),
+        (("--model",), 0.85),
+        ((), 0.85),
+    ],
+)
+def test_what_is_set_for_a_model_counts_if_the_flags_name_it(
+    flags: tuple[str, ...], mark: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGUE_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text(
+        '[policy.models."claude-opus"]\nhard_mark = 0.6\nsoft_mark = 0.6\ncritical_mark = 0.5\n'
+    )
+    settings = layered.load(tmp_path, {"HOME": str(tmp_path)})
+    assert policy_for(settings, "claude", flags).hard_mark == mark

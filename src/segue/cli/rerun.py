@@ -4,14 +4,13 @@ import os
 import sys
 
 import click
+from msgspec.structs import replace
 
 from segue.cli.kept import find, must_be_there, opened
 from segue.cli.run import options, play
-from segue.errors import InputError
 from segue.io import settings as layered
 from segue.io.settings import Flags
 from segue.runner import begin
-from segue.runner.begin import Wanted
 
 
 @click.command()
@@ -37,18 +36,14 @@ def command(
     flags = Flags(policy=policy, set=sets, agent=found.agent, share_tree=share_tree or None)
     settings = layered.load(found.cwd, os.environ, flags)
     begin.register(settings)
-    drive, program = begin.driven(found.agent, os.environ)
-    if fault := drive.refuses(found.flags):
-        raise InputError(f"{found.agent}: {fault}")
-    wanted = Wanted(
-        task=found.task,
-        agent=found.agent,
-        command=program,
-        drive=drive,
+    wanted = begin.wanted(
+        found.task,
+        found.agent,
+        settings,
+        os.environ,
         cwd=found.cwd,
-        policy=settings.policy(found.agent) if policy or sets else found.policy,
         flags=found.flags,
-        check=found.check,
-        share_tree=settings.share_tree,
+        policy=None if policy or sets else found.policy,
     )
+    wanted = replace(wanted, check=found.check)
     sys.exit(play(wanted, settings, as_json=as_json, raw=raw))

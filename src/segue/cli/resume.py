@@ -58,7 +58,9 @@ def command(
                     fresh=fresh,
                     strict=strict,
                     share_tree=settings.share_tree,
-                    policy=settings.policy(found.agent) if policy or sets else None,
+                    policy=begin.policy_for(settings, found.agent, found.flags)
+                    if policy or sets
+                    else None,
                 )
             except Held as held:
                 raise InputError(

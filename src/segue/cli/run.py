@@ -114,24 +114,7 @@ def wish(task: str, flags: Flags, given: tuple[str, ...] | None) -> tuple[Wanted
     settings = layered.load(cwd, os.environ, flags)
     begin.register(settings)
     name = settings.agent or choose_agent(settings)
-    drive, program = begin.driven(name, os.environ)
-    own = given if given is not None else settings.flags.get(name, ())
-    if fault := drive.refuses(own):
-        raise InputError(f"{name}: {fault}")
-    return (
-        Wanted(
-            task=task,
-            agent=name,
-            command=program,
-            drive=drive,
-            cwd=cwd,
-            policy=settings.policy(name),
-            flags=tuple(own),
-            check=settings.check,
-            share_tree=settings.share_tree,
-        ),
-        settings,
-    )
+    return begin.wanted(task, name, settings, os.environ, cwd=cwd, flags=given), settings
 
 
 def choose_agent(settings: Settings) -> str:

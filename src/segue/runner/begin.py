@@ -3,7 +3,7 @@
 import os
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from segue.agents import drives
+from segue.agents import canonical, drives
 from segue.agents.drive import Drive
 from segue.agents.drives.custom import Custom, drive_of
 from segue.core import machine
@@ -27,6 +27,9 @@ from segue.runner.loop import Loop
 from segue.runner.prompts import Prompts
 from segue.store import leases
 from segue.store.port import Held, Lease, Store, run_key
+
+_MODEL_FLAGS = ("--model", "-m")
+"""What all agents call it."""
 
 
 class NoAgent(InputError):  # noqa: N818 - told to the user as it is
@@ -90,6 +93,47 @@ def driven(name: str, env: Mapping[str, str]) -> tuple[Drive, tuple[str, ...]]:
     if command is None:
         raise NoAgent(f"{name} is not installed: {drive.install}")
     return drive, command
+
+
+def wanted(
+    task: str,
+    agent: str,
+    settings: Settings,
+    env: Mapping[str, str],
+    *,
+    cwd: str,
+    flags: Sequence[str] | None = None,
+    policy: Policy | None = None,
+) -> Wanted:
+    """What the user wants, where the settings say the rest. Raises InputError, ConfigError."""
+    name = canonical(agent)
+    drive, command = driven(name, env)
+    own = settings.flags.get(name, ()) if flags is None else flags
+    if fault := drive.refuses(own):
+        raise InputError(f"{name}: {fault}")
+    return Wanted(
+        task=task,
+        agent=name,
+        command=command,
+        drive=drive,
+        cwd=cwd,
+        policy=policy or policy_for(settings, name, own),
+        flags=tuple(own),
+        check=settings.check,
+        share_tree=settings.share_tree,
+    )
+
+
+def policy_for(settings: Settings, agent: str, flags: Sequence[str]) -> Policy:
+    """The one for this agent and, if its flags name one, for that model. A model that only the
+    agent's own config names is not known before it runs."""
+    model = ""
+    for place, word in enumerate(flags):
+        name, has_value, value = word.partition("=")
+        if name in _MODEL_FLAGS:
+            model = value if has_value else next(iter(flags[place + 1 :]), "")
+    # Agents that know several providers put the provider before it.
+    return settings.policy(agent, model.rpartition("/")[2])
 
 
 def new_run(wanted: Wanted, now: float) -> Run:

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from segue.agents import canonical
 from segue.core.policy import Policy
 from segue.core.run import AnyFact, Outcome, Run, State, Step
 from segue.core.stop import Stop
@@ -140,20 +139,14 @@ def _wanted(
     )
     begin.register(settings)
     name = settings.agent or _only_one()
-    drive, command = begin.driven(name, os.environ)
-    own = flags or settings.flags.get(canonical(name), ())
-    if fault := drive.refuses(own):
-        raise InputError(f"{name}: {fault}")
-    wanted = Wanted(
-        task=task,
-        agent=name,
-        command=command,
-        drive=drive,
+    wanted = begin.wanted(
+        task,
+        name,
+        settings,
+        os.environ,
         cwd=folder,
-        policy=policy if isinstance(policy, Policy) else settings.policy(name),
-        flags=tuple(own),
-        check=settings.check,
-        share_tree=settings.share_tree,
+        flags=flags or None,
+        policy=policy if isinstance(policy, Policy) else None,
     )
     return wanted, settings
 
