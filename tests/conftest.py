@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.ge
 settings.load_profile("segue")
 
 DATA = Path(__file__).parent / "data"
+
+# Whoever starts the tests in the background hands an ignored SIGINT down to all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -198,9 +198,13 @@ def test_no_line_of_an_answer_without_tags_is_lost(answer: str) -> None:
 )  # fmt: skip
 def test_four_times_the_answer_takes_no_more_than_its_share_of_time(unit: str) -> None:
     def cost(chars: int) -> float:
-        start = time.process_time()
-        extract(unit * (chars // len(unit)))
-        return time.process_time() - start
+        text = unit * (chars // len(unit))
+        taken = []
+        for _ in range(3):  # the least: what else the machine does only adds
+            start = time.process_time()
+            extract(text)
+            taken.append(time.process_time() - start)
+        return min(taken)
 
     small = max(cost(50_000), 0.01)
     assert cost(200_000) < 10 * small
