@@ -12,7 +12,7 @@ from segue.cli import cli
 from segue.core.policy import PRESETS, Policy
 from segue.errors import ConfigError
 from segue.io import config
-from segue.io.settings import Flags, Settings, load
+from segue.io.settings import Flags, Settings, load, policy_for
 
 
 def write(path: Path, text: str) -> Path:
@@ -101,6 +101,44 @@ def test_an_agents_and_a_models_own_values_count_for_them_alone(project: Path, u
     assert settings(project, set=("most_legs=9",)).policy("claude", "claude-opus").most_legs == 9
 
 
+def test_a_projects_own_values_count_in_its_folder_and_below_the_inner_one_first(
+    project: Path, user: Path, own_home: Path
+) -> None:
+    write(
+        user,
+        "[policy]\nmost_legs = 1\n[policy.projects.'~/work']\nmost_legs = 2\nauto_resume = true\n"
+        "[policy.projects.'~/work/shop/']\nmost_legs = 3\n"
+        "[policy.agents.claude]\nmost_legs = 4\n[policy.models.opus]\nmost_legs = 5\n",
+    )
+    inner, beside = project / "a", own_home / "work" / "shopping"
+    for place in (inner, beside):
+        place.mkdir()
+    places = (own_home, own_home / "work", beside, project, inner)
+    assert [settings(place).policy().most_legs for place in places] == [1, 2, 2, 3, 3]
+    assert [settings(place).policy().auto_resume for place in places] == [False, *[True] * 4]
+    assert settings(inner).policy("claude").most_legs == 4  # an agent's before a project's
+    assert settings(inner).policy("claude", "opus-4").most_legs == 5
+    assert settings(inner, {"SEGUE_MOST_LEGS": "6"}).policy("claude").most_legs == 6
+    env = {"HOME": os.environ["HOME"]}
+    assert policy_for("claude", "", inner, env) == settings(inner).policy("claude")
+    assert settings(inner).policy_sources()["auto_resume"].line == 5
+    assert f"policy.projects.{project}.most_legs" in settings(own_home).sources
+
+
+def test_a_project_is_the_same_through_a_link(project: Path, user: Path, own_home: Path) -> None:
+    (own_home / "link").symlink_to(project)
+    write(user, "[policy.projects.'~/link']\nmost_legs = 7\n")
+    assert settings(project).policy().most_legs == 7
+    write(user, f"[policy.projects.'{project}']\nmost_legs = 8\n")
+    assert settings(own_home / "link").policy().most_legs == 8
+
+
+def test_flags_may_set_something_for_a_project(project: Path) -> None:
+    set_there = (f"policy.projects.'{project}'.auto_handoff=true",)
+    assert settings(project, set=set_there).policy().auto_handoff
+    assert not settings(project.parent, set=set_there).policy().auto_handoff
+
+
 def test_agents_of_the_users_own_are_read(project: Path, user: Path) -> None:
     write(
         user, '[agents.Mine]\ncommand = ["mine", "{prompt}"]\n[agents.claude]\ncommand = ["c2"]\n'
@@ -154,6 +192,19 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ("run = 1", "run must be a table"),
         ("[run]\n[run]\n", "not TOML"),
         ("[homes]\nnobody = []", "'nobody' is not one of"),
+        ("[policy.projects.shop]\nmost_legs = 1", "[policy.projects.shop]: write the whole path"),
+        ("[policy.projects.'~nobody-has/x']\n", "write the whole path, or one from ~ on"),
+        ("[policy.projects.'/a']\nhard_mark = 0.1", "hard in order; set: hard_mark = 0.1"),
+        ("[policy.projects.'/a']\nhardmark = 1", "in [policy.projects./a]: did you mean hard_m"),
+        ("[policy]\nquiet_hours = '23-7'", "quiet_hours must be like 23:00-07:00, not '23-7'"),
+        ("[policy]\ngate = 'maybe'", ":2: gate in [policy] Invalid enum value 'maybe'"),
+        (
+            "[policy]\nresume_places = ['moon']",
+            "resume_places in [policy] Invalid enum value 'moon'",
+        ),
+        ("[policy]\nmost_unattended = 50", "most_unattended must be from 0 to 1"),
+        ("[policy]\nremind_every_s = 0", "remind_every_s must be at least 1, not 0"),
+        ("[policy]\nhandoff_folder = ''", "handoff_folder must name a folder"),
         ("a = " + "[" * 5_000, "not TOML"),
     ],
 )
@@ -187,6 +238,46 @@ def test_a_repository_may_name_no_program_no_permission_and_no_home(
     with pytest.raises(ConfigError, match="may not stand in a project's file") as caught:
         settings(project)
     assert f"{key} in [" in str(caught.value)
+
+
+USERS_OWN = {
+    "auto_handoff": "true", "auto_resume": "true", "resume_user_exits": "true",
+    "resume_places": '["headless"]', "most_resumes": "99", "quiet_hours": '""',
+    "most_unattended": "1.0", "weekly_needs_yes": "false", "handoffs_at_once": "9",
+    "wakes_at_once": "9", "wake_gap_s": "0", "notify": '["json://evil"]', "notify_terse": "false",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", USERS_OWN)
+def test_a_repository_may_not_say_what_is_done_while_the_user_is_away(
+    key: str, project: Path, user: Path
+) -> None:
+    file, line = project / ".segue.toml", f"{key} = {USERS_OWN[key]}"
+    for table in ("policy", "policy.agents.claude", "policy.models.x"):
+        write(file, f"[{table}]\n{line}")
+        with pytest.raises(ConfigError, match="may not stand in a project's file") as caught:
+            settings(project)
+        assert f"{file}:2: {key} in [{table}]" in str(caught.value)
+    write(file, f"[policy.projects.'{project}']\n{line}")
+    with pytest.raises(ConfigError, match=r"projects in .policy. may not stand in a project's"):
+        settings(project)
+    file.unlink()
+    write(user, f"[policy]\n{line}")
+    assert settings(project).sources[f"policy.{key}"].kind == "user file"
+
+
+def test_a_repositorys_handoffs_stay_in_the_repository(project: Path, own_home: Path) -> None:
+    (project / "out").symlink_to(own_home)
+    file = project / ".segue.toml"
+    for bad in ("../x", "a/../../x", "~/x", "/etc", "out/x"):
+        write(file, f"[policy]\nhandoff_folder = '{bad}'")
+        with pytest.raises(ConfigError, match=r"handoff_folder in .policy. leads out of the proj"):
+            settings(project)
+    write(file, "[policy]\nhandoff_folder = '.bmad/handoffs'")
+    assert settings(project).policy().handoff_folder == ".bmad/handoffs"
+    write(own_home / "segue" / "config.toml", "[policy]\nhandoff_folder = '/srv/handoffs'")
+    file.unlink()
+    assert settings(project).policy().handoff_folder == "/srv/handoffs"
 
 
 def test_a_projects_prompts_stay_in_the_project(project: Path, own_home: Path) -> None:

@@ -70,4 +70,4 @@ def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], what: st
 def test_no_cap_is_set_unless_the_user_sets_one() -> None:
     for policy in PRESETS.values():
         caps = [getattr(policy, name) for name in Policy.__struct_fields__ if "most_" in name[:5]]
-        assert [cap for cap in caps if cap is not None] == [8 * 86_400.0, 3]
+        assert [cap for cap in caps if cap is not None] == [8 * 86_400.0, 3, 5]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,30 @@ def test_the_first_two_commands_are_those_that_set_everything_up() -> None:
     assert "scripts/test" in (ROOT / ".ci/run").read_text().splitlines()
 
 
-@pytest.mark.parametrize("command", commands()[2:])
+STAYS = [command for command in commands() if command.startswith("segue watch")]
+
+
+@pytest.mark.parametrize("command", STAYS)
+def test_the_daemon_of_the_readme_starts_says_what_it_does_and_ends_on_ctrl_c(
+    command: str, workplace: Path
+) -> None:
+    path = f"{SEGUE.parent}{os.pathsep}{os.environ['PATH']}"
+    daemon = subprocess.Popen(
+        ["sh", "-c", f"exec {command}"],
+        cwd=workplace,
+        env={**os.environ, "PATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert daemon.stderr is not None
+    assert daemon.stderr.readline().startswith("segue acts by itself in every project")
+    daemon.send_signal(signal.SIGINT)
+    _, said = daemon.communicate(timeout=30)
+    assert daemon.returncode == 0, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", [c for c in commands()[2:] if c not in STAYS])
 def test_a_command_of_the_readme_works_as_written(command: str, workplace: Path) -> None:
     if command == "segue wordings check":
         home = Path(os.environ["SEGUE_HOME"])

@@ -18,11 +18,22 @@ COMMANDS = {
     "resume": "Go on with a run.",
     "runs": "List runs: where they stand, and how to go on.",
     "logs": "Print what happened in a run, also while it goes on.",
-    "cancel": "End a run and its agent.",
+    "cancel": "End a run and its agent, or take back a handoff or a resume.",
     "rerun": "Begin the task of a run anew.",
     "status": "Show live and recent sessions: how full, how fast, how long left.",
     "sessions": "List all sessions, or those of an agent, a project, a state.",
     "show": "Tell all about one session or one run.",
+    "watch": "Watch all sessions: zones, stops, reminders; with --auto handoffs and resumes.",
+    "pause": "Let the daemon leave a project or a session alone for a while.",
+    "unpause": "Let it act there again.",
+    "handoff": "Hand a session in tmux over to a fresh one, now.",
+    "allow": "Say yes to what the daemon asked about.",
+    "service": "Run the daemon as a service: install, remove, status.",
+    "setup": "Connect an agent: hooks and status line for claude, the MCP server.",
+    "uninstall": "Take out of agents' settings what segue put there.",
+    "statusline": "Print the status line for claude.",
+    "notify": "Try the notifications.",
+    "mcp": "Serve sessions and handoffs to agents, over MCP.",
     "fits": "Say whether a task of so many tokens fits into a session.",
     "scan": "Read what is new in all sessions, and sum up the tokens.",
     "drill": "Rehearse full windows, limits and crashes against a scripted model.",
@@ -32,6 +43,8 @@ COMMANDS = {
     "doctor": "Check that a run can go through the night on this machine.",
     "wordings": "List, test and check the wordings that segue knows.",
 }
+_UNLISTED = ("back",)
+"""What the daemon starts, and nobody types."""
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not an error
@@ -62,7 +75,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in COMMANDS and name not in _UNLISTED:
             return None
         command: click.Command = import_module(f"segue.cli.{name}").command
         if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at

@@ -12,7 +12,7 @@ from segue.agents import drives
 from segue.agents.drive import Drive, Launch, Order
 from segue.cli.kept import driver, find, opened
 from segue.core.run import CancelAsked, Run
-from segue.errors import ConfigError, StateError
+from segue.errors import ConfigError, InputError, StateError
 from segue.io import clock
 from segue.io import settings as layered
 from segue.io.leg import Leg
@@ -25,11 +25,23 @@ _MOST_S = 60.0
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", metavar="RUN|SESSION")
 def command(run: str) -> None:
-    """End RUN and its agent. Its work so far stays; segue resume goes on with it."""
+    """End RUN and its agent. Its work so far stays; segue resume goes on with it.
+
+    Of a SESSION that is run by hand: take back the daemon's handoff or resume. The session itself
+    is left alone.
+    """
     with opened() as store:
-        found = find(store, run)
+        try:
+            found = find(store, run)
+        except InputError:
+            from segue.cli.asking import remote
+
+            if run.startswith("run-") or not remote().is_there():
+                raise
+            click.echo(remote().post("/v1/cancel", {"session": run})["said"])
+            return
         if found.state.is_final:
             click.echo(f"{found.id} is over already: {found.state.value}")
             return

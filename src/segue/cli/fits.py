@@ -1,7 +1,8 @@
-"""`segue fits N`: may a task of this size be started in this session?"""
+"""`segue fits N`: may a task of this size, or the one of a prompt, be started in this session?"""
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -9,48 +10,122 @@ import click
 from segue.cli import tables
 from segue.cli.machine import Machine, choose, list_sessions, say_notes, with_machine
 from segue.core.forecast import Fit, fits
+from segue.core.gate import Sized, size_of_prompt, told
 from segue.core.session import Session
 from segue.errors import InputError
 
 DOES_NOT_FIT = 1
+_HISTORY_FILES = 50
+_MOST_BYTES = 10_000_000
 
 
 @click.command()
-@click.argument("tokens", metavar="N")
-@click.argument("session", required=False)
+@click.argument("words", nargs=-1, metavar="[N] [SESSION]")
+@click.option(
+    "--prompt", metavar="TEXT", help="Estimate N from the words of a task; - reads them from stdin."
+)
 @click.option("--reserve", type=int, metavar="N", help="Tokens to keep for a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(
-    ctx: click.Context, tokens: str, session: str | None, reserve: int | None, as_json: bool
+    ctx: click.Context,
+    words: tuple[str, ...],
+    prompt: str | None,
+    reserve: int | None,
+    as_json: bool,
 ) -> None:
     """Exit with 0 if a task of N tokens (5000, 5K, 1.2M) fits into SESSION, else with 1.
 
-    Without SESSION: the live or newest one of this folder.
+    Without SESSION: the live or newest one of this folder. With --prompt there is no N: it is
+    estimated from those words, and from what tasks in the session's project have cost so far.
     """
-    count = _count(tokens)
+    tokens, session = _given(words, prompt)
+    count = None if tokens is None else _count(tokens)
     if reserve is not None and reserve < 0:
         raise InputError("--reserve must not be below 0")
-    machine, listed = with_machine(list_sessions, with_processes=session is None)
+    text = "" if prompt is None else _text(prompt)
+
+    def look(machine: Machine) -> tuple[Session, list[int]]:
+        listed = list_sessions(machine)
+        found = choose(listed, session) if session else _of_folder(listed)
+        return found, [] if prompt is None else project_costs(machine, listed, found)
+
+    machine, (found, costs) = with_machine(look, with_processes=session is None)
     say_notes(machine)
-    found = choose(listed, session) if session else _of_folder(listed)
-    fit = _fit(machine, found, count, reserve)
+    sized = size_of_prompt(len(text), costs) if count is None else told(count)
+    fit = _fit(machine, found, sized.tokens, reserve)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "fits": fit.ok,
-                    "tokens": count,
-                    "room_tokens": fit.room_tokens,
-                    "because": fit.because,
-                    "why": fit.why,
-                    "session": tables.as_dict(found),
-                }
-            )
-        )
+        click.echo(json.dumps(_as_dict(fit, sized, found)))
     else:
-        click.echo(f"{'yes' if fit.ok else 'no'}: {fit.why}")
+        estimate = "" if count is not None else f" Estimated: {sized.why}."
+        click.echo(f"{'yes' if fit.ok else 'no'}: {fit.why}{estimate}")
     ctx.exit(0 if fit.ok else DOES_NOT_FIT)
+
+
+def project_costs(machine: Machine, listed: Sequence[Session], session: Session) -> list[int]:
+    """What tasks have cost so far in the project of a session, with the same agent; the newest
+    sessions of it, which are counted if they were not yet. Of agents that keep all sessions in one
+    database nothing is known: its rows do not tell projects apart."""
+    from segue.core.growth import task_costs
+    from segue.core.ledger import Ledger
+    from segue.transcripts.account import samples
+    from segue.transcripts.count import Batch
+
+    if any(home.store.database for home in machine.homes if home.agent == session.agent):
+        return []
+    same = {s.path for s in listed if s.agent == session.agent and s.cwd == session.cwd}
+    files = sorted(
+        (f for f in machine.found if f.path in same and not f.parent_id),
+        key=lambda file: file.changed_at,
+        reverse=True,
+    )[:_HISTORY_FILES]
+    known = machine.index.stamps([home.path for home in machine.homes])
+    batch = Batch(machine.index, machine.found, known)
+    for file in files:
+        if known.get(file.path) != file.stamp:
+            batch.add(file)
+    batch.finish()
+    rows = [machine.index.counted(file.path) for file in files]
+    return [
+        cost
+        for row in rows
+        if row is not None
+        for cost in task_costs(samples(Ledger(row.ledger, row.models)))
+    ]
+
+
+def _as_dict(fit: Fit, sized: Sized, session: Session) -> dict[str, object]:
+    return {
+        "fits": fit.ok,
+        "tokens": sized.tokens,
+        "source": sized.source,
+        "estimate": sized.why,
+        "room_tokens": fit.room_tokens,
+        "because": fit.because,
+        "why": fit.why,
+        "session": tables.as_dict(session),
+    }
+
+
+def _given(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str | None]:
+    """N and SESSION."""
+    if prompt is None and not words:
+        raise InputError("how large is the task? write segue fits 5K, or segue fits --prompt TEXT")
+    tokens = None if prompt is not None else words[0]
+    rest = words if prompt is not None else words[1:]
+    if len(rest) > 1:
+        hint = "; with --prompt there is no N" if prompt is not None else ""
+        raise InputError(f"one SESSION only, not {' '.join(rest)}{hint}")
+    return tokens, rest[0] if rest else None
+
+
+def _text(prompt: str) -> str:
+    if prompt != "-":
+        return prompt
+    raw = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(raw) > _MOST_BYTES:
+        raise InputError(f"--prompt -: more than {_MOST_BYTES:,} bytes on stdin")
+    return raw.decode("utf-8", "replace")
 
 
 def _fit(machine: Machine, session: Session, count: int, reserve: int | None) -> Fit:

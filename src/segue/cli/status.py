@@ -15,7 +15,7 @@ from segue.core.session import Session
 def command(watch: bool, as_json: bool) -> None:
     """Show sessions with an agent behind them, and those of the last 24 hours."""
     if watch:
-        from segue.cli.watch import watch_status
+        from segue.cli.status_live import watch_status
 
         watch_status(as_json=as_json)
         return

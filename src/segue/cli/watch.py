@@ -1,74 +1,107 @@
-"""`segue status --watch`: the table, live."""
+"""`segue watch`: the daemon, in the foreground."""
 
 import json
 import os
+import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from segue.cli import tables
-from segue.cli.machine import Machine, with_machine
-from segue.cli.status import as_dict, recent
-from segue.core.session import Session
+from segue.errors import InputError, SegueError
 from segue.io import state
-from segue.transcripts import find
-from segue.transcripts.follow import Follower
 
-_LOOK_AGAIN_S = 2.0
-"""Agents start and end without writing a line, and databases are not followed."""
+if TYPE_CHECKING:
+    from segue.watch.log import Note
 
-_ENDINGS = (".jsonl", ".json", ".md")
+_OBSERVES = """\
+segue watches, records and reminds. It does not type into any terminal and resumes nothing: that is
+switched on with --auto, or for a project in the config (docs/watch.md)."""
+_ACTS = """\
+segue acts by itself {where}: at the handoff mark it asks a session in tmux for a
+handoff document, clears its context and lets it go on; after a limit or a crash it resumes it.
+It never resumes what you ended, and never types over you. To hold it back: segue pause"""
 
 
-def watch_status(*, as_json: bool) -> None:
-    """Until the user ends it."""
+@click.command()
+@click.option("--auto", is_flag=True, help="Hand off and resume by itself, not only observe.")
+@click.option(
+    "--in", "folders", multiple=True, metavar="FOLDER", help="With --auto: only below FOLDER."
+)
+@click.option(
+    "--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
+    help="Answer on 127.0.0.1:PORT too, to who has the token.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a note on stdout.")
+def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
+    """Watch all sessions: zones, stops, reminders; with --auto also handoffs and resumes.
+
+    One daemon a user. SIGHUP reads the config again, Ctrl+C ends it. As a service:
+    segue service install.
+    """
+    if folders and not auto:
+        raise InputError("--in says where to act: give it with --auto")
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise InputError(f"--in {folder}: there is no such folder")
+    from segue.store import leases, open_store
+    from segue.store.port import Held
+
+    with open_store() as store:
+        try:
+            lease = store.acquire("watch", leases.me("segue watch"), time.time())
+        except Held as held:
+            raise SegueError(
+                f"a daemon is running already: process {held.holder.pid}; see: segue status"
+            ) from None
+        try:
+            _watch(auto=auto, folders=folders, port=port, as_json=as_json)
+        finally:
+            store.release(lease)
+
+
+def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
+    from segue.watch.daemon import Watch
+    from segue.watch.link import Link
+    from segue.watch.log import LOG_NAME, open_log
+    from segue.watch.rules import Rules
+    from segue.watch.server import Server
+
+    say = _silent if as_json else _say
+    rules = Rules(os.environ, auto=auto, auto_in=folders)
+    log, note = open_log(os.path.join(state.state_folder(), LOG_NAME))
+    if note:
+        _say(note)
+    watch = Watch(env=os.environ, log=log, rules=rules, say=say)
+    link = Link(watch)
+    server = Server(link, port=port, broke=lambda fault: _say(f"a fault of segue's own: {fault}"))
     try:
+        watch.catch_signals()
+        server.start()
+        link.read_spool()
+        where = f"below {', '.join(folders)}" if folders else "in every project"
+        click.echo(_ACTS.format(where=where) if auto else _OBSERVES, err=True)
+        if server.port:
+            _say(f"also at http://127.0.0.1:{server.port}, for who has the token")
         if as_json:
-            _print_lines()
-        else:
-            _draw()
-    except KeyboardInterrupt:
-        pass
-
-
-def _views() -> Iterator[tuple[Machine, list[Session]]]:
-    """What there is now, and again whenever something happens."""
-    homes = find.homes(os.environ, state.added_homes())
-    roots = sorted({Path(home.path, _root(home)) for home in homes if home.store.files})
-    follower = Follower(roots, wants=lambda path: path.endswith(_ENDINGS))
-    try:
-        while True:
-            machine, sessions = with_machine(recent)
-            yield machine, sessions
-            machine.index.close()
-            until = time.monotonic() + _LOOK_AGAIN_S
-            while (left := until - time.monotonic()) > 0 and not follower.step(left):
-                pass
+            watch.world.listeners.append(_print_note)
+        watch.run()
     finally:
-        follower.close()
+        server.close()
+        log.close()
 
 
-def _root(home: find.Home) -> str:
-    """The part of a home below which its session files are."""
-    first = home.store.files[0].split("/")[0]
-    return "" if "*" in first else first
+def _say(line: str) -> None:
+    at = time.strftime("%H:%M:%S")
+    click.echo(f"{click.style(at, dim=True)} {line}", err=True)
 
 
-def _print_lines() -> None:
-    before = ""
-    for _, sessions in _views():
-        line = json.dumps(as_dict(sessions))
-        if line != before:
-            click.echo(line)
-            before = line
+def _silent(line: str) -> None:
+    pass
 
 
-def _draw() -> None:
-    from rich.live import Live
+def _print_note(note: "Note") -> None:
+    from segue.watch.api import note_dict
 
-    console = tables.console()
-    with Live(console=console, auto_refresh=False, screen=False) as live:
-        for machine, sessions in _views():
-            live.update(tables.table(sessions, machine.now, console.width), refresh=True)
+    sys.stdout.write(json.dumps(note_dict(note)) + "\n")
+    sys.stdout.flush()

@@ -1,6 +1,7 @@
 """What segue says to a session: the request for a checkpoint, the first words of the session that
 goes on after it, and what the same session is told when it is begun again or the user's check did
-not pass. Templates are texts with named blanks; loading them is `io/prompts`."""
+not pass; and what a session in a terminal is told as its window fills, up to its handoff. Templates
+are texts with named blanks; loading them is `io/prompts`."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -12,11 +13,17 @@ from segue.core.stop import StopReason
 
 REQUEST, CONTINUATION = "checkpoint_request", "continuation"
 RESUME, CHECK_FAILED = "resume", "check_failed"
+LARGE_TASK, HIGH_CONTEXT = "large_task", "high_context"
+HANDOFF_REQUEST, HANDOFF_RESUME = "handoff_request", "handoff_resume"
 NAMES: Mapping[str, tuple[str, ...]] = {
     REQUEST: (),
     CONTINUATION: ("reason", "leg", "task", "checkpoint", "note"),
     RESUME: ("reason", "note"),
     CHECK_FAILED: ("command", "exit_code", "output"),
+    LARGE_TASK: (),
+    HIGH_CONTEXT: (),
+    HANDOFF_REQUEST: ("file",),
+    HANDOFF_RESUME: ("file",),
 }
 """The blanks that a template must have."""
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +31,10 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     CONTINUATION: (),
     RESUME: ("leg",),
     CHECK_FAILED: ("leg",),
+    LARGE_TASK: ("percent", "tokens", "limit"),
+    HIGH_CONTEXT: ("percent", "used", "window"),
+    HANDOFF_REQUEST: ("percent", "most_words"),
+    HANDOFF_RESUME: ("reason", "note"),
 }
 """Those that it may have besides."""
 
@@ -135,7 +146,7 @@ def continuation(
     known; None if there is no doubt."""
     told = _rendered(checkpoint, most_chars) if checkpoint else ""
     values = {
-        "reason": _WHY.get(reason, f"The previous session stopped: {reason.description}."),
+        "reason": _why(reason),
         "leg": str(leg),
         "task": task,
         # A checkpoint that says how it ends would end there.
@@ -165,6 +176,55 @@ def check_failed(template: str, *, command: str, exit_code: int, output: str, le
         "leg": str(leg),
     }
     return fill(template, values)
+
+
+def large_task(template: str, *, percent: float, task_tokens: int, most_tokens: int) -> str:
+    """What is said before a task that is too large for what is left of the window: how large it is
+    thought to be, and how large one may be now."""
+    values = {
+        "percent": f"{percent:.0f}",
+        "tokens": f"{task_tokens:,}",
+        "limit": f"{most_tokens:,}",
+    }
+    return fill(template, values)
+
+
+def high_context(template: str, *, percent: float, used_tokens: int, window_tokens: int) -> str:
+    """The reminder that the window is nearly full."""
+    values = {
+        "percent": f"{percent:.0f}",
+        "used": f"{used_tokens:,}",
+        "window": f"{window_tokens:,}",
+    }
+    return fill(template, values)
+
+
+def handoff_request(
+    template: str, *, percent: float, file: str, most_words: int = _MOST_WORDS
+) -> str:
+    """What asks a session in a terminal to write its handoff document to this file."""
+    values = {"percent": f"{percent:.0f}", "file": file, "most_words": f"{most_words:,}"}
+    return fill(template, values)
+
+
+def handoff_resume(
+    template: str,
+    *,
+    file: str,
+    reason: StopReason = StopReason.CONTEXT_EXHAUSTED,
+    call_in_doubt: str | None = None,
+) -> str:
+    """What the session after it is told first. `call_in_doubt` as for `continuation`."""
+    values = {
+        "file": file,
+        "reason": _why(reason),
+        "note": _note(call_in_doubt, " of the previous session"),
+    }
+    return fill(template, values)
+
+
+def _why(reason: StopReason) -> str:
+    return _WHY.get(reason, f"The previous session stopped: {reason.description}.")
 
 
 def _rendered(checkpoint: Checkpoint, most_chars: int) -> str:

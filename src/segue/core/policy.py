@@ -1,9 +1,15 @@
 """The user's rules. Every number that segue acts on has its default here, and nowhere else."""
 
+from typing import Literal
+
 from msgspec import Struct, field
 
+from segue.core.quiet import parse as parse_quiet_hours
 from segue.core.stop import Resume, Stop, StopReason
 from segue.core.windows import DEFAULT_WINDOW_TOKENS
+
+Place = Literal["pane", "window", "headless"]
+"""Where a session that stopped goes on: its own pane, a new window of tmux, no terminal at all."""
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +65,28 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most_active_s: float | None = None
     most_wall_s: float | None = None
 
+    # Watching agents that are run by hand. Off: segue observes and reminds.
+    auto_handoff: bool = False
+    auto_resume: bool = False
+    zone_slack: float = 0.02  # a zone is left only this far below its mark
+    remind_every_s: float = 600.0  # in critical
+    gate: Literal["off", "warn", "block"] = "warn"
+    handoff_folder: str = ".segue/handoffs"  # below the project; .bmad/handoffs for ADR 017's
+    handoff_wait_s: float = 300.0  # for the document
+    handoffs_at_once: int = 1
+    busy_wait_s: float = 120.0  # at the hard mark, for the turn to end, before it is interrupted
+    draft_wait_s: float = 300.0  # for the user's draft to be sent, before it is kept and restored
+    resume_places: tuple[Place, ...] = ("pane", "window", "headless")
+    most_resumes: int = 5  # of one session, between two words of the user's
+    stand_by_s: float = 120.0  # after a reset, for the agent's own auto-continue
+    wakes_at_once: int = 1  # the first proves that it works, then the rest one by one
+    wake_gap_s: float = 30.0
+    quiet_hours: str = ""  # "23:00-07:00": nothing is resumed then; local time
+    most_unattended: float | None = None  # of a new limit window (0.5: half), without the user
+    weekly_needs_yes: bool = True
+    notify: tuple[str, ...] = ()  # Apprise URLs; never from a project's file
+    notify_terse: bool = True  # no paths, no text of sessions
+
     def __post_init__(self) -> None:
         """Nonsense is refused here, by name, and not found out at three in the morning."""
         marks = (*self.marks, self.soft_mark, self.context_risk_mark)
@@ -83,6 +111,13 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("unknown_reset_most_s must not be below unknown_reset_wait_s")
         if self.reset_jitter_most_s < self.reset_jitter_least_s:
             raise ValueError("reset_jitter_most_s must not be below reset_jitter_least_s")
+        if self.zone_slack >= 1:
+            raise ValueError("zone_slack must be below 1: it is a fraction of the window")
+        if self.most_unattended is not None and not 0 <= self.most_unattended <= 1:
+            raise ValueError("most_unattended must be from 0 to 1: half of a window is 0.5")
+        if not self.handoff_folder.strip() or "\0" in self.handoff_folder:
+            raise ValueError("handoff_folder must name a folder")
+        parse_quiet_hours(self.quiet_hours)
 
     @property
     def marks(self) -> tuple[float, float, float, float]:
@@ -111,6 +146,12 @@ _LEAST: dict[float, tuple[str, ...]] = {
         "most_checks",
         "most_tokens",
         "most_cost_usd",
+        "zone_slack",
+        "busy_wait_s",
+        "draft_wait_s",
+        "most_resumes",
+        "stand_by_s",
+        "wake_gap_s",
     ),
     1: (
         "unknown_reset_wait_s",
@@ -124,6 +165,10 @@ _LEAST: dict[float, tuple[str, ...]] = {
         "most_legs",
         "most_active_s",
         "most_wall_s",
+        "remind_every_s",
+        "handoff_wait_s",
+        "handoffs_at_once",
+        "wakes_at_once",
     ),
 }
 

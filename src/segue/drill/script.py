@@ -12,6 +12,7 @@ from segue.drill.answer import Answer, Delivery, Refusal, Reply
 from segue.drill.ask import Ask, Call, Kind, shell_call
 from segue.drill.context import Gauge, Meter
 from segue.drill.memory import Memory, recall
+from segue.drill.relay import Relay, read_command, relay, write_command
 from segue.drill.scenario import Rule, Scenario
 
 _EARLY_S = 0.1  # a wait that is this much too short is long enough: timers round
@@ -165,6 +166,9 @@ class Script:
 
     def _work(self, ask: Ask, memory: Memory) -> Reply:
         steps = self.scenario.job.steps
+        handed = relay(ask.parts)
+        if handed.act != "work":
+            return self._relay(ask, memory, handed)
         step = self._step(memory)
         if step is not None:
             self.last = f"step {step}"
@@ -177,6 +181,20 @@ class Script:
             return Reply(text=f"All {steps} steps are done.")
         self.last = "gives up"
         return Reply(text="The next step fails again and again; I stop here.")
+
+    def _relay(self, ask: Ask, memory: Memory, handed: Relay) -> Reply:
+        """What an obedient session does about a handoff document."""
+        self.last = f"handoff: {handed.act}"
+        match handed.act:
+            case "write":
+                kept = memory.known if self.scenario.summary == "faithful" else frozenset()
+                text = speech.document(kept, self.scenario.job.steps)
+                return self._said(ask, "The document.", [write_command(handed.file, text)])
+            case "read":
+                return self._said(ask, "I read it.", [read_command(handed.file)])
+            case "look":
+                return self._said(ask, "What is there already?", ["sh job/show"])
+        return Reply(text="The handoff document is written.")
 
     def _aside(self, ask: Ask, memory: Memory) -> Reply:
         self.last, say = _ASIDES.get(ask.kind, ("other", speech.other))
@@ -218,8 +236,8 @@ def _is_work(kind: Kind) -> bool:
 
 
 def _covers(kind: Kind, asked: Kind) -> bool:
-    """A continuation is work too: what befalls the work befalls it."""
-    return kind is asked or (kind is Kind.MAIN and asked is Kind.CONTINUATION)
+    """A continuation is work too, and so is a handoff: what befalls the work befalls them."""
+    return kind is asked or (kind is Kind.MAIN and asked in (Kind.CONTINUATION, Kind.HANDOFF))
 
 
 def _holds_for(rule: Rule, now: float) -> float | None:

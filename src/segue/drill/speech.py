@@ -27,11 +27,15 @@ def summary(ask: Ask, known: Collection[int], steps: int) -> str:
 
 def checkpoint(ask: Ask, known: Collection[int], steps: int) -> str:
     """What the next session must know."""
+    return f"<checkpoint>\n{document(known, steps)}\n</checkpoint>"
+
+
+def document(known: Collection[int], steps: int) -> str:
+    """The same, as a handoff document has it."""
     done = "\n".join(_lines(known, steps)) or "none known"
     left = [step for step in range(1, steps + 1) if step not in known]
     rest = f"from step {left[0]} on, by sh job/step" if left else "none: say so and end"
-    return f"""<checkpoint>
-## Goal
+    return f"""## Goal
 All {steps} numbered steps of the job, in order, each exactly once.
 ## Completed work
 {done}
@@ -40,8 +44,7 @@ All {steps} numbered steps of the job, in order, each exactly once.
 ## Do not redo
 {"the steps above" if known else "nothing"}
 ## Key decisions
-none
-</checkpoint>"""
+One command at a time, in the foreground. `sh job/show` lists what is done already."""
 
 
 def _asks_for(ask: Ask, tag: str) -> bool:

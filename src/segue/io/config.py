@@ -23,8 +23,9 @@ from segue.errors import ConfigError
 from segue.io import state
 
 TABLES = ("policy", "homes", "run", "agents", "prompts")
-SCOPES = ("agents", "models")
-"""Below [policy]: the same keys, for one agent or for models whose name begins so."""
+SCOPES = ("projects", "agents", "models")
+"""Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
+whose name begins so."""
 
 _MOST_BYTES = 1_000_000
 _RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")

@@ -3,6 +3,7 @@
 What is wrong is told in one line, with the file and line, the variable or the flag.
 """
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +20,13 @@ from segue.io.project import inside
 
 Kind = Literal["default", "preset", "user file", "project file", "environment", "flag"]
 Scope = tuple[str, str]
-"""("", ""): all; ("agents", "claude"), ("models", "claude-opus"): those alone."""
+"""("", ""): all; ("projects", "/home/me/shop"), ("agents", "claude"), ("models", "claude-opus"):
+those alone."""
 
-PROMPTS = ("checkpoint_request", "continuation", "resume", "check_failed")
+PROMPTS = (
+    "checkpoint_request", "continuation", "resume", "check_failed",
+    "large_task", "high_context", "handoff_request", "handoff_resume",
+)  # fmt: skip
 EVERYWHERE: Scope = ("", "")
 KEYS = {f.name: f.type for f in msgspec.structs.fields(Policy)}
 RUN: dict[str, Any] = {
@@ -30,6 +35,14 @@ RUN: dict[str, Any] = {
 _PROJECT_MAY = {"policy": (*KEYS, *config.SCOPES), "run": ("agent", "check"), "prompts": PROMPTS}
 """What a repository may decide for whoever cloned it. Nothing that names a program, that changes
 what an agent may do, or that makes segue read elsewhere."""
+_USERS_OWN = frozenset(
+    {
+        "auto_handoff", "auto_resume", "resume_user_exits", "resume_places", "most_resumes",
+        "quiet_hours", "most_unattended", "weekly_needs_yes", "handoffs_at_once", "wakes_at_once",
+        "wake_gap_s", "notify", "notify_terse",
+    }
+)  # fmt: skip
+"""Nor what is typed into the user's terminals and spent while they are away, nor who is told."""
 _OURS = ("SEGUE_HOME", "SEGUE_POLICY", "SEGUE_AGENT", "SEGUE_AGENTS", "SEGUE_RUN", "SEGUE_LEG")
 
 
@@ -113,12 +126,16 @@ class _Taker:
         for key in table:
             known = name in ("homes", "agents") or key in RUN  # a slip is told as one elsewhere
             if known and key not in _PROJECT_MAY.get(name, ()):
-                raise self.fault(
-                    f"{key} in [{name}] may not stand in a project's file, which comes with the"
-                    f" repository; it may in {config.user_file()}",
-                    name,
-                    key,
-                )
+                raise self.not_projects(name, key)
+
+    def not_projects(self, *keys: str) -> ConfigError:
+        """What to raise for a key that is the user's to set."""
+        shown = config.clean(".".join(keys[:-1]))
+        return self.fault(
+            f"{config.clean(keys[-1])} in [{shown}] may not stand in a project's file, which comes"
+            f" with the repository; it may in {config.user_file()}",
+            *keys,
+        )
 
     def policy(self, table: Mapping[str, Any]) -> None:
         plain = {key: value for key, value in table.items() if key not in config.SCOPES}
@@ -128,8 +145,21 @@ class _Taker:
                 keys = ("policy", kind, name)
                 if not isinstance(values, dict):
                     raise self.fault(f"[{'.'.join(keys)}] must be a table", *keys)
-                own = agents.canonical(name) if kind == "agents" else name
+                if kind == "projects":
+                    own = self.project(name, keys)
+                else:
+                    own = agents.canonical(name) if kind == "agents" else name
                 self.policy_scope((kind, own), values, keys, tuple(KEYS))
+
+    def project(self, name: str, keys: tuple[str, ...]) -> str:
+        """The folder that a scope is for, links and all."""
+        if self.kind == "project file":
+            raise self.not_projects("policy", "projects")
+        folder = os.path.expanduser(name)
+        if not os.path.isabs(folder) or "\0" in folder:
+            said = f"[{config.clean('.'.join(keys))}]: write the whole path, or one from ~ on"
+            raise self.fault(said, *keys)
+        return os.path.realpath(folder)
 
     def policy_scope(
         self, scope: Scope, table: Mapping[str, Any], keys: tuple[str, ...], known: Sequence[str]
@@ -137,8 +167,12 @@ class _Taker:
         for key, value in table.items():
             if key not in KEYS:
                 raise self.fault(config.unknown("key", key, keys, known), *keys, key)
+            if self.kind == "project file" and key in _USERS_OWN:
+                raise self.not_projects(*keys, key)
             typed = None if value == "none" else value
             typed = self.typed(typed, KEYS[key], (*keys, key))
+            if key == "handoff_folder":
+                self.stays(typed, (*keys, key))
             if key == "name":
                 config.check_preset(typed, self.source(*keys, key).at)
             found = self.layer.policy.setdefault(scope, {})
@@ -190,10 +224,17 @@ class _Taker:
             if key not in PROMPTS:
                 raise self.fault(config.unknown("key", key, ("prompts",), PROMPTS), "prompts", key)
             path = base / Path(self.typed(value, str, ("prompts", key))).expanduser()
-            if self.kind == "project file" and not inside(path, base):
-                said = f"{key} in [prompts] leads out of the project: {config.clean(str(value))}"
-                raise self.fault(said, "prompts", key)
+            self.stays(str(value), ("prompts", key))
             self.put("prompts", key, path, ("prompts", key))
+
+    def stays(self, value: str, keys: tuple[str, ...]) -> None:
+        """Refuses a path of a project's file that leads out of the project."""
+        if self.kind != "project file" or isinstance(self.place, str):
+            return
+        base = self.place.path.parent
+        if not inside(base / os.path.expanduser(value), base):
+            said = f"{keys[-1]} in [{'.'.join(keys[:-1])}] leads out of the project"
+            raise self.fault(f"{said}: {config.clean(value)}", *keys)
 
     def below(self, table: Mapping[str, Any], keys: tuple[str, ...], name: str) -> dict[str, Any]:
         found = table.get(name, {})

@@ -1,8 +1,8 @@
 """All that may be set, from all layers, and where each value comes from.
 
 Flags go before the environment, it before the project's file, that before the user's, and all of
-them before a preset. Within one layer a model's own value goes before its agent's, and that before
-the general one.
+them before a preset. Within one layer a model's own value goes before its agent's, that before the
+project's (of two folders the inner one's), and that before the general one.
 """
 
 import os
@@ -34,7 +34,7 @@ from segue.io.project import find_project
 if TYPE_CHECKING:
     from segue.agents.drives.custom import Custom
 
-__all__ = ["Flags", "Settings", "Source", "load"]
+__all__ = ["Flags", "Settings", "Source", "load", "policy_for"]
 
 _MARKS = tuple(name for name in KEYS if name.endswith("_mark"))
 
@@ -44,6 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     and, where they are set, "policy.agents.claude.hard_mark", "homes.claude", "agents.mine"."""
 
     layers: tuple[Layer, ...]
+    cwd: str  # the folder that they were loaded for
     sources: dict[str, Source]
     user_file: Path
     project_file: Path | None = None
@@ -58,16 +59,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What is no fault, and most likely not meant: one line each."""
 
     def policy(self, agent: str = "", model: str = "") -> Policy:
-        """The policy for an agent and a model, as far as they are known. Never raises: `load` has
-        tried all of them, but for combinations that are nonsense only together; those get what is
-        set for all."""
+        """The policy for an agent and a model, as far as they are known, in the folder that was
+        loaded for. Never raises: `load` has tried all of them, but for combinations that are
+        nonsense only together; those get what is set for all."""
+        return self._made(agent, model)[0]
+
+    def _made(self, agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
         try:
-            return _make(self.layers, agent, model)[0]
+            return _make(self.layers, agent, model, self.cwd)
         except ConfigError:
-            return _make(self.layers, "", "")[0]
+            return _make(self.layers, "", "", "")
 
     def scopes(self) -> dict[Scope, dict[str, Value]]:
-        """What is set for one agent or some models only; the highest layer's word."""
+        """What is set for one project, one agent or some models; the highest layer's word."""
         found: dict[Scope, dict[str, Value]] = {}
         for layer in self.layers:
             for scope, values in layer.policy.items():
@@ -77,10 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def policy_sources(self, agent: str = "", model: str = "") -> dict[str, Source]:
         """Where each value of that policy comes from."""
-        try:
-            return _make(self.layers, agent, model)[1]
-        except ConfigError:
-            return _make(self.layers, "", "")[1]
+        return self._made(agent, model)[1]
 
 
 def load(
@@ -95,7 +96,9 @@ def load(
         layers.append(from_file(config.read(project_path), "project file"))
     layers += [from_env(env, notes), from_flags(flags or Flags())]
     rest = {key: value for layer in layers for key, value in layer.rest.items()}
-    _, sources = _make(layers, "", "")
+    here = os.path.realpath(cwd)
+    _make(layers, "", "", "")
+    _, sources = _make(layers, "", "", here)
     named = {f"policy.{key}": source for key, source in sources.items()}
     for layer in layers:
         for scope, values in layer.policy.items():
@@ -110,6 +113,7 @@ def load(
     notes += _odd(layers, told)
     return Settings(
         layers=tuple(layers),
+        cwd=here,
         sources=named,
         user_file=user.path,
         project_file=project_path,
@@ -126,15 +130,26 @@ def _part(rest: Mapping[tuple[str, str], Value], table: str) -> dict[str, Any]:
     return {name: value.value for (place, name), value in rest.items() if place == table}
 
 
-def _of(scope: Scope) -> tuple[str, str]:
-    """An agent and a model that a scope is for."""
-    kind, name = scope
-    return (name if kind == "agents" else "", name if kind == "models" else "")
+def policy_for(
+    agent: str, model: str, cwd: str | os.PathLike[str], env: Mapping[str, str]
+) -> Policy:
+    """The policy for a session in that folder. Raises ConfigError as `load` does."""
+    return load(cwd, env).policy(agent, model)
 
 
-def _make(layers: Sequence[Layer], agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
+def _of(scope: Scope) -> tuple[str, str, str]:
+    """An agent, a model and a folder that a scope is for."""
+    agent, model, folder = (
+        scope[1] if scope[0] == kind else "" for kind in ("agents", "models", "projects")
+    )
+    return agent, model, folder
+
+
+def _make(
+    layers: Sequence[Layer], agent: str, model: str, folder: str
+) -> tuple[Policy, dict[str, Source]]:
     """The policy of these layers, and where its values come from."""
-    chosen = {k: v for layer in layers for k, v in _applying(layer, agent, model)}
+    chosen = {k: v for layer in layers for k, v in _applying(layer, agent, model, folder)}
     named = chosen.get("name")
     preset = config.check_preset(*((named.value, named.source.at) if named else ("graduated", "")))
     usual = Policy()
@@ -154,15 +169,23 @@ def _make(layers: Sequence[Layer], agent: str, model: str) -> tuple[Policy, dict
         raise ConfigError(f"[policy]: {fault}; set: {', '.join(said)}") from None
 
 
-def _applying(layer: Layer, agent: str, model: str) -> Iterator[tuple[str, Value]]:
+def _applying(layer: Layer, agent: str, model: str, folder: str) -> Iterator[tuple[str, Value]]:
     """What a layer says for them, the more special the later."""
     own = ("agents", agents.canonical(agent)) if agent else EVERYWHERE
+    projects = sorted(
+        (s for s in layer.policy if s[0] == "projects" and _is_below(folder, s[1])),
+        key=lambda s: len(s[1]),
+    )
     models = sorted(
         (s for s in layer.policy if s[0] == "models" and model.startswith(s[1])),
         key=lambda s: len(s[1]),
     )
-    for scope in dict.fromkeys((EVERYWHERE, own, *models)):
+    for scope in dict.fromkeys((EVERYWHERE, *projects, own, *models)):
         yield from layer.policy.get(scope, {}).items()
+
+
+def _is_below(folder: str, project: str) -> bool:
+    return folder == project or folder.startswith(project.rstrip("/") + "/")
 
 
 def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -4,6 +4,10 @@ pay for reading policies."""
 import os
 
 INDEX_NAME = "sessions.db"
+WATCH_NAME, SOCKET_NAME = "watch", "segue.sock"
+SPOOL_ENDING = ".hooks"  # as in `segue.client`, which imports nothing
+
+_MOST_PATH_BYTES = 90  # sun_path has 104 on macOS, 108 on Linux; a suffix is added while binding
 
 
 def config_folder() -> str:
@@ -19,6 +23,40 @@ def state_folder() -> str:
 def index_path() -> str:
     """The index of sessions."""
     return os.path.join(state_folder(), INDEX_NAME)
+
+
+def watch_folder() -> str:
+    """What the daemon and its client share: nobody else's (0700), once it is made."""
+    return os.path.join(state_folder(), WATCH_NAME)
+
+
+def make_watch_folder() -> str:
+    """The same, there and private. Raises OSError."""
+    place = watch_folder()
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    os.chmod(place, 0o700)
+    return place
+
+
+def socket_path() -> str:
+    """Where the daemon listens. A state folder whose path is too long for a socket has it in a
+    private folder beside other programs' sockets."""
+    found = os.path.join(watch_folder(), SOCKET_NAME)
+    if len(os.fsencode(found)) <= _MOST_PATH_BYTES:
+        return found
+    import hashlib
+
+    name = hashlib.sha256(os.fsencode(os.path.abspath(found))).hexdigest()[:16]
+    place = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not place or len(os.fsencode(place)) > _MOST_PATH_BYTES - 40:
+        place = "/tmp"  # noqa: S108 - who makes the folder sees to it that it is ours
+    return os.path.join(place, f"segue-{os.getuid()}", f"{name}.sock")
+
+
+def spool_path() -> str:
+    """Where hooks leave what must not be lost while no daemon listens: beside the socket, which is
+    all that the client is told."""
+    return socket_path() + SPOOL_ENDING
 
 
 def added_homes() -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from segue.drill.ask import Ask, Kind
+from segue.drill.relay import relay
 
 _VERSION_S = 60.0
 
@@ -112,7 +113,7 @@ def kind_of(ask: Ask) -> Kind:
         has_begun = any(part.role == "assistant" for part in ask.parts)
         is_request = has_begun or "CHECKPOINT REQUIRED" in ask.last_text
         return Kind.CHECKPOINT if is_request else Kind.CONTINUATION
-    return Kind.MAIN
+    return Kind.HANDOFF if relay(ask.parts).act == "write" else Kind.MAIN
 
 
 def clean_env(stage: Stage, **more: str) -> dict[str, str]:

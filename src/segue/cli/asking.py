@@ -1,0 +1,34 @@
+"""What commands say to the daemon, and what a user reads if there is none."""
+
+from typing import Any
+
+import click
+
+from segue.errors import InputError
+from segue.io import state
+from segue.watch.remote import NoDaemon, Remote
+
+
+def remote() -> Remote:
+    """The daemon's API."""
+    return Remote(state.socket_path())
+
+
+def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Asks the daemon. Raises InputError with one line if it is not there, or refuses."""
+    try:
+        answer: dict[str, Any] = remote().post(path, body)
+        return answer
+    except NoDaemon:
+        raise InputError("no daemon is running; start it: segue watch") from None
+
+
+def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
+    """Asks, and prints what is answered."""
+    answer = post(path, body)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(answer))
+    else:
+        click.echo(str(answer.get("said", "")))

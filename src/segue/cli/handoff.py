@@ -1,0 +1,21 @@
+"""`segue handoff SESSION`: hand it over now, whatever its zone."""
+
+import os
+
+import click
+
+from segue.cli.asking import ask
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--retry", is_flag=True, help="Go on with a handoff that waits for you.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(session: str | None, retry: bool, as_json: bool) -> None:
+    """Ask SESSION for its handoff document, clear its context and let it go on from there.
+
+    SESSION is an id, the beginning of one, or a folder (this one). It must be run by hand in tmux.
+    `segue cancel SESSION` takes it back.
+    """
+    name = session or os.getcwd()
+    ask("/v1/handoff", {"session": name, "retry": retry}, as_json=as_json)

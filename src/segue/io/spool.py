@@ -1,0 +1,48 @@
+"""What hooks left behind while no daemon listened (`segue.client`)."""
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+_MOST_BYTES = 2_000_000
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """A hook's event, and when it came."""
+
+    at: float
+    event: dict[str, Any]
+
+
+_decode = msgspec.json.Decoder(Spooled).decode
+
+
+def take(path: str) -> list[Spooled]:
+    """All that was left there, in the order in which it came; lines that cannot be read are passed
+    over. It is given again until `drop` is called, once what it says is written down."""
+    aside = _aside(path)
+    if not os.path.exists(aside):
+        with suppress(OSError):
+            os.rename(path, aside)
+    try:
+        with open(aside, "rb") as file:
+            lines = file.read(_MOST_BYTES).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            found.append(_decode(line))
+    return sorted(found, key=lambda each: each.at)
+
+
+def drop(path: str) -> None:
+    """What was taken is done with. What came since is there for the next time."""
+    with suppress(OSError):
+        os.unlink(_aside(path))
+
+
+def _aside(path: str) -> str:
+    return f"{path}.taken"

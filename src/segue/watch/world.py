@@ -1,0 +1,137 @@
+"""What the parts of the daemon share: the log, the rules, the sessions as they are kept, a lock."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from segue.agents.terminal import Terminal
+from segue.core import zones
+from segue.core.policy import Policy
+from segue.core.screen import Screen
+from segue.core.session import Session
+from segue.io.notices import Notices
+from segue.io.seats import Seat
+from segue.io.typist import Refused, Typist
+from segue.runner.clock import Clock
+from segue.watch.log import Log, Note
+from segue.watch.rules import Rules
+
+Name = tuple[str, str]
+"""Which session: the agent, and the session's id."""
+
+MOST_COSTS = 60
+"""How many of a project's last tasks tell how large the next one may be."""
+
+
+@dataclass
+class Kept:
+    """What the daemon knows of one session besides what its file and process tell."""
+
+    session: Session
+    memory: zones.Memory = field(default_factory=zones.Memory)
+    turn_used: int | None = None  # tokens when its turn began
+    noted: float = -1.0  # the fraction in the last reading that was written down
+    seat: Seat | None = None
+    terminal: Terminal | None = None
+    program: str = ""  # of the process that was last behind it
+    flags: tuple[str, ...] = ()  # those of the user's that a process which takes over keeps
+    in_run: bool = False  # it is a `segue run`'s, and left alone
+    is_ours: bool = False  # the daemon runs inside of it
+    seen_pid: int = 0
+    hook_end: str = ""  # what its SessionEnd hook gave as the reason
+    hooked_at: float = 0.0  # its hooks called last
+    shell_line: str = ""  # what its shell showed just after the agent had gone
+    ended_at: float | None = None
+
+
+@dataclass
+class World:
+    """One for a daemon. Whoever changes `kept` or `paused` holds `lock`."""
+
+    env: Mapping[str, str]
+    clock: Clock
+    log: Log
+    rules: Rules
+    typist: Typist
+    notices: Notices
+    say: Callable[[str], None]
+    kept: dict[Name, Kept] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)  # "all", a folder or a session's id
+    costs: dict[str, deque[int]] = field(default_factory=dict)  # of tasks, by project
+    lock: Any = field(default_factory=threading.RLock)
+    listeners: list[Callable[[Note], None]] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def policy(self, session: Session) -> Policy:
+        """The user's rules for this session."""
+        return self.rules.policy(session.agent, session.model, session.cwd)
+
+    def note(self, kind: str, session: Session | None, data: dict[str, Any]) -> Note:
+        """Writes a line into the log, and wakes whoever reads along."""
+        with self.lock:
+            written = self.log.append(
+                kind,
+                at=self.clock.now(),
+                agent=session.agent if session else "",
+                session_id=session.session_id if session else "",
+                project=session.cwd if session else "",
+                data=data,
+            )
+            for listen in self.listeners:
+                listen(written)
+        with self.news:
+            self.news.notify_all()
+        return written
+
+    def look(self, kept: Kept) -> Screen | Refused:
+        """What a session's terminal shows; refused if it has none that may be spoken to."""
+        if kept.seat is None or kept.terminal is None:
+            return Refused("gone", "it sits in no terminal that segue knows")
+        return self.typist.look(kept.seat, kept.terminal)
+
+    def learn_cost(self, project: str, tokens: int) -> None:
+        """What a task of this project cost: later ones are measured by it."""
+        self.costs.setdefault(project, deque(maxlen=MOST_COSTS)).append(tokens)
+
+    def is_paused(self, session: Session) -> bool:
+        """Whether the user wants this one left alone for now."""
+        if not self.paused:
+            return False
+        above = _folder(session) + "/"
+        return any(
+            what in ("all", session.session_id)
+            or (what.startswith("/") and above.startswith(what.rstrip("/") + "/"))
+            for what in self.paused
+        )
+
+    def find(self, name: str) -> list[Kept]:
+        """Sessions that a name may mean: an id or its beginning, a folder or the last part of it.
+        What fits exactly goes first; of a folder, the live ones."""
+        with self.lock:
+            everyone = list(self.kept.values())
+        exact = [kept for kept in everyone if kept.session.session_id == name]
+        if exact:
+            return exact
+        begun = [k for k in everyone if len(name) >= 2 and k.session.session_id.startswith(name)]
+        if begun:
+            return begun
+        folder = name.rstrip("/")
+        there = [
+            kept
+            for kept in everyone
+            if (own := _folder(kept.session)) and folder in (own, own.rpartition("/")[2])
+        ]
+        live = [kept for kept in there if kept.session.state.is_live]
+        return live or there
+
+
+def _folder(session: Session) -> str:
+    return session.cwd.rstrip("/")
+
+
+def label(session: Session) -> str:
+    """A session in a line for people."""
+    folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
+    return f"{session.agent} in {folder} ({session.session_id[:8]})"

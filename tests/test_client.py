@@ -1,0 +1,304 @@
+"""The client of hooks and status line: quick, private, and never in anybody's way."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_daemon import FakeDaemon, http
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from segue import client
+from segue.core.policy import PRESETS, Policy
+from segue.core.reading import Zone
+from segue.io import spool, state, units
+
+MARKS = "0.3,0.5,0.7,0.85"
+PAYLOAD = {
+    "session_id": "s",
+    "context_window": {
+        "context_window_size": 200_000,
+        "current_usage": {
+            "input_tokens": 10,
+            "cache_creation_input_tokens": 1_000,
+            "cache_read_input_tokens": 108_950,
+            "output_tokens": 40,
+        },
+        "used_percentage": 55,
+    },
+}
+Serve = Callable[..., "FakeDaemon"]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    made: list[FakeDaemon] = []
+
+    def start(answer: bytes | None = None, *, pause_s: float = 0.0) -> FakeDaemon:
+        made.append(FakeDaemon(state.socket_path(), answer, pause_s))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def run(
+    kind: str, told: str, given: bytes | Any, former: str = "", **env: str
+) -> "subprocess.CompletedProcess[bytes]":
+    data = given if isinstance(given, bytes) else json.dumps(given).encode()
+    return subprocess.run(
+        ["sh", "-c", units.client_command(kind, told, former)],
+        input=data,
+        capture_output=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", **env},
+    )
+
+
+def test_a_hook_prints_what_the_daemon_says(serve: Serve) -> None:
+    daemon = serve(http(b'{"decision": "block"}'))
+    done = run("hook", "UserPromptSubmit", {"hook_event_name": "UserPromptSubmit", "prompt": "é"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b'{"decision": "block"}', b"")
+    assert daemon.asked[0].startswith(b"POST /v1/hook HTTP/1.0\r\n")
+    assert daemon.events() == [{"hook_event_name": "UserPromptSubmit", "prompt": "é"}]
+
+
+def test_an_exit_code_of_two_is_passed_on_with_its_text_on_stderr(serve: Serve) -> None:
+    serve(http(b"not now", more=b"X-Exit: 2\r\n"))
+    done = run("hook", "PreToolUse", {})
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"not now")
+
+
+def test_other_exit_codes_are_not(serve: Serve) -> None:
+    serve(http(b"", more=b"X-Exit: 1\r\n"))
+    assert run("hook", "Stop", {}).returncode == 0
+
+
+def test_a_daemon_that_accepts_and_never_answers_is_not_waited_for(serve: Serve) -> None:
+    daemon = serve(None)
+    began = time.monotonic()
+    done = run("hook", "UserPromptSubmit", {"prompt": "x"})
+    took = time.monotonic() - began
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert daemon.asked
+    assert client.HOOK_S <= took < client.HOOK_S + 2  # the machine may be busy
+
+
+def test_a_daemon_that_answers_byte_by_byte_gets_no_more_time(serve: Serve) -> None:
+    serve(http(b"x" * 500), pause_s=0.05)
+    began = time.monotonic()
+    done = run("hook", "SessionEnd", {"reason": "clear"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert time.monotonic() - began < client.HOOK_S + 2
+    assert len(spool.take(state.spool_path())) == 1, "given up in time to keep the event"
+
+
+def test_an_input_that_never_ends_is_not_waited_for() -> None:
+    argv = units.client_argv("hook", "Stop")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.wait(timeout=20) == 0
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"nonsense",
+        http(b"oops", status=b"500 Oh"),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf",
+        b"HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_an_answer_that_is_none_is_silence(serve: Serve, answer: bytes) -> None:
+    serve(answer)
+    done = run("hook", "Stop", {})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_without_a_daemon_what_nothing_else_tells_is_kept(own_home: Path) -> None:
+    state.make_watch_folder()
+    pretty = json.dumps({"hook_event_name": "SessionEnd", "reason": "clear"}, indent=2).encode()
+    began = time.time()
+    for event in ("SessionEnd", "UserPromptSubmit", "StopFailure"):
+        done = run("hook", event, pretty)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    place = Path(state.spool_path())
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    found = spool.take(str(place))
+    assert [each.event["reason"] for each in found] == ["clear", "clear"]
+    assert all(began - 1 <= each.at <= time.time() + 1 for each in found)
+    assert spool.take(str(place)) == found, "it is there until it is dropped"
+    run("hook", "SessionEnd", pretty)
+    spool.drop(str(place))
+    assert len(spool.take(str(place))) == 1
+
+
+def test_the_spool_does_not_grow_for_ever_and_broken_lines_are_passed_over() -> None:
+    place = Path(state.make_watch_folder()) / "segue.sock.hooks"
+    place.write_bytes(b"x" * client.SPOOL_BYTES)
+    run("hook", "SessionEnd", {"a": 1})
+    assert place.stat().st_size == client.SPOOL_BYTES
+    assert spool.take(str(place)) == []
+
+
+def test_a_session_of_a_run_is_left_to_the_run(serve: Serve) -> None:
+    daemon = serve(http(b"{}"))
+    done = run("hook", "Stop", {}, SEGUE_RUN="run-1")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert not daemon.asked
+
+
+def test_where_segue_is_gone_a_hook_is_silent_and_the_former_line_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter alone would end with 2, by which claude refuses every prompt."""
+    former = tmp_path / "former.sh"
+    former.write_text("echo theirs\n")
+    monkeypatch.setattr(client, "__file__", str(tmp_path / "gone/segue/client.py"))
+    assert run("hook", "Stop", {}).returncode == 0
+    assert run("statusline", MARKS, PAYLOAD, str(former)).stdout == b"theirs\n"
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone/python"))
+    done = run("hook", "Stop", {})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_status_line_of_the_daemon_is_printed_and_it_knows_the_terminal(serve: Serve) -> None:
+    daemon = serve(http("█ 55%".encode()))
+    done = run("statusline", MARKS, PAYLOAD, COLUMNS="83")
+    assert done.stdout.decode() == "█ 55%\n"
+    (asked,) = daemon.events()
+    assert asked["segue"] == {"columns": 83, "color": False}
+    assert asked["context_window"] == PAYLOAD["context_window"]
+
+
+@pytest.mark.parametrize("answer", [None, http(b"", status=b"503 no"), b"gone"])
+def test_a_status_line_is_there_without_the_daemons_help(
+    serve: Serve, answer: bytes | None
+) -> None:
+    if answer != b"gone":
+        serve(answer)
+    done = run("statusline", MARKS, PAYLOAD)
+    assert done.stdout.decode() == "██████░░░░ 55% warning\n"
+
+
+def test_the_former_status_line_comes_first(tmp_path: Path, serve: Serve) -> None:
+    serve(http(b"ours"))
+    former = tmp_path / "it's former.sh"
+    former.write_text("printf 'theirs: '; cat | tr -d '\\n' | wc -c\n")
+    done = run("statusline", MARKS, PAYLOAD, str(former))
+    assert done.stdout.decode() == f"theirs: {len(json.dumps(PAYLOAD))}\nours\n"
+
+
+@pytest.mark.parametrize("words", ["exit 3", "cat >/dev/null", "sleep 60", "no-such-command"])
+def test_a_former_status_line_that_fails_or_hangs_does_not_hide_ours(
+    tmp_path: Path, words: str
+) -> None:
+    former = tmp_path / "former.sh"
+    former.write_text(words)
+    done = run("statusline", MARKS, PAYLOAD, str(former))
+    assert done.stdout.decode() == "██████░░░░ 55% warning\n"
+
+
+ANY_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["context_window", "current_usage", "used_percentage", "context_window_size"]
+            )
+            | st.text(),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+FIELDS = st.none() | st.floats() | st.integers() | st.booleans() | st.text(max_size=3)
+WINDOWS = st.fixed_dictionaries(
+    {},
+    optional={
+        "context_window_size": FIELDS,
+        "used_percentage": FIELDS,
+        "current_usage": FIELDS
+        | st.dictionaries(st.sampled_from(list(client._USAGE)), FIELDS, max_size=4),
+    },
+)
+
+
+@given(ANY_JSON | st.fixed_dictionaries({"context_window": WINDOWS}))
+def test_any_json_makes_one_line(value: Any) -> None:
+    said = client.local_line(json.dumps(value).encode(), MARKS, False).decode()
+    assert said.startswith(("█", "░"))
+    assert "\n" not in said
+    assert said.split(" ")[-1] in (*client.ZONES, "yet")
+
+
+@given(st.binary(max_size=200), st.text(max_size=30))
+def test_any_bytes_make_one_line(data: bytes, marks: str) -> None:
+    assert client.local_line(data, marks, True).count(b"\n") == 0
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from(["hook", "statusline"]),
+    st.one_of(ANY_JSON.map(lambda v: json.dumps(v).encode()), st.binary(max_size=100)),
+)
+def test_the_process_never_fails_on_what_it_is_given(kind: str, data: bytes) -> None:
+    argv = [sys.executable, "-I", "-S", client.__file__, kind, "/nowhere/at/all", MARKS]
+    done = subprocess.run(argv, input=data, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("words", [(), ("hook",), ("nonsense", "x", "y"), ("statusline", "\n")])
+def test_words_that_nobody_wrote_do_not_make_it_fail(words: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-I", "-S", client.__file__, *words]
+    done = subprocess.run(argv, input=b"{}", capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@given(st.floats(0, 3), st.sampled_from([*PRESETS.values(), Policy(hard_mark=1.5)]))
+def test_zones_are_those_of_the_policy(fraction: float, policy: Policy) -> None:
+    marks = client.marks_of(units.marks(policy))
+    assert marks == policy.marks
+    assert client.zone_at(fraction, marks) == Zone.of(fraction, policy).value
+
+
+def test_colours_and_marks_have_one_meaning() -> None:
+    assert tuple(zone.value for zone in Zone) == client.ZONES
+    assert Policy().marks == client.USUAL_MARKS
+    assert client.MOST_S["hook"] > client.HOOK_S
+    assert state.spool_path() == state.socket_path() + ".hooks"
+
+
+def test_it_loads_no_module_that_must_be_looked_for() -> None:
+    names = ["posix", "sys", "time", "_socket", "_json", "_signal", "json"]
+    found = [
+        line.split()[1]
+        for line in Path(client.__file__).read_text().splitlines()
+        if line.strip().startswith(("import ", "from "))
+    ]
+    assert set(found) <= set(names)
+
+
+def test_a_long_state_folder_has_its_socket_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SEGUE_HOME", str(tmp_path / ("x" * 120)))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    assert state.socket_path().startswith(f"/run/user/1000/segue-{os.getuid()}/")
+    assert len(state.socket_path()) < 104
