@@ -2,8 +2,8 @@
 
 import os
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile

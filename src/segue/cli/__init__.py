@@ -24,6 +24,7 @@ COMMANDS = {
     "sessions": "List all sessions, or those of an agent, a project, a state.",
     "show": "Tell all about one session or one run.",
     "watch": "Watch all sessions: zones, stops, reminders; with --auto handoffs and resumes.",
+    "notes": "Print what the daemon saw, decided and did.",
     "pause": "Let the daemon leave a project or a session alone for a while.",
     "unpause": "Let it act there again.",
     "handoff": "Hand a session in tmux over to a fresh one, now.",

@@ -1,12 +1,15 @@
 """`segue status`: what is going on."""
 
 import json
+import os
 
 import click
 
 from segue.cli import tables
 from segue.cli.machine import RECENT_S, Machine, list_sessions, say_notes, with_machine
+from segue.cli.render import duration
 from segue.core.session import Session
+from segue.io import state
 
 
 @click.command()
@@ -27,6 +30,30 @@ def command(watch: bool, as_json: bool) -> None:
         tables.show(found, machine.now)
     else:
         click.echo("no session in the last 24 hours; `segue sessions` lists older ones", err=True)
+    if not as_json:
+        _say_daemon(machine.now)
+
+
+def _say_daemon(now: float) -> None:
+    """What the daemon is about, if there is one."""
+    if not os.path.exists(state.socket_path()):
+        return
+    from segue.cli.asking import remote
+    from segue.errors import SegueError
+
+    try:
+        told = remote().get("/v1/status")
+    except SegueError:
+        return
+    said = [f"segue watch: running for {duration(told['uptime_s'])}"]
+    said += [f"paused: {what}" for what in told["paused"]]
+    for each in told["handoffs"]:
+        why = f" ({each['why']})" if each["why"] else ""
+        said.append(f"handoff {each['id']}: {each['step']}{why}")
+    for each in told["waiting"]:
+        until = f" for {duration(each['until'] - now)}" if (each["until"] or 0) > now else ""
+        said.append(f"{each['session_id'][:8]}: {each['verdict']}{until}: {each['why']}")
+    click.echo("\n  ".join(said), err=True)
 
 
 def recent(machine: Machine) -> list[Session]:
