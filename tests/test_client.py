@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,16 @@ def serve() -> Iterator[Serve]:
     yield start
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def short_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """One whose socket is in the state folder itself."""
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
+        monkeypatch.setenv("SEGUE_HOME", folder)
+        state.make_watch_folder()
+        assert Path(state.spool_path()).is_relative_to(folder)
+        yield Path(folder)
 
 
 def run(
@@ -145,12 +156,52 @@ def test_without_a_daemon_what_nothing_else_tells_is_kept(own_home: Path) -> Non
     assert len(spool.take(str(place))) == 1
 
 
-def test_the_spool_does_not_grow_for_ever_and_broken_lines_are_passed_over() -> None:
-    place = Path(state.make_watch_folder()) / "segue.sock.hooks"
+def test_the_spool_does_not_grow_for_ever_and_broken_lines_are_passed_over(
+    short_home: Path,
+) -> None:
+    place = Path(state.spool_path())
     place.write_bytes(b"x" * client.SPOOL_BYTES)
     run("hook", "SessionEnd", {"a": 1})
     assert place.stat().st_size == client.SPOOL_BYTES
     assert spool.take(str(place)) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_kept_goes_nowhere_else(kind: str, short_home: Path) -> None:
+    other = short_home / "other"
+    other.write_bytes(b"theirs")
+    place = Path(state.spool_path())
+    if kind == "link":
+        place.symlink_to(other)
+    else:
+        os.mkfifo(place)
+    began = time.monotonic()
+    assert run("hook", "SessionEnd", {"a": 1}).returncode == 0
+    assert time.monotonic() - began < client.MOST_S["hook"], "nobody reads there"
+    assert other.read_bytes() == b"theirs"
+
+
+def test_a_scanner_that_asks_for_more_does_not_hide_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import _json
+
+    real = _json.make_scanner
+    asked: list[str] = []
+
+    def newer(context: Any) -> Any:
+        asked.append("array_hook")
+        assert context.array_hook is None, "as 3.15 has it"
+        return real(context)
+
+    def newest(context: Any) -> Any:
+        return context.something_else
+
+    wanted = client.local_line(json.dumps(PAYLOAD).encode(), MARKS, False)
+    for scanner in (newer, newest):
+        monkeypatch.setattr(_json, "make_scanner", scanner)
+        assert client.local_line(json.dumps(PAYLOAD).encode(), MARKS, False) == wanted
+    assert asked
 
 
 def test_a_session_of_a_run_is_left_to_the_run(serve: Serve) -> None:

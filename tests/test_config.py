@@ -458,3 +458,19 @@ def test_path_tells_where_the_files_are(
     assert show("path", "--project").exit_code == 1
     write(project / ".segue.toml", "")
     assert show("path", "--project").stdout == f"{project}/.segue.toml\n"
+
+
+@pytest.mark.parametrize("how", [(), ("--json",), ("--agent", "claude")])
+def test_addresses_of_services_are_not_shown(
+    how: tuple[str, ...], project: Path, user: Path
+) -> None:
+    write(
+        user,
+        '[policy]\nnotify = ["mailto://me:s3cret@example.org", "s3cret"]\n'
+        '[policy.projects."/x"]\nnotify = ["ntfy://s3cret"]\n',
+    )
+    flag = ("--set", 'policy.projects."/y".notify=["slack://s3cret"]')
+    for more in ((), flag):
+        shown = CliRunner().invoke(cli, ["config", "show", *how, *more]).output
+        assert "s3cret" not in shown
+        assert more or "mailto://…" in shown

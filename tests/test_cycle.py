@@ -15,6 +15,7 @@ from segue.core.cycle import (
     AnyAct,
     AnyFact,
     AskUser,
+    Blocked,
     Busy,
     Cancel,
     Cleared,
@@ -375,8 +376,10 @@ def test_where_nothing_can_be_typed_the_user_is_asked_once_with_a_document_on_di
 def test_the_user_says_go_on_and_it_goes_on_from_there() -> None:
     led = Led()
     led.tell(Ready(), NotTyped("request", "gone", retry=False), OwnWritten(900), Retry())
-    assert led.at(Step.WRITTEN)
-    assert led.tell(Ready()) == [Type("clear")]
+    assert led.at(Step.WAITING)
+    assert led.tell(FileSeen(ok=True, changed_at=AT)) == []  # much may have happened since
+    assert led.tell(Ready()) == [Type("request")]
+    led.tell(Typed("request"), FileSeen(ok=True), Ready())
     led.tell(Typed("clear"), Cleared("s2"), Gone("crash"))
     assert led.at(Step.NEEDS_USER)
     assert led.tell(Retry(), Ready()) == [Type("resume")]
@@ -480,6 +483,42 @@ def test_a_process_that_ends_before_the_clearing_cancels_and_after_it_asks() -> 
     led = written()
     led.tell(Ready(), Typed("clear"), Gone())  # nobody knows whether it was cleared
     assert led.at(Step.NEEDS_USER)
+
+
+def test_a_dialog_is_left_to_the_user_and_once_it_is_gone_the_session_is_asked_anew() -> None:
+    led = Led(new(forced=True))
+    led.tell(Blocked("a dialog is open"))
+    assert led.time_up() == [WriteOwn()]
+    (ask,) = led.tell(OwnWritten(900))
+    assert isinstance(ask, AskUser)
+    assert "a dialog is open" in ask.why
+    assert led.tell(Blocked("a dialog is open")) == []
+    led.tell(Busy())  # it was answered
+    assert (led.cycle.step, led.cycle.blocked, led.all(Interrupt)) == (Step.WAITING, "", [])
+    assert led.tell(Ready()) == [Type("request")]
+
+
+def test_a_turn_that_could_not_be_interrupted_is_handed_over_when_it_ends() -> None:
+    led = Led(new(forced=True))
+    for _ in range(3):
+        led.time_up()
+    led.tell(OwnWritten(900), Busy())
+    assert led.at(Step.NEEDS_USER)
+    led.tell(Ready())
+    assert led.at(Step.WAITING)
+
+
+def test_a_turn_that_goes_on_after_a_dialog_gets_its_whole_time() -> None:
+    led = Led(new(forced=True))
+    led.tell(Blocked("?"), after_s=100)
+    led.tell(Busy())
+    assert due(led.cycle, POLICY) == led.now + POLICY.busy_wait_s
+
+
+def test_a_user_who_goes_on_by_hand_in_the_new_session_ends_it() -> None:
+    led = cleared()
+    led.tell(Gone("?"), UserSpoke())
+    assert (led.cycle.step, led.cycle.why) == (Step.CANCELLED, "the user went on by hand")
 
 
 # Whatever happens

@@ -5,20 +5,24 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from daemons import FakeDaemon
 
 from segue.agents import drives
-from segue.cli import checkup, cli, doctor
+from segue.cli import checkup, checkup_watch, cli, doctor
 from segue.cli.checkup import Check
 from segue.drill import enclosure
+from segue.io import state, units
 from segue.io.settings import load
 from segue.store import open_store, runs_path
+from segue.watch.server import serving
 
 ROOT = Path(__file__).parent.parent
 
@@ -297,3 +301,109 @@ def test_nothing_of_a_program_reaches_the_terminal_but_text() -> None:
 def test_without_a_wish_no_agent_is_missing(bin_folder: Path, tmp_path: Path) -> None:
     checks = doctor.agents(os.environ, load(tmp_path, os.environ), is_enclosing=False)
     assert [c.name for c in checks] == ["agents"]
+
+
+def watched(*, is_wanted: bool = False) -> Check:
+    (check,) = checkup_watch.daemon(is_wanted=is_wanted)
+    return check
+
+
+def test_a_daemon_is_missed_only_where_something_counts_on_it(
+    bin_folder: Path, own_home: Path
+) -> None:
+    assert watched().status == "ok"
+    assert watched(is_wanted=True).status == "warn"
+    _, checks = found()
+    assert checks["watch"][0]["status"] == "ok"
+    (own_home / ".claude").mkdir()
+    assert CliRunner().invoke(cli, ["setup", "claude"]).exit_code == 0
+    _, checks = found()
+    assert checks["watch"][0]["status"] == "warn"
+    assert checks["hooks"][0]["status"] == "ok"
+
+
+def test_a_daemon_that_sees_late_or_is_of_another_version_is_told(
+    short_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Degraded(FakeDaemon):
+        def status(self) -> dict[str, Any]:
+            return {**super().status(), "degraded": why, "sessions": 3}
+
+    why = ""
+    with serving(Degraded(), path=state.socket_path()):
+        assert (watched().status, watched().what) == (
+            "ok",
+            f"process {os.getpid()} watches 3 sessions",
+        )
+        why = "no more inotify watches"
+        assert watched().status == "warn"
+        assert why in watched().what
+        assert "fs.inotify.max_user_watches" in watched().do
+        monkeypatch.setattr(checkup_watch, "__version__", "99.1")
+        assert "and this is 99.1" in watched().what
+
+
+def test_a_socket_that_nobody_listens_at_is_no_daemon(short_state: Path) -> None:
+    with serving(FakeDaemon(), path=state.socket_path()) as there:
+        path = Path(there.path)
+    path.touch()
+    assert watched(is_wanted=True).status == "warn"
+
+
+@pytest.fixture
+def short_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder whose socket's path is not too long for one."""
+    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+        monkeypatch.setenv("SEGUE_HOME", folder)
+        yield Path(state.make_watch_folder())
+
+
+def test_hooks_that_lead_to_a_segue_that_moved_are_told(own_home: Path) -> None:
+    assert not list(checkup_watch.claude_hooks(os.environ)), "never set up"
+    (own_home / ".claude").mkdir()
+    CliRunner().invoke(cli, ["setup", "claude"])
+    file = own_home / ".claude" / "settings.json"
+    good = file.read_text()
+    (check,) = checkup_watch.claude_hooks(os.environ)
+    assert check.status == "ok"
+    client = units.client_argv("hook", "Stop")[3]
+    less = json.loads(good)
+    del less["hooks"]["Stop"]
+    for text, said in (
+        (good.replace(client, "/gone/segue/client.py"), "/gone/segue/client.py"),
+        (json.dumps(less), "before an upgrade"),
+        (good.replace(state.socket_path(), "/other.sock"), "another segue"),
+        (good.replace("{", '{"disableAllHooks": true, ', 1), "disableAllHooks"),
+    ):
+        file.write_text(text)
+        (check,) = checkup_watch.claude_hooks(os.environ)
+        assert check.status == "warn"
+        assert said in check.what
+    for odd in ("[]", "{", '{"hooks": 3, "statusLine": []}', '{"hooks": {"Stop": [3, {}]}}'):
+        file.write_text(odd)
+        assert not list(checkup_watch.claude_hooks(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_old"),
+    [("tmux 3.1c", True), ("tmux 2.9a", True), ("tmux 3.2", False), ("tmux next-3.6", False)],
+)
+def test_a_tmux_that_is_too_old_is_told(bin_folder: Path, said: str, is_old: bool) -> None:
+    assert not list(checkup_watch.tmux(os.environ))
+    program(bin_folder / "tmux", f"echo {said}")
+    assert [check.status for check in checkup_watch.tmux(os.environ)] == ["warn"] * is_old
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="systemd")
+def test_a_service_that_ends_at_logout_or_starts_another_segue_is_told(bin_folder: Path) -> None:
+    assert not list(checkup_watch.service_unit(os.environ)), "none is installed"
+    unit = Path(units.systemd_path())
+    unit.parent.mkdir(parents=True)
+    unit.write_text(units.systemd_unit(os.environ))
+    program(bin_folder / "loginctl", "")
+    for told, do in (("Linger=no", "loginctl enable-linger"), ("Linger=yes", ""), ("", "")):
+        (check,) = checkup_watch.service_unit(os.environ, lambda argv: told)  # noqa: B023
+        assert check.do == do
+    unit.write_text("ExecStart=/gone/segue watch\n")
+    (check,) = checkup_watch.service_unit(os.environ)
+    assert check.do == "segue service install"

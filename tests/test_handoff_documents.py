@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,20 @@ from hypothesis import strategies as st
 
 from segue.core import continuation as prompts
 from segue.core.checkpoint import Checkpoint, Command, FileChanged, Told
-from segue.core.handoff import TASK, Recorded, check, complete, name, names_in, own, recorded
+from segue.core.handoff import (
+    MOST_BYTES,
+    TASK,
+    Recorded,
+    check,
+    complete,
+    name,
+    names_in,
+    own,
+    recorded,
+)
 from segue.core.remark import Todo
 from segue.core.stop import StopReason
+from segue.io import handoffs
 from segue.io.prompts import load
 from segue.transcripts.handoffs import own_document, read_document
 
@@ -357,3 +369,28 @@ def test_what_is_no_document_is_refused_with_a_reason(tmp_path: Path) -> None:
     ):
         text, said = read_document(f"{project}/{where}", **more)
         assert (text, why in said) == ("", True), (where, said)
+
+
+def test_what_would_make_a_document_too_large_is_not_added() -> None:
+    room = MOST_BYTES - len(followed().encode())
+    text = followed() + "\nx" * (room // 2 - 50)
+    assert check(text) == ""
+    assert (
+        complete(text, Checkpoint(task="The task, which takes more room than is left. " * 9))
+        == text
+    )
+
+
+def test_many_fences_are_read_in_no_time() -> None:
+    began = time.process_time()
+    recorded("## Recorded by segue\n" + "### a\n```\n```\n" * 70_000)
+    assert time.process_time() - began < 10.0, "it took minutes"
+
+
+def test_a_repositorys_link_in_the_place_of_the_ignore_file_is_not_followed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".segue").mkdir(parents=True)
+    (project / ".segue/.gitignore").symlink_to(tmp_path / "outside")
+    folder = handoffs.folder_of(str(project), ".segue/handoffs")
+    handoffs.write(folder, "handoff-20261116T0000-h-1.md", "text")
+    assert not (tmp_path / "outside").exists()

@@ -443,6 +443,13 @@ def test_a_link_in_the_repository_leads_no_document_out_of_it(tmp_path: Path) ->
     assert not list(away.iterdir())
 
 
+def test_a_session_of_another_project_is_not_handed_over(project: Path, tmp_path: Path) -> None:
+    daemon = Daemon([told(cwd=str(tmp_path / "another"))], "")
+    with answering(daemon), pytest.raises(InputError, match="of another project"):
+        Answers(str(project)).request_handoff("I was told to", SESSION)
+    assert daemon.asked == []
+
+
 def test_a_document_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     from segue.errors import StateError
 

@@ -121,6 +121,13 @@ def test_a_terse_notice_names_no_path_and_quotes_no_session() -> None:
     assert not {"plans", KEY, "jsonl"} & set(notice.body.split())
 
 
+def test_a_word_without_end_is_cut_before_it_is_looked_at() -> None:
+    began = time.process_time()
+    found = make_notice("stop", "t", "a" * 100_000, "", terse=True)
+    assert len(found.body) == 200
+    assert time.process_time() - began < 2.0, "it took minutes"
+
+
 def test_a_full_notice_has_the_detail_but_no_secret_and_no_control_character() -> None:
     detail = f"in /home/me/x: {KEY}\x1b]0;owned\x07"
     notice = make_notice("stop", "a\nb", "body", detail, terse=False)

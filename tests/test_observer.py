@@ -7,72 +7,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from agents_alive import Agent
 from homes import SESSION, START, OpencodeDb, claude_session, prompt, reply
+from observing import OTHER, SWEPT_S, World, codex_file, used
 
 from segue.core.policy import Policy
 from segue.core.reading import Zone
-from segue.core.session import Session, State
+from segue.core.session import State
 from segue.core.stop import StopReason
 from segue.io import state
-from segue.transcripts.follow import Follower
 from segue.transcripts.index import open_index
 from segue.watch import known as known_module
 from segue.watch import observer as observer_module
 from segue.watch import pace as pace_module
 from segue.watch import viewer as viewer_module
-from segue.watch.observer import Observer, Sighting
+from segue.watch.observer import Sighting
 from segue.watch.pace import FIRST_S, MOST_S, Pace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-SWEPT_S = 6 * observer_module.SWEEP_S
-"""By then there was a sweep, however slow the machine is."""
-OTHER = SESSION.replace("1", "2")
-
-
-class World:
-    """A home, an observer, and all that it has seen."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.claude = home / ".claude"
-        self.claude.mkdir()
-        self.offset_s = self.wall_offset_s = 0.0
-        self.agents: list[Agent] = []
-        self.seen: list[Sighting] = []
-        self.observer = self.observe()
-
-    def observe(self) -> Observer:
-        return Observer(
-            env={"HOME": str(self.home)},
-            clock=lambda: time.time() + self.offset_s + self.wall_offset_s,
-            steady=lambda: time.monotonic() + self.offset_s,
-        )
-
-    def agent(self, session: str = SESSION, status: str = "busy", name: str = "claude") -> Agent:
-        self.agents.append(Agent(self.claude, session, status, name))
-        return self.agents[-1]
-
-    def until(self, condition: Callable[[Sighting], bool], patience_s: float = 10.0) -> Sighting:
-        """Steps until something is seen."""
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            batch = self.observer.step(0.5)
-            self.seen += batch
-            for sighting in batch:
-                if condition(sighting):
-                    return sighting
-        raise AssertionError(f"not seen: {self.seen[-3:]}")
-
-    def append(self, file: Path, *lines: str) -> None:
-        with file.open("a") as stream:
-            stream.write("".join(line + "\n" for line in lines))
 
 
 @pytest.fixture
@@ -82,11 +39,6 @@ def world(own_home: Path) -> Iterator[World]:
     made.observer.close()
     for agent in made.agents:
         agent.end()
-
-
-def used(sighting: Sighting) -> int:
-    reading = sighting.session.reading
-    return reading.used_tokens if reading is not None else 0
 
 
 def test_the_first_step_sees_what_is_recent_and_what_is_live(world: World) -> None:
@@ -370,6 +322,21 @@ def test_a_sub_agent_that_only_its_records_tell_is_none_either(world: World) -> 
     assert world.observer.sessions.keys() == {("codex", SESSION)}
 
 
+def test_a_sub_agent_that_is_told_late_is_none_either(world: World) -> None:
+    codex_file(world, SESSION, "cli")
+    world.observer.step(0)
+    child = codex_file(world, OTHER, None)
+    for _ in range(3):
+        world.observer.step(0.2)
+    assert world.observer.sessions.keys() == {("codex", SESSION)}
+    codex_file(world, OTHER, {"subagent": {"thread_spawn": {"parent_thread_id": SESSION}}})
+    assert world.until(lambda s: s.session.children == 1).session.session_id == SESSION
+    world.append(child, json.dumps({"type": "event_msg", "payload": {"type": "x"}}))
+    for _ in range(3):
+        assert world.observer.step(0.2) == []
+    assert world.observer.sessions.keys() == {("codex", SESSION)}
+
+
 def test_what_nobody_touches_is_forgotten_after_a_day_and_found_again(world: World) -> None:
     file = claude_session(world.home, prompt(at=time.time()), reply(1, 20_000, at=time.time()))
     claude_session(world.home, prompt(), reply(1, 5_000), session=OTHER)
@@ -409,6 +376,27 @@ def test_a_removed_session_is_forgotten_and_a_moved_one_is_not(world: World) -> 
         assert time.monotonic() < deadline
         world.observer.step(0.1)
     assert world.observer.sessions["claude", OTHER].path == str(two)
+
+
+def test_a_session_whose_file_has_another_name_is_seen_once(world: World) -> None:
+    one = claude_session(world.home, prompt(), reply(1, 100))
+    world.observer.step(0)
+    one.rename(one.with_name(f"{OTHER}.jsonl"))
+    world.until(lambda s: s.session.session_id == OTHER)
+    deadline = time.monotonic() + 5
+    while world.observer.sessions.keys() != {("claude", OTHER)}:
+        assert time.monotonic() < deadline
+        world.observer.step(0.1)
+
+
+def test_a_file_that_tells_of_another_session_now_is_one_session(world: World) -> None:
+    folder = world.home / ".pi" / "agent" / "sessions" / "--p--"
+    folder.mkdir(parents=True)
+    file = folder / "mine.jsonl"
+    for name in (SESSION, OTHER):
+        file.write_text(f'{{"type":"session","version":3,"id":"{name}","cwd":"/p"}}\n')
+        world.until(lambda s: ("pi", name) in world.observer.sessions)  # noqa: B023
+    assert world.observer.sessions.keys() == {("pi", OTHER)}
 
 
 def test_a_nudge_is_looked_at_without_delay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,54 +455,6 @@ def test_what_was_seen_is_in_the_index_for_the_next_start(world: World) -> None:
     assert world.observer.step(0) == []
 
 
-def test_a_file_of_anything_is_no_fault(world: World) -> None:
-    (world.claude / "sessions").mkdir()
-    world.observer.step(0)
-    junk = (b"", b"\xff\xfe\0", b"{}\n[1]\nnull\n", b'{"type":7}\n' * 50)
-    for number, data in enumerate(junk):
-        claude_session(world.home, session=f"junk-{number}").write_bytes(data)
-        (world.claude / "sessions" / f"{number + 2}.json").write_bytes(data)
-    good = claude_session(world.home, prompt(), reply(1, 100), session=OTHER)
-    world.until(lambda s: s.session.path == str(good))
-    assert all(session.reading is None or name[1] == OTHER for name, session in _all(world))
-
-
-def _all(world: World) -> list[tuple[tuple[str, str], Session]]:
-    return [*world.observer.sessions.items()]
-
-
-def test_following_that_breaks_down_begins_anew(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = claude_session(world.home, prompt(), reply(1, 100))
-    world.observer.step(0)
-    with monkeypatch.context() as broken:
-        broken.setattr(Follower, "_look_at_due", lambda self: 1 / 0)
-        world.append(file, reply(2, 300))
-        deadline = time.monotonic() + 10
-        while not world.observer.notes and time.monotonic() < deadline:
-            world.observer.step(0.1)
-    assert "division by zero" in world.observer.notes[0]
-    world.append(file, reply(3, 400))
-    world.offset_s += SWEPT_S
-    assert world.until(lambda s: used(s) == 400)
-    world.append(file, reply(4, 500))
-    assert world.until(lambda s: used(s) == 500)
-
-
-def test_what_is_odd_is_said_once(world: World) -> None:
-    (world.home / ".local" / "share" / "opencode").mkdir(parents=True)
-    file = world.home / ".local" / "share" / "opencode" / "opencode.db"
-    file.write_bytes(b"no database" * 100)
-    world.observer.step(0)
-    world.observer.nudge("opencode", "x", str(file))
-    world.observer.step(0.05)
-    world.observer.nudge("opencode", "x", str(file))
-    world.observer.step(0.05)
-    (note,) = world.observer.notes
-    assert str(file) in note
-
-
 def test_a_file_that_grows_all_the_time_is_looked_at_once_a_second() -> None:
     pace, looks, now = Pace(), list[float](), 0.0
     for tick in range(1000):
@@ -535,7 +475,7 @@ def test_a_look_that_takes_long_is_not_repeated_soon() -> None:
     pace = Pace()
     pace.looked("a", 0.0, 1.0)
     pace.touch("a", 1.0)
-    assert pace.next_at() == 20.0
+    assert pace.next_at() == 3.0
     pace.hurry("a", 1.5)
     assert pace.due(1.5) == "a"
     assert pace.due(30.0) is None

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from segue.cli import setup, uninstall
-from segue.errors import SegueError
+from segue.errors import SegueError, StateError
 from segue.io import claude_settings, edits, state
 
 OTHERS: dict[str, Any] = {
@@ -164,6 +164,7 @@ def test_a_link_stays_one_and_the_mode_too(own_home: Path) -> None:
         ('{"hooks": {"Stop": "x"}}', "hooks.Stop is not a list"),
         ('{"a": NaN}', "NaN is no value"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "[" * 400 + "]" * 400 + "}", "nested too deeply"),
     ],
 )
 def test_settings_that_are_none_are_one_line_and_stay_as_they_are(
@@ -279,6 +280,64 @@ def test_codex_gets_the_server_and_gives_it_back(own_home: Path) -> None:
     assert file.read_text() == text
 
 
+def test_what_the_user_wrote_below_codexs_server_stays(own_home: Path) -> None:
+    file = own_home / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text('model = "x"\n')
+    call(setup.command, "codex")
+    more = '\n# mine: about the next\n[profiles.a]\nmodel = "y"\n'
+    file.write_text(file.read_text() + more)
+    assert call(uninstall.command).exit_code == 0
+    assert file.read_text() == 'model = "x"\n\n' + more
+
+
+def test_a_number_of_codexs_that_is_too_long_is_one_line(own_home: Path) -> None:
+    file = own_home / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(f"a = {'9' * 5000}\n")
+    done = call(setup.command, "codex")
+    assert isinstance(done.exception, SegueError)
+    assert call(uninstall.command).exit_code == 1
+
+
+def test_a_copy_is_nobody_elses_and_gone_if_nothing_was_written(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = settings_file(own_home, '{"env": {"KEY": "x"}}')
+    file.chmod(0o644)
+    real = edits._write
+
+    def fails(path: str, text: str, mode: int) -> None:
+        if path == str(file):
+            (copy,) = file.parent.glob("*.segue-*")
+            assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+            raise StateError("read-only")
+        real(path, text, mode)
+
+    monkeypatch.setattr(edits, "_write", fails)
+    assert "read-only" in str(claude().exception)
+    assert files(own_home) == {".claude/settings.json"}
+    assert edits.load() == {}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_what_claude_writes_while_it_is_taken_back_is_not_lost(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = settings_file(own_home, "{}")
+    claude()
+    real = claude_settings.removed
+
+    def meanwhile(settings: Any, former: Any) -> Any:
+        file.write_text('{"model": "new", "hooks": {}}')
+        return real(settings, former)
+
+    monkeypatch.setattr(claude_settings, "removed", meanwhile)
+    done = call(uninstall.command)
+    assert (done.exit_code, "try again" in done.output) == (1, True)
+    assert json.loads(file.read_text())["model"] == "new"
+
+
 def test_opencode_gets_the_server_and_gives_it_back(own_home: Path) -> None:
     file = own_home / ".config/opencode/opencode.json"
     file.parent.mkdir(parents=True)
@@ -320,6 +379,8 @@ def test_one_file_that_is_broken_does_not_keep_the_others(own_home: Path) -> Non
     assert done.exit_code == 1
     assert "not TOML" in done.output
     assert not settings_file(own_home).exists()
+    again = call(uninstall.command)
+    assert (again.exit_code, "nothing of segue's" in again.output) == (1, False), "it is not known"
 
 
 def test_purge_deletes_what_segue_made_and_nothing_else(own_home: Path) -> None:

@@ -200,6 +200,35 @@ def test_keys_that_could_be_kept_no_longer_went_in_even_if_they_are_not_seen_yet
     assert sat.messages() == []
 
 
+def test_a_look_while_our_text_stands_there_lets_no_key_in(server: Server) -> None:
+    sat = server.sit()
+    with attached(server, sat.session) as user, typing(sat, 0.6) as thread:
+        answer = thread.submit(type_ours, sat)
+        shows(sat, "SEGUE asks")
+        user.press("mine")
+        held = ("display-message", "-p", "-t", sat.pane, "#{@segue_held}")
+        until(lambda: sat.tmux.run(*held) == "1\n")
+        seen = Typist().look(sat.seat, sat.terminal)
+        assert not isinstance(seen, Refused)
+        assert seen.draft == "SEGUE asks"
+        assert answer.result() is None
+        until(lambda: sat.screen().draft == "mine")
+    assert sat.messages() == ["SEGUE asks"]
+
+
+def test_a_hold_that_is_made_ready_and_never_begun_goes_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tmux_guard, "HOLD_S", 0.2)
+    sat = server.sit()
+    pane = sat.tmux.pane(sat.pane)
+    assert pane is not None
+    with attached(server, sat.session):
+        assert tmux_guard.Guard(sat.tmux, pane).holding()
+        assert "segue-" in sat.tmux.run("list-keys")
+        until(lambda: "segue-" not in sat.tmux.run("list-keys"), 3.0)
+
+
 def test_nothing_is_typed_while_the_user_is_in_a_key_sequence_of_tmux(server: Server) -> None:
     sat = server.sit()
     with attached(server, sat.session) as user, typing(sat, 0.1):

@@ -108,6 +108,17 @@ def test_a_draft_is_kept_and_put_back_behind_the_text(server: Server) -> None:
     assert "segue" not in sat.tmux.run("list-buffers")
 
 
+def test_a_draft_that_was_kept_and_not_taken_out_is_put_back_once(server: Server) -> None:
+    sat = server.sit()
+    sat.draft("my own")
+    seat = sat.seat
+    sat.tmux.load(f"segue-draft-{seat.pane[1:]}-{seat.pid}-{seat.start_ticks}", "my own")
+    assert type_(sat, "hello", keep_draft=True) is None
+    until(lambda: sat.screen().draft.startswith("my own"))
+    assert sat.screen().draft == "my own"
+    assert "segue" not in sat.tmux.run("list-buffers")
+
+
 def test_control_characters_are_left_out_and_that_is_said(server: Server) -> None:
     sat = server.sit()
     said: list[str] = []

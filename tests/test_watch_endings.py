@@ -55,6 +55,8 @@ CASES: list[
     (R.UNKNOWN, "busy", "gone", 129, R.USER_EXIT, U.TERMINAL_CLOSED),
     (R.UNKNOWN, "busy", "own", 129, R.USER_EXIT, U.TERMINAL_CLOSED),
     (R.UNKNOWN, "busy", "gone", 143, R.USER_EXIT, U.TERMINAL_CLOSED),
+    (R.UNKNOWN, "busy", "gone", -9, R.USER_EXIT, U.TERMINAL_CLOSED),
+    (R.UNKNOWN, "busy", "gone", -11, R.CRASH, None),
     (R.UNKNOWN, "busy", "there", -2, R.USER_EXIT, U.CTRL_C),
     (R.UNKNOWN, "busy", "there", 130, R.USER_EXIT, U.CTRL_C),
     (R.UNKNOWN, "busy", "there", -15, R.USER_EXIT, U.TERMINATED),
@@ -128,6 +130,13 @@ def test_a_machine_that_was_started_anew_ended_the_work_and_not_what_was_over() 
     assert (cut.reason, cut.ended_by, cut.resume) == (R.CRASH, "system", "same_session")
     over = ending_of(session(R.COMPLETED), None, After(), other_boot=True)
     assert (over.reason, over.ended_by) == (R.COMPLETED, "system")
+
+
+@pytest.mark.parametrize("seen", [R.UNKNOWN, R.COMPLETED, R.RATE_LIMIT])
+def test_who_left_before_the_machine_went_down_has_left(seen: StopReason) -> None:
+    stop = ending_of(session(seen), None, After(), hook="prompt_input_exit", other_boot=True)
+    assert stop.ended_by == "user"
+    assert stop.reason is (R.RATE_LIMIT if seen is R.RATE_LIMIT else R.USER_EXIT)
     limited = ending_of(session(R.RATE_LIMIT, retry_at=700.0), None, After(), other_boot=True)
     assert (limited.reason, limited.retry_at) == (R.RATE_LIMIT, 700.0)
 

@@ -309,7 +309,8 @@ def _begin(place: Server, flags: Sequence[str], in_shell: bool) -> Tui:
     if place.tmux("has-session", check=False) is not None:
         verb = ["new-window", "-d"]
     argv = _SHELL if in_shell else place.argv(*flags)
-    pane = place.tmux(*verb, "-P", "-F", "#{pane_id}", "-c", str(place.project), "--", *argv)
+    folder = str(place.project).replace("#", "##")  # tmux takes it for a format
+    pane = place.tmux(*verb, "-P", "-F", "#{pane_id}", "-c", folder, "--", *argv)
     found = Tui(place, (pane or "").strip(), in_shell)
     if in_shell:
         found.until(lambda: "$" in found.text(), what="its shell")

@@ -146,7 +146,7 @@ def parsed(given: bytes) -> "dict[str, object]":
             from _json import make_scanner
 
             found = make_scanner(_Plain())(text, 0)[0]  # type: ignore[arg-type]
-        except ImportError:
+        except (ImportError, AttributeError, TypeError):  # not as this interpreter has it
             from json import loads
 
             found = loads(text)
@@ -161,6 +161,7 @@ class _Plain:
     strict = False
     object_hook = None
     object_pairs_hook = None
+    array_hook = None  # since 3.15
     parse_float = float
     parse_int = float  # an int of five thousand digits would raise
     parse_constant = float
@@ -264,7 +265,10 @@ def _spool(path: str, given: bytes) -> None:
     """Keeps an event, with its time, in one line."""
     one_line = given.replace(b"\n", b" ").replace(b"\r", b" ")
     try:
+        if posix.stat(path.rpartition("/")[0] or "/").st_uid != posix.getuid():
+            return  # a stranger's folder, in a place that is everybody's
         flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC
+        flags |= posix.O_NOFOLLOW | posix.O_NONBLOCK  # a link leads elsewhere, a pipe has no reader
         handle = posix.open(path, flags, 0o600)
         if posix.fstat(handle).st_size + len(one_line) < SPOOL_BYTES:
             posix.write(handle, b'{"at":%.3f,"event":%s}\n' % (time(), one_line))

@@ -165,6 +165,7 @@ class Answers:
     def request_handoff(self, reason: str, session: str = "") -> Answer:
         """Asks the daemon to hand a session over now."""
         picked = self._pick(session)
+        self._project(picked.session, is_named=bool(session))  # not one of another's
         why = " ".join(redact(reason)[0].split())[:_MOST_REASON]
         if not why:
             raise InputError("say why the handoff is wanted")

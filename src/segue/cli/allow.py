@@ -1,10 +1,9 @@
 """`segue allow SESSION`: the user's yes to what the daemon asked about."""
 
-import os
-
 import click
 
 from segue.cli.asking import ask
+from segue.cli.pause import meant
 
 
 @click.command()
@@ -16,4 +15,4 @@ def command(session: str | None, as_json: bool) -> None:
     Such as going on after a weekly limit, or with more of a window than you allow unattended. It
     counts for a day, for the whole project.
     """
-    ask("/v1/yes", {"what": session or os.getcwd()}, as_json=as_json)
+    ask("/v1/yes", {"what": meant(session, everything=False)}, as_json=as_json)

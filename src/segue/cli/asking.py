@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from segue.errors import InputError
-from segue.io import state
+from segue.io import config, state
 from segue.watch.remote import NoDaemon, Remote
 
 
@@ -21,6 +21,8 @@ def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
         return answer
     except NoDaemon:
         raise InputError("no daemon is running; start it: segue watch") from None
+    except UnicodeError:
+        raise InputError("the name is not UTF-8, and nothing else is understood") from None
 
 
 def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
@@ -31,4 +33,4 @@ def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
 
         click.echo(json.dumps(answer))
     else:
-        click.echo(str(answer.get("said", "")))
+        click.echo(config.clean(str(answer.get("said", ""))))

@@ -2,36 +2,106 @@
 
 import os
 import re
+import time
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
-from segue.errors import InputError, StateError
+from segue.errors import InputError, SegueError, StateError
 from segue.io import state
+
+if TYPE_CHECKING:
+    from segue.watch.log import Log, Note
 
 _ID = re.compile(r"w-[a-z0-9]{1,32}")
 
 
+class Order(Struct):
+    """What is to be started, and where. `writes`: the session that it goes on with."""
+
+    argv: list[str]
+    cwd: str
+    writes: str = ""
+
+
 @click.command(hidden=True)
 @click.argument("id")
-def command(id: str) -> None:
+@click.option("--state", "folder", metavar="FOLDER", help="Where the daemon keeps its log.")
+def command(id: str, folder: str | None) -> None:
     """Start the agent again whose session the daemon wants to go on with.
 
-    What is started, and where, stands in the daemon's log under ID.
+    What is started, and where, stands in the daemon's log under ID. Once: a session has one writer.
     """
     if not _ID.fullmatch(id):
         raise InputError(f"{id!r} is no id of the daemon's")
+    if folder is not None:
+        os.environ["SEGUE_HOME"] = folder  # what is started is to find the same
     from segue.watch.log import LOG_NAME, open_log
-    from segue.watch.waking import order_of
 
     log, _ = open_log(os.path.join(state.state_folder(), LOG_NAME))
-    notes = [note for note in log.since(0, ("order",), 100_000) if note.data.get("id") == id]
-    log.close()
-    if not notes:
-        raise InputError(f"{id}: the daemon wants nothing of that name")
-    argv, cwd = order_of(notes[-1].data)
-    click.echo(f"segue: going on with {notes[-1].agent} {notes[-1].session_id}", err=True)
     try:
-        os.chdir(cwd)
-        os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
-    except OSError as fault:
-        raise StateError(f"{argv[0]}: {fault.strerror}") from None
+        note, order = _order(log, id)
+        try:
+            _take(note, order)
+            _note(log, note, {"id": id, "order": note.seq, "pid": os.getpid()})
+            click.echo(f"segue: going on with {note.agent} {note.session_id}", err=True)
+            os.chdir(order.cwd)
+            os.execv(order.argv[0], order.argv)  # noqa: S606 - no shell is wanted
+        except (OSError, ValueError) as fault:
+            why = getattr(fault, "strerror", None) or str(fault)
+            raise _failed(log, note, id, StateError(f"{order.argv[0]}: {why}")) from None
+        except SegueError as fault:
+            raise _failed(log, note, id, fault) from None
+    finally:
+        log.close()
+
+
+def _order(log: "Log", id: str) -> tuple["Note", Order]:
+    import msgspec
+
+    notes = [n for n in log.since(0, ("order", "back"), 1_000_000) if n.data.get("id") == id]
+    orders = [note for note in notes if note.kind == "order"]
+    if not orders:
+        raise InputError(f"{id}: the daemon wants nothing of that name")
+    note = orders[-1]
+    if any(n.kind == "back" and n.seq > note.seq for n in notes):
+        raise InputError(f"{id}: that was done already; its session is {note.session_id}")
+    try:
+        order = msgspec.convert(note.data, Order)
+    except msgspec.ValidationError as fault:
+        raise StateError(f"{id}: what the daemon wants cannot be read: {fault}") from None
+    if not order.argv:
+        raise StateError(f"{id}: what the daemon wants cannot be read: there is no program")
+    return note, order
+
+
+def _take(note: "Note", order: Order) -> None:
+    """One writer a session. The agent that this process becomes has the lease for as long as it
+    lives. Raises SegueError if somebody else is at it."""
+    if not order.writes:
+        return
+    from segue.runner import others
+    from segue.store import leases, open_store
+
+    with open_store() as store:
+        store.acquire(f"session:{note.agent}:{order.writes}", leases.me("segue back"), time.time())
+    other = others.working_on(note.agent, order.writes, "", order.cwd, os.environ)
+    if other is not None:
+        raise StateError(f"process {other.pid} has session {order.writes} open")
+
+
+def _failed(log: "Log", note: "Note", id: str, fault: SegueError) -> SegueError:
+    _note(log, note, {"id": id, "order": note.seq, "error": str(fault)})
+    return fault
+
+
+def _note(log: "Log", note: "Note", data: dict[str, object]) -> None:
+    log.append(
+        "back",
+        at=time.time(),
+        agent=note.agent,
+        session_id=note.session_id,
+        project=note.project,
+        data=data,
+    )

@@ -37,10 +37,12 @@ def command(run: str) -> None:
             found = find(store, run)
         except InputError:
             from segue.cli.asking import remote
+            from segue.cli.pause import meant
 
             if run.startswith("run-") or not remote().is_there():
                 raise
-            click.echo(remote().post("/v1/cancel", {"session": run})["said"])
+            name = meant(run, everything=False)
+            click.echo(remote().post("/v1/cancel", {"session": name})["said"])
             return
         if found.state.is_final:
             click.echo(f"{found.id} is over already: {found.state.value}")

@@ -83,11 +83,11 @@ def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[Lin
     """Every value. For an agent or a model: what counts for it, and nobody else's."""
     policy, sources = settings.policy(agent, model), settings.policy_sources(agent, model)
     for key in policy.__struct_fields__:
-        yield Line("policy", key, getattr(policy, key), sources[key])
+        yield Line("policy", key, _open(key, getattr(policy, key)), sources[key])
     if not (agent or model):
         for (kind, name), special in sorted(settings.scopes().items()):
             for key, each in special.items():
-                yield Line(f"policy.{kind}.{name}", key, each.value, each.source)
+                yield Line(f"policy.{kind}.{name}", key, _open(key, each.value), each.source)
     for key in ("agent", "check", "share_tree"):
         yield Line("run", key, getattr(settings, key), settings.sources[f"run.{key}"])
     for table, told in (
@@ -101,6 +101,19 @@ def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[Lin
         for key in own.__struct_fields__:
             if value := getattr(own, key):
                 yield Line(f"agents.{name}", key, value, settings.sources[f"agents.{name}"])
+
+
+def _open(key: str, value: Any) -> Any:
+    """What may be shown to whoever looks over a shoulder or reads a bug report: addresses of
+    services have passwords in them, and are known by their first word."""
+    if key != "notify":
+        return value
+    urls = value if isinstance(value, (list, tuple)) else [value]
+    return [f"{scheme}://…" if there else "…" for scheme, there, _ in map(_parted, urls)]
+
+
+def _parted(url: object) -> tuple[str, str, str]:
+    return str(url).partition("://")
 
 
 def as_dict(settings: Settings, lines: list[Line]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from segue.agents import drives
 from segue.agents.drive import Drive
-from segue.cli import checkup, render
+from segue.cli import checkup, checkup_watch, render
 from segue.cli.checkup import Check, Status, ask
 from segue.errors import ConfigError
 from segue.io import config
@@ -42,7 +42,7 @@ _VERSION_S = 60.0  # a busy machine, and a program of a hundred megabytes
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def command(as_json: bool) -> None:
-    """Check agents, tools, state folder, clock, sleep and config; say what to do.
+    """Check agents, tools, state folder, clock, sleep, daemon and config; say what to do.
 
     No agent is asked for more than its version. Exit code 1 if something would fail.
     """
@@ -89,6 +89,7 @@ def examine(env: Mapping[str, str]) -> Iterator[Check]:
     yield from checkup.clock()
     yield from checkup.sleep(env)
     yield from checkup.namespaces(why_not)
+    yield from checkup_watch.examine(env)
     yield from configs
     yield from _wordings()
 

@@ -1,10 +1,9 @@
 """`segue handoff SESSION`: hand it over now, whatever its zone."""
 
-import os
-
 import click
 
 from segue.cli.asking import ask
+from segue.cli.pause import meant
 
 
 @click.command()
@@ -17,5 +16,5 @@ def command(session: str | None, retry: bool, as_json: bool) -> None:
     SESSION is an id, the beginning of one, or a folder (this one). It must be run by hand in tmux.
     `segue cancel SESSION` takes it back.
     """
-    name = session or os.getcwd()
+    name = meant(session, everything=False)
     ask("/v1/handoff", {"session": name, "retry": retry}, as_json=as_json)

@@ -5,6 +5,7 @@ import os
 import click
 
 from segue.cli.asking import ask
+from segue.errors import InputError
 
 
 @click.command()
@@ -16,13 +17,19 @@ def command(what: str | None, everything: bool, as_json: bool) -> None:
 
     It still watches and records. Goes on after: segue unpause.
     """
-    ask("/v1/pause", {"what": meant(what, everything=everything)}, as_json=as_json)
+    name = meant(what, everything=everything)
+    if name.startswith("/") and not os.path.isdir(name):
+        raise InputError(f"{name}: there is no such folder")
+    ask("/v1/pause", {"what": name}, as_json=as_json)
 
 
 def meant(what: str | None, *, everything: bool) -> str:
     """A folder by its full path; a session by the name that was given."""
     if everything:
+        if what is not None:
+            raise InputError(f"--all is more than {what}: give one of them")
         return "all"
-    if what is None or os.path.isdir(os.path.expanduser(what)):
-        return os.path.realpath(os.path.expanduser(what or "."))
+    folder = os.path.expanduser(what or ".")
+    if what is None or "/" in folder or os.path.isdir(folder):
+        return os.path.realpath(folder)
     return what

@@ -42,7 +42,7 @@ def command(purge: bool) -> None:
             raise InputError("the state is kept, because of the above: it has the files' copies")
         _purge()
         said = True
-    if not said:
+    if not said and not failed:
         click.echo("nothing of segue's was found in agents' settings")
     if failed:
         raise SystemExit(1)

@@ -2,13 +2,16 @@
 
 import json
 import os
+import queue
 import sys
+import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from segue.errors import InputError, SegueError
+from segue.errors import InputError, StateError
 from segue.io import state
 
 if TYPE_CHECKING:
@@ -18,9 +21,10 @@ _OBSERVES = """\
 segue watches, records and reminds. It does not type into any terminal and resumes nothing: that is
 switched on with --auto, or for a project in the config (docs/watch.md)."""
 _ACTS = """\
-segue acts by itself {where}: at the handoff mark it asks a session in tmux for a
-handoff document, clears its context and lets it go on; after a limit or a crash it resumes it.
-It never resumes what you ended, and never types over you. To hold it back: segue pause"""
+segue acts by itself {where}: at the handoff mark (auto_handoff) it asks a session in
+tmux for a handoff document, clears its context and lets it go on; after a limit or a crash
+(auto_resume) it resumes it. It never resumes what you ended, and never types over you.
+To hold it back: segue pause"""
 
 
 @click.command()
@@ -44,6 +48,7 @@ def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: boo
     for folder in folders:
         if not os.path.isdir(folder):
             raise InputError(f"--in {folder}: there is no such folder")
+    _fill_closed_streams()
     from segue.store import leases, open_store
     from segue.store.port import Held
 
@@ -51,7 +56,7 @@ def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: boo
         try:
             lease = store.acquire("watch", leases.me("segue watch"), time.time())
         except Held as held:
-            raise SegueError(
+            raise StateError(
                 f"a daemon is running already: process {held.holder.pid}; see: segue status"
             ) from None
         try:
@@ -67,41 +72,102 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
     from segue.watch.rules import Rules
     from segue.watch.server import Server
 
-    say = _silent if as_json else _say
     rules = Rules(os.environ, auto=auto, auto_in=folders)
     log, note = open_log(os.path.join(state.state_folder(), LOG_NAME))
+    out = _Printer()
     if note:
-        _say(note)
-    watch = Watch(env=os.environ, log=log, rules=rules, say=say)
+        out.say(note)
+    watch = Watch(env=os.environ, log=log, rules=rules, say=out.say)
     link = Link(watch)
-    server = Server(link, port=port, broke=lambda fault: _say(f"a fault of segue's own: {fault}"))
+    server = Server(link, port=port, broke=lambda fault: out.say(_own_fault(fault)))
     try:
         watch.catch_signals()
+        watch.restore()
         server.start()
-        link.read_spool()
-        where = f"below {', '.join(folders)}" if folders else "in every project"
-        click.echo(_ACTS.format(where=where) if auto else _OBSERVES, err=True)
+        out.put(2, _introduction(rules.switched_on(), auto=auto, folders=folders))
         if server.port:
-            _say(f"also at http://127.0.0.1:{server.port}, for who has the token")
+            out.say(f"also at http://127.0.0.1:{server.port}, for who has the token")
         if as_json:
-            watch.world.listeners.append(_print_note)
+            watch.world.listeners.append(out.print_note)
         watch.run()
     finally:
         server.close()
         log.close()
+        out.close()
 
 
-def _say(line: str) -> None:
-    at = time.strftime("%H:%M:%S")
-    click.echo(f"{click.style(at, dim=True)} {line}", err=True)
+def _fill_closed_streams() -> None:
+    """What is opened gets the lowest free number: no socket of ours may become a child's stdout."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _silent(line: str) -> None:
-    pass
+def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> str:
+    """What it is about to do, plainly: nobody should find out by seeing it type."""
+    places = []
+    if auto:
+        places.append(f"below {', '.join(folders)}" if folders else "in every project")
+    if switched_on:
+        places.append(f"as your config says ({switched_on})")
+    return _ACTS.format(where=" and ".join(places)) if places else _OBSERVES
 
 
-def _print_note(note: "Note") -> None:
-    from segue.watch.api import note_dict
+class _Printer:
+    """Prints in a thread of its own: whoever speaks never waits for a reader that does not read
+    (a pipe that nobody empties, a terminal after Ctrl+S), and does not hear of one that is gone."""
 
-    sys.stdout.write(json.dumps(note_dict(note)) + "\n")
-    sys.stdout.flush()
+    _MOST_WAITING = 10_000
+    _CLOSE_S = 0.5
+
+    def __init__(self) -> None:
+        streams = {1: sys.stdout, 2: sys.stderr}
+        # A number that was closed when the process began may be a database's by now.
+        self._open = {number for number, stream in streams.items() if stream is not None}
+        self._color = {number for number in self._open if os.isatty(number)}
+        if os.environ.get("NO_COLOR"):
+            self._color = set()
+        self._lines: queue.Queue[tuple[int, str] | None] = queue.Queue(self._MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, name="printer", daemon=True)
+        self._thread.start()
+
+    def say(self, line: str) -> None:
+        """A line for people, with its time."""
+        at = time.strftime("%H:%M:%S")
+        clean = "".join(c if c.isprintable() else " " for c in line)
+        self.put(2, f"{click.style(at, dim=True) if 2 in self._color else at} {clean}")
+
+    def print_note(self, note: "Note") -> None:
+        """A note, for programs."""
+        from segue.watch.api import note_dict
+
+        self.put(1, json.dumps(note_dict(note)))
+
+    def put(self, number: int, line: str) -> None:
+        """A line for a stream; lost if too many wait already."""
+        with suppress(queue.Full):
+            self._lines.put_nowait((number, line))
+
+    def close(self) -> None:
+        """Prints what is left, if that is quick."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(None)
+        self._thread.join(self._CLOSE_S)
+
+    def _work(self) -> None:
+        while (given := self._lines.get()) is not None:
+            number, line = given
+            data = f"{line}\n".encode("utf-8", "replace")
+            while data and number in self._open:
+                try:
+                    data = data[os.write(number, data) :]
+                except BlockingIOError:  # somebody made it so: it must not be lost for that
+                    time.sleep(0.05)
+                except OSError:
+                    self._open.discard(number)  # nobody reads any more
+
+
+def _own_fault(fault: Exception) -> str:
+    return f"a fault of segue's own: {type(fault).__name__}: {fault}"

@@ -21,12 +21,13 @@ from typing import Any
 from msgspec import Struct
 
 from segue.core import cycling as on
-from segue.core.cycling import MOST_REQUESTS, Moment, Stepped
+from segue.core.cycling import BY_USER, MOST_REQUESTS, Moment, Stepped
 from segue.core.handing import (
     Act,
     AnyAct,
     AnyFact,
     AskUser,
+    Blocked,
     Busy,
     Cancel,
     Cleared,
@@ -60,8 +61,8 @@ from segue.core.metrics import metrics
 from segue.core.policy import Policy
 
 __all__ = [
-    "MOST_REQUESTS", "TABLE",
-    "Act", "AnyAct", "AnyFact", "AskUser", "Busy", "Cancel", "Cleared", "Cycle", "Done",
+    "BY_USER", "MOST_REQUESTS", "TABLE",
+    "Act", "AnyAct", "AnyFact", "AskUser", "Blocked", "Busy", "Cancel", "Cleared", "Cycle", "Done",
     "Fact", "FileSeen", "Gone", "Heard", "Interrupt", "Metrics", "NotTyped", "NotWritten",
     "OwnWritten", "Planned", "ReadFile", "Ready", "Record", "Retry", "Step", "TimeUp", "Type",
     "Typed", "Used", "UserSpoke", "WentOn", "What", "WriteOwn", "acts_again", "due", "fold",
@@ -157,14 +158,19 @@ _STAYS: tuple[Step, ...] = ()
 # For each fact: in which steps, what is done, and where that may lead besides the same step.
 _ROWS: dict[type[Fact], _Rows] = {
     Planned: {_OPEN: (on.planned, _STAYS)},
-    Busy: {},
+    Busy: {
+        (WAITING, WRITTEN, CLEARED): (on.busy, _STAYS),
+        (NEEDS_USER,): (on.unblocked, (WAITING, CLEARED)),
+    },
+    Blocked: {(WAITING, WRITTEN, CLEARED): (on.blocked, _STAYS)},
     Used: {_OPEN: (on.used, _STAYS)},
     Cancel: {_OPEN: (on.cancel, (CANCELLED,))},
-    Retry: {(NEEDS_USER,): (on.retry, (WAITING, WRITTEN, CLEARED, RESUMED))},
+    Retry: {(NEEDS_USER,): (on.retry, (WAITING, CLEARED, RESUMED))},
     Ready: {
         (WAITING,): (on.ready_to_be_asked, (ASKING, WRITING)),
         (WRITTEN,): (on.ready_to_be_cleared, (CLEARING,)),
         (CLEARED,): (on.ready_to_resume, (RESUMING,)),
+        (NEEDS_USER,): (on.unblocked, (WAITING, CLEARED)),
     },
     TimeUp: {
         (WAITING,): (on.time_for_turn, (WRITING,)),
@@ -231,6 +237,7 @@ _ROWS: dict[type[Fact], _Rows] = {
         (WRITING,): (on.user_spoke, (WAITING, NEEDS_USER)),
         (CLEARING, RESUMING): (on.user_spoke, _STAYS),
         (CLEARED,): (on.user_spoke, (NEEDS_USER,)),
+        (NEEDS_USER,): (on.user_goes_on, (CANCELLED,)),
     },
 }
 

@@ -10,6 +10,8 @@ from segue.core.handing import (
     AnyAct,
     AnyFact,
     AskUser,
+    Blocked,
+    Busy,
     Cancel,
     Cleared,
     Cycle,
@@ -26,6 +28,7 @@ from segue.core.handing import (
     Ready,
     Record,
     Retry,
+    Source,
     Step,
     TimeUp,
     Type,
@@ -44,6 +47,9 @@ MOST_INVALID = 2  # documents; then segue writes one
 MOST_CLEARS = 3
 MOST_RESUMES = 3
 MOST_INTERRUPTS = 2  # in one step
+WORKS = "the agent works on"
+BY_USER = "by_user"
+"""Among a cycle's tries: the user asked for it, whatever the zone."""
 
 _PENDING: dict[Step, What] = {
     Step.ASKING: "request",
@@ -65,9 +71,12 @@ class Moment(Struct, frozen=True):
 
 
 def _to(cycle: Cycle, where: Step, moment: Moment, **changes: Any) -> Cycle:
-    """Whether the command to clear was sent matters only while that is awaited."""
+    """Whether the command to clear was sent matters only while that is awaited, and what was in
+    the way in one step may not be in the next."""
     if where is not Step.CLEARING:
         changes["is_typed"] = False
+    if where not in (cycle.step, Step.WRITING, Step.NEEDS_USER):
+        changes["blocked"] = ""
     return replace(cycle, step=where, step_at=moment.now, **changes)
 
 
@@ -109,8 +118,8 @@ def _written(cycle: Cycle, moment: Moment) -> Stepped:
 def _interrupt(cycle: Cycle, moment: Moment) -> Stepped:
     key = f"interrupt_{cycle.step.value}"
     if cycle.tries.get(key, 0) >= MOST_INTERRUPTS:
-        return _ask(cycle, moment, "the agent works on, and cannot be interrupted")
-    return _to(_counted(cycle, key), cycle.step, moment), [Interrupt()]
+        return _ask(replace(cycle, blocked=WORKS), moment, f"{WORKS}, and cannot be interrupted")
+    return _to(_counted(cycle, key), cycle.step, moment, was_cut=True), [Interrupt()]
 
 
 def _again(cycle: Cycle, moment: Moment) -> Stepped:
@@ -125,7 +134,8 @@ def _seen(cycle: Cycle, fact: FileSeen) -> Cycle:
     ok = fact.ok and fact.stable
     if not ok:
         return replace(cycle, has_document=False)
-    return replace(cycle, has_document=True, source="agent", document_bytes=fact.bytes)
+    source: Source = "segue" if fact.by_segue else "agent"
+    return replace(cycle, has_document=True, source=source, document_bytes=fact.bytes)
 
 
 def _is_old(cycle: Cycle, fact: FileSeen) -> bool:
@@ -151,6 +161,23 @@ def planned(cycle: Cycle, fact: Planned, moment: Moment) -> Stepped:
         return cycle, []
     since = moment.now if cycle.step is Step.WAITING else cycle.step_at
     return replace(cycle, forced=True, step_at=since), []
+
+
+def busy(cycle: Cycle, fact: Busy, moment: Moment) -> Stepped:
+    """The turn gets its whole time from when it begins or goes on."""
+    if not cycle.blocked and not fact.is_new:
+        return cycle, []
+    return replace(cycle, blocked="", step_at=moment.now), []
+
+
+def blocked(cycle: Cycle, fact: Blocked, moment: Moment) -> Stepped:
+    return replace(cycle, blocked=fact.why), []
+
+
+def unblocked(cycle: Cycle, fact: Busy | Ready, moment: Moment) -> Stepped:
+    """The user was asked to take something out of the way, and did; or the turn has ended."""
+    waits = not cycle.blocked or (cycle.blocked == WORKS and isinstance(fact, Busy))
+    return (cycle, []) if waits else _on(cycle, moment)
 
 
 def ready_to_be_asked(cycle: Cycle, fact: Ready, moment: Moment) -> Stepped:
@@ -342,6 +369,13 @@ def user_spoke(cycle: Cycle, fact: UserSpoke, moment: Moment) -> Stepped:
     return _again(cycle, moment)
 
 
+def user_goes_on(cycle: Cycle, fact: UserSpoke, moment: Moment) -> Stepped:
+    """In the new session, instead of what they were asked for."""
+    if not cycle.is_cleared:
+        return cycle, []
+    return _end(cycle, Step.CANCELLED, moment, "the user went on by hand")
+
+
 def used(cycle: Cycle, fact: Used, moment: Moment) -> Stepped:
     if cycle.is_cleared:
         return replace(cycle, new_used_tokens=fact.used_tokens), []
@@ -357,17 +391,23 @@ def cancel(cycle: Cycle, fact: Cancel, moment: Moment) -> Stepped:
 
 
 def retry(cycle: Cycle, fact: Retry, moment: Moment) -> Stepped:
-    fresh = replace(cycle, tries=_kept(cycle), refused_at=None, why="", is_stale=False)
+    return _on(cycle, moment)
+
+
+def _on(cycle: Cycle, moment: Moment) -> Stepped:
+    """From where the user was asked. Much may have been done since: a context that is not cleared
+    needs a new document."""
+    tries = {key: number for key, number in cycle.tries.items() if _lasts(key, number)}
+    fresh = replace(cycle, tries=tries, refused_at=None, why="", forced=True)
     if not cycle.is_cleared:
-        where = Step.WRITTEN if cycle.has_document else Step.WAITING
-    else:
-        where = Step.RESUMED if cycle.is_read else Step.CLEARED
-    return _to(fresh, where, moment, forced=True), []
+        return _again(fresh, moment)
+    where = Step.RESUMED if cycle.is_read else Step.CLEARED
+    return _to(fresh, where, moment, is_stale=False), []
 
 
-def _kept(cycle: Cycle) -> dict[str, int]:
-    """That the context may have been cleared by segue is not forgotten."""
-    return {key: number for key, number in cycle.tries.items() if key == "clear_tried"}
+def _lasts(key: str, number: int) -> bool:
+    """That the user wanted it is not forgotten, nor that there is no use in asking."""
+    return key == BY_USER or (key == "request" and number >= MOST_REQUESTS)
 
 
 def time_for_document(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:
@@ -378,6 +418,8 @@ def time_for_document(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:
 def time_for_turn(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:
     if cycle.step is Step.WRITTEN and not cycle.has_document:
         return _write_own(cycle, moment, "the document is not valid any more")
+    if cycle.blocked:
+        return _ask(cycle, moment, f"nothing can be typed: {cycle.blocked}")
     return _interrupt(cycle, moment)
 
 
@@ -394,7 +436,7 @@ def time_to_type(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:
 
 
 def time_for_new_session(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:
-    return _ask(cycle, moment, "the new session is not ready")
+    return _ask(cycle, moment, f"the new session is not ready: {cycle.blocked or 'it works'}")
 
 
 def time_to_go_on(cycle: Cycle, fact: TimeUp, moment: Moment) -> Stepped:

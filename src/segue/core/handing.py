@@ -77,6 +77,8 @@ class Cycle(Struct, frozen=True, kw_only=True):
     new_session_id: str = ""
     tries: dict[str, int] = field(default_factory=dict)  # how often each thing was done
     refused_at: float | None = None  # since when nothing could be typed
+    blocked: str = ""  # what is in the way that only the user can take away, such as a dialog
+    was_cut: bool = False  # a turn was interrupted for it: the session does not go on by itself
     question: str = ""  # what the user is asked once the rule-made document is written
 
     asked_at: float | None = None
@@ -144,7 +146,16 @@ class Ready(Fact, frozen=True):
 
 
 class Busy(Fact, frozen=True):
-    """It works."""
+    """It works; `is_new`: on what the user has just sent."""
+
+    is_new: bool = False
+
+
+class Blocked(Fact, frozen=True):
+    """Neither: a dialog is open, the pane is scrolled, or what it shows is not understood. Nothing
+    may be typed or pressed there."""
+
+    why: str = "a dialog is open"
 
 
 class TimeUp(Fact, frozen=True):
@@ -180,6 +191,7 @@ class FileSeen(Fact, frozen=True):
     bytes: int = 0
     stable: bool = True
     changed_at: float | None = None
+    by_segue: bool = False  # it is the rule-made one
 
 
 class OwnWritten(Fact, frozen=True):
@@ -240,6 +252,7 @@ AnyFact = (
     Planned
     | Ready
     | Busy
+    | Blocked
     | TimeUp
     | Typed
     | NotTyped

@@ -4,6 +4,7 @@ The session writes one itself, or segue makes it from the records. Either way it
 own words, under a heading of segue's, so that they outlive any number of handoffs."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -132,13 +133,15 @@ def own(
 def complete(agent_text: str, own: Checkpoint | str) -> str:
     """The session's document with the user's words and what is known without the session added to
     it, under a heading of segue's; of `own`, a rule-made document's part is taken. The session's
-    text stays as it is; nothing is added that is there already."""
+    text stays as it is; nothing is added that is there already, or that would make it too large."""
     part = _facts(replace(own, told=None)) if isinstance(own, Checkpoint) else _part(own)
     if not part or recorded(agent_text) == recorded(part):
         return agent_text
     fence = _open_fence(agent_text.split("\n"))
     gap = "" if agent_text.endswith("\n") else "\n"
-    return f"{agent_text}{gap}{fence}\n\n{part}\n"
+    whole = f"{agent_text}{gap}{fence}\n\n{part}\n"
+    # What is too large for a document would be none, and the session's would be lost with it.
+    return whole if len(whole.encode("utf-8", "replace")) <= MOST_BYTES else agent_text
 
 
 def recorded(text: str) -> Recorded | None:
@@ -281,8 +284,8 @@ def _blocks(lines: list[str]) -> Iterator[tuple[str, str]]:
     """What stands in fences, and under which heading."""
     titles = [place for place in _outside(lines) if lines[place].startswith("### ")]
     for start, end, _ in _fences(lines):
-        above = [place for place in titles if place < start]
-        title = lines[above[-1]][4:].strip() if above else ""
+        above = bisect_left(titles, start)
+        title = lines[titles[above - 1]][4:].strip() if above else ""
         yield title, "\n".join(lines[start + 1 : end])
 
 

@@ -91,6 +91,7 @@ class History(Struct, frozen=True, kw_only=True):
     last_resume_at: float | None = None
     user_left_project_at: float | None = None
     yes_until: float | None = None
+    allowed: bool = False  # the user has said yes to this very ending
     paused: bool = False
     waking_now: int = 0  # sessions that were resumed and have not replied yet
     proven: bool = False  # one of those that wait together has replied
@@ -152,9 +153,10 @@ def decide(
     stop = ending.stop
     if stop is None or not policy.auto_resume:
         return Leave("auto_resume is off for this project")
-    if stop.confidence < policy.least_confidence:
+    if stop.confidence < policy.least_confidence and not history.allowed:
         return Ask(f"{stop.reason.description}, but only {stop.confidence:.0%} sure of it")
-    if not ending.replied and history.resumes and stop.reason in _NEVER_LOADED:
+    is_dead = not ending.replied and history.resumes > 0 and stop.reason in _NEVER_LOADED
+    if is_dead and not history.allowed:
         return Ask(f"it was resumed and ended without a reply ({stop.reason.description})")
     if history.resumes >= policy.most_resumes:
         return Ask(f"resumed {history.resumes} times since your last word (most_resumes)")
@@ -202,6 +204,15 @@ def unattended(
             most = f"{policy.most_unattended:.0%} (most_unattended)"
             return f"{limit.used_percent:.0f} % of {scope} is used; without you no more than {most}"
     return ""
+
+
+def price_of(ending: Ending, now: float) -> Price:
+    """What going on then would cost."""
+    return Price(
+        tokens=max(0, ending.used_tokens),
+        cold=ending.idle_s + max(0.0, now - ending.at) >= CACHE_S,
+        usd=ending.usd,
+    )
 
 
 def _left_alone(ending: Ending, policy: Policy) -> Verdict | None:
@@ -325,11 +336,7 @@ def _resume(ending: Ending, stop: Stop, policy: Policy, now: float) -> Ask | Res
             if ending.state == "at_prompt"
             else "there is no place to resume it that is allowed (resume_places)"
         )
-    price = Price(
-        tokens=max(0, ending.used_tokens),
-        cold=ending.idle_s + max(0.0, now - ending.at) >= CACHE_S,
-        usd=ending.usd,
-    )
+    price = price_of(ending, now)
     why = f"{stop.reason.description}: going on"
     if _is_full(ending, stop, policy):
         return Resume(place, "handoff", f"{why} in a new session", None)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from segue.agents.terminal import Terminal
 from segue.core.draft import is_all, rows, shows, without
-from segue.core.screen import Screen
+from segue.core.screen import Screen, same
 from segue.io import seats
 from segue.io.procfs import System
 from segue.io.seats import Seat
@@ -41,18 +41,22 @@ class View(NamedTuple):
 
 
 class Desk:
-    """The input line of a seat. Methods may raise a TmuxError."""
+    """The input line of a seat. Methods may raise a TmuxError. Until `sit_down` it is only looked
+    at, which may be while another call types."""
 
     def __init__(
         self, seat: Seat, terminal: Terminal, tmux: Tmux, pane: Pane, on: System, times: Times
     ) -> None:
         self.seat, self.terminal, self.tmux = seat, terminal, tmux
         self.guard = Guard(tmux, pane)
-        self.guard.reset()
         self._on = on
         self._times = times
         # Where a draft of the user's is kept while it is not in the input line.
         self._buffer = f"segue-draft-{pane.id[1:]}-{seat.pid}-{seat.start_ticks}"
+
+    def sit_down(self) -> None:
+        """Before anything is done to it: forgets what a call that was killed left."""
+        self.guard.reset()
 
     def look(self) -> View:
         """What it shows now."""
@@ -110,6 +114,12 @@ class Desk:
             return self.tmux.run("show-buffer", "-b", self._buffer)
         except TmuxError:
             return ""
+
+    def kept_with(self, draft: str) -> str:
+        """That, and what stands there. A call that was killed may have kept what it did not take
+        out any more."""
+        kept = self.kept()
+        return kept if same(kept, draft) else kept + draft
 
     def keep(self, draft: str) -> bool:
         """Takes the user's draft out, to be put back by `tidy`; whether the line is empty now."""

@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
-from segue.errors import InputError, StateError
+from segue.errors import InputError, SegueError, StateError
 from segue.io import state
 
 _RECORD = "setup.json"
 _MOST_BYTES = 4_000_000
+_MOST_DEPTH = 100
+_PLAIN = (str, int, float, type(None))
 
 
 class Edit(msgspec.Struct, kw_only=True):
@@ -41,15 +43,28 @@ def parse(text: str, path: str, *, exact: bool = True) -> Any:
     if not text.strip("\ufeff \t\r\n"):
         return {}
     try:
-        return json.loads(
+        found = json.loads(
             text.removeprefix("\ufeff"),
             parse_float=number,
             parse_int=number,
             parse_constant=_refuse,
         )
+        if _is_deep(found):  # what can be read need not be possible to write
+            raise RecursionError
+        return found
     except (ValueError, RecursionError) as fault:
         said = str(fault) if isinstance(fault, ValueError) else "nested too deeply"
         raise InputError(f"{path}: not JSON: {said}; nothing was written") from None
+
+
+def _is_deep(value: Any) -> bool:
+    layer = [value]
+    for _ in range(_MOST_DEPTH):
+        inner = [x.values() if isinstance(x, dict) else x for x in layer]
+        layer = [each for part in inner if not isinstance(part, _PLAIN) for each in part]
+        if not layer:
+            return False
+    return True
 
 
 def _refuse(word: str) -> None:
@@ -117,21 +132,26 @@ def change(
     aside: str = "",
 ) -> str:
     """Writes `after` in the place of `before`, and remembers `edit`; where the copy is, "" if there
-    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or StateError."""
+    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or StateError, and
+    then all is as it was."""
     backup = ""
     if before is not None:
         backup = _free(f"{path}.segue-{stamp}")
-        _write(backup, before, _mode(path))
+        _write(backup, before, _mode(path) & 0o700)  # it may hold keys, and outlive the file
     edit.backups = [*edit.backups, backup]
-    records = load()
-    records[os.path.abspath(path)] = edit
-    _save(records)
-    if aside:
-        state.make_watch_folder()
-        _write(edit.aside, aside, 0o600)
-    if read(path) != before:
-        raise InputError(f"{path}: changed in the meantime; nothing was written, try again")
-    _write(path, after, _mode(path))
+    key, former = os.path.abspath(path), load()
+    try:
+        _save({**former, key: edit})
+        if aside:
+            state.make_watch_folder()
+            _write(edit.aside, aside, 0o600)
+        _check_same(path, before)
+        _write(path, after, _mode(path))
+    except SegueError:
+        _drop([backup, "" if key in former else edit.aside])
+        with suppress(SegueError):
+            _save(former)
+        raise
     return backup
 
 
@@ -143,8 +163,9 @@ def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) 
     first = edit.backups[0] if edit is not None and edit.backups else None
     original = read(first) if first else None
     how = "segue's entries are gone from it"
+    _check_same(path, now)
     if first == "" and same(rest, ""):
-        os.unlink(os.path.realpath(path))
+        _unlink(path)
         how = "gone: it held nothing else"
     elif original is not None and same(rest, original):
         _write(path, original, _mode(path))
@@ -153,12 +174,28 @@ def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) 
         _write(path, rest, _mode(path))
         how += f"; the copy of before: {first}" if first else ""
         edit = msgspec.structs.replace(edit, backups=[]) if edit is not None else None
-    for file in [*edit.backups, edit.aside] if edit is not None else []:
-        if file:
-            with suppress(OSError):
-                os.unlink(file)
+    _drop([*edit.backups, edit.aside] if edit is not None else [])
     _save(records)
     return how
+
+
+def _check_same(path: str, text: str | None) -> None:
+    """The agent itself writes to it, too."""
+    if read(path) != text:
+        raise InputError(f"{path}: changed in the meantime; nothing was written, try again")
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(os.path.realpath(path))
+    except OSError as fault:
+        raise StateError(f"{path}: cannot be deleted: {fault.strerror or fault}") from None
+
+
+def _drop(files: list[str]) -> None:
+    for file in filter(None, files):
+        with suppress(OSError):
+            os.unlink(file)
 
 
 def load() -> dict[str, Edit]:

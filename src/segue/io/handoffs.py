@@ -108,9 +108,12 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def _keep_out_of_git(folder: Path) -> None:
     """segue's own folder in a project is nobody's change."""
-    if folder.parent.name == ".segue" and not (ignore := folder.parent / ".gitignore").exists():
-        with suppress(OSError):
-            ignore.write_text("*\n")
+    if folder.parent.name != ".segue":
+        return
+    with suppress(OSError):  # it is there: as a link, too, which may lead anywhere
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(folder.parent / ".gitignore", flags, 0o644), "w") as file:
+            file.write("*\n")
 
 
 def _sync(folder: Path) -> None:

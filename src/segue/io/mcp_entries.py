@@ -126,20 +126,30 @@ def _is_own(entry: Any) -> bool:
 
 
 def _without_table(text: str) -> str:
-    """The text without the lines from the table's name to the next table."""
-    kept, inside = [], False
+    """The text without the table: from its name to its last entry. What stands below that, up to
+    the next table, is the user's."""
+    kept: list[str] = []
+    below: list[str] | None = None  # comments and blank lines since an entry of the table's
     for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith("["):
-            inside = _TABLE.fullmatch(line.strip()) is not None
-        if not inside:
+        bare = line.strip()
+        if bare.startswith("["):
+            kept += below or []
+            below = [] if _TABLE.fullmatch(bare) else None
+            if below is not None:
+                continue
+        if below is None:
             kept.append(line)
-    return "".join(kept)
+        elif bare and not bare.startswith("#"):
+            below = []
+        else:
+            below.append(line)
+    return "".join([*kept, *(below or [])])
 
 
 def _toml(text: str, path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as fault:
+    except (ValueError, RecursionError) as fault:  # a number may be too long
         raise InputError(f"{path}: not TOML: {fault}; nothing was written") from None
 
 
@@ -147,7 +157,7 @@ def _says(text: str, settings: dict[str, Any], entry: dict[str, Any]) -> bool:
     servers = {**settings.get("mcp_servers", {}), NAME: entry}
     try:
         return tomllib.loads(text) == {**settings, "mcp_servers": servers}
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -175,7 +175,8 @@ def _terse(text: str) -> str:
         return match[0] if _SHARE.fullmatch(match[0]) else _PLACE
 
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return _line(_PATH.sub(hide, first), _TERSE_CHARS)
+    # Cut, because the time for one word grows with the square of its length.
+    return _line(_PATH.sub(hide, first[: 2 * _TERSE_CHARS]), _TERSE_CHARS)
 
 
 def _line(text: str, most: int) -> str:

@@ -58,6 +58,10 @@ class Tmux:
         """One command; what it prints."""
         return self._call([arguments], input)
 
+    def run_all(self, *commands: Sequence[str]) -> str:
+        """Several commands at once; what they print."""
+        return self._call(commands)
+
     def _call(self, commands: Sequence[Sequence[str]], input: bytes = b"", cwd: str = ".") -> str:
         """Several commands, with nothing of anybody else's in between."""
         argv = ["tmux", "-u", *(("-S", self.socket) if self.socket else ())]

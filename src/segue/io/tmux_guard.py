@@ -8,7 +8,8 @@ what is done here, and so reaches the program after it.
 
 To keep keys back, the user's client is given a key table in which any key first waits: tmux does a
 client's keys one by one, so those behind it wait, too, and none is lost or overtaken. It ends when
-`release` is called; by itself after HOLD_S, also if this process is no more.
+`release` is called. By itself, also if this process is no more: no key begins to wait after HOLD_S,
+and one that waits goes on HOLD_S after it was pressed, with all that are behind it.
 """
 
 import contextlib
@@ -128,8 +129,12 @@ class Guard:
         if not names:
             return []
         table = f"segue-{secrets.token_hex(6)}"
-        self.tmux.run("bind-key", "-T", table, "Any", self._kept_back(table, alone=len(names) == 1))
         self._hold = table
+        self.tmux.run_all(
+            ("bind-key", "-T", table, "Any", self._kept_back(table, alone=len(names) == 1)),
+            # In case nobody is there to begin it.
+            ("run-shell", "-b", "-d", str(2 * HOLD_S), "-C", f"unbind-key -a -q -T {table}"),
+        )
         return [
             f'set-option -p -t "{self.pane}" @segue_hold {table}',
             *(f'switch-client -c "{name}" -T {table}' for name in names),

@@ -106,6 +106,7 @@ class Typist:
             desk = self._approach(seat, terminal)
             if isinstance(desk, Refused):
                 return desk
+            desk.sit_down()
             if refused := self._type(desk, text, landed, keep_draft, tries):
                 return refused
             desk.guard.release()
@@ -129,6 +130,7 @@ class Typist:
             desk = self._approach(seat, terminal)
             if isinstance(desk, Refused):
                 return desk
+            desk.sit_down()
             for number, name in enumerate(keys):
                 if number:
                     self._times.sleep(_BETWEEN_KEYS_S)
@@ -216,7 +218,7 @@ class Typist:
         if screen.draft and not stands:
             if not keep_draft or screen.pasted or not desk.terminal.erase:
                 return Refused("draft")
-            kept = desk.kept() + screen.draft
+            kept = desk.kept_with(screen.draft)
         else:
             kept = desk.kept()
         desk.guard.begin(view.moment)

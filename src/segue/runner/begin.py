@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from segue.agents import canonical, drives
 from segue.agents.drive import Drive
@@ -144,7 +145,7 @@ def new_run(wanted: Wanted, now: float) -> Run:
         agent=wanted.agent,
         cwd=wanted.cwd,
         created_at=now,
-        policy=wanted.policy,
+        policy=replace(wanted.policy, notify=()),  # addresses may hold keys, and stay out of logs
         abilities=Abilities(
             talks=wanted.drive.talks,
             resumes=wanted.drive.resumes,
@@ -212,6 +213,7 @@ class Driver:
         run = self.store.run(run.id) or run  # as it is now that nobody else writes
         is_over = run.state.is_final or run.state is State.STOPPING
         wants_more = is_over or fresh or strict or policy is not None
+        policy = policy and replace(policy, notify=())
         fact = Resumed(fresh=fresh, strict=strict, policy=policy) if wants_more else None
         return self._loop(run, drive, command, lease), fact
 

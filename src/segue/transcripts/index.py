@@ -148,12 +148,23 @@ class Index(Database):
                 self.db.execute(statement)
             self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
+    def wait_at_most(self, busy_s: float) -> None:
+        """For another writer: for who would rather do without. The fault is no damage."""
+        self.db.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000)}")
+
     # The ends of files
 
     def looks(self) -> dict[str, tuple[Stamp, bytes]]:
         """The last look at each file, and the stamp it was taken at."""
         rows = self.db.execute("SELECT path, device, inode, size, mtime_ns, look FROM look")
         return {path: ((d, i, s, m), data) for path, d, i, s, m, data in rows}
+
+    def look(self, path: str) -> tuple[Stamp, bytes] | None:
+        """The last look at one file, and the stamp it was taken at."""
+        row = self.db.execute(
+            "SELECT device, inode, size, mtime_ns, look FROM look WHERE path = ?", (path,)
+        ).fetchone()
+        return ((row[0], row[1], row[2], row[3]), row[4]) if row is not None else None
 
     def keep_looks(self, looks: Sequence[tuple[str, Stamp, bytes]]) -> None:
         """Writes looks down."""

@@ -75,7 +75,7 @@ class Survey:
             elif not file.parent_id and wanted.has(
                 file.agent, file.session_id, file.path, file.changed_at
             ):
-                found = self._look(file)
+                found = self.look_at_file(file)
                 if found is not None:
                     seen.append(Seen(file.agent, file.path, found, file.changed_at))
         if self.index is not None:
@@ -92,8 +92,10 @@ class Survey:
             # Only a cache: what was seen is seen.
             self.notes.append(f"the index was not written: {fault}")
 
-    def _look(self, file: Found) -> Look | None:
-        kept = self._kept(file.path, file.stamp)
+    def look_at_file(self, file: Found) -> Look | None:
+        """What its end tells; None if it is no session, or cannot be read. What was not kept yet
+        is added to `new`."""
+        kept = self.kept(file.path, file.stamp)
         if kept is not None:
             return kept
         try:
@@ -121,7 +123,9 @@ class Survey:
             if old is not None and old.model == found.model:
                 found.accepted_tokens = max(found.accepted_tokens, old.accepted_tokens)
 
-    def _kept(self, name: str, stamp: Stamp) -> Look | None:
+    def kept(self, name: str, stamp: Stamp) -> Look | None:
+        """A former look, if the file has not changed since. Asked before each look: who keeps
+        looks elsewhere than in `known` puts that one there first."""
         old = self.known.get(name)
         return self._decoded(old[1]) if old is not None and old[0] == stamp else None
 
@@ -146,7 +150,7 @@ class Survey:
                     continue
                 name = f"{file.path}#{row.session_id}"
                 stamp = (*file.stamp[:2], round(row.changed_at * 1000), 0)
-                found = self._kept(name, stamp)
+                found = self.kept(name, stamp)
                 if found is None:
                     found = self._look_at_row(file.path, row, profile)
                     self._keep(name, stamp, found)
@@ -202,16 +206,14 @@ class Survey:
         ]
         behind = alive.behind(subjects, processes)
         counts = Counter((file.agent, file.parent_id) for file in children)
-        sessions = [self._session(s, behind.get(_key(s)), counts, now) for s in seen]
+        sessions = [
+            self.session_of(s, behind.get(_key(s)), counts[s.agent, s.look.session_id], now)
+            for s in seen
+        ]
         return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
 
-    def _session(
-        self,
-        seen: Seen,
-        process: Process | None,
-        children: "Counter[tuple[str, str]]",
-        now: float,
-    ) -> Session:
+    def session_of(self, seen: Seen, process: Process | None, children: int, now: float) -> Session:
+        """One session with its state, by the policy as it is now."""
         told = seen.look
         window, enforced = self.windows.of(seen.agent, told)
         reading = _reading(told, window)
@@ -241,7 +243,7 @@ class Survey:
             state=state_of(told, process, now),
             stop=told.stop,
             process=process,
-            children=children[seen.agent, told.session_id],
+            children=children,
             notes=notes,
         )
 

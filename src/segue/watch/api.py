@@ -21,6 +21,8 @@ EVENTS = "text/event-stream"
 MARKDOWN = "text/markdown; charset=utf-8"
 _MOST_LINE = 500  # characters of an error
 _MOST_DIGITS = 18
+_OWN: dict[str, tuple[str, ...]] = {"order": ("argv",), "live": ("flags",)}
+"""What stays in the log: the arguments of agents may hold keys."""
 
 
 class Daemon(Protocol):
@@ -322,7 +324,7 @@ def note_dict(note: Note) -> dict[str, Any]:
         "agent": note.agent,
         "session_id": note.session_id,
         "project": note.project,
-        "data": note.data,
+        "data": {k: v for k, v in note.data.items() if k not in _OWN.get(note.kind, ())},
     }
 
 

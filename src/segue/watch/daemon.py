@@ -16,30 +16,28 @@ from typing import Any
 import msgspec
 
 from segue.agents import terminals
-from segue.core import zones
-from segue.core.reading import Zone
 from segue.core.session import Session, State
 from segue.errors import SegueError
 from segue.io.notices import Notices
-from segue.io.seats import shell_in
 from segue.io.tmux import Tmux, TmuxError
-from segue.io.typist import Refused, Typist
+from segue.io.typist import Typist
 from segue.runner.clock import Clock
+from segue.store import leases
 from segue.watch import endings
+from segue.watch.gauge import Gauge
 from segue.watch.hands import Hands
 from segue.watch.log import Log
 from segue.watch.observer import SETTLE_S, Observer, Sighting
 from segue.watch.rules import Rules
-from segue.watch.seating import Seating
+from segue.watch.seating import Seating, shell_waits
 from segue.watch.stops import Stops
 from segue.watch.waking import Waking
+from segue.watch.wishes import Wishes
 from segue.watch.world import Kept, World, label
 
 TICK_S = 1.0
 """How often what only time changes is looked at, while there is such a thing."""
 IDLE_S = 30.0
-READING_STEP = 0.01
-"""A reading is written down when the window has filled by this much more."""
 KEEP_READINGS_S = 30 * 86_400.0
 _PRUNE_S = 6 * 3600.0
 _FORGET_S = 2 * 86_400.0
@@ -62,6 +60,7 @@ class Watch:
     ) -> None:
         self.clock = clock or Clock()
         general = rules.policy("", "", "")
+        self._notify = (general.notify, general.notify_terse)
         self.world = World(
             env=env,
             clock=self.clock,
@@ -79,37 +78,51 @@ class Watch:
         self.stops = Stops(self.world, self.waking)
         self.waking.stops = self.stops
         self.waking.wakes = self.observer.wake
+        self.gauge = Gauge(self.world, self.hands)
+        self.wishes = Wishes(self.world, self.hands, self.stops, wake=self.observer.wake)
         self.seating = Seating()
         self.began_at = self.clock.now()
+        self._boot = leases.here().boot
         self._ended: list[tuple[float, Sighting]] = []
-        self._queued: list[tuple[str, str]] = []  # sessions that wait for their turn to hand over
         self._reload = threading.Event()
         self._stop = threading.Event()
         self._pruned_at = float("-inf")
+        self._is_restored = False
+        self.on_first_look: Callable[[], None] = lambda: None
+        """Called once all sessions are known, before anything is decided about them."""
 
     # Running
 
     def run(self) -> None:
-        """Until it is stopped."""
+        """Until it is stopped. Raises StateError if it cannot even begin; later it goes on, and
+        says what is wrong."""
         world = self.world
         world.note("daemon", None, {"event": "started", "pid": os.getpid()})
-        self._restore()
+        self.restore()
         self._take(self.observer.step(0))
+        self.on_first_look()
+        with world.lock:
+            self._see_what_was_missed()
         self.hands.start()
         try:
             while not self._stop.is_set():
-                self._take(self.observer.step(self._pause_s()))
-                with world.lock:
-                    self._tick()
+                with _told(world) as step:
+                    self._take(self.observer.step(self._pause_s()))
+                    with world.lock:
+                        self._tick()
+                if step.has_failed:
+                    self._stop.wait(TICK_S)  # a full disk does not get better by asking
         finally:
             self.hands.stop()
-            world.note("daemon", None, {"event": "stopped"})
+            with suppress(SegueError):
+                world.note("daemon", None, {"event": "stopped"})
             self.observer.close()
             world.notices.close()
 
     def stop(self) -> None:
         """Ends `run` soon. For any thread, and signals."""
         self._stop.set()
+        self.waking.is_stopping = True
         self.observer.wake()
         with self.world.news:
             self.world.news.notify_all()
@@ -135,24 +148,22 @@ class Watch:
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.world.lock:
-            busy = bool(self.hands.cycles or self._queued)
-            due = [p.verdict for p in self.stops.pending.values()]
+            busy = bool(self.hands.cycles or self.gauge.queued)
+            next_at = self.stops.next_at()
             critical = any(kept.memory.reminded_at is not None for kept in self.world.kept.values())
-        if busy or due or critical:
-            return TICK_S
-        return IDLE_S
+        pause_s = TICK_S if busy or critical else IDLE_S
+        return pause_s if next_at is None else min(pause_s, max(0.05, next_at - self.clock.now()))
 
     # Seeing
 
     def _take(self, sightings: Sequence[Sighting]) -> None:
         for sighting in sightings:
-            with self.world.lock:
+            with self.world.lock, _told(self.world):
                 self._see(sighting)
         while self.observer.notes:
             self.world.say(self.observer.notes.popleft())
-        for note in self.world.rules.notes:
-            self.world.say(note)
-        self.world.rules.notes.clear()
+        while self.world.rules.notes:
+            self.world.say(self.world.rules.notes.popleft())
 
     def _see(self, sighting: Sighting) -> None:
         session = sighting.session
@@ -161,114 +172,35 @@ class Watch:
         if kept is None:
             kept = self.world.kept[name] = Kept(session)
         before, kept.session = kept.session, session
-        if session.process is not None:
-            self.seating.learn(kept, session.process)
+        if session.process is not None and self.seating.learn(kept, session.process):
+            self._note_live(kept, session.process.pid)
         if session.process is not None or sighting.before is not None:
-            self._measure(kept)
-            self._count_turn(kept)
+            self.gauge.measure(kept)
         if sighting.ended is not None and session.process is None:
             self._ended.append((self.clock.awake() + SETTLE_S, sighting))
         elif session.process is not None:
             self._see_live(kept, before)
 
+    def _note_live(self, kept: Kept, pid: int) -> None:
+        """So that a later daemon knows that it ended, and how it was started."""
+        data = {"pid": pid, "boot": self._boot, "in_run": kept.in_run}
+        started = {"program": kept.program, "flags": list(kept.flags)}
+        self.world.note("live", kept.session, data | started)
+
     def _see_live(self, kept: Kept, before: Session) -> None:
         session = kept.session
         if self.stops.is_stop_at_prompt(session):
-            stop = endings.ending_of(session, None, endings.After(terminal="there"))
-            self.stops.at_prompt(kept, stop, continues_at=self._continues_at(kept))
+            self.stops.at_prompt(kept)
         elif session.state is State.WORKING or (session.last_at or 0) > (before.last_at or 0):
             self.stops.went_on(session)
         status = session.process.status if session.process else ""
         if status == "waiting" and session.process is not None:
-            self._needs_you(session, session.process.waiting_for)
+            self.needs_you(session, session.process.waiting_for)
 
-    def _needs_you(self, session: Session, what: str) -> None:
+    def needs_you(self, session: Session, what: str) -> None:
+        """Tells the user that an agent waits for an answer; of one question, once."""
         key = f"{session.session_id}:{session.last_at}"
         self.world.notices.tell("needs_you", key, f"{label(session)} asks you something", what)
-
-    def _continues_at(self, kept: Kept) -> float | None:
-        """When the agent goes on by itself, if its screen says that it will."""
-        stop = kept.session.stop
-        seen = self.world.look(kept)
-        if stop is None or isinstance(seen, Refused) or not seen.continues_at:
-            return None
-        return stop.retry_at
-
-    def _measure(self, kept: Kept) -> None:
-        """Readings, crossings, health checks, reminders; and the handoff, at its mark."""
-        session, world = kept.session, self.world
-        reading, zone = session.reading, session.zone
-        if reading is None or zone is None or session.process is None:
-            return
-        if abs(reading.fraction - kept.noted) >= READING_STEP:
-            kept.noted = reading.fraction
-            world.note("reading", session, msgspec.to_builtins(reading))
-        policy = world.policy(session)
-        kept.memory, told = zones.observe(
-            kept.memory,
-            reading,
-            zone,
-            policy,
-            project=session.cwd,
-            at=self.clock.now(),
-            forecast=session.forecast,
-        )
-        wants = zone is Zone.HANDOFF and self._may_hand_over(kept)
-        for each in told:
-            match each:
-                case zones.Crossing():
-                    world.note("crossing", session, msgspec.to_builtins(each))
-                    world.say(f"{label(session)}: {each.zone.value} at {each.fraction:.0%}")
-                case zones.Health():
-                    check = (
-                        zones.triggered(each) if wants and each.check_type == "handoff" else each
-                    )
-                    world.note("health", session, msgspec.to_builtins(check))
-                case zones.Reminder():
-                    self._remind(kept, each)
-        name = (session.agent, session.session_id)
-        if wants and name not in self._queued and self.hands.of(session) is None:
-            self._queued.append(name)
-
-    def _count_turn(self, kept: Kept) -> None:
-        """What a task cost, from the user's words to the end of the turn."""
-        session = kept.session
-        if session.reading is None:
-            return
-        used = session.reading.used_tokens
-        if session.state is State.WORKING:
-            kept.turn_used = used if kept.turn_used is None else kept.turn_used
-        elif kept.turn_used is not None:
-            cost, kept.turn_used = used - kept.turn_used, None
-            if cost > 0:
-                self.world.learn_cost(session.cwd, cost)
-                self.world.note("turn", session, {"tokens": cost})
-
-    def _remind(self, kept: Kept, reminder: zones.Reminder) -> None:
-        session = kept.session
-        assert session.reading is not None
-        text = self.world.rules.messages(session.cwd).high_context(session.reading)
-        data = msgspec.to_builtins(reminder) | {"text": text}
-        self.world.note("reminder", session, data)
-        self.world.say(f"{label(session)}: {text.strip().splitlines()[0]}")
-        percent = f"{reminder.fraction:.0%}"
-        key = f"{session.session_id}:{reminder.zone.value}:{reminder.number}"
-        what = f"{label(session)}: context at {percent}"
-        advice = "consider a handoff: segue handoff"
-        is_last = reminder.zone is Zone.HANDOFF
-        self.world.notices.tell("needs_you" if is_last else "handoff", key, what, advice)
-
-    def _may_hand_over(self, kept: Kept) -> bool:
-        session = kept.session
-        return (
-            self.world.policy(session).auto_handoff
-            and session.process is not None
-            and kept.seat is not None
-            and kept.terminal is not None
-            and not kept.in_run
-            and not kept.is_ours
-            and not self.world.is_paused(session)
-        )
 
     # What only time changes
 
@@ -279,10 +211,8 @@ class Watch:
         now = self.clock.awake()
         while self._ended and self._ended[0][0] <= now:
             self._see_end(self._ended.pop(0)[1])
-        for kept in self.world.kept.values():
-            if kept.memory.reminded_at is not None and kept.session.process is not None:
-                self._measure(kept)
-        self._hand_over_next()
+        self.gauge.remind()
+        self.gauge.hand_over_next()
         self.stops.tick(self.clock.now())
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
@@ -302,35 +232,54 @@ class Watch:
             if not there:
                 kept.seat = None
         mid_turn = endings.is_mid_turn(kept.session, sighting.ended)
-        cycle = self.hands.of(kept.session)
-        if cycle is None or not cycle.step.is_active:
-            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux)
+        code = self.observer.after(sighting.ended).exit_code if sighting.ended else None
+        self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
 
-    def _hand_over_next(self) -> None:
-        """Several that reach the mark together are handed over a few at a time."""
-        while self._queued:
-            kept = self.world.kept.get(self._queued[0])
-            if kept is None or not self._may_hand_over(kept) or self.hands.of(kept.session):
-                self._queued.pop(0)
+    def _see_what_was_missed(self) -> None:
+        """Sessions whose agent ended while nobody watched: a crash of the machine is one, too."""
+        for name, kept in list(self.world.kept.items()):
+            if kept.session.process is not None:
                 continue
-            if self.hands.active >= self.world.policy(kept.session).handoffs_at_once:
-                return
-            self._queued.pop(0)
-            with _told(self.world):
-                self.hands.begin(kept)
+            notes = self.world.log.of(*name, ("live", "stop"), 1)
+            if not notes or notes[-1].kind != "live":
+                continue
+            told = notes[-1].data
+            for note in self.world.log.of(*name, ("hook",)):
+                if note.seq > notes[-1].seq and note.data.get("type") in ("started", "ended"):
+                    kept.hook_end = str(note.data.get("reason", ""))
+            kept.in_run = told.get("in_run") is True
+            kept.terminal = terminals.find(kept.session.agent)
+            kept.program = str(told.get("program", ""))
+            kept.flags = tuple(map(str, told.get("flags", ())))
+            other = bool(self._boot) and told.get("boot") not in ("", self._boot)
+            sighting = Sighting(kept.session)
+            stop = self.observer.ending_of(sighting, hook=kept.hook_end, other_boot=other)
+            mid_turn = endings.is_mid_turn(kept.session, None)
+            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=_has_tmux())
 
     def _read_config(self) -> None:
         wrong = self.world.rules.reload()
         for line in wrong:
             self.world.say(line)
         self.world.note("daemon", None, {"event": "reloaded", "wrong": wrong})
+        self._renew_notices()
         if not wrong:
-            self.world.say("the config was read again")
+            on = self.world.rules.switched_on()
+            self.world.say(f"the config was read again{f'; it acts: {on}' if on else ''}")
         self.observer.reload(self.world.rules.policy, self.world.rules.homes)
+
+    def _renew_notices(self) -> None:
+        """Where notices go may have been changed."""
+        wanted = self.world.rules.policy("", "", "")
+        if (wanted.notify, wanted.notify_terse) != self._notify:
+            self._notify = (wanted.notify, wanted.notify_terse)
+            self.world.notices.close(0)
+            bell = sys.stderr
+            self.world.notices = Notices(wanted.notify, terse=wanted.notify_terse, bell=bell)
 
     def _tidy(self) -> None:
         now = self.clock.now()
-        for kind in ("reading", "hook", "health", "reminder", "turn", "daemon"):
+        for kind in ("reading", "hook", "health", "reminder", "turn", "daemon", "live"):
             with suppress(SegueError):
                 self.world.log.prune(kind, now - KEEP_READINGS_S)
         live = self.observer.sessions
@@ -338,113 +287,62 @@ class Watch:
             if name not in live and now - (kept.session.last_at or 0) > _FORGET_S:
                 del self.world.kept[name]
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """What a former daemon knew. Before anybody asks for something; once is enough."""
+        if self._is_restored:
+            return
+        self._is_restored = True
         note = self.world.log.latest("paused")
         if note is not None:
             self.world.paused = {str(what) for what in note.data.get("what", [])}
-        for note in self.world.log.since(0, ("turn",)):
-            tokens = note.data.get("tokens")
-            if isinstance(tokens, int) and tokens > 0:
-                self.world.learn_cost(note.project, tokens)
+        seq = 0
+        while notes := self.world.log.since(seq, ("turn",)):
+            seq = notes[-1].seq
+            for note in notes:
+                tokens = note.data.get("tokens")
+                if isinstance(tokens, int) and tokens > 0:
+                    self.world.learn_cost(note.project, tokens)
         self.stops.restore()
-
-    # What the user says
-
-    def pause(self, what: str, *, on: bool = True) -> str:
-        """Leaves something alone, or no longer; what to tell."""
-        with self.world.lock:
-            if on:
-                self.world.paused.add(what)
-            elif what == "all":
-                self.world.paused.clear()
-            else:
-                self.world.paused.discard(what)
-            self.world.note("paused", None, {"what": sorted(self.world.paused)})
-        self.observer.wake()
-        return f"{'paused' if on else 'no longer paused'}: {what}"
-
-    def one(self, name: str) -> Kept:
-        """The session that a name means. Raises SegueError with one line."""
-        found = self.world.find(name)
-        live = [kept for kept in found if kept.session.state.is_live] or found
-        if len(live) == 1:
-            return live[0]
-        if not live:
-            raise SegueError(f"no session {name!r} is watched; `segue status` lists them")
-        names = ", ".join(kept.session.session_id for kept in live[:5])
-        raise SegueError(f"{name!r} may be one of {len(live)}: {names}")
-
-    def hand_over(self, name: str, *, retry: bool) -> str:
-        """Hands a session over now, or goes on with a handoff that waits for the user."""
-        with self.world.lock:
-            kept = self.one(name)
-            cycle = self.hands.of(kept.session)
-            if cycle is not None:
-                if not retry:
-                    said = f"handoff {cycle.id} is under way: {cycle.step.value}"
-                    return f"{said}; {cycle.why}" if cycle.why else said
-                self.hands.retry(cycle)
-                return f"handoff {cycle.id} goes on"
-            why = self._why_not(kept)
-            if why:
-                raise SegueError(f"{label(kept.session)} cannot be handed over: {why}")
-            cycle = self.hands.begin(kept, by_user=True)
-            return f"handoff {cycle.id} begins; the document will be {cycle.file}"
-
-    def _why_not(self, kept: Kept) -> str:
-        if kept.session.process is None:
-            return "no agent is behind it"
-        if kept.in_run:
-            return "it belongs to a run, which hands over by itself"
-        if terminals.find(kept.session.agent) is None:
-            return f"segue cannot type into {kept.session.agent}"
-        if kept.seat is None:
-            return "it does not sit in tmux"
-        return ""
-
-    def cancel(self, name: str) -> str:
-        """Takes a handoff or a resume back."""
-        with self.world.lock:
-            kept = self.one(name)
-            cycle = self.hands.of(kept.session)
-            if cycle is not None:
-                self.hands.cancel(cycle)
-                return f"handoff {cycle.id} is cancelled"
-            said = self.stops.cancel(kept.session)
-            return said or f"{label(kept.session)}: nothing is under way"
-
-    def yes(self, name: str) -> str:
-        """Allows what was asked about, for a day."""
-        with self.world.lock:
-            kept = self.one(name)
-            return self.stops.say_yes(kept.session, self.clock.now() + 86_400)
 
 
 class _told:  # noqa: N801 - a block
-    """A fault of one session is said, and goes no further."""
+    """A fault of one session, or of the state's disk, is said, and goes no further. The same one
+    is not said again and again."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        self.world, self.has_failed = world, False
 
-    def __enter__(self) -> None:
-        return None
+    def __enter__(self) -> "_told":
+        return self
 
     def __exit__(self, kind: Any, fault: BaseException | None, _: Any) -> bool:
-        if isinstance(fault, SegueError):
-            self.world.say(str(fault))
-            return True
-        return False
+        if fault is None or not isinstance(fault, Exception):
+            return False
+        self.has_failed = True
+        said = str(fault)
+        if not isinstance(fault, SegueError):  # a mistake of ours must not end the watch over all
+            said = f"a fault of segue's own: {type(fault).__name__}: {fault}"
+        if said != self.world.fault:
+            self.world.fault = said
+            self.world.say(said)
+        return True
 
 
-def _look_at_shell(kept: Kept) -> tuple[bool, str, bool]:
-    """Of the pane in which an agent has just ended: whether there is a tmux, what its shell shows,
-    and whether the pane is still there."""
+def _has_tmux() -> bool:
+    with suppress(TmuxError):
+        return bool(Tmux().panes())
+    return False
+
+
+def _look_at_shell(kept: Kept) -> tuple[bool, str | None, bool]:
+    """Of the pane in which an agent has just ended: whether there is a tmux, what its shell shows
+    (None: none waits there), and whether the pane is still there."""
     assert kept.seat is not None
     tmux = Tmux(kept.seat.socket)
     try:
         pane = tmux.pane(kept.seat.pane)
         if pane is None:
-            return bool(tmux.panes()), "", False
-        return True, tmux.shell_line(pane.id) if shell_in(pane) else "", True
+            return bool(tmux.panes()), None, False
+        return True, tmux.shell_line(pane.id) if shell_waits(pane) else None, True
     except TmuxError:
-        return False, "", False
+        return False, None, False

@@ -39,6 +39,7 @@ BY_USER = {
 }
 """Words of a hook at a session's end that only the user's own doing brings about."""
 
+_KILL = 9
 _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, StopReason.UNKNOWN)
 """After these an agent waits at its prompt or works on; all else is why it can't."""
 
@@ -76,14 +77,14 @@ def ending_of(
     kind = by_hand or exit_type(after.exit_code)
     ended_by: EndedBy = "user" if by_hand or number in (2, 3) else "unknown"
     if seen is not None and seen.reason not in _OPEN:
-        return _kept(session, seen, "system" if other_boot else ended_by)
+        return _kept(session, seen, "system" if other_boot and not by_hand else ended_by)
     mid_turn = is_mid_turn(session, ended)
+    if by_hand:  # also if the machine went down afterwards
+        return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
     if other_boot:
         if mid_turn:
             return _crash(0.8, "boot", "the machine was started anew", after, "system")
         return _over(seen, 0.7, "boot", "the machine was started anew", "system")
-    if by_hand:
-        return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
     if seen is not None and seen.reason is StopReason.USER_EXIT:
         said = seen.why or "the session's last records"
         return _user(seen.confidence, kind or UserExitType.CTRL_C, "records", said, after)
@@ -93,6 +94,8 @@ def ending_of(
         return _user(0.7, UserExitType.TERMINAL_CLOSED, "exit", "its terminal was closed", after)
     if kind is UserExitType.TERMINATED:
         return _user(0.5, kind, "exit", "it was asked to end (SIGTERM)", after)
+    if number == _KILL and after.terminal == "gone":  # a logout ends so what does not end by itself
+        return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if number is not None:
         return _crash(0.9, "exit", f"signal {number}", after, "unknown")
     return _cut(after) if mid_turn else _at_prompt(seen, after)

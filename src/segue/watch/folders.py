@@ -1,8 +1,8 @@
 """Events of a few folders, each by itself and not those below: which names in it were written,
 made, renamed or removed. By a descriptor that a selector takes, so that waiting costs nothing.
 
-Linux only. Elsewhere, and where the system has no more watches to give, `fileno` is None, and
-whoever waits looks into the folders himself now and then.
+Linux only. Elsewhere `fileno` is None, and where the system has no more watches to give, `add` says
+so: whoever waits then looks into the folders himself now and then.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from typing import Any
 
 _MASK = 0x2 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400  # modify, close_write, move, create, delete
 _ONLY_FOLDERS = 0x01000000
-_OVERFLOW, _IGNORED = 0x4000, 0x8000
+_OVERFLOW, _IGNORED, _MOVED_SELF = 0x4000, 0x8000, 0x800
 _HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 _BUFFER_BYTES = 256 << 10
 
@@ -45,7 +45,7 @@ class Folders:
         """Watches it from now on; again is no matter. Whether that works."""
         if self._handle is None:
             return False
-        mask = _MASK | _ONLY_FOLDERS
+        mask = _MASK | _MOVED_SELF | _ONLY_FOLDERS
         number = self._libc.inotify_add_watch(self._handle, os.fsencode(folder), mask)
         if number >= 0:
             self._paths[number] = folder
@@ -83,6 +83,8 @@ class Folders:
             if folder is not None and length:
                 name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
                 told.add(os.path.join(folder, name))
-            if mask & _IGNORED:
+            if mask & _MOVED_SELF:  # another folder may have its name now
+                self._libc.inotify_rm_watch(self._handle, number)
+            if mask & (_IGNORED | _MOVED_SELF):
                 self._paths.pop(number, None)
         return lost

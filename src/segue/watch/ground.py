@@ -48,6 +48,7 @@ class Ground:
         self._follower: Follower | None = None
         self._thread: threading.Thread | None = None
         self._pid_folders: set[str] = set()
+        self._is_unwatched = False
         self._stamps: dict[str, Stamp] = {}  # of what no follower follows
 
     @property
@@ -57,8 +58,8 @@ class Ground:
 
     @property
     def is_blind(self) -> bool:
-        """Whether nothing is told of folders: whoever wants to know must look."""
-        return self.folders.fileno() is None
+        """Whether of some folder nothing is told: whoever wants to know must look."""
+        return self._is_unwatched or self.folders.fileno() is None
 
     def has_moved(self, added: Mapping[str, Sequence[str]]) -> bool:
         """Whether there are other homes than there were, or nobody follows these any more."""
@@ -101,14 +102,22 @@ class Ground:
 
     def watch_folders(self) -> None:
         """Those that are there now; again is no matter."""
+        self._is_unwatched = False
         for home in self.homes:
             files = pid_files(home)
             if files is not None:
                 folder = os.path.join(home.path, files.folder)
-                if not self.folders.has(folder) and self.folders.add(folder):
+                if self._watches(folder):
                     self._pid_folders.add(folder)
-            elif home.store.database and not self.folders.has(home.path):
-                self.folders.add(home.path)
+            elif home.store.database:
+                self._watches(home.path)
+
+    def _watches(self, folder: str) -> bool:
+        if self.folders.has(folder) or self.folders.add(folder):
+            return True
+        # The system has no more watches to give, unless there is nothing to watch.
+        self._is_unwatched = self._is_unwatched or os.path.isdir(folder)
+        return False
 
     def drain(self) -> Told:
         """What was told since the last time."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,51 +21,37 @@ from segue.core.handing import (
     AnyAct,
     AnyFact,
     AskUser,
-    Busy,
     Cancel,
-    Cleared,
     Cycle,
     Done,
     FileSeen,
-    Gone,
     Heard,
     Interrupt,
     NotTyped,
     NotWritten,
     OwnWritten,
     Planned,
-    ReadFile,
     Ready,
     Record,
     Retry,
-    Step,
     TimeUp,
     Type,
     Typed,
-    Used,
-    UserSpoke,
-    WentOn,
     What,
     WriteOwn,
 )
-from segue.core.policy import Policy
 from segue.core.reading import Zone
 from segue.core.session import Session
 from segue.errors import SegueError
 from segue.io import handoffs
-from segue.io.typist import Refused
-from segue.transcripts import evidence
 from segue.transcripts.handoffs import own_document, read_document
+from segue.watch.seen import Seen, is_rule_made, project_of
 from segue.watch.world import Kept, World, label
 
 LOOK_S = 0.5
 """How often a handoff that is under way is looked at."""
-STABLE_S = 1.0
-"""A document that has not changed for so long is whole, if it reads so."""
-COMPACTED = 0.9
-"""A session that holds less than this part of what it held was compacted."""
-BY_USER = "by_user"
-"""Among a cycle's tries: the user asked for it, whatever the zone."""
+SLOW_S = 2.0
+"""The same of those that wait for the user."""
 _LASTING = ("gone", "unknown")
 
 
@@ -75,22 +61,20 @@ class Hands:
 
     def __init__(self, world: World, *, look_s: float = LOOK_S) -> None:
         self.world = world
+        self.seen = Seen(world)
         self.cycles: dict[str, Cycle] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._bell = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="hands", daemon=True)
-        self._files: dict[str, tuple[int, int, float]] = {}  # size, time, since when
-        self._drafts: dict[str, float] = {}  # since when a draft is in the way
-        self._idle: dict[str, float] = {}  # since when a prompt is shown
         self._by_hook: set[str] = set()  # those whose session was asked by its own hook
 
     # For any thread
 
     def start(self) -> None:
         """Goes on with what a former daemon left, too."""
-        self._restore()
+        self.restore()
         self._thread.start()
 
     def stop(self) -> None:
@@ -125,8 +109,10 @@ class Hands:
 
     def begin(self, kept: Kept, *, by_user: bool = False, own: bool = False) -> Cycle:
         """Plans a handoff. `own`: the session cannot be asked any more; segue writes the document.
-        Raises SegueError if there is no place for it."""
+        Raises SegueError if there is no agent behind the session, or no place for the document."""
         world, session = self.world, kept.session
+        if session.process is None:  # its seat may be another session's by now
+            raise SegueError(f"{label(session)} cannot be handed over: no agent is behind it")
         policy = world.policy(session)
         now = world.clock.now()
         name = f"h-{secrets.token_hex(4)}"
@@ -148,7 +134,7 @@ class Hands:
             zone_path=self._zones_of(session),
             tries={
                 **({"request": machine.MOST_REQUESTS} if own else {}),
-                **({BY_USER: 1} if by_user else {}),
+                **({machine.BY_USER: 1} if by_user else {}),
             },
         )
         self._keep(cycle, Planned(forced=True))
@@ -165,17 +151,21 @@ class Hands:
 
     def _work(self) -> None:
         while not self._stopped:
-            self._bell.wait(self._look_s if self.active else 60.0)
+            self._bell.wait(self._look_s if self.active else SLOW_S if self.cycles else 60.0)
             self._bell.clear()
-            while not self._stopped:
-                try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                self._safely(job)
-            for name in list(self.cycles):
-                if not self._stopped and name in self.cycles:
-                    self._safely(lambda name=name: self._attend(name))  # type: ignore[misc]
+            self.look_round()
+
+    def look_round(self) -> None:
+        """Does what is waiting to be done, and looks at each handoff once. The thread's own."""
+        while not self._stopped:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            self._safely(job)
+        for name in list(self.cycles):
+            if not self._stopped and name in self.cycles:
+                self._safely(lambda name=name: self._attend(name))  # type: ignore[misc]
 
     def _safely(self, job: Callable[[], None]) -> None:
         """No fault of one terminal may end the watch over all others."""
@@ -191,7 +181,7 @@ class Hands:
         cycle = self.cycles.get(name)
         if cycle is None:
             return
-        policy = self._policy(cycle)
+        policy = self.seen.policy(cycle)
         after, acts = machine.step(cycle, fact, policy, self.world.clock.now())
         if after == cycle and not acts:
             return
@@ -205,8 +195,7 @@ class Hands:
             self.cycles.pop(name, None)
 
     def _forget(self, name: str) -> None:
-        for kept in (self._files, self._drafts, self._idle):
-            kept.pop(name, None)
+        self.seen.forget(name)
         self._by_hook.discard(name)
 
     def _keep(self, cycle: Cycle, fact: AnyFact) -> None:
@@ -214,6 +203,7 @@ class Hands:
             "id": cycle.id,
             "fact": msgspec.to_builtins(fact),
             "cycle": msgspec.to_builtins(cycle),
+            "place": msgspec.to_builtins(self.seen.place(cycle)),
         }
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         self.world.note("handoff", kept.session if kept else None, data)
@@ -224,142 +214,14 @@ class Hands:
     def _attend(self, name: str) -> None:
         """Tells all that can be seen of a handoff just now."""
         cycle = self.cycles[name]
-        if not cycle.step.is_active:
-            return
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        if kept is None or kept.seat is None or kept.terminal is None:
-            self._tell(name, Gone("it sits in no terminal"))
-            return
-        for fact in self._facts(cycle, kept):
+        for fact in self.seen.facts(cycle):
             self._tell(name, fact)
             if self.cycles.get(name) is None:
                 return
-        self._tell(name, TimeUp())
-
-    def _facts(self, cycle: Cycle, kept: Kept) -> list[AnyFact]:
-        facts: list[AnyFact] = []
-        if reading := kept.session.reading:
-            zone = kept.session.zone
-            facts.append(Used(reading.used_tokens, zone.value if zone else ""))
-            shrunk = reading.fraction < cycle.fraction * COMPACTED and zone is not Zone.HANDOFF
-            if cycle.step is Step.WAITING and shrunk and not cycle.tries.get(BY_USER):
-                return [Cancel("the agent compacted its context by itself")]
-        if cycle.step in (Step.ASKED, Step.WRITTEN, Step.WAITING):
-            facts += self._of_file(cycle)
-        if cycle.step in (Step.ASKED, Step.WRITTEN):
-            heard = self._heard(cycle, kept.session)
-            if heard.prompt_at is not None and not cycle.is_heard:
-                facts.append(Heard("request"))
-            if (heard.spoken_at or 0.0) > (heard.prompt_at or self.world.clock.now()):
-                facts.append(UserSpoke())
-        if cycle.step in (Step.CLEARING, Step.WRITTEN) and (new := self._cleared_to(cycle, kept)):
-            facts.append(Cleared(new))
-        if cycle.step in (Step.RESUMING, Step.RESUMED):
-            facts += self._of_new_session(cycle, kept)
-        if cycle.step in (Step.WAITING, Step.WRITTEN, Step.CLEARED, Step.CLEARING):
-            facts += self._of_screen(cycle, kept)
-        elif cycle.step in (Step.ASKED, Step.RESUMED):
-            facts += self._of_seat(kept)
-        return facts
-
-    def _of_screen(self, cycle: Cycle, kept: Kept) -> list[AnyFact]:
-        seen = self.world.look(kept)
-        if isinstance(seen, Refused):
-            return [Gone(seen.detail)] if seen.why == "gone" else []
-        if cycle.step is Step.CLEARING:
-            return [Cleared("")] if cycle.is_typed and seen.is_fresh else []
-        if seen.state != "idle":
-            self._idle.pop(cycle.id, None)
-            if seen.is_harmless and kept.seat and kept.terminal:
-                self.world.typist.press(kept.seat, kept.terminal, kept.terminal.dismiss)
-            return [Busy()] if seen.state == "busy" else []
-        # Between two tools some show a prompt for a moment.
-        since = self._idle.setdefault(cycle.id, self.world.clock.awake())
-        if kept.terminal and self.world.clock.awake() - since < kept.terminal.steady_s:
-            return []
-        if seen.draft and not self._draft_waited(cycle):
-            return []
-        return [Ready()]
-
-    def _of_seat(self, kept: Kept) -> list[AnyFact]:
-        seen = self.world.look(kept)
-        return [Gone(seen.detail)] if isinstance(seen, Refused) and seen.why == "gone" else []
-
-    def _draft_waited(self, cycle: Cycle) -> bool:
-        """Whether the user's draft has been in the way for so long that it is kept and restored."""
-        since = self._drafts.setdefault(cycle.id, self.world.clock.now())
-        return self.world.clock.now() - since >= self._policy(cycle).draft_wait_s
-
-    def _of_file(self, cycle: Cycle) -> list[AnyFact]:
-        """The document, once it has stopped changing."""
-        try:
-            found = os.lstat(cycle.file)
-        except OSError:
-            self._files.pop(cycle.id, None)
-            return [FileSeen(ok=False, why="there is no such file")] if cycle.has_document else []
-        now = self.world.clock.awake()
-        size, changed = found.st_size, found.st_mtime_ns
-        before = self._files.get(cycle.id)
-        if before is None or before[:2] != (size, changed):
-            self._files[cycle.id] = (size, changed, now)
-            return []
-        if now - before[2] < STABLE_S:
-            return []
-        text, why = read_document(cycle.file, project=cycle.cwd)
-        why = why or documents.check(text)
-        return [FileSeen(ok=not why, why=why, bytes=size, changed_at=found.st_mtime)]
-
-    def _was_heard(self, cycle: Cycle, what: What) -> bool:
-        if what == "request":
-            kept = self.world.kept.get((cycle.agent, cycle.session_id))
-            return kept is not None and self._heard(cycle, kept.session).prompt_at is not None
-        return any(
-            self._heard(cycle, session).prompt_at is not None
-            for session in self._new_sessions(cycle)
-        )
-
-    def _heard(self, cycle: Cycle, session: Session) -> evidence.Heard:
-        marker = os.path.basename(cycle.file)
-        since = max(cycle.began_at, cycle.stale_before)
-        return evidence.look(session.agent, session.path, session.session_id, marker, since)
-
-    def _new_sessions(self, cycle: Cycle) -> list[Session]:
-        """Those that may have come after the one that is handed over: in the same process, or begun
-        in the same folder since."""
-        old = self.world.kept.get((cycle.agent, cycle.session_id))
-        pid = old.seat.pid if old and old.seat else 0
-        with self.world.lock:
-            everyone = [kept.session for kept in self.world.kept.values()]
-        return [
-            session
-            for session in everyone
-            if session.agent == cycle.agent
-            and session.session_id != cycle.session_id
-            and (
-                (session.process is not None and session.process.pid == pid)
-                or (session.cwd == cycle.cwd and (session.started_at or 0) >= cycle.began_at)
-            )
-        ]
-
-    def _cleared_to(self, cycle: Cycle, kept: Kept) -> str:
-        """The session that the same process has gone over to; "" if it has not."""
-        pid = kept.seat.pid if kept.seat else 0
-        for session in self._new_sessions(cycle):
-            if session.process is not None and session.process.pid == pid:
-                return session.session_id
-        return ""
-
-    def _of_new_session(self, cycle: Cycle, kept: Kept) -> list[AnyFact]:
-        facts: list[AnyFact] = []
-        for session in self._new_sessions(cycle):
-            heard = self._heard(cycle, session)
-            if heard.prompt_at is None:
-                continue
-            facts += [Cleared(session.session_id), Heard("resume")]
-            facts += [ReadFile()] if heard.read_at is not None else []
-            facts += [WentOn()] if heard.went_on else []
-            break
-        return facts
+        if self.seen.is_harmless(cycle := self.cycles[name]):
+            self._press(cycle, "dismiss")
+        if not self.seen.is_idle(cycle):
+            self._tell(name, TimeUp())
 
     # Doing
 
@@ -368,9 +230,7 @@ class Hands:
             case Type():
                 self._tell(cycle.id, self._type(cycle, act.what))
             case Interrupt():
-                kept = self.world.kept.get((cycle.agent, cycle.session_id))
-                if kept and kept.seat and kept.terminal:
-                    self.world.typist.press(kept.seat, kept.terminal, kept.terminal.interrupt)
+                self._press(cycle, "interrupt")
             case WriteOwn():
                 self._tell(cycle.id, self._write_own(cycle))
             case AskUser():
@@ -383,83 +243,96 @@ class Hands:
             case Done():
                 self._forget(cycle.id)
 
+    def _press(self, cycle: Cycle, what: Literal["interrupt", "dismiss"]) -> None:
+        """An interrupt answers No where a question is open: only a turn that runs is ended."""
+        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        if seat is None or terminal is None:
+            return
+        if what == "interrupt":
+            self.world.typist.press(seat, terminal, terminal.interrupt, states=("busy",))
+        else:
+            self.world.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
+
     def _type(self, cycle: Cycle, what: What) -> AnyFact:
         """Types it, unless it is seen to have been typed."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        if kept is None or kept.seat is None or kept.terminal is None:
+        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        if seat is None or terminal is None:
             return NotTyped(what, "it sits in no terminal", retry=False)
-        seat, terminal = kept.seat, kept.terminal
         if what == "clear":
-            if self._cleared_to(cycle, kept):
+            if self._landed(cycle, what):
                 return Typed(what)
             if why := self._finish_document(cycle):
-                return FileSeen(ok=False, why=why)
-        elif (what == "request" and cycle.id in self._by_hook) or self._was_heard(cycle, what):
+                self._tell(cycle.id, FileSeen(ok=False, why=why))
+                return NotTyped(what, why)
+        elif (what == "request" and cycle.id in self._by_hook) or self._landed(cycle, what):
             return Heard(what)
-        text = terminal.clear if what == "clear" else self._text(cycle, kept, what)
         refused = self.world.typist.type(
             seat,
             terminal,
-            text,
-            landed=lambda: self._landed(cycle, kept, what),
-            keep_draft=self._draft_waited(cycle) if cycle.id in self._drafts else False,
+            terminal.clear if what == "clear" else self._text(cycle, what),
+            landed=lambda: self._landed(cycle, what),
+            keep_draft=self.seen.keeps_draft(cycle),
         )
         if refused is None:
-            self._drafts.pop(cycle.id, None)
+            self.seen.typed(cycle)
             return Typed(what)
         return NotTyped(what, refused.detail or refused.why, retry=refused.why not in _LASTING)
 
-    def _landed(self, cycle: Cycle, kept: Kept, what: What) -> bool:
+    def _landed(self, cycle: Cycle, what: What) -> bool:
         if what != "clear":
-            return self._was_heard(cycle, what)
-        if self._cleared_to(cycle, kept):
-            return True
-        seen = self.world.look(kept)
-        return not isinstance(seen, Refused) and seen.is_fresh
+            return self.seen.was_heard(cycle, what)
+        return bool(self.seen.cleared_to(cycle)) or self.seen.is_fresh(cycle)
 
-    def _text(self, cycle: Cycle, kept: Kept, what: What) -> str:
+    def _text(self, cycle: Cycle, what: What) -> str:
+        """The same whenever it is asked for: what stands in an input line is known again by it."""
         messages = self.world.rules.messages(cycle.cwd)
         if what == "request":
-            reading = kept.session.reading
-            percent = reading.percent if reading else cycle.fraction * 100
-            return messages.handoff_request(percent=percent, file=cycle.file)
-        cut = any(key.startswith("interrupt") for key in cycle.tries)
-        return messages.handoff_resume(file=cycle.file, call_in_doubt="" if cut else None)
+            return messages.handoff_request(percent=round(cycle.fraction * 100, 1), file=cycle.file)
+        in_doubt = "" if cycle.was_cut else None
+        return messages.handoff_resume(file=cycle.file, call_in_doubt=in_doubt)
 
     def _finish_document(self, cycle: Cycle) -> str:
         """Adds what segue knows to the session's document, and reads it once more: why it is not
         valid, or "". The context is cleared in the same breath, or not at all."""
-        text, why = read_document(cycle.file, project=cycle.cwd)
+        text, why = read_document(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
-        kept = self.world.kept[cycle.agent, cycle.session_id]
-        whole = documents.complete(text, own_document(**self._known(cycle, kept)))
+        whole = documents.complete(text, own_document(**self._known(cycle)))
         if whole != text:
             path = Path(cycle.file)
-            handoffs.write(path.parent, path.name, whole)
-            text, why = read_document(cycle.file, project=cycle.cwd)
+            handoffs.write(self._folder(cycle), path.name, whole)
+            text, why = read_document(cycle.file, project=project_of(cycle))
             return why or documents.check(text)
         return ""
 
     def _write_own(self, cycle: Cycle) -> AnyFact:
-        text, why = read_document(cycle.file, project=cycle.cwd)
-        if not why and not documents.check(text):
-            return FileSeen(ok=True, bytes=len(text.encode()), stable=True)
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        if kept is None:
-            return NotWritten("the session is not known any more")
+        text, why = read_document(cycle.file, project=project_of(cycle))
+        if not why and not documents.check(text) and not self._is_old(cycle):
+            return FileSeen(ok=True, bytes=len(text.encode()), by_segue=is_rule_made(text))
         try:
-            text = own_document(**self._known(cycle, kept))
+            text = own_document(**self._known(cycle))
             path = Path(cycle.file)
-            handoffs.write(path.parent, path.name, text)
+            handoffs.write(self._folder(cycle), path.name, text)
         except (SegueError, OSError) as fault:
             return NotWritten(str(fault))
         return OwnWritten(len(text.encode()))
 
-    def _known(self, cycle: Cycle, kept: Kept) -> dict[str, Any]:
+    def _is_old(self, cycle: Cycle) -> bool:
+        """Whether the file was written before the session went on. Once the context is cleared
+        there is no newer one to be had."""
+        try:
+            return not cycle.is_cleared and os.lstat(cycle.file).st_mtime < cycle.stale_before
+        except OSError:
+            return True
+
+    def _folder(self, cycle: Cycle) -> Path:
+        """Where its document goes; asked each time: a link may lead out of the project by now."""
+        return handoffs.folder_of(cycle.cwd, self.seen.policy(cycle).handoff_folder)
+
+    def _known(self, cycle: Cycle) -> dict[str, Any]:
         return {
             "agent": cycle.agent,
-            "path": kept.session.path,
+            "path": self.seen.place(cycle).path,
             "session_id": cycle.session_id,
             "cwd": cycle.cwd,
             "id": cycle.id,
@@ -477,29 +350,32 @@ class Hands:
 
     # Kept
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Takes up what a former daemon left."""
         latest: dict[str, dict[str, Any]] = {}
+        recorded: set[str] = set()
         seq = 0
-        while notes := self.world.log.since(seq, ("handoff",)):
+        while notes := self.world.log.since(seq, ("handoff", "metrics")):
             for note in notes:
-                seq = note.seq
-                if isinstance(note.data.get("cycle"), dict):
-                    latest[str(note.data.get("id"))] = note.data["cycle"]
-        for data in latest.values():
+                seq, name = note.seq, str(note.data.get("id"))
+                if note.kind == "metrics":
+                    recorded.add(name)
+                else:
+                    latest[name] = note.data
+        for name, data in latest.items():
             with suppress(msgspec.ValidationError):
-                cycle = msgspec.convert(data, Cycle)
-                if not cycle.step.is_final:
+                cycle = msgspec.convert(data.get("cycle"), Cycle)
+                if cycle.step.is_final:
+                    if name not in recorded:  # killed just there
+                        self._record(cycle, Record(machine.metrics(cycle, cycle.step_at)))
+                else:
+                    self.seen.restore(cycle.id, data.get("place"))
                     self.cycles[cycle.id] = cycle
                     self.do(lambda cycle=cycle: self._again(cycle))  # type: ignore[misc]
 
     def _again(self, cycle: Cycle) -> None:
         for act in machine.acts_again(cycle):
             self._carry(cycle, act)
-
-    def _policy(self, cycle: Cycle) -> Policy:
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        model = kept.session.model if kept else ""
-        return self.world.rules.policy(cycle.agent, model, cycle.cwd)
 
     def _zones_of(self, session: Session) -> tuple[str, ...]:
         notes = self.world.log.of(session.agent, session.session_id, ("crossing",))

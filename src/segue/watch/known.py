@@ -9,12 +9,12 @@ from msgspec import Struct
 from segue.core.session import Process, Session, State
 from segue.transcripts.find import Found
 from segue.watch.matching import Matching, Name
-from segue.watch.viewer import Places, Sight, Viewer
+from segue.watch.viewer import WHOLE_BYTES, Places, Sight, Viewer
 
 MOST_SESSIONS = 2000
 """How many are kept that no process is behind."""
 
-_WHOLE_BYTES = 1 << 16  # the first record of a longer file is whole
+_EARLY_S, _MOST_EARLY = 60.0, 100
 
 
 class Sighting(Struct, frozen=True):
@@ -38,7 +38,9 @@ class Known:
         self._names: dict[str, Name] = {}  # by file
         self._children: Counter[Name] = Counter()
         self._parents: dict[str, str] = {}  # by file, where only records tell
+        self._untold: set[str] = set()  # files that were found before that was told
         self._limits: dict[Name, float] = {}  # when a limit is over
+        self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
 
     def at(self, path: str) -> Sight | None:
         """The last look at a file."""
@@ -61,6 +63,9 @@ class Known:
             self._names.pop(before.seen.path, None)
         self.sights[name] = sight
         if is_file:
+            other = self._names.get(seen.path, name)
+            if other != name and self.matching.process_of(other) is None and other in self.sights:
+                self._forget(other)  # the file tells of another session now
             self._names[seen.path] = name
         if before is not None and before.seen[:3] == seen[:3]:
             return []
@@ -70,6 +75,7 @@ class Known:
         """A file is no more. A session that somebody works on stays known."""
         name = self._names.pop(path, None)
         self._parents.pop(path, None)
+        self._untold.discard(path)
         if name is not None and self.matching.process_of(name) is None:
             sight = self.sights.get(name)
             if sight is not None and sight.seen.path == path:
@@ -88,12 +94,16 @@ class Known:
             session = self._viewer().session(sight.seen, process, self._children[name], now)
             before = self.sessions.get(name)
             self.sessions[name] = session
+            was = ended
+            if before is None and name in self._early:
+                early, _ = self._early.pop(name)
+                was = early if process is None else ended
             self._limits.pop(name, None)
             stop = session.stop
             if session.state is State.WAITING_FOR_LIMIT and stop and stop.retry_at is not None:
                 self._limits[name] = stop.retry_at
-            if ended is not None or session != before:
-                seen.append(Sighting(session, before, ended))
+            if was is not None or session != before:
+                seen.append(Sighting(session, before, was))
         return seen
 
     def next_limit_at(self) -> float | None:
@@ -121,6 +131,14 @@ class Known:
             and behind.start_ticks == process.start_ticks
         }
 
+    def ended_early(self, process: Process) -> None:
+        """It ended, and nobody has seen the session that it was at work on: its file may still be
+        on its way. Whoever sees that soon is told of the end."""
+        ids = {process.session_id} if process.session_id else {h.session_id for h in process.holds}
+        for name in ((process.agent, each) for each in ids - {""}):
+            if name not in self.sights and len(self._early) < _MOST_EARLY:
+                self._early[name] = (process, self._clock())
+
     # Sub-agents
 
     def parent_of(self, file: Found) -> str:
@@ -131,7 +149,7 @@ class Known:
             return ""
         if file.path not in self._parents:
             parent = self._viewer().parent_of(file)
-            if parent == "?" and file.size < _WHOLE_BYTES:
+            if parent == "?" and file.size < WHOLE_BYTES:
                 return parent
             self._parents[file.path] = parent
         return self._parents[file.path]
@@ -149,8 +167,21 @@ class Known:
         """A file was found; the session that has one sub-agent more by it."""
         home = self.places.home_of(path)
         file = self.places.found(home, path) if home is not None else None
-        parent = self.parent_of(file) if file is not None else ""
-        return self._counted(file.agent, parent, 1) if file is not None else None
+        if file is None:
+            return None
+        parent = self.parent_of(file)
+        if parent == "?":
+            self._untold.add(path)
+        return self._counted(file.agent, parent, 1)
+
+    def child_told(self, file: Found, parent: str) -> Name | None:
+        """A sub-agent's file was written to; the session that has one more by it, if that was not
+        told when the file was found."""
+        self.matching.child_seen(file._replace(parent_id=parent))
+        if parent == "?" or file.path not in self._untold:
+            return None
+        self._untold.discard(file.path)
+        return self._counted(file.agent, parent, 1)
 
     def child_went(self, path: str) -> Name | None:
         """A file is gone; the session that has one sub-agent less by it."""
@@ -177,7 +208,7 @@ class Known:
         loose = [
             (sight.seen.look.last_at or 0.0, sight.seen.changed_at, name)
             for name, sight in self.sights.items()
-            if self.sessions[name].process is None
+            if (session := self.sessions.get(name)) is None or session.process is None
         ]
         loose.sort(reverse=True)
         for place, (last_at, changed_at, name) in enumerate(loose):
@@ -185,6 +216,10 @@ class Known:
                 self._forget(name)
         if len(self._parents) > MOST_SESSIONS:
             self._parents = {}  # asked again where it matters
+        if len(self._untold) > MOST_SESSIONS:
+            self._untold = set()
+        since = self._clock() - _EARLY_S
+        self._early = {name: early for name, early in self._early.items() if early[1] >= since}
 
     def _forget(self, name: Name) -> None:
         sight = self.sights.pop(name)

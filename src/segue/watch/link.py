@@ -1,4 +1,4 @@
-"""What the daemon answers over its API, and what hooks tell it."""
+"""What the daemon answers over its API."""
 
 import os
 import time
@@ -9,27 +9,24 @@ from typing import Any
 
 import msgspec
 
-from segue import __version__, agents
+from segue import __version__
 from segue.cli import tables
 from segue.core.forecast import fits
-from segue.core.handing import Step
+from segue.core.wake import Ask
 from segue.errors import InputError, SegueError
 from segue.io import clock as zone
-from segue.io import handoffs, spool, state
-from segue.transcripts.handoffs import own_document
-from segue.watch import hooks
+from segue.io import handoffs
 from segue.watch.daemon import Watch
+from segue.watch.hook_calls import AGENT, HookCalls, enforced
 from segue.watch.line import line
 from segue.watch.log import Note
-from segue.watch.world import Kept
 
-_COMPACT_S = 60.0  # the agent may tell several times of one compaction
+_MOST_HANDOFFS = 200
 _COUNTED = {
     "crossing": ("crossings", "zone"),
     "stop": ("stops", "reason"),
     "metrics": ("handoffs", "outcome"),
 }
-_AGENT = "claude"  # whose hooks these are; others' come with their name
 
 
 class Link:
@@ -37,9 +34,9 @@ class Link:
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self.world = watch, watch.world
-        self._told: dict[tuple[str, str], hooks.Told] = {}
-        self._compacted: dict[str, float] = {}
-        self._hook_calls: Counter[str] = Counter()
+        self.hooks = HookCalls(watch)
+        self._handoffs: dict[str, dict[str, Any]] = {}
+        self._handoffs_seq = 0
         self._line_calls = 0
         self._counts: dict[str, Counter[str]] = {
             name: Counter() for name in ("crossings", "stops", "handoffs", "resumes")
@@ -88,7 +85,7 @@ class Link:
     def session(self, name: str) -> dict[str, Any] | None:
         """One of them; None if the name means none or several."""
         try:
-            return tables.as_dict(self.watch.one(name).session)
+            return tables.as_dict(self.watch.wishes.one(name).session)
         except SegueError:
             return None
 
@@ -121,7 +118,7 @@ class Link:
             "log_seq": self.world.log.version(),
             "sessions": {name: dict(counts) for name, counts in sessions.items()},
             **{name: dict(counts) for name, counts in self._counts.items()},
-            "hook_calls": dict(self._hook_calls),
+            "hook_calls": dict(self.hooks.calls),
             "statusline_calls": self._line_calls,
         }
 
@@ -138,7 +135,7 @@ class Link:
 
     def fits(self, session: str, tokens: int) -> dict[str, Any]:
         """As `segue fits --json` has it."""
-        kept = self.watch.one(session)
+        kept = self.watch.wishes.one(session)
         found = kept.session
         if found.reading is None:
             raise InputError(f"session {found.session_id}: how full it is is not known yet")
@@ -148,7 +145,7 @@ class Link:
             found.reading,
             policy,
             reserve_tokens=policy.reserve_tokens,
-            enforced_at_tokens=_enforced(kept),
+            enforced_at_tokens=enforced(kept),
         )
         return {
             "fits": fit.ok,
@@ -161,15 +158,16 @@ class Link:
 
     def handoffs(self) -> list[dict[str, Any]]:
         """Those that are under way, and the last that are over; the newest first."""
-        latest: dict[str, dict[str, Any]] = {}
-        seq = 0
-        while notes := self.world.log.since(seq, ("handoff",)):
-            for note in notes:
-                seq = note.seq
-                if isinstance(note.data.get("cycle"), dict):
-                    latest[str(note.data["id"])] = note.data["cycle"]
-        found = [_shown(data) for data in latest.values()]
-        return sorted(found, key=lambda each: each["began_at"], reverse=True)[:200]
+        with self.world.lock:  # what was read once is kept: the log only grows
+            while notes := self.world.log.since(self._handoffs_seq, ("handoff",)):
+                for note in notes:
+                    self._handoffs_seq = note.seq
+                    if isinstance(note.data.get("cycle"), dict):
+                        id = str(note.data.get("id"))
+                        self._handoffs[id] = _shown({"id": id, **note.data["cycle"]})
+            newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MOST_HANDOFFS]
+            self._handoffs = {each["id"]: each for each in reversed(newest)}
+        return newest
 
     def handoff_text(self, id: str) -> str | None:
         """A handoff's document."""
@@ -184,41 +182,72 @@ class Link:
 
     def pause(self, what: str) -> str:
         """Leaves that alone."""
-        return self.watch.pause(self._meant(what))
+        return self.watch.wishes.pause(self._meant(what))
 
     def unpause(self, what: str) -> str:
-        """No longer."""
-        return self.watch.pause(self._meant(what), on=False)
+        """No longer. Says what still holds it back, if something does."""
+        with self.world.lock:
+            meant = self._meant(what)
+            was_there = meant == "all" or meant in self.world.paused
+            said = (
+                self.watch.wishes.pause(meant, on=False)
+                if was_there
+                else f"was not paused: {meant}"
+            )
+            left = self._above(meant)
+        return f"{said}; still paused by: {', '.join(left)}" if left else said
 
     def _meant(self, what: str) -> str:
-        """A session by its whole id; a folder, and "all", as they are."""
+        """A session by its whole id; a folder by its real path; "all" as it is."""
         if what in ("", "all"):
             return "all"
-        if what.startswith("/") or what in self.world.paused:
+        if what in self.world.paused:
             return what
-        return self.watch.one(what).session.session_id
+        if what.startswith("/"):
+            return os.path.realpath(what)
+        # One that was paused may not be watched any more.
+        begun = [p for p in self.world.paused if len(what) >= 2 and p.startswith(what)]
+        return begun[0] if len(begun) == 1 else self.watch.wishes.one(what).session.session_id
+
+    def _above(self, what: str) -> list[str]:
+        """What else is paused, and this with it."""
+        folder = what
+        if not what.startswith("/"):
+            kept = next(iter(self.world.find(what)), None)
+            folder = kept.session.cwd if kept else ""
+        return sorted(
+            each
+            for each in self.world.paused
+            if each == "all"
+            or (each.startswith("/") and f"{folder}/".startswith(each.rstrip("/") + "/"))
+        )
 
     def handoff(self, session: str, *, retry: bool) -> str:
         """Hands it over now."""
-        return self.watch.hand_over(session, retry=retry)
+        return self.watch.wishes.hand_over(session, retry=retry)
 
     def cancel(self, session: str) -> str:
         """Takes a handoff or a resume back."""
-        return self.watch.cancel(session)
+        return self.watch.wishes.cancel(session)
 
     def yes(self, what: str) -> str:
-        """Allows what was asked about."""
-        return self.watch.yes(what)
+        """Allows what was asked about; without a name, all of it."""
+        if what not in ("", "all"):
+            return self.watch.wishes.yes(what)
+        with self.world.lock:
+            asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, Ask)]
+            said = [self.watch.wishes.yes(pending.ending.session_id) for pending in asked]
+        return "; ".join(said) or "nothing was asked"
 
-    # Hooks
+    # Of agents
 
     def statusline(self, payload: dict[str, Any]) -> bytes:
         """One line."""
         self._line_calls += 1
         session_id = str(payload.get("session_id") or "")
-        kept = self.world.kept.get((_AGENT, session_id))
+        kept = self.world.kept.get((AGENT, session_id))
         policy = self.world.rules.policy(
-            _AGENT, kept.session.model if kept else "", kept.session.cwd if kept else ""
+            AGENT, kept.session.model if kept else "", kept.session.cwd if kept else ""
         )
         told = payload.get("segue")
         shown = told if isinstance(told, dict) else {}
@@ -236,102 +265,12 @@ class Link:
 
     def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
         """What a hook prints, and its exit code."""
-        name = str(event.get("hook_event_name") or "")
-        session_id = str(event.get("session_id") or "")
-        self._hook_calls[name if name in hooks.EVENTS else "other"] += 1
-        key = (_AGENT, session_id)
-        with self.world.lock:
-            kept = self.world.kept.get(key)
-            if kept is not None:
-                kept.hooked_at = self.watch.clock.now()
-            cwd = kept.session.cwd if kept else str(event.get("cwd") or "")
-            policy = self.world.rules.policy(_AGENT, kept.session.model if kept else "", cwd)
-            words = self.world.rules.messages(cwd)
-            view = self._view(kept, event) if kept else None
-            reply = hooks.answer(event, view, policy, words, self._told.get(key, hooks.Told()))
-            self._told[key] = reply.told
-            for fact in reply.facts:
-                self._learn(kept, fact)
-        path = event.get("transcript_path")
-        self.watch.observer.nudge(_AGENT, session_id, path if isinstance(path, str) else "")
-        body = msgspec.json.encode(reply.body) if reply.body is not None else b""
-        return body, reply.exit_code
-
-    def _view(self, kept: Kept, event: dict[str, Any]) -> hooks.View:
-        session = kept.session
-        size: int | None = None
-        if (named := hooks.file_named(event)) and named.startswith("/"):
-            with suppress(OSError):
-                size = os.stat(named).st_size
-        cycle = self.watch.hands.of(session)
-        asks = cycle is not None and cycle.step is Step.WAITING
-        return hooks.View(
-            reading=session.reading,
-            zone=session.zone,
-            enforced_at_tokens=_enforced(kept),
-            costs=tuple(self.world.costs.get(session.cwd, ())),
-            file_bytes=size,
-            handoff_file=cycle.file if cycle is not None and asks else "",
-            is_left_alone=kept.in_run or kept.is_ours or self.world.is_paused(session),
-        )
-
-    def _learn(self, kept: Kept | None, fact: hooks.Fact) -> None:
-        if kept is None:
-            return
-        session = kept.session
-        data = {key: value for key, value in msgspec.to_builtins(fact).items() if key != "text"}
-        self.world.note("hook", session, data)
-        match fact:
-            case hooks.Ended():
-                kept.hook_end = fact.reason
-            case hooks.Compacting():
-                self._save_before_compaction(kept)
-            case hooks.Asked():
-                cycle = self.watch.hands.of(session)
-                if cycle is not None:
-                    self.watch.hands.asked_by_hook(cycle)
-            case hooks.Prompted() if not fact.by_machine:
-                self.watch.stops.user_spoke(session)
-            case _:
-                pass
-
-    def _save_before_compaction(self, kept: Kept) -> None:
-        """What the agent is about to forget, as a handoff document."""
-        session, now = kept.session, self.watch.clock.now()
-        if now - self._compacted.get(session.session_id, 0.0) < _COMPACT_S:
-            return
-        self._compacted[session.session_id] = now
-        self.watch.hands.do(lambda: self._save(kept, now))
-
-    def _save(self, kept: Kept, now: float) -> None:
-        session = kept.session
-        name = f"before-compaction-{int(now)}.md"
-        folder = handoffs.folder_of(session.cwd, self.world.policy(session).handoff_folder)
-        text = own_document(
-            agent=session.agent,
-            path=session.path,
-            session_id=session.session_id,
-            cwd=session.cwd,
-            id=f"c-{int(now)}",
-            at=now,
-            percent=session.reading.percent if session.reading else 0.0,
-            env=self.world.env,
-        )
-        path = handoffs.write(folder, name, text)
-        self.world.note("checkpoint", session, {"file": str(path)})
-
-    def read_spool(self) -> None:
-        """What hooks left while there was no daemon."""
-        place = state.spool_path()
-        for left in spool.take(place):
-            self.hook(left.event)
-        spool.drop(place)
+        return self.hooks.hook(event)
 
 
-def _enforced(kept: Kept) -> int | None:
-    """Where the agent itself compacts or refuses."""
-    profile, reading = agents.find(kept.session.agent), kept.session.reading
-    return profile.enforced(reading.window_tokens) if profile and reading else None
+def _begun(handoff: dict[str, Any]) -> float:
+    at = handoff["began_at"]
+    return float(at) if isinstance(at, (int, float)) else 0.0
 
 
 def _cycle(cycle: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import errno
 import os
 import selectors
 import struct
+import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -24,9 +25,15 @@ REREAD_SHARE = 6
 """One in so many files about processes is read at each look though no event told of it."""
 REMEMBER_S = 60.0
 """How long it is still known of an ended process how it ended."""
+IDLE_S = 10.0
+"""How long a process may show nothing before it counts as at work on nothing. One that ends lets
+go of its files first."""
+SPARE_FILES = 256
+"""How many open files are left for everything else; at most a quarter of what this user may."""
 
 _GET_INFO, _INFO_EXIT, _INFO_BYTES = 0xC040FF0B, 8, 64  # Linux 6.15: PIDFD_GET_INFO
 _MOST_FILES = 1 << 16
+_CLOCK_SET_S = 2.0
 
 
 class Place(NamedTuple):
@@ -57,11 +64,14 @@ class Lives:
 
     def __init__(self, selector: selectors.BaseSelector, on: System | None = None) -> None:
         self.on = on or system()
+        self._is_own = on is None
+        self._booted_at = _booted_at()
         self.known: dict[int, Process] = {}
         self._selector = selector
         self._handles: dict[int, int] = {}
         self._places: dict[int, Place | None] = {}
         self._remains: dict[tuple[int, int], _Remains] = {}
+        self._silent_since: dict[int, float] = {}  # those that showed nothing at the last look
         self._turn = 0
 
     @property
@@ -74,7 +84,11 @@ class Lives:
     def look(self, homes: Sequence[Home], now: float) -> Changes:
         """At all processes."""
         self._bury(now)
+        if self._is_own and abs(_booted_at() - self._booted_at) > _CLOCK_SET_S:
+            self.on, self._booted_at = system(), _booted_at()  # the clock was set
         names = self.on.names()
+        if self._is_own and self.on.facts(os.getpid()) is None:
+            return Changes([], [], [])  # nothing can be read just now: nobody has ended by that
         telling = [home for home in homes if _files_of(home)]
         others = [home for home in homes if not _files_of(home)]
         tells = {home.agent for home in telling}
@@ -89,12 +103,14 @@ class Lives:
             or self.known[pid].agent not in tells
             or pid % REREAD_SHARE == self._turn
         }
-        found = living(telling, _Some(self.on, asked)) if telling else []
-        found += living(others, _Some(self.on, names)) if others else []
-        met = {process.pid for process in found}
+        met = {p.pid: p for p in living(others, _Some(self.on, names))} if others else {}
+        met |= {p.pid: p for p in living(telling, _Some(self.on, asked))} if telling else {}
+        found = [*met.values()]
         # One that stopped telling what it works on still does: it is just writing that file, or
         # has taken it away because it ends.
-        idle = [p for pid, p in self.known.items() if p.agent not in tells and pid not in met]
+        silent = [p for pid, p in self.known.items() if p.agent not in tells and pid not in met]
+        self._silent_since = {p.pid: self._silent_since.get(p.pid, now) for p in silent}
+        idle = [p for p in silent if now >= self._silent_since[p.pid] + IDLE_S]
         for process in idle:
             self._forget(process.pid)
         gone: list[Process] = []
@@ -181,6 +197,9 @@ class Lives:
             if handle is not None:
                 os.close(handle)
             return None
+        former = self._remains.pop((pid, process.start_ticks), None)
+        if former is not None and former.handle is not None:
+            os.close(former.handle)  # it became another agent before
         self._remains[pid, process.start_ticks] = _Remains(handle, place, now)
         return process
 
@@ -281,11 +300,24 @@ def _opened(pid: int) -> int | None:
         return None
     for _ in range(2):
         try:
-            return os.pidfd_open(pid)
+            handle = os.pidfd_open(pid)
         except OSError as fault:
             if fault.errno != errno.EMFILE or not _allow_more():
                 return None
+            continue
+        if handle < _most_handles():
+            return handle
+        os.close(handle)  # without a file to spare, nothing could be read any more
+        if not _allow_more():
+            return None
     return None
+
+
+def _most_handles() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft - min(SPARE_FILES, soft // 4)
 
 
 def _allow_more() -> bool:
@@ -300,6 +332,12 @@ def _allow_more() -> bool:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         return True
     return False
+
+
+def _booted_at() -> float:
+    """By the clock as it is set now; 0 where the system does not tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
 
 
 def _exit_code(remains: _Remains) -> int | None:

@@ -64,6 +64,9 @@ class Matching:
         affected: set[Name] = set()
         agents: set[str] = set()
         for process in went:
+            known = self._processes.get(process.pid)
+            if known is not None and known.start_ticks != process.start_ticks:
+                continue  # its pid is another's already
             affected |= self._remove(process.pid)
             agents.add(process.agent)
         for process in came:

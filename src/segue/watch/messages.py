@@ -7,12 +7,22 @@ from segue.core.reading import Reading
 from segue.core.stop import StopReason
 from segue.io import prompts
 
+_TYPED = (continuation.RESUME, continuation.HANDOFF_REQUEST, continuation.HANDOFF_RESUME)
+_LEAST_CHARS = 20  # a template that says less by itself is not recognised
+
 
 class Messages:
     """All templates, loaded and tried. `own`: the user's, by name. Raises ConfigError."""
 
     def __init__(self, own: dict[str, Path]) -> None:
         self.templates = {name: prompts.load(name, own.get(name)) for name in continuation.NAMES}
+        self._pieces = [_pieces(self.templates[name]) for name in _TYPED]
+
+    def is_own(self, text: str) -> bool:
+        """Whether these words are segue's own, and not the user's: what it types into a session,
+        however the blanks were filled."""
+        plain = " ".join(text.split())
+        return any(_has_all(plain, pieces) for pieces in self._pieces)
 
     def large_task(self, reading: Reading, *, task_tokens: int, most_tokens: int) -> str:
         """Before a task that is too large for what is left."""
@@ -58,3 +68,22 @@ class Messages:
             leg=leg,
             call_in_doubt=call_in_doubt,
         )
+
+
+def _pieces(template: str) -> list[str]:
+    """What a template says whatever is put into its blanks."""
+    mark = "\0"
+    blanks = {name: mark for names in continuation.NAMES.values() for name in names}
+    blanks |= {name: mark for names in continuation.OPTIONAL.values() for name in names}
+    parts = continuation.fill(template, blanks).split(mark)
+    return [plain for part in parts if (plain := " ".join(part.split()))]
+
+
+def _has_all(text: str, pieces: list[str]) -> bool:
+    place = 0
+    for piece in pieces:
+        place = text.find(piece, place)
+        if place < 0:
+            return False
+        place += len(piece)
+    return sum(map(len, pieces)) >= _LEAST_CHARS

@@ -20,6 +20,7 @@ from segue.io import state
 from segue.io.procfs import System
 from segue.transcripts.find import Home
 from segue.watch import endings
+from segue.watch.bell import Bell
 from segue.watch.ground import Ground
 from segue.watch.known import Known, Sighting
 from segue.watch.lives import Changes, Lives
@@ -72,17 +73,15 @@ class Observer:
         self._env, self._added, self._clock, self._steady = env, homes or {}, clock, steady
         self._index_place = index_place or state.index_path()
         self._selector = selectors.DefaultSelector()
-        self._bell, self._button = os.pipe()
-        for handle in (self._bell, self._button):
-            os.set_blocking(handle, False)
+        self._bell = Bell()
         self._selector.register(self._bell, selectors.EVENT_READ, None)
-        self._ground = Ground(env, self._ring)
+        self._ground = Ground(env, self._bell.ring)
         if (number := self._ground.folders.fileno()) is not None:
             self._selector.register(number, selectors.EVENT_READ, self._ground)
         self._lives = Lives(self._selector, system)
         self._known = Known(self._view, clock)
         self._pace = Pace()
-        self._asker = Asker(self._ring)
+        self._asker = Asker(self._bell.ring)
         self._viewer: Viewer | None = None
         self._nudges: deque[tuple[str, str, str]] = deque()
         self._told_pids: set[int] = set()
@@ -108,13 +107,13 @@ class Observer:
     def wake(self) -> None:
         """A step that waits comes back soon."""
         self._is_woken = True
-        self._ring()
+        self._bell.ring()
 
     def nudge(self, agent: str, session_id: str, path: str = "") -> None:
         """Something happened to this session just now: it is looked at without delay. `path` is of
         its file, if that is known."""
         self._nudges.append((agent, session_id, path))
-        self._ring()
+        self._bell.ring()
 
     def ending_of(self, sighting: Sighting, *, hook: str = "", other_boot: bool = False) -> Stop:
         """Why the process that was behind it ended. Surer SETTLE_S after it was seen to: a terminal
@@ -148,8 +147,7 @@ class Observer:
             self._viewer.close()
         self._lives.close()
         self._selector.close()
-        for handle in (self._bell, self._button):
-            os.close(handle)
+        self._bell.close()
 
     def step(self, timeout_s: float) -> list[Sighting]:
         """What changed, in its order. Waits for it at most so long; may come back earlier with
@@ -168,10 +166,6 @@ class Observer:
 
     # Waiting
 
-    def _ring(self) -> None:
-        with suppress(OSError):  # it rings already, or nobody listens any more
-            os.write(self._button, b"!")
-
     def _wait(self, until: float) -> list[int]:
         """The pids of those that ended; all else is noted where it belongs."""
         now = self._steady()
@@ -183,8 +177,7 @@ class Observer:
         ended = []
         for key, _ in self._selector.select(max(0.0, at - now)):
             if key.data is None:
-                with suppress(OSError):
-                    os.read(self._bell, 4096)
+                self._bell.hush()
             elif key.data is self._ground:
                 self._listen()
             else:
@@ -237,6 +230,9 @@ class Observer:
                 parents.add(self._known.child_came(path))
             elif kind == "gone":
                 parents.add(self._known.child_went(path))
+            if kind == "moved":
+                self._pace.hurry(path, now)  # first: the session is not lost then
+                self._pace.touch(more, now)
             self._pace.touch(path, now)
         return self._known.view(name for name in parents if name is not None)
 
@@ -250,7 +246,11 @@ class Observer:
     def _look(self, path: str) -> list[Sighting]:
         began = self._steady()
         home = self._known.places.home_of(path)
-        seen = self._look_at(home, path) if home is not None else self._look_in(path)
+        seen: list[Sighting] = []
+        try:
+            seen = self._look_at(home, path) if home is not None else self._look_in(path)
+        except Exception as fault:  # whatever it is: the others are watched all the same
+            self._say(f"{path}: {fault!r}")
         viewer = self._view()
         for note in viewer.notes:
             self._say(note)
@@ -270,8 +270,8 @@ class Observer:
             self._known.lost(path)
             return []
         if parent := self._known.parent_of(file):
-            self._known.matching.child_seen(file._replace(parent_id=parent))
-            return []
+            told = self._known.child_told(file, parent)
+            return self._known.view([told]) if told is not None else []
         sight = self._view().look_at(file, self._known.at(path), self._clock())
         if sight is None:
             return []
@@ -289,10 +289,10 @@ class Observer:
         now = self._clock()
         newest = max((sight.seen.changed_at for sight in mine), default=0.0)
         since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
-        near = [sight for sight in mine if sight.seen.changed_at >= since]
         processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
         seen: list[Sighting] = []
-        for sight in self._view().look_in([file], since, processes, near, now):
+        # Each anew: a message may be finished without its session's time being moved.
+        for sight in self._view().look_in([file], since, processes, (), now):
             seen += self._known.saw(sight, is_file=False)
             self._seek((sight.seen.agent, sight.seen.look.session_id))
         return seen
@@ -309,15 +309,18 @@ class Observer:
     # Processes
 
     def _take(self, changes: Changes) -> list[Sighting]:
-        seen = self._known.view(self._known.matching.update(changes.changed, changes.idle))
-        for process in changes.ended:
+        seen: list[Sighting] = []
+        for process in changes.ended:  # first: one that has come may have its pid, or its session
             seen += self._after_end(process)
+        seen += self._known.view(self._known.matching.update(changes.changed, changes.idle))
         if not self._is_new:
             self._look_for_named(self._steady())
         return seen
 
     def _after_end(self, process: Process) -> list[Sighting]:
         mine = self._known.behind(process)
+        if not mine:
+            self._known.ended_early(process)
         seen: list[Sighting] = []
         for path in {self._known.sights[name].seen.path for name in mine}:
             seen += self._look(path)  # its last words
@@ -331,8 +334,9 @@ class Observer:
         """Follows all homes that there are now; what is in them is looked at by the next sweep."""
         self._ground.open(self._added)
         self._known.places = self._ground.places
-        if self._viewer is not None:
-            self._viewer.close()
+        viewer, self._viewer = self._viewer, None  # if that fails, the next step begins anew
+        if viewer is not None:
+            viewer.close()
         self._viewer = Viewer(
             self._ground.homes,
             self._index_place,

@@ -8,16 +8,29 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Struct
 
 from segue.core import wake
+from segue.core.exits import signal_of
 from segue.core.session import Session, State
 from segue.core.stop import RateLimitInfo, Stop, StopReason
 from segue.io import clock as zone
+from segue.io.typist import Refused
+from segue.watch import endings
+from segue.watch.pending import Pending, Woken, from_notes, has_file, own_words, resumed
 from segue.watch.world import Kept, World, label
 
 KEEP_S = 8 * 86_400.0
 """The longest limit of a plan is a week; what waits longer was forgotten by everybody."""
+AGAIN_S = 0.5
+"""What looks like the same stop once more is looked at again then: agents write some records before
+the words that begin the next turn."""
+RETRY_S = 15.0
+MOST_RETRIES = 40
+"""How often, and how many times, what could not be typed just now is tried again."""
+REPLY_S = 300.0
+"""A resumed session that has not replied by then keeps others waiting no longer."""
+FOUND_S = 20.0
+"""By then after its start a daemon has seen which agents are still there."""
 
 _PROMPT_STOPS = frozenset(
     {
@@ -35,17 +48,10 @@ _PROMPT_STOPS = frozenset(
     }
 )
 """What leaves an agent at its prompt without its work done."""
+_BY_USER_SIGNALS = (None, 1, 2, 3, 15)
+"""How an agent ends that its user, or the terminal's end, has ended."""
 
-
-class Pending(Struct, kw_only=True):
-    """A stop about which something is still to be done. All of it is in the log."""
-
-    id: str  # "w-…", of a to z, digits and dashes
-    ending: wake.Ending
-    draw: float
-    verdict: wake.Verdict
-    resumes: int = 0
-    doing: bool = False  # being resumed just now
+Name = tuple[str, str]
 
 
 class Carrier(Protocol):
@@ -55,7 +61,7 @@ class Carrier(Protocol):
 
 
 class Stops:
-    """All that stopped and may go on."""
+    """All that stopped and may go on. Whoever calls holds the world's lock."""
 
     def __init__(
         self,
@@ -66,50 +72,91 @@ class Stops:
     ) -> None:
         self.world = world
         self.carrier = carrier
-        self.pending: dict[tuple[str, str], Pending] = {}
+        self.pending: dict[Name, Pending] = {}
+        self.woken: dict[Name, Woken] = {}
+        """Sessions that were resumed and of which the user has not taken over again."""
         self._draw = draw
-        self._noted: dict[tuple[str, str], tuple[str, float]] = {}
+        self._noted: dict[Name, tuple[str, float | None, float]] = {}
+        self._again: dict[Name, float] = {}  # when to look once more whether it is stopped
         self._left_at: dict[str, float] = {}
         self._yes_until: dict[str, float] = {}
         self._last_wake_at: float | None = None
         self._proven = False
+        self._restored_at = world.clock.now()
 
     # What is seen
 
-    def ended(self, kept: Kept, stop: Stop, *, mid_turn: bool, has_tmux: bool) -> None:
+    def ended(
+        self,
+        kept: Kept,
+        stop: Stop,
+        *,
+        mid_turn: bool,
+        has_tmux: bool,
+        exit_code: int | None = None,
+    ) -> None:
         """Its process is gone."""
         session, now = kept.session, self.world.clock.now()
+        key = (session.agent, session.session_id)
+        was_at_prompt = key in self._noted
+        self._noted.pop(key, None)
+        self._again.pop(key, None)
+        by_system = stop.ended_by == "system" or signal_of(exit_code) not in _BY_USER_SIGNALS
+        if was_at_prompt and stop.ended_by == "unknown" and not by_system:
+            # Whatever had stopped it there: an agent leaves its prompt when its user does.
+            stop = msgspec.structs.replace(stop, ended_by="user")
         self._note_stop(session, stop, "exited")
-        ending = self._ending(kept, stop, "exited", now)
         ending = msgspec.structs.replace(
-            ending,
+            self._ending(kept, stop, "exited", now),
             mid_turn=mid_turn,
             has_pane=kept.seat is not None,
-            pane_shell=bool(kept.shell_line) or kept.seat is not None,
+            pane_shell=kept.seat is not None and kept.shell_line is not None,
             has_tmux=has_tmux,
         )
         if wake.ended_by_user(ending):
             self._left_at[session.cwd] = now
         self._open(kept, ending)
 
-    def at_prompt(self, kept: Kept, stop: Stop, *, continues_at: float | None) -> None:
-        """It sits at its prompt, stopped by a limit or a failure."""
+    def at_prompt(self, kept: Kept) -> None:
+        """It may sit at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
         session, now = kept.session, self.world.clock.now()
         key = (session.agent, session.session_id)
-        mark = (stop.reason.value, session.last_at or 0.0)
-        if self._noted.get(key) == mark:
+        assert session.stop is not None
+        mark = (session.stop.reason.value, session.stop.retry_at, session.last_at or 0.0)
+        before = self._noted.get(key)
+        if before == mark:
+            self._again.pop(key, None)
             return
+        seen = self.world.look(kept)
+        is_busy = not isinstance(seen, Refused) and seen.state == "busy"
+        if is_busy or (before is not None and before[:2] == mark[:2]):
+            # It is still at it, or is just beginning its next turn: soon that will show.
+            due = self._again.setdefault(key, now + AGAIN_S)
+            if now < due:
+                return
+            if is_busy:
+                self._again[key] = now + AGAIN_S
+                return
+        self._again.pop(key, None)
         self._noted[key] = mark
-        self._note_stop(session, stop, "at_prompt")
+        stop = endings.ending_of(session, None, endings.After(terminal="there"))
+        if before is not None or not self._is_noted(session, mark):
+            self._note_stop(session, stop, "at_prompt")
         ending = self._ending(kept, stop, "at_prompt", session.last_at or now)
-        ending = msgspec.structs.replace(
-            ending, has_pane=kept.seat is not None, native_continues_at=continues_at
-        )
-        before = self.pending.get(key)
-        if before is not None and before.ending.stop is not None and ending.stop is not None:
+        ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
+        waiting = self.pending.get(key)
+        if waiting is not None and (waiting.doing or _is_same(waiting.ending, ending)):
+            return
+        if waiting is not None and waiting.ending.stop is not None:
             # The same limit told once more does not move the time that is waited for.
-            ending = msgspec.structs.replace(ending, stop=_steady(before.ending.stop, stop))
+            ending = msgspec.structs.replace(ending, stop=_steady(waiting.ending.stop, stop))
         self._open(kept, ending)
+
+    def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
+        """Whether a former daemon has seen this very stop."""
+        last = self.world.log.latest("stop", agent=session.agent, session_id=session.session_id)
+        names = ("reason", "retry_at", "last_at")
+        return last is not None and tuple(last.data.get(name) for name in names) == mark
 
     def is_stop_at_prompt(self, session: Session) -> bool:
         """Whether a live session is stopped, and not just waiting for its user."""
@@ -124,81 +171,154 @@ class Stops:
         """It works, or its user spoke: nothing is waited for any more."""
         key = (session.agent, session.session_id)
         self._noted.pop(key, None)
-        found = self.pending.pop(key, None)
+        self._again.pop(key, None)
+        self._attend_woken(session)
+        found = self.pending.get(key)
         if found is None or found.doing:
             return
+        del self.pending[key]
         self._note(found, session, {"verdict": "over", "why": "it went on"})
 
     def user_spoke(self, session: Session) -> None:
         """The user typed something into it: from now on resumes are counted anew."""
-        found = self.pending.get((session.agent, session.session_id))
+        key = (session.agent, session.session_id)
+        self.woken.pop(key, None)
+        found = self.pending.get(key)
         if found is not None:
             found.resumes = 0
         self.world.note("hook", session, {"type": "user_spoke"})
+
+    def _attend_woken(self, session: Session) -> None:
+        """A session that segue has resumed works: whether it may, and what that proves."""
+        key = (session.agent, session.session_id)
+        woken = self.woken.get(key)
+        if woken is None:
+            return
+        if not woken.replied and _replied(session, woken.at):
+            woken.replied = self._proven = True
+        now = self.world.clock.now()
+        history = wake.History(yes_until=self._yes_until.get(session.cwd))
+        why = wake.unattended(session.limits, history, self.world.policy(session), now=now)
+        if why and not woken.rests:
+            woken.rests = True
+            self.world.note("wake", session, {"verdict": "rest", "why": why})
+            self.world.say(f"{label(session)}: {why}; it is not resumed any more without you")
+            what = f"{label(session)} works on without you"
+            self.world.notices.tell("needs_you", f"{woken.id}:rest", what, why)
 
     # What is decided
 
     def tick(self, now: float) -> float | None:
         """Decides on what is due; when the next one is."""
+        for key, due in list(self._again.items()):
+            if due <= now:
+                kept = self.world.kept.get(key)
+                if kept is not None and self.is_stop_at_prompt(kept.session):
+                    self.at_prompt(kept)
+                else:
+                    self._again.pop(key, None)
         for pending in list(self.pending.values()):
-            due = _due(pending.verdict)
-            if due is not None and due <= now and not pending.doing:
+            due_at = _due(pending.verdict)
+            if due_at is not None and due_at <= now and not pending.doing:
                 self.decide(pending)
-        times = [due for p in self.pending.values() if (due := _due(p.verdict)) is not None]
-        return min(times, default=None)
+        return self.next_at()
+
+    def next_at(self) -> float | None:
+        """When `tick` has something to do."""
+        times = [
+            due
+            for pending in self.pending.values()
+            if not pending.doing and (due := _due(pending.verdict)) is not None
+        ]
+        return min([*times, *self._again.values()], default=None)
 
     def decide(self, pending: Pending) -> None:
         """Asks what is done, writes it down, and has it done."""
         world, now = self.world, self.world.clock.now()
-        kept = world.kept.get((pending.ending.agent, pending.ending.session_id))
-        if kept is None:
-            return
+        kept = self.kept_of(pending)
         session = kept.session
-        pending.ending = msgspec.structs.replace(
-            pending.ending, limits=session.limits, is_open=self._is_open(pending, session)
-        )
-        policy = world.policy(session)
+        if not self._still_there(pending, kept, now):
+            return
+        pending.ending = self._now_known(pending, kept)
         verdict = wake.decide(
             pending.ending,
             self._history(pending, session, now),
-            policy,
+            world.policy(session),
             now=now,
             local=_local,
             draw=pending.draw,
         )
-        before, pending.verdict = pending.verdict, verdict
-        if type(before) is not type(verdict) or before != verdict:
-            self._note(pending, session, {"verdict": _tag(verdict), **_data(verdict)})
-            self._tell(session, pending, verdict)
-        key = (session.agent, session.session_id)
-        match verdict:
-            case wake.Leave():
-                self.pending.pop(key, None)
-            case wake.Resume():
-                pending.doing = True
-                pending.resumes += 1
-                self._last_wake_at = now
-                self.carrier.resume(pending, verdict)
-            case _:
-                pass
+        if isinstance(verdict, wake.Resume):
+            pending.doing = True
+            pending.resumes += 1
+            pending.last_resume_at = self._last_wake_at = now
+        self._decided(pending, session, verdict)
+        if isinstance(verdict, wake.Leave):
+            self.pending.pop((session.agent, session.session_id), None)
+        elif isinstance(verdict, wake.Resume):
+            self.carrier.resume(pending, verdict)
 
-    def carried(self, pending: Pending, why_not: str) -> None:
-        """A resume was carried out, or could not be."""
-        pending.doing = False
-        key = (pending.ending.agent, pending.ending.session_id)
-        kept = self.world.kept.get(key)
-        session = kept.session if kept else None
-        if not why_not:
-            self._proven = True
-            self.pending.pop(key, None)
-            self._noted.pop(key, None)
-            self._note(pending, session, {"verdict": "resumed"})
-            if session:
-                self.world.notices.tell("resume", pending.id, f"{label(session)} goes on", "")
+    def kept_of(self, pending: Pending) -> Kept:
+        """What is known of its session: also when nobody has looked at that for days."""
+        kept = self.world.kept.get((pending.ending.agent, pending.ending.session_id))
+        if kept is None:
+            return pending.kept
+        if kept is not pending.kept and kept.session.process is None and not kept.seen_pid:
+            # It ended before this daemon began: where that was, the log knows.
+            for name in ("seat", "socket", "terminal", "program", "flags", "shell_line"):
+                setattr(kept, name, getattr(pending.kept, name))
+        pending.kept = kept
+        return kept
+
+    def _still_there(self, pending: Pending, kept: Kept, now: float) -> bool:
+        """Whether it is as it was left: at its prompt, or gone. Else what follows from that."""
+        if pending.ending.state != "at_prompt" or kept.session.process is not None:
+            return True
+        if now < self._restored_at + FOUND_S or not pending.was_restored:
+            pending.verdict = wake.Wait(now + 1, "its agent is looked for")
+            return False  # its end is about to be seen
+        booted_at = now - self.world.clock.elapsed()
+        if not pending.allowed and booted_at <= pending.ending.at:
+            self._decided(pending, kept.session, wake.Ask("its agent ended while nobody watched"))
+            return False
+        kept.seat = None
+        pending.ending = msgspec.structs.replace(
+            pending.ending, state="exited", ended_by="system", mid_turn=False, has_pane=False
+        )
+        return True
+
+    def _decided(self, pending: Pending, session: Session, verdict: wake.Verdict) -> None:
+        before, pending.verdict = pending.verdict, verdict
+        if type(before) is type(verdict) and before == verdict:
             return
-        self._note(pending, session, {"verdict": "failed", "why": why_not})
+        data = {"verdict": _tag(verdict), **_data(verdict)}
+        if isinstance(verdict, wake.Ask | wake.Wait | wake.StandBy):
+            price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
+            data["price"] = msgspec.to_builtins(price)
+        self._note(pending, session, data)
+        self._tell(session, pending, verdict)
+
+    def carried(self, pending: Pending, why_not: str, *, retry: bool = False) -> None:
+        """A resume was carried out, or could not be; with `retry`, just now."""
+        pending.doing = False
+        now = self._now()
+        key = (pending.ending.agent, pending.ending.session_id)
+        session = self.kept_of(pending).session
+        if not why_not:
+            verdict = pending.verdict
+            self.pending.pop(key, None)
+            is_headless = isinstance(verdict, wake.Resume) and verdict.place == "headless"
+            self.woken[key] = Woken(id=pending.id, at=now, replied=is_headless)
+            self._note(pending, session, {"verdict": "resumed"})
+            self.world.notices.tell("resume", pending.id, f"{label(session)} goes on", verdict.why)
+            return
+        pending.resumes = max(0, pending.resumes - 1)
+        pending.retries += 1
         pending.verdict = wake.Ask(f"it could not be resumed: {why_not}")
-        if session:
+        if retry and pending.retries < MOST_RETRIES:
+            pending.verdict = wake.Wait(now + RETRY_S, f"not just now: {why_not}")
+        self._note(pending, session, {"verdict": "failed", **_data(pending.verdict)})
+        if key in self.pending:
             self._tell(session, pending, pending.verdict)
 
     # What the user says
@@ -207,12 +327,15 @@ class Stops:
         """The user allows what is asked about."""
         key = (session.agent, session.session_id)
         self._yes_until[session.cwd] = until
+        self.world.note("yes", session, {"until": until})
         pending = self.pending.get(key)
         if pending is None:
             return f"{label(session)}: nothing is waited for"
-        pending.resumes = 0
-        self.decide(pending)
-        return f"{label(session)}: {_tag(pending.verdict)}: {getattr(pending.verdict, 'why', '')}"
+        if not pending.doing:
+            pending.resumes = pending.retries = 0
+            pending.allowed = True
+            self.decide(pending)
+        return f"{label(session)}: {_tag(pending.verdict)}: {pending.verdict.why}"
 
     def cancel(self, session: Session) -> str:
         """The user wants it left alone."""
@@ -225,54 +348,46 @@ class Stops:
     # What is kept
 
     def restore(self) -> None:
-        """What a former daemon was waiting for. One that was being resumed is asked about again:
-        its session tells whether it went on."""
-        now = self.world.clock.now()
-        latest: dict[str, dict[str, Any]] = {}
-        seq = 0
-        while notes := self.world.log.since(seq, ("wake",)):
-            for note in notes:
-                seq = note.seq
-                if note.at >= now - KEEP_S and isinstance(note.data.get("id"), str):
-                    latest[note.data["id"]] = note.data
-        for data in latest.values():
-            if data.get("verdict") not in ("wait", "stand_by", "ask", "resume"):
-                continue
-            try:
-                ending = msgspec.convert(data["ending"], wake.Ending)
-            except (KeyError, msgspec.ValidationError):
-                continue
-            self.pending[ending.agent, ending.session_id] = Pending(
-                id=data["id"],
-                ending=ending,
-                draw=float(data.get("draw", 0.5)),
-                verdict=wake.Wait(now, "the daemon was started again"),
-                resumes=int(data.get("resumes", 0)),
-            )
+        """What a former daemon was waiting for, and what its user had said. One that was being
+        resumed is left time to show whether it went on."""
+        now = self._restored_at = self._now()
+        for pending in from_notes(self.world.log, now, now - KEEP_S):
+            self.pending[pending.ending.agent, pending.ending.session_id] = pending
+            if pending.last_resume_at is not None:
+                self._last_wake_at = max(self._last_wake_at or 0.0, pending.last_resume_at)
+        for note in self.world.log.since(0, ("yes",), 100_000):
+            until = note.data.get("until")
+            if isinstance(until, float | int) and until > now:
+                self._yes_until[note.project] = float(until)
+        stops = self.world.log.since(0, ("stop",), 1_000_000)
+        for note in stops:
+            if note.data.get("ended_by") == "user" and note.at >= now - KEEP_S:
+                self._left_at[note.project] = note.at
 
     def _open(self, kept: Kept, ending: wake.Ending) -> None:
         key = (ending.agent, ending.session_id)
         before = self.pending.get(key)
+        count, last_at = before.counted if before else self._resumed(kept.session)
         pending = Pending(
             id=before.id if before else f"w-{secrets.token_hex(4)}",
             ending=ending,
+            kept=kept,
             draw=before.draw if before else self._draw(),
-            verdict=wake.Wait(self.world.clock.now(), ""),
-            resumes=before.resumes if before else self._resumed(kept.session),
+            verdict=wake.Wait(self._now(), ""),
+            resumes=count,
+            last_resume_at=last_at,
         )
         self.pending[key] = pending
         self.decide(pending)
 
-    def _resumed(self, session: Session) -> int:
-        """How often it was resumed since the user's last word, by the log."""
+    def _resumed(self, session: Session) -> tuple[int, float | None]:
+        """How often it was resumed since the user's last word, and when last."""
         notes = self.world.log.of(session.agent, session.session_id, ("wake", "hook"))
-        count = 0
-        for note in notes:
-            if note.kind == "wake" and note.data.get("verdict") == "resume":
-                count += 1
-            elif note.kind == "hook" and note.data.get("type") == "user_spoke":
-                count = 0
-        return count
+        count, first_at, last_at = resumed(notes)
+        if count and first_at is not None:
+            words = own_words(self.world.rules.messages(session.cwd))
+            return resumed(notes, session=session, words=words)[0], last_at
+        return count, last_at
 
     def _ending(self, kept: Kept, stop: Stop, state: Any, at: float) -> wake.Ending:
         session = kept.session
@@ -297,23 +412,55 @@ class Stops:
             model=session.model,
         )
 
-    def _is_open(self, pending: Pending, session: Session) -> bool:
-        return pending.ending.state == "exited" and session.process is not None
+    def _now_known(self, pending: Pending, kept: Kept) -> wake.Ending:
+        """The ending with what has become known since."""
+        session, ending = kept.session, pending.ending
+        is_exited = ending.state == "exited"
+        newer = (session.last_at or 0.0) > ending.at
+        last_at = pending.last_resume_at
+        return msgspec.structs.replace(
+            ending,
+            limits=session.limits or ending.limits,
+            is_open=is_exited and session.process is not None,
+            has_file=has_file(session),
+            went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
+            replied=last_at is None or _replied(session, last_at),
+            native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
+        )
+
+    def _continues_at(self, pending: Pending, kept: Kept) -> float | None:
+        """When the agent goes on by itself, if its screen says that it will."""
+        stop = pending.ending.stop
+        if pending.ending.state != "at_prompt" or stop is None:
+            return None
+        seen = self.world.look(kept)
+        if isinstance(seen, Refused) or not seen.continues_at:
+            return None
+        return max(stop.retry_at or 0.0, self._now())
 
     def _history(self, pending: Pending, session: Session, now: float) -> wake.History:
+        silent = sum(not w.replied and now < w.at + REPLY_S for w in self.woken.values())
         return wake.History(
             resumes=pending.resumes,
-            last_resume_at=None,
+            last_resume_at=pending.last_resume_at,
             user_left_project_at=self._left_at.get(session.cwd),
             yes_until=self._yes_until.get(session.cwd),
+            allowed=pending.allowed,
             paused=self.world.is_paused(session),
-            waking_now=sum(p.doing for p in self.pending.values()),
+            waking_now=sum(p.doing for p in self.pending.values()) + silent,
             proven=self._proven,
             last_wake_at=self._last_wake_at,
         )
 
+    def _now(self) -> float:
+        return self.world.clock.now()
+
     def _note_stop(self, session: Session, stop: Stop, state: str) -> None:
-        self.world.note("stop", session, {"state": state, **msgspec.to_builtins(stop)})
+        self.woken.pop((session.agent, session.session_id), None)
+        if stop.reason in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
+            self._proven = False
+        data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
+        self.world.note("stop", session, data)
         self.world.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
         if stop.reason not in (StopReason.COMPLETED, StopReason.USER_EXIT):
             key = f"{session.session_id}:{stop.reason.value}"
@@ -321,25 +468,32 @@ class Stops:
             self.world.notices.tell("stop", key, what, stop.remediation)
 
     def _note(self, pending: Pending, session: Session | None, data: dict[str, Any]) -> None:
-        kept = {
-            "id": pending.id,
-            "draw": pending.draw,
-            "resumes": pending.resumes,
-            "ending": msgspec.to_builtins(pending.ending),
-        }
-        self.world.note("wake", session, kept | data)
+        self.world.note("wake", session, pending.noted() | data)
 
     def _tell(self, session: Session, pending: Pending, verdict: wake.Verdict) -> None:
-        self.world.say(f"{label(session)}: {_tag(verdict)}: {verdict.why}")
+        why = verdict.why
+        if isinstance(verdict, wake.Ask) and pending.ending.used_tokens:
+            why = f"{why}; going on now: {wake.price_of(pending.ending, self._now()).in_words}"
+        self.world.say(f"{label(session)}: {_tag(verdict)}: {why}")
         match verdict:
             case wake.Ask():
-                self.world.notices.tell(
-                    "needs_you", pending.id, f"{label(session)} needs you", verdict.why
-                )
+                self.world.notices.tell("needs_you", pending.id, f"{label(session)} needs you", why)
             case wake.Wait() | wake.StandBy():
-                self.world.notices.tell("wait", pending.id, f"{label(session)} waits", verdict.why)
+                self.world.notices.tell("wait", pending.id, f"{label(session)} waits", why)
             case _:
                 pass
+
+
+def _replied(session: Session, since: float) -> bool:
+    reading = session.reading
+    return reading is not None and (reading.at or 0.0) > since
+
+
+def _is_same(one: wake.Ending, other: wake.Ending) -> bool:
+    """Whether it is one stop, told of twice: by a former daemon, and by this one."""
+    if one.stop is None or other.stop is None or one.state != other.state:
+        return False
+    return one.at == other.at and one.stop.reason is other.stop.reason
 
 
 def _steady(old: Stop, new: Stop) -> Stop:

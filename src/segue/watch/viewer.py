@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import msgspec
 from segue.agents.places import Store
 from segue.core.policy import Policy
 from segue.core.session import Look, Process, Session
+from segue.errors import StateError
 from segue.io.sqlite import is_damage
 from segue.transcripts import parents
 from segue.transcripts.find import Found, Home, Stamp
@@ -27,6 +28,10 @@ PolicyFor = Callable[[str, str, str], Policy]
 
 _encode = msgspec.msgpack.Encoder().encode
 _ASK_S = 60.0
+_MOST_UNSAVED = 2000
+_BUSY_S = 0.1  # nobody waits for a cache: who scans may write for seconds
+WHOLE_BYTES = 1 << 16
+"""The first record of a longer file is whole."""
 _ASK = "import sys; from segue.io import prices; print(prices.window_tokens(sys.argv[1]) or '')"
 
 
@@ -63,6 +68,7 @@ class Viewer(Survey):
         self.policy_for = policy_for
         self._asker = asker
         self._cache, note = open_index(index_place)
+        self._cache.wait_at_most(_BUSY_S)
         self.notes += [note] if note else []
         self._unsaved: dict[str, tuple[Stamp, bytes]] = {}
 
@@ -78,7 +84,7 @@ class Viewer(Survey):
         if before is not None:
             self.known[file.path] = (before.stamp, _encode(before.seen.look))
         self.judge = make_judge(self.policy_for(file.agent, "", ""), now)
-        found = self._look(file)
+        found = self.look_at_file(file)
         self._collect()
         if found is None:
             return None
@@ -118,13 +124,13 @@ class Viewer(Survey):
         """What a look means now."""
         look = seen.look
         self.policy = self.windows.policy = self.policy_for(seen.agent, look.model, look.cwd)
-        counted = Counter({(seen.agent, look.session_id): children})
-        return self._session(seen, process, counted, now)
+        return self.session_of(seen, process, children, now)
 
     def parent_of(self, file: Found) -> str:
-        """The session that this file's is a sub-agent of; "" if it is none's."""
-        ((resolved,), _) = parents.resolve([file], self.homes, None)
-        return resolved.parent_id
+        """The session that this file's is a sub-agent of; "" if it is none's, "?" if that is not
+        told, or not yet."""
+        ((resolved,), told) = parents.resolve([file], self.homes, None)
+        return resolved.parent_id if told or file.size >= WHOLE_BYTES else parents.UNTOLD
 
     def with_parents(self, found: Sequence[Found]) -> list[Found]:
         """All files with their parents; what is found out is written down."""
@@ -133,6 +139,8 @@ class Viewer(Survey):
             self._cache.keep_parents(new)
         except sqlite3.Error as fault:
             self._failed(fault)
+            resolved, _ = parents.resolve(found, self.homes, None)
+        except OverflowError:
             resolved, _ = parents.resolve(found, self.homes, None)
         return resolved
 
@@ -147,8 +155,12 @@ class Viewer(Survey):
         unsaved, self._unsaved = self._unsaved, {}
         try:
             self._cache.keep_looks([(path, *kept) for path, kept in unsaved.items()])
+        except OverflowError:  # an inode's number that SQLite has no room for
+            return
         except sqlite3.Error as fault:
             self._failed(fault)
+            if len(unsaved) <= _MOST_UNSAVED:
+                self._unsaved = unsaved | self._unsaved  # the next time, then
 
     def answered(self) -> set[str]:
         """The models whose windows the price list has told meanwhile."""
@@ -180,25 +192,29 @@ class Viewer(Survey):
         self.new = []
         self.known.clear()
 
-    def _kept(self, name: str, stamp: Stamp) -> Look | None:
+    def kept(self, name: str, stamp: Stamp) -> Look | None:
+        """A former look: the caller's, or the index's."""
         if name not in self.known:
             try:
-                row = self._cache.db.execute(
-                    "SELECT device, inode, size, mtime_ns, look FROM look WHERE path = ?", (name,)
-                ).fetchone()
+                found = self._cache.look(name)
             except sqlite3.Error as fault:
                 self._failed(fault)
-                row = None
-            if row is not None:
-                self.known[name] = (row[:4], row[4])
-        return super()._kept(name, stamp)
+                found = None
+            if found is not None:
+                self.known[name] = found
+        return super().kept(name, stamp)
 
     def _failed(self, fault: sqlite3.Error) -> None:
+        """Goes on without the index, and says so: what is seen must not be lost with it."""
         if not is_damage(fault):
             self.notes.append(f"the index was not used: {fault}")
             return
         self._cache.close()
-        self._cache, note = set_aside(self._cache, str(fault))
+        try:
+            self._cache, note = set_aside(self._cache, str(fault))
+            self._cache.wait_at_most(_BUSY_S)
+        except (StateError, sqlite3.Error) as worse:  # tried again when it is needed next
+            note = f"the index was not used: {worse}"
         self.notes += [note] if note else []
 
 
@@ -261,7 +277,9 @@ class Places:
         ]
 
     def home_of(self, path: str) -> Home | None:
-        """Whose file it would be."""
+        """Whose file it would be. No agent gives names that are no text, as `find` knows too."""
+        if not path.isascii() and not _is_text(path):
+            return None
         for home, prefix, pattern in self._patterns:
             if path.startswith(prefix) and pattern.fullmatch(path, len(prefix)):
                 return home
@@ -286,6 +304,14 @@ class Places:
             home.store.parent_id(path[len(home.path) + 1 :]),
             (info.st_dev, info.st_ino, size, changed_ns),
         )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _compiled(store: Store) -> re.Pattern[str]:

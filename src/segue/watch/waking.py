@@ -6,33 +6,53 @@ What the session is to be told, its folder and its flags stand in the log under 
 """
 
 import os
-import shlex
+import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import NamedTuple
 
 from segue.core import handoff as documents
 from segue.core import wake
+from segue.core.policy import Place
 from segue.core.session import Session
 from segue.core.stop import StopReason
 from segue.errors import SegueError, StateError
-from segue.io import handoffs, seats, state
+from segue.io import handoffs, state
 from segue.io.tmux import Tmux, TmuxError
 from segue.io.typist import Refused
+from segue.store import leases, open_store
 from segue.transcripts import evidence
 from segue.transcripts.handoffs import own_document
 from segue.watch.hands import Hands
-from segue.watch.stops import Pending, Stops
+from segue.watch.pending import DOUBT_S, Pending
+from segue.watch.seating import shell_waits
+from segue.watch.stops import Stops
 from segue.watch.world import Kept, World
 
-VERIFY_S = 45.0
+VERIFY_S = DOUBT_S
 """How long a session may take to show that it goes on."""
 _LOOK_S = 0.25
+_STEADY_S = 1.0  # for so long an agent that was just started must show its prompt
+_RUN_S = 2.0  # a run that cannot be begun says so by then
+_PASSING = ("copy_mode", "busy", "dialog", "draft", "starting", "user_active")
+"""Why nothing could be typed, for reasons that go by."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class NotDone(NamedTuple):
+    """Why it could not be done; `retry`: just now."""
+
+    why: str
+    retry: bool = False
+
+
+class _Stopping(Exception):  # noqa: N818
+    """The daemon ends: the next one looks what came of it."""
 
 
 class Waking:
@@ -41,78 +61,134 @@ class Waking:
     def __init__(self, world: World, hands: Hands, *, verify_s: float = VERIFY_S) -> None:
         self.world, self.hands = world, hands
         self.verify_s = verify_s
+        self.is_stopping = False
         self.stops: Stops | None = None
         self.wakes: Callable[[], None] = lambda: None
         """Called when one is done: what was decided on it may be decided anew."""
+        self._runs: list[subprocess.Popen[bytes]] = []
 
     def resume(self, pending: Pending, verdict: wake.Resume) -> None:
         """Has it done; the answer is given to `stops.carried`."""
-        self.hands.do(lambda: self._resume(pending, verdict))
+        self.hands.do(lambda: self.carry_out(pending, verdict))
 
-    def _resume(self, pending: Pending, verdict: wake.Resume) -> None:
+    def carry_out(self, pending: Pending, verdict: wake.Resume) -> None:
+        """Does it now. In the thread that touches terminals."""
         try:
-            why_not = self._carry(pending, verdict)
-        except (SegueError, OSError) as fault:
-            why_not = str(fault)
+            failed = self._carry(pending, verdict)
+        except _Stopping:
+            return
+        except (SegueError, OSError, ValueError) as fault:
+            failed = NotDone(str(fault))
         if self.stops is not None:
             with self.world.lock:
-                self.stops.carried(pending, why_not)
+                why, retry = failed or NotDone("")
+                self.stops.carried(pending, why, retry=retry)
         self.wakes()
 
-    def _carry(self, pending: Pending, verdict: wake.Resume) -> str:
-        """Why it could not be, or ""."""
-        kept = self.world.kept.get((pending.ending.agent, pending.ending.session_id))
-        if kept is None:
-            return "the session is not known any more"
+    def _carry(self, pending: Pending, verdict: wake.Resume) -> NotDone | None:
+        kept = self._kept(pending)
+        if self.hands.of(kept.session) is not None:
+            return NotDone("a handoff is under way", retry=True)
+        if why := _holder(kept):
+            return NotDone(why)
         if pending.ending.state == "at_prompt":
             if verdict.prompt == "handoff":
                 self.hands.begin(kept, own=True)
-                return ""
-            return self._continue(kept, pending)
-        if verdict.place == "headless":
-            return self._headless(kept, pending)
-        self._write_order(kept, pending, verdict)
-        command = (*program(), "back", pending.id)
-        if verdict.place == "pane" and (why := self._in_pane(kept, command)) is not None:
-            if why:
-                places = self.world.policy(kept.session).resume_places
-                if "window" not in places:
-                    return why
-                self._in_window(kept, command)
-        elif verdict.place == "window":
-            self._in_window(kept, command)
-        why = self._verify(kept, pending)
+                return None
+            return self._continue(pending)
+        marker = ""
+        if verdict.place != "headless":
+            marker = self._write_order(kept, pending, verdict)
+        began = self.world.clock.now()
+        failed = self._begin(kept, pending, verdict.place)
+        if failed is not None or verdict.place == "headless":
+            return failed
+        failed = self._verify(pending, marker, began)
         terminal = kept.terminal
-        if why or verdict.prompt == "handoff" or (terminal and terminal.resumes_with_prompt):
-            return why
-        return self._continue_once_idle(kept, pending)
+        if failed or verdict.prompt == "handoff" or (terminal and terminal.resumes_with_prompt):
+            return failed
+        return self._continue_once_idle(pending)
+
+    def _begin(self, kept: Kept, pending: Pending, place: Place) -> NotDone | None:
+        """In the place that was decided on, or, if that is not free any more, in the next that the
+        user allows."""
+        places = self.world.policy(kept.session).resume_places
+        rest = places[places.index(place) :] if place in places else (place,)
+        tried: list[str] = []
+        for each in rest:
+            try:
+                if each == "headless":
+                    why = self._headless(kept, pending)
+                elif each == "pane":
+                    why = self._in_pane(kept, pending)
+                else:
+                    why = self._in_window(kept, pending)
+            except TmuxError as fault:
+                why = str(fault)
+            if not why:
+                return None
+            tried.append(why)
+        return NotDone("; ".join(tried))
+
+    def _kept(self, pending: Pending) -> Kept:
+        with self.world.lock:
+            return self.stops.kept_of(pending) if self.stops else pending.kept
+
+    def _pause(self) -> None:
+        if self.is_stopping:
+            raise _Stopping
+        time.sleep(_LOOK_S)
 
     # At its prompt
 
-    def _continue(self, kept: Kept, pending: Pending) -> str:
+    def _continue(self, pending: Pending) -> NotDone | None:
+        kept = self._kept(pending)
         if kept.seat is None or kept.terminal is None:
-            return "it sits in no terminal that segue can type into"
+            return NotDone("it sits in no terminal that segue can type into")
+        seen = self.world.look(kept)
+        if not isinstance(seen, Refused) and seen.is_harmless and kept.terminal.dismiss:
+            # Such as an offer of a cheaper model, which some make at a limit.
+            self.world.typist.press(
+                kept.seat, kept.terminal, kept.terminal.dismiss, states=("dialog",)
+            )
+            self._pause()
         text = self._prompt(kept, pending)
         since = self.world.clock.now() - 2
+        now = self.world.clock.now()
+        waited = pending.in_the_way_since is not None and (
+            now - pending.in_the_way_since >= self.world.policy(kept.session).draft_wait_s
+        )
         refused = self.world.typist.type(
             kept.seat,
             kept.terminal,
             text,
             landed=lambda: self._heard(kept.session, _marker(text), since),
+            keep_draft=waited,
         )
-        return "" if refused is None else f"{refused.why}: {refused.detail}".removesuffix(": ")
+        if refused is None:
+            return None
+        if refused.why == "draft" and pending.in_the_way_since is None:
+            pending.in_the_way_since = now
+        why = f"{refused.why}: {refused.detail}".removesuffix(": ")
+        return NotDone(why, retry=refused.why in _PASSING)
 
-    def _continue_once_idle(self, kept: Kept, pending: Pending) -> str:
+    def _continue_once_idle(self, pending: Pending) -> NotDone | None:
         """Types what the agent does not take when it is started."""
         until = time.monotonic() + self.verify_s
-        why = "it did not come to its prompt"
+        failed: NotDone | None = NotDone("it did not come to its prompt")
+        idle_since: float | None = None
         while time.monotonic() < until:
-            seen = self.world.look(kept)
-            if not isinstance(seen, Refused) and seen.state == "idle":
-                if not (why := self._continue(kept, pending)):
-                    return ""
-            time.sleep(_LOOK_S)
-        return why
+            seen = self.world.look(self._kept(pending))
+            if isinstance(seen, Refused) or seen.state != "idle":
+                idle_since = None
+            elif idle_since is None:
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since >= _STEADY_S:
+                failed = self._continue(pending)
+                if failed is None or not failed.retry:
+                    return failed
+            self._pause()
+        return failed
 
     def _prompt(self, kept: Kept, pending: Pending) -> str:
         stop = pending.ending.stop
@@ -129,22 +205,27 @@ class Waking:
 
     # In a new process
 
-    def _write_order(self, kept: Kept, pending: Pending, verdict: wake.Resume) -> None:
-        """Writes down what `segue back` is to start."""
+    def _write_order(self, kept: Kept, pending: Pending, verdict: wake.Resume) -> str:
+        """Writes down what `segue back` is to start; the name of the handoff document that a new
+        session is told of, or ""."""
         session, terminal = kept.session, kept.terminal
-        if terminal is None or not kept.program:
+        program = _program(kept, self.world.env)
+        if terminal is None or not program:
             raise StateError(f"how {session.agent} is started in a terminal is not known")
+        if not _ID.fullmatch(session.session_id):
+            raise StateError("its id is not one that an agent is given on its command line")
+        marker, writes = "", session.session_id
         if verdict.prompt == "handoff":
-            prompt = self.world.rules.messages(session.cwd).handoff_resume(
-                file=str(self._document(kept, pending))
-            )
-            argv = terminal.new_argv(kept.program, prompt, kept.flags)
+            document = self._document(kept, pending)
+            marker, writes = document.name, ""
+            prompt = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))
+            argv = terminal.new_argv(program, prompt, kept.flags)
         else:
-            argv = terminal.resume_argv(
-                kept.program, session.session_id, self._prompt(kept, pending), kept.flags
-            )
-        order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd}
+            prompt = self._prompt(kept, pending)
+            argv = terminal.resume_argv(program, session.session_id, prompt, kept.flags)
+        order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "writes": writes}
         self.world.note("order", session, order)
+        return marker
 
     def _document(self, kept: Kept, pending: Pending) -> Path:
         """The rule-made handoff of a session that cannot be asked any more."""
@@ -162,76 +243,110 @@ class Waking:
         )
         return handoffs.write(folder, documents.name(now, pending.id), text)
 
-    def _in_pane(self, kept: Kept, command: tuple[str, ...]) -> str:
+    def _in_pane(self, kept: Kept, pending: Pending) -> str:
         """Types one line of segue's own into the shell in which the agent was; why not, or ""."""
         seat = kept.seat
         if seat is None:
             return "its pane is not known"
-        tmux = Tmux(seat.socket)
-        try:
-            pane = tmux.pane(seat.pane)
-            if pane is None or not seats.shell_in(pane):
-                return "no shell waits in its pane"
-            if kept.shell_line != tmux.shell_line(seat.pane):
-                return "something was typed in its shell since"
-            if tmux.active_s(seat.pane) < 2:
-                return "somebody types there"
-            tmux.literal(seat.pane, shlex.join(command))
-            tmux.keys(seat.pane, "Enter")
-        except TmuxError as fault:
-            return str(fault)
-        return ""
+        pane = Tmux(seat.socket).pane(seat.pane)
+        if pane is None or pane.tty != seat.tty:
+            return "its pane is gone"
+        if kept.shell_line is None or not shell_waits(pane):
+            return "no shell waits in its pane"
+        words = [*program(), "back", pending.id]
+        if folder := self.world.env.get("SEGUE_HOME"):
+            words += ["--state", folder]  # the shell may know nothing of it
+        refused = self.world.typist.command(seat.socket, seat.pane, words, line=kept.shell_line)
+        if refused is None:
+            return ""
+        return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
-    def _in_window(self, kept: Kept, command: tuple[str, ...]) -> None:
-        tmux = Tmux(kept.seat.socket if kept.seat else "")
+    def _in_window(self, kept: Kept, pending: Pending) -> str:
+        tmux = Tmux(kept.socket)
         session = ""
         if kept.seat is not None:
             pane = tmux.pane(kept.seat.pane)
             session = pane.session if pane else ""
-        tmux.new_window(
-            kept.session.cwd, command, _env(self.world.env), kept.session.agent, session
-        )
+        command = (*program(), "back", pending.id)
+        name = kept.session.agent
+        tmux.new_window(kept.session.cwd, command, _env(self.world.env), name, session)
+        return ""
 
-    def _verify(self, kept: Kept, pending: Pending) -> str:
+    def _verify(self, pending: Pending, marker: str, began: float) -> NotDone | None:
         """Waits until an agent is behind the session, or behind one that was told to read the
         handoff."""
-        began = self.world.clock.now()
         until = time.monotonic() + self.verify_s
-        name = (kept.session.agent, kept.session.session_id)
         while time.monotonic() < until:
-            with self.world.lock:
-                everyone = list(self.world.kept.values())
-            for other in everyone:
-                session = other.session
-                if session.process is None or session.agent != kept.session.agent:
-                    continue
-                is_same = (session.agent, session.session_id) == name
-                is_new = session.cwd == kept.session.cwd and (session.started_at or 0) >= began - 5
-                if is_same or is_new:
-                    return ""
-            time.sleep(_LOOK_S)
-        return f"nothing was seen of it in {self.verify_s:.0f} s"
+            if self._goes_on(pending, marker, began):
+                return None
+            if why := self._why_not_back(pending, began):
+                return NotDone(why)
+            self._pause()
+        return NotDone(f"nothing was seen of it in {self.verify_s:.0f} s")
+
+    def _goes_on(self, pending: Pending, marker: str, began: float) -> bool:
+        if not marker:
+            return self._kept(pending).session.process is not None
+        with self.world.lock:
+            everyone = [kept.session for kept in self.world.kept.values()]
+        return any(
+            session.process is not None
+            and session.agent == pending.ending.agent
+            and session.cwd == pending.ending.project
+            and self._heard(session, marker, began)
+            for session in everyone
+        )
+
+    def _why_not_back(self, pending: Pending, began: float) -> str:
+        """What `segue back` had to say, if it could not start the agent."""
+        for note in reversed(self.world.log.of(pending.ending.agent, pending.ending.session_id)):
+            if note.at < began - 1:
+                break
+            if note.kind == "back" and note.data.get("id") == pending.id:
+                return str(note.data.get("error", ""))
+        return ""
 
     # Without a terminal
 
     def _headless(self, kept: Kept, pending: Pending) -> str:
         """A run takes the work over, in a session of its own, with what segue knows of it."""
         session = kept.session
+        self._runs = [run for run in self._runs if run.poll() is None]
         document = self._document(kept, pending)
         task = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))
         folder = Path(state.watch_folder()) / "headless"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(folder / f"{pending.id}.log", "ab", opener=_private) as log:
-            subprocess.Popen(  # noqa: S603 - ourselves
-                [*program(), "run", "--agent", session.agent, task],
+        place = folder / f"{pending.id}.log"
+        with open(place, "ab", opener=_private) as log:
+            run = subprocess.Popen(  # noqa: S603 - ourselves
+                [*program(), "run", "--agent", session.agent, "-"],
                 cwd=session.cwd,
                 env=dict(self.world.env),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        return ""
+        assert run.stdin is not None
+        with suppress(BrokenPipeError), run.stdin as stdin:
+            stdin.write(task.encode())
+        self._runs.append(run)
+        try:
+            code = run.wait(_RUN_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code == 0:
+            return ""
+        said = place.read_text("utf-8", "replace").strip().splitlines()
+        return f"the run ended with {code}: {said[-1] if said else 'it says nothing'}"
+
+
+_NO_COMMAND = {
+    "gone": "its pane is gone",
+    "not_in_front": "no shell waits in its pane",
+    "draft": "something was typed in its shell since",
+    "user_active": "somebody types there",
+}
 
 
 def program() -> tuple[str, ...]:
@@ -242,22 +357,30 @@ def program() -> tuple[str, ...]:
     return (sys.executable, "-m", "segue")
 
 
-def order_of(note: dict[str, Any]) -> tuple[list[str], str]:
-    """What `segue back` starts, and where."""
-    order = msgspec.convert(note, _Order, strict=False)
-    return order.argv, order.cwd
+def _holder(kept: Kept) -> str:
+    """Why somebody else is writing to the session; "" if nobody is."""
+    session = kept.session
+    with open_store() as store:
+        holder = store.holder(f"session:{session.agent}:{session.session_id}")
+    if holder is None or not leases.is_alive(holder):
+        return ""
+    if session.process is not None and holder.pid == session.process.pid:
+        return ""  # the agent itself, which `segue back` has become
+    return f"process {holder.pid} has the session ({holder.note or 'a run'})"
 
 
-class _Order(msgspec.Struct):
-    argv: list[str]
-    cwd: str
+def _program(kept: Kept, env: Mapping[str, str]) -> str:
+    """What ran; if that was replaced since, what its name leads to now."""
+    if kept.program and os.access(kept.program, os.X_OK):
+        return kept.program
+    return shutil.which(kept.session.agent, path=env.get("PATH")) or ""
 
 
 def _marker(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _env(env: Any) -> dict[str, str]:
+def _env(env: Mapping[str, str]) -> dict[str, str]:
     """What moves homes: a window has the tmux server's environment, not the daemon's."""
     names = ("SEGUE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
     return {name: env[name] for name in names if env.get(name)}

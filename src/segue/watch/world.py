@@ -34,6 +34,7 @@ class Kept:
     turn_used: int | None = None  # tokens when its turn began
     noted: float = -1.0  # the fraction in the last reading that was written down
     seat: Seat | None = None
+    socket: str = ""  # of the tmux server that it sits or sat in
     terminal: Terminal | None = None
     program: str = ""  # of the process that was last behind it
     flags: tuple[str, ...] = ()  # those of the user's that a process which takes over keeps
@@ -41,8 +42,9 @@ class Kept:
     is_ours: bool = False  # the daemon runs inside of it
     seen_pid: int = 0
     hook_end: str = ""  # what its SessionEnd hook gave as the reason
+    reminds: bool = False  # its agent is to be told once more how full it is
     hooked_at: float = 0.0  # its hooks called last
-    shell_line: str = ""  # what its shell showed just after the agent had gone
+    shell_line: str | None = None  # what its shell showed once it had gone; None: none waits
     ended_at: float | None = None
 
 
@@ -63,6 +65,7 @@ class World:
     lock: Any = field(default_factory=threading.RLock)
     listeners: list[Callable[[Note], None]] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
+    fault: str = ""  # what went wrong last, as it was said
 
     def policy(self, session: Session) -> Policy:
         """The user's rules for this session."""
@@ -134,4 +137,5 @@ def _folder(session: Session) -> str:
 def label(session: Session) -> str:
     """A session in a line for people."""
     folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
-    return f"{session.agent} in {folder} ({session.session_id[:8]})"
+    said = f"{session.agent} in {folder} ({session.session_id[:8]})"
+    return "".join(c if c.isprintable() else "?" for c in said)  # names may be made to mislead

@@ -36,7 +36,7 @@ _SPINS = re.compile(r"[·✢✳✶✻✽*] \S.*(?:…(?: |$)|Retrying in )")
 _BUSY_HINT = "esc to interrupt"
 _FOLDED = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]]*\]")
 _LOGO = re.compile(r"Claude Code v\d")
-_CONTINUES = re.compile(r"Continuing automatically at (.+?) · Esc to cancel")
+_CONTINUES = re.compile(r"Continuing (?:automatically at (.+?)|shortly) · Esc to cancel")
 _NOTICE = re.compile(r"\s+⎿\s+(You've hit .*|Context limit reached.*|API Error.*)")
 _QUESTION = re.compile(r"(?i)\besc to (?:cancel|close|clear|go back)|enter to (?:confirm|continue)")
 _VIEW = "Showing detailed transcript"
@@ -110,7 +110,7 @@ def _read(shown: Shown) -> Screen:
         draft=draft,
         pasted=pasted,
         is_fresh=_is_fresh(lines, top),
-        continues_at=continues[1] if continues else "",
+        continues_at=(continues[1] or "shortly") if continues else "",
         notice=_notice(lines, top),
     )
 

@@ -1,0 +1,37 @@
+"""Wakes a thread that waits with a selector."""
+
+import os
+import threading
+from contextlib import suppress
+
+
+class Bell:
+    """Any thread may ring, and signals too; after it was closed, nothing happens."""
+
+    def __init__(self) -> None:
+        self._ear, self._button = os.pipe()
+        for handle in (self._ear, self._button):
+            os.set_blocking(handle, False)
+        self._lock = threading.RLock()  # a signal may come while its own thread rings
+
+    def fileno(self) -> int:
+        """For a selector: ready once it rang."""
+        return self._ear
+
+    def ring(self) -> None:
+        """Never waits."""
+        with self._lock, suppress(OSError):  # it rings already, or nobody listens any more
+            os.write(self._button, b"!")
+
+    def hush(self) -> None:
+        """It was heard."""
+        with suppress(OSError):
+            os.read(self._ear, 4096)
+
+    def close(self) -> None:
+        """Who rings afterwards must not write into the file that has its number then."""
+        with self._lock:
+            for handle in (self._ear, self._button):
+                with suppress(OSError):
+                    os.close(handle)
+            self._ear = self._button = -1

@@ -1,0 +1,432 @@
+"""Handoffs as the daemon carries them out: with a clock, a terminal and an agent of the test's, and
+the real rules, log, records and documents."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from homes import prompt
+from msgspec.structs import replace
+from scenes import AT, AUTO, BUSY, DIALOG, DOCUMENT, IDLE, Killed, Scene, kinds
+
+from segue.core import handoff as documents
+from segue.core.handing import Step
+from segue.core.reading import Zone
+from segue.core.screen import Screen
+from segue.errors import SegueError
+from segue.io.typist import Refused
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.log.close()
+
+
+# The mark
+
+
+def test_the_mark_is_85_percent_and_a_token_less_is_not(scene: Scene) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 169_999)
+    scene.tick()
+    assert scene.cycles() == []
+    scene.use(agent, 170_000)
+    scene.tick()
+    (cycle,) = scene.cycles()
+    assert (cycle["used_tokens"], cycle["window_tokens"]) == (170_000, 200_000)
+    (check,) = [each for each in scene.notes("health") if each["check_type"] == "handoff"]
+    assert check["details"]["handoff_triggered"] is True
+    assert check["details"]["context_usage"] == 0.85
+
+
+def test_a_spike_from_below_warning_passes_every_zone_and_is_handed_over(scene: Scene) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 80_000)
+    scene.use(agent, 186_000)
+    zones = [note["zone"] for note in scene.notes("crossing")]
+    assert zones == ["monitor", "warning", "critical", "handoff"]
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "clear", "resume"]
+    (kept,) = scene.notes("metrics")
+    assert (kept["zone_path"], kept["justified"]) == (zones, True)
+
+
+def test_without_the_users_yes_nothing_is_begun(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, replace(AUTO, auto_handoff=False))
+    scene.use(scene.agents[0], 180_000)
+    scene.tick(60)
+    assert (scene.cycles(), scene.agents[0].sent) == ([], [])
+    (check,) = [each for each in scene.notes("health") if each["check_type"] == "handoff"]
+    assert check["details"]["handoff_triggered"] is False
+
+
+def test_several_that_cross_together_are_handed_over_one_after_the_other(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, agents=3)
+    for agent in scene.agents:
+        scene.use(agent, 175_000)
+    active: list[int] = []
+    for _ in range(60):
+        scene.tick()
+        active.append(scene.watch.hands.active)
+        for agent in scene.agents:
+            scene.use(agent, agent.used)
+    assert max(active) == 1
+    assert [cycle["step"] for cycle in scene.cycles()] == ["done"] * 3
+    assert [kinds(agent) for agent in scene.agents] == [["request", "clear", "resume"]] * 3
+    ends = [note["began_at"] + note["duration_s"] for note in scene.notes("metrics")]
+    begins = [note["began_at"] for note in scene.notes("metrics")]
+    assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
+
+
+# The document
+
+
+def test_a_session_that_writes_nothing_gets_a_rule_made_document_and_goes_on(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.obeys = False
+    scene.use(agent, 175_000)
+    scene.until(Step.WRITTEN)
+    (cycle,) = scene.cycles()
+    assert scene.clock.at - AT > AUTO.handoff_wait_s
+    assert (cycle["source"], documents.check(Path(cycle["file"]).read_text())) == ("segue", "")
+    assert "Do the job." in Path(cycle["file"]).read_text()
+    agent.obeys, agent.screen = True, BUSY  # for a while
+    scene.tick(5)
+    scene.tick(5)
+    agent.screen = IDLE
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "clear", "resume"]
+    assert scene.notes("metrics")[0]["source"] == "segue"
+
+
+def test_a_document_that_grows_is_not_taken_before_it_is_whole(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.obeys = False
+    scene.use(agent, 175_000)
+    scene.until(Step.ASKED)
+    file = Path(scene.cycles()[0]["file"])
+    file.parent.mkdir(parents=True)
+    for end in range(40, len(DOCUMENT), 40):
+        file.write_text(DOCUMENT[:end])
+        os.utime(file, (scene.clock.at, scene.clock.at))
+        scene.tick(0.4)
+        scene.tick(0.4)
+        assert scene.cycles()[0]["step"] == "asked"
+    file.write_text(DOCUMENT)
+    os.utime(file, (scene.clock.at, scene.clock.at))
+    scene.until(Step.WRITTEN)
+    assert scene.cycles()[0]["source"] == "agent"
+
+
+def test_a_document_that_is_spoilt_is_asked_for_again_and_then_written_by_segue(
+    scene: Scene,
+) -> None:
+    (agent,) = scene.agents
+    agent.document = "# Handoff\n\n## Goal\n[1-2 sentences]\n"
+    scene.use(agent, 175_000)
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "request", "clear", "resume"]
+    assert all(documents.check(text) == "" for text in agent.docs_at_clear)
+    assert scene.cycles()[0]["source"] == "segue"
+
+
+def test_a_document_that_is_spoilt_just_before_the_clearing_is_made_again_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 175_000)
+    scene.until(Step.WRITTEN)
+    finish = scene.watch.hands._finish_document
+
+    def spoilt(cycle: Any) -> str:
+        monkeypatch.undo()
+        Path(cycle.file).write_text("oops")
+        return finish(cycle)
+
+    monkeypatch.setattr(scene.watch.hands, "_finish_document", spoilt)
+    scene.until(Step.DONE, most_s=20)
+    assert kinds(agent) == ["request", "clear", "resume"]
+    assert all(documents.check(text) == "" for text in agent.docs_at_clear)
+
+
+def test_what_segue_knows_is_added_before_the_clearing(scene: Scene) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 175_000)
+    scene.until(Step.DONE)
+    (text,) = agent.docs_at_clear
+    assert text.startswith(DOCUMENT)
+    assert "Do the job." in text.split(documents.RECORDED)[1]
+
+
+# A turn that runs
+
+
+def test_a_turn_is_interrupted_and_a_compaction_after_that_leaves_nobody_behind(
+    scene: Scene,
+) -> None:
+    """What was interrupted does not go on by itself, however small it is now."""
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    scene.use(agent, 175_000)
+    for _ in range(12):
+        scene.tick()
+    assert agent.pressed == [("Escape",)]
+    scene.use(agent, 60_000)
+    scene.until(Step.DONE)
+    assert "may have been" in agent.sent[-1]  # the call that was cut
+
+
+def test_a_session_that_compacts_by_itself_is_left_alone(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    scene.use(agent, 175_000)
+    scene.tick()
+    scene.use(agent, 60_000)
+    scene.tick()
+    (cycle,) = scene.cycles()
+    assert (cycle["step"], agent.pressed, agent.sent) == ("cancelled", [], [])
+
+
+def test_a_user_who_speaks_after_the_request_gets_a_new_document(scene: Scene) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 175_000)
+    scene.until(Step.ASKED)
+    scene.clock.at += 3
+    agent.record(prompt("And mind the tests.", at=scene.clock.at, session=agent.session_id))
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "request", "clear", "resume"]
+    assert "And mind the tests." in agent.docs_at_clear[-1]
+
+
+def test_asked_by_its_own_hook_nothing_is_typed_before_the_clearing(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    scene.use(agent, 175_000)
+    scene.tick()
+    (cycle,) = scene.watch.hands.cycles.values()
+    scene.watch.hands.asked_by_hook(cycle)
+    scene.tick()
+    assert scene.cycles()[0]["step"] == "asked"
+    Path(cycle.file).parent.mkdir(parents=True)
+    Path(cycle.file).write_text(DOCUMENT)
+    agent.screen = IDLE
+    scene.until(Step.DONE)
+    assert (kinds(agent), agent.pressed) == (["clear", "resume"], [])
+
+
+# The user's terminal
+
+
+def test_a_draft_is_waited_for_and_then_kept_and_no_key_is_pressed(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = replace(IDLE, draft="my own words")
+    scene.use(agent, 175_000)
+    for _ in range(int(AUTO.draft_wait_s) - 1):
+        scene.tick()
+    assert (agent.sent, agent.pressed) == ([], [])
+    scene.until(Step.DONE)
+    assert agent.pressed == []
+    assert agent.drafts[:1] == ["my own words"]
+    assert kinds(agent) == ["request", "clear", "resume"]
+
+
+def test_a_prompt_that_takes_nothing_is_not_taken_for_a_turn(scene: Scene) -> None:
+    """A folded paste cannot be kept: after a while the user is asked, and no key is pressed."""
+    (agent,) = scene.agents
+    agent.screen = replace(IDLE, draft="[Pasted text #1 +9 lines]", pasted=True)
+    scene.rules.given = replace(AUTO, busy_wait_s=0)
+    scene.use(agent, 175_000)
+    scene.until(Step.NEEDS_USER)
+    assert (agent.sent, agent.pressed) == ([], [])
+    assert scene.cycles()[0]["was_cut"] is False
+
+
+def test_a_draft_that_the_user_sends_is_not_held_against_the_next_one(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = replace(IDLE, draft="my own words")
+    scene.use(agent, 175_000)
+    for _ in range(20):
+        scene.tick()
+    agent.screen = BUSY  # sent
+    for _ in range(5):
+        scene.tick()
+    agent.screen = replace(IDLE, draft="more")
+    for _ in range(20):
+        scene.tick()
+    assert (agent.drafts, agent.pressed, agent.sent) == ([], [], [])
+
+
+def test_a_question_of_the_agents_gets_no_key_and_the_user_a_document(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = DIALOG
+    scene.use(agent, 175_000)
+    scene.until(Step.NEEDS_USER)
+    (cycle,) = scene.cycles()
+    assert (agent.sent, agent.pressed, cycle["source"]) == ([], [], "segue")
+    assert documents.check(Path(cycle["file"]).read_text()) == ""
+    assert (cycle["file"] in cycle["why"], cycle["was_cut"]) == (True, False)
+    assert sum("needs you" in line for line in scene.said) == 1
+    for _ in range(30):
+        scene.tick()
+    assert scene.cycles()[0]["step"] == "needs_user"
+    agent.screen = BUSY  # the user answered
+    scene.tick()
+    agent.screen = IDLE
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "clear", "resume"]
+
+
+def test_a_question_that_comes_up_just_when_a_turn_is_to_be_ended_is_not_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    press = scene.typist.press
+
+    def late(*given: Any, **more: Any) -> Refused | None:
+        agent.screen = DIALOG
+        return press(*given, **more)
+
+    monkeypatch.setattr(scene.typist, "press", late)
+    scene.use(agent, 175_000)
+    scene.until(Step.NEEDS_USER)
+    assert (agent.sent, agent.pressed) == ([], [])
+
+
+def test_an_agent_that_ends_leaves_no_handoff_behind(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    scene.use(agent, 175_000)
+    scene.tick()
+    agent.screen = Refused("gone")
+    scene.tick()
+    assert scene.cycles()[0]["step"] == "cancelled"
+    assert scene.watch.hands.cycles == {}
+
+
+# By hand
+
+
+def test_the_user_hands_over_at_any_size_looks_and_takes_it_back(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = BUSY
+    scene.use(agent, 40_000)
+    said = scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    assert "begins; the document will be " in said
+    scene.tick()
+    assert "is under way: waiting" in scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    assert "is cancelled" in scene.watch.wishes.cancel(agent.session_id)
+    scene.tick()
+    (cycle,) = scene.cycles()
+    assert (cycle["step"], cycle["why"]) == ("cancelled", "cancelled by the user")
+    assert (agent.sent, agent.pressed) == ([], [])
+    agent.screen = IDLE
+    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "clear", "resume"]
+
+
+def test_the_user_says_go_on_and_the_session_is_asked_anew(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.screen = Screen("unknown")
+    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.until(Step.NEEDS_USER)
+    old = Path(scene.cycles()[0]["file"]).read_text()
+    assert "goes on" in scene.watch.wishes.hand_over(agent.session_id, retry=True)
+    scene.tick()
+    agent.screen = IDLE
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["request", "clear", "resume"]
+    assert old not in agent.docs_at_clear
+
+
+def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_goes_on(
+    scene: Scene,
+) -> None:
+    (agent,) = scene.agents
+    agent.screen = Screen("unknown")
+    scene.watch.hands.begin(scene.see(agent), own=True)
+    scene.until(Step.NEEDS_USER)
+    agent.record(prompt("And mind the tests.", at=scene.clock.at, session=agent.session_id))
+    agent.screen = IDLE
+    scene.until(Step.DONE)
+    assert kinds(agent) == ["clear", "resume"]
+    (text,) = agent.docs_at_clear
+    assert "And mind the tests." in text
+    assert text.count(documents.RECORDED) == 1
+
+
+def test_a_session_that_nothing_runs_any_more_is_not_handed_over(scene: Scene) -> None:
+    (agent,) = scene.agents
+    with pytest.raises(SegueError, match="no agent is behind it"):
+        scene.watch.hands.begin(scene.see(agent, process=False))
+
+
+# kill -9
+
+
+def whole(folder: Path) -> Scene:
+    scene = Scene(folder)
+    scene.agents[0].screen = BUSY
+    scene.use(scene.agents[0], 175_000)
+    return scene
+
+
+def count(folder: Path) -> int:
+    """How many moments a handoff has in which its daemon may be killed."""
+    folder.mkdir()
+    scene = whole(folder)
+    scene.until(Step.DONE)
+    scene.log.close()
+    assert {"before typing", "in the input line", "sent", "pressed"} < set(scene.moments)
+    return len(scene.moments)
+
+
+def test_killed_at_any_moment_the_next_daemon_ends_it_and_types_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    """Also twice, one moment later."""
+    for number in range(count(tmp_path / "count")):
+        for again in (None, 1):
+            folder = tmp_path / f"{number}-{again}"
+            folder.mkdir()
+            scene = whole(folder)
+            (agent,) = scene.agents
+            scene.left, killed, is_dead = number, 0, False
+            for _ in range(300):
+                try:
+                    if is_dead:
+                        scene.begin()
+                        scene.use(agent, agent.used)
+                        is_dead = False
+                    scene.tick()
+                    if not scene.watch.hands.cycles and not scene.watch.gauge.queued:
+                        break
+                    if scene.cycles()[0]["step"] == "needs_user":
+                        agent.screen = IDLE  # killed each time that it was to be interrupted
+                except Killed:
+                    killed, is_dead = killed + 1, True
+                    scene.left = again if killed == 1 else None
+            where = f"killed at {number}, again {again}: {scene.moments[number]}"
+            assert killed, where
+            assert [cycle["step"] for cycle in scene.cycles()] == ["done"], where
+            assert kinds(agent) == ["request", "clear", "resume"], where
+            assert all(documents.check(text) == "" for text in agent.docs_at_clear), where
+            assert [note["outcome"] for note in scene.notes("metrics")] == ["done"], where
+            assert agent.used == 20_000
+            scene.log.close()
+
+
+def test_the_zone_of_the_session_that_is_replaced_is_not_that_of_the_new_one(
+    scene: Scene,
+) -> None:
+    (agent,) = scene.agents
+    scene.use(agent, 175_000)
+    scene.until(Step.DONE)
+    (kept,) = scene.notes("metrics")
+    assert (kept["last_tokens"], kept["new_tokens"]) == (175_000, 20_000)
+    assert kept["zone_path"][-1] == Zone.HANDOFF
