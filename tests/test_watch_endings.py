@@ -73,6 +73,7 @@ CASES: list[
     (R.NEEDS_USER, "waiting", "there", 0, R.USER_EXIT, U.CLEAN_EXIT),
     (R.NEEDS_USER, "waiting", "none", 0, R.NEEDS_USER, None),
     (R.USER_EXIT, "idle", "there", 0, R.USER_EXIT, U.CTRL_C),
+    (R.USER_EXIT, "busy", "gone", 0, R.USER_EXIT, U.TERMINAL_CLOSED),
     (None, "idle", "there", 0, R.USER_EXIT, U.CLEAN_EXIT),
     (None, "busy", "there", -9, R.CRASH, None),
     (R.RATE_LIMIT, "idle", "gone", -1, R.RATE_LIMIT, None),

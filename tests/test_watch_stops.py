@@ -150,8 +150,8 @@ def done(tui: Tui) -> int:
     return sum(name.isdigit() for name in os.listdir(folder)) if folder.exists() else 0
 
 
-def at_the_prompt(tui: Tui, watch: Watching, model: Model) -> int:
-    """What leaves an agent at its prompt, too long and a limit; the last note's number."""
+def too_long(tui: Tui, watch: Watching, model: Refusing) -> int:
+    """A window that is full leaves an agent at its prompt; the last note's number."""
     model.refusal = Refusal(fault="too_long")
     tui.submit("Hello.")
     long = stop_after(watch, 0)
@@ -159,12 +159,17 @@ def at_the_prompt(tui: Tui, watch: Watching, model: Model) -> int:
     assert long.at - long.data["last_at"] < SOON_S
     assert verdict(watch, long)["why"] == "auto_resume is off for this project"
     model.refusal = None
+    return long.seq
+
+
+def limited(tui: Tui, watch: Watching, model: Refusing, seq: int) -> int:
+    """A limit does, too."""
     greet(tui, watch, 1)
     idle(tui)
     resets_at = float(int(time.time()) + 600)
     model.refusal = Refusal(fault="plan_limit", resets_at=resets_at)
     tui.submit("Hello again.")
-    limit = stop_after(watch, long.seq, lambda n: n.data["reason"] != "context_exhausted")
+    limit = stop_after(watch, seq, lambda n: n.data["reason"] != "context_exhausted")
     assert (limit.data["reason"], limit.data["state"]) == ("rate_limit", "at_prompt")
     assert abs(limit.data["retry_at"] - resets_at) < 60  # some tell it by the minute
     assert limit.at - limit.data["last_at"] < SOON_S
@@ -184,9 +189,9 @@ def test_the_verdict_is_there_soon_and_nothing_is_done_where_nothing_is_switched
     ):
         greet(tui, watch, 1 if agent == "opencode" else 2)
         idle(tui)
-        seq = 0
+        seq = too_long(tui, watch, model)
         if agent != "opencode":  # at a limit, that one tries again by itself, for ever
-            seq = at_the_prompt(tui, watch, model)
+            seq = limited(tui, watch, model, seq)
         # The user leaves it there, with Ctrl+C: whatever had stopped it, that is a user's exit.
         idle(tui)
         tui.until(lambda: _leaves(tui), what="its end")

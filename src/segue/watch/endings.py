@@ -87,7 +87,9 @@ def ending_of(
         return _over(seen, 0.7, "boot", "the machine was started anew", "system")
     if seen is not None and seen.reason is StopReason.USER_EXIT:
         said = seen.why or "the session's last records"
-        return _user(seen.confidence, kind or UserExitType.CTRL_C, "records", said, after)
+        closed = after.terminal == "gone"  # some agents write that they were interrupted then
+        usual = UserExitType.TERMINAL_CLOSED if closed else UserExitType.CTRL_C
+        return _user(seen.confidence, kind or usual, "records", said, after)
     if kind is UserExitType.CTRL_C:
         return _user(0.9, kind, "exit", f"signal {number}", after)
     if kind is UserExitType.TERMINAL_CLOSED or (kind and after.terminal == "gone"):

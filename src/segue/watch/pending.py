@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +13,8 @@ from segue import agents
 from segue.agents import terminals
 from segue.core import wake
 from segue.core.session import Session
-from segue.core.stop import StopReason
+from segue.core.stop import RateLimitInfo, Stop, StopReason
+from segue.io import clock as zone
 from segue.io.seats import Seat
 from segue.transcripts import database, evidence
 from segue.watch.log import Log, Note
@@ -210,3 +212,74 @@ def has_file(session: Session) -> bool:
         return bool(database.records(session.path, session.session_id, 1))
     except database.Unreadable:
         return True
+
+
+def ending_of(
+    kept: Kept, stop: Stop, state: Literal["exited", "at_prompt"], at: float
+) -> wake.Ending:
+    """What is known of a session that stopped; what has yet to be looked at is not in it."""
+    session = kept.session
+    scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+    reading = session.reading
+    return wake.Ending(
+        agent=session.agent,
+        session_id=session.session_id,
+        project=session.cwd,
+        stop=stop,
+        state=state,
+        at=at,
+        ended_by=stop.ended_by,
+        by_hook=kept.hook_end if state == "exited" else "",
+        in_run=kept.in_run,
+        is_own=kept.is_ours,
+        limit_scope=scope or "",
+        limits=session.limits,
+        idle_s=max(0.0, at - (session.last_at or at)),
+        used_tokens=reading.used_tokens if reading else 0,
+        window_tokens=reading.window_tokens if reading else 0,
+        model=session.model,
+    )
+
+
+def has_replied(session: Session, since: float) -> bool:
+    """Whether the agent has said something since."""
+    reading = session.reading
+    return reading is not None and (reading.at or 0.0) > since
+
+
+def is_same_stop(one: wake.Ending, other: wake.Ending) -> bool:
+    """Whether it is one stop, told of twice: by a former daemon, and by this one."""
+    if one.stop is None or other.stop is None or one.state != other.state:
+        return False
+    return one.at == other.at and one.stop.reason is other.stop.reason
+
+
+def steadied(old: Stop, new: Stop) -> Stop:
+    """The same limit told once more: the time that is waited for is not moved on."""
+    if old.reason is not StopReason.RATE_LIMIT or new.reason is not StopReason.RATE_LIMIT:
+        return new
+    if old.retry_at is None or new.retry_at is None or new.retry_at <= old.retry_at:
+        return new
+    return msgspec.structs.replace(new, retry_at=old.retry_at)
+
+
+def due_of(verdict: wake.Verdict) -> float | None:
+    """When it is to be decided anew."""
+    return verdict.until if isinstance(verdict, wake.Wait | wake.StandBy) else None
+
+
+def tag_of(verdict: wake.Verdict) -> str:
+    """Its name, as the log and users have it."""
+    return str(verdict.__struct_config__.tag)
+
+
+def data_of(verdict: wake.Verdict) -> dict[str, Any]:
+    """What else it says."""
+    found: dict[str, Any] = msgspec.to_builtins(verdict)
+    found.pop("type", None)
+    return found
+
+
+def local_time(at: float) -> datetime:
+    """The time on the user's clock."""
+    return datetime.fromtimestamp(at, zone.local_zone())

@@ -4,7 +4,6 @@ come. What is waited for stands in the log, so the next daemon goes on with it."
 import random
 import secrets
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
@@ -12,11 +11,25 @@ import msgspec
 from segue.core import wake
 from segue.core.exits import signal_of
 from segue.core.session import Session, State
-from segue.core.stop import RateLimitInfo, Stop, StopReason
-from segue.io import clock as zone
+from segue.core.stop import Stop, StopReason
 from segue.io.typist import Refused
 from segue.watch import endings
-from segue.watch.pending import Pending, Woken, from_notes, has_file, own_words, resumed
+from segue.watch.pending import (
+    Pending,
+    Woken,
+    data_of,
+    due_of,
+    ending_of,
+    from_notes,
+    has_file,
+    has_replied,
+    is_same_stop,
+    local_time,
+    own_words,
+    resumed,
+    steadied,
+    tag_of,
+)
 from segue.watch.world import Kept, World, label
 
 KEEP_S = 8 * 86_400.0
@@ -107,7 +120,7 @@ class Stops:
             stop = msgspec.structs.replace(stop, ended_by="user")
         self._note_stop(session, stop, "exited")
         ending = msgspec.structs.replace(
-            self._ending(kept, stop, "exited", now),
+            ending_of(kept, stop, "exited", now),
             mid_turn=mid_turn,
             has_pane=kept.seat is not None,
             pane_shell=kept.seat is not None and kept.shell_line is not None,
@@ -142,14 +155,14 @@ class Stops:
         stop = endings.ending_of(session, None, endings.After(terminal="there"))
         if before is not None or not self._is_noted(session, mark):
             self._note_stop(session, stop, "at_prompt")
-        ending = self._ending(kept, stop, "at_prompt", session.last_at or now)
+        ending = ending_of(kept, stop, "at_prompt", session.last_at or now)
         ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
         waiting = self.pending.get(key)
-        if waiting is not None and (waiting.doing or _is_same(waiting.ending, ending)):
+        if waiting is not None and (waiting.doing or is_same_stop(waiting.ending, ending)):
             return
         if waiting is not None and waiting.ending.stop is not None:
             # The same limit told once more does not move the time that is waited for.
-            ending = msgspec.structs.replace(ending, stop=_steady(waiting.ending.stop, stop))
+            ending = msgspec.structs.replace(ending, stop=steadied(waiting.ending.stop, stop))
         self._open(kept, ending)
 
     def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
@@ -194,7 +207,7 @@ class Stops:
         woken = self.woken.get(key)
         if woken is None:
             return
-        if not woken.replied and _replied(session, woken.at):
+        if not woken.replied and has_replied(session, woken.at):
             woken.replied = self._proven = True
         now = self.world.clock.now()
         history = wake.History(yes_until=self._yes_until.get(session.cwd))
@@ -218,7 +231,7 @@ class Stops:
                 else:
                     self._again.pop(key, None)
         for pending in list(self.pending.values()):
-            due_at = _due(pending.verdict)
+            due_at = due_of(pending.verdict)
             if due_at is not None and due_at <= now and not pending.doing:
                 self.decide(pending)
         return self.next_at()
@@ -228,7 +241,7 @@ class Stops:
         times = [
             due
             for pending in self.pending.values()
-            if not pending.doing and (due := _due(pending.verdict)) is not None
+            if not pending.doing and (due := due_of(pending.verdict)) is not None
         ]
         return min([*times, *self._again.values()], default=None)
 
@@ -245,7 +258,7 @@ class Stops:
             self._history(pending, session, now),
             world.policy(session),
             now=now,
-            local=_local,
+            local=local_time,
             draw=pending.draw,
         )
         if isinstance(verdict, wake.Resume):
@@ -291,7 +304,7 @@ class Stops:
         before, pending.verdict = pending.verdict, verdict
         if type(before) is type(verdict) and before == verdict:
             return
-        data = {"verdict": _tag(verdict), **_data(verdict)}
+        data = {"verdict": tag_of(verdict), **data_of(verdict)}
         if isinstance(verdict, wake.Ask | wake.Wait | wake.StandBy):
             price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
             data["price"] = msgspec.to_builtins(price)
@@ -317,7 +330,7 @@ class Stops:
         pending.verdict = wake.Ask(f"it could not be resumed: {why_not}")
         if retry and pending.retries < MOST_RETRIES:
             pending.verdict = wake.Wait(now + RETRY_S, f"not just now: {why_not}")
-        self._note(pending, session, {"verdict": "failed", **_data(pending.verdict)})
+        self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
         if key in self.pending:
             self._tell(session, pending, pending.verdict)
 
@@ -335,7 +348,7 @@ class Stops:
             pending.resumes = pending.retries = 0
             pending.allowed = True
             self.decide(pending)
-        return f"{label(session)}: {_tag(pending.verdict)}: {pending.verdict.why}"
+        return f"{label(session)}: {tag_of(pending.verdict)}: {pending.verdict.why}"
 
     def cancel(self, session: Session) -> str:
         """The user wants it left alone."""
@@ -389,29 +402,6 @@ class Stops:
             return resumed(notes, session=session, words=words)[0], last_at
         return count, last_at
 
-    def _ending(self, kept: Kept, stop: Stop, state: Any, at: float) -> wake.Ending:
-        session = kept.session
-        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
-        reading = session.reading
-        return wake.Ending(
-            agent=session.agent,
-            session_id=session.session_id,
-            project=session.cwd,
-            stop=stop,
-            state=state,
-            at=at,
-            ended_by=stop.ended_by,
-            by_hook=kept.hook_end if state == "exited" else "",
-            in_run=kept.in_run,
-            is_own=kept.is_ours,
-            limit_scope=scope or "",
-            limits=session.limits,
-            idle_s=max(0.0, at - (session.last_at or at)),
-            used_tokens=reading.used_tokens if reading else 0,
-            window_tokens=reading.window_tokens if reading else 0,
-            model=session.model,
-        )
-
     def _now_known(self, pending: Pending, kept: Kept) -> wake.Ending:
         """The ending with what has become known since."""
         session, ending = kept.session, pending.ending
@@ -424,7 +414,7 @@ class Stops:
             is_open=is_exited and session.process is not None,
             has_file=has_file(session),
             went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
-            replied=last_at is None or _replied(session, last_at),
+            replied=last_at is None or has_replied(session, last_at),
             native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
         )
 
@@ -474,7 +464,7 @@ class Stops:
         why = verdict.why
         if isinstance(verdict, wake.Ask) and pending.ending.used_tokens:
             why = f"{why}; going on now: {wake.price_of(pending.ending, self._now()).in_words}"
-        self.world.say(f"{label(session)}: {_tag(verdict)}: {why}")
+        self.world.say(f"{label(session)}: {tag_of(verdict)}: {why}")
         match verdict:
             case wake.Ask():
                 self.world.notices.tell("needs_you", pending.id, f"{label(session)} needs you", why)
@@ -482,41 +472,3 @@ class Stops:
                 self.world.notices.tell("wait", pending.id, f"{label(session)} waits", why)
             case _:
                 pass
-
-
-def _replied(session: Session, since: float) -> bool:
-    reading = session.reading
-    return reading is not None and (reading.at or 0.0) > since
-
-
-def _is_same(one: wake.Ending, other: wake.Ending) -> bool:
-    """Whether it is one stop, told of twice: by a former daemon, and by this one."""
-    if one.stop is None or other.stop is None or one.state != other.state:
-        return False
-    return one.at == other.at and one.stop.reason is other.stop.reason
-
-
-def _steady(old: Stop, new: Stop) -> Stop:
-    if old.reason is not StopReason.RATE_LIMIT or new.reason is not StopReason.RATE_LIMIT:
-        return new
-    if old.retry_at is None or new.retry_at is None or new.retry_at <= old.retry_at:
-        return new
-    return msgspec.structs.replace(new, retry_at=old.retry_at)
-
-
-def _due(verdict: wake.Verdict) -> float | None:
-    return verdict.until if isinstance(verdict, wake.Wait | wake.StandBy) else None
-
-
-def _tag(verdict: wake.Verdict) -> str:
-    return str(verdict.__struct_config__.tag)
-
-
-def _data(verdict: wake.Verdict) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(verdict)
-    found.pop("type", None)
-    return found
-
-
-def _local(at: float) -> datetime:
-    return datetime.fromtimestamp(at, zone.local_zone())
