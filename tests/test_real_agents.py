@@ -184,12 +184,6 @@ def test_a_limit_of_the_plan_is_seen_for_what_it_is(agent: str, tmp_path: Path) 
     assert outcome.done == [1, 2]
 
 
-def test_opencode_waits_for_the_plans_reset_by_itself(tmp_path: Path) -> None:
-    played = play("opencode", "plan-limit", tmp_path)
-    assert "plan_limit" in played.answers
-    assert (played.outcome.reason, played.outcome.held) == ("completed", True)
-
-
 @pytest.mark.parametrize("agent", ["claude", "pi"])  # the others wait for minutes, or for ever
 def test_a_request_without_an_answer_is_given_up_and_sent_again(agent: str, tmp_path: Path) -> None:
     played = play(agent, "silent-hang", tmp_path)

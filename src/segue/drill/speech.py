@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from segue.drill.ask import Ask
 
+_WAY = "One command at a time, in the foreground. `sh job/show` lists what is done already."
+
 
 def title(ask: Ask, known: Collection[int], steps: int) -> str:
     """Three words."""
@@ -27,10 +29,10 @@ def summary(ask: Ask, known: Collection[int], steps: int) -> str:
 
 def checkpoint(ask: Ask, known: Collection[int], steps: int) -> str:
     """What the next session must know."""
-    return f"<checkpoint>\n{document(known, steps)}\n</checkpoint>"
+    return f"<checkpoint>\n{document(known, steps, 'none')}\n</checkpoint>"
 
 
-def document(known: Collection[int], steps: int) -> str:
+def document(known: Collection[int], steps: int, decisions: str = _WAY) -> str:
     """The same, as a handoff document has it."""
     done = "\n".join(_lines(known, steps)) or "none known"
     left = [step for step in range(1, steps + 1) if step not in known]
@@ -44,7 +46,7 @@ All {steps} numbered steps of the job, in order, each exactly once.
 ## Do not redo
 {"the steps above" if known else "nothing"}
 ## Key decisions
-One command at a time, in the foreground. `sh job/show` lists what is done already."""
+{decisions}"""
 
 
 def _asks_for(ask: Ask, tag: str) -> bool:
