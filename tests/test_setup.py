@@ -181,6 +181,12 @@ def test_settings_that_are_none_are_one_line_and_stay_as_they_are(
     assert files(own_home) == before
 
 
+def test_what_is_printed_is_what_would_be_written(own_home: Path) -> None:
+    printed = json.loads(claude("--print").stdout)
+    claude()
+    assert json.loads((own_home / ".claude/settings.json").read_text()) == printed
+
+
 def test_print_writes_nothing(own_home: Path) -> None:
     done = claude("--print")
     assert set(json.loads(done.stdout)) == {"hooks", "statusLine"}

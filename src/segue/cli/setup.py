@@ -67,7 +67,8 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
         line, aside, notes = _line(settings, edit, marks, path)
     after = claude_settings.added(settings, hook_groups(), line, path)
     if only_print:
-        own = {"hooks": hook_groups(), **({"statusLine": line} if line else {})}
+        groups = {event: [group] for event, group in hook_groups().items()}
+        own = {"hooks": groups, **({"statusLine": line} if line else {})}
         return [edits.dump(own).rstrip()]
     if edits.dump(after) == edits.dump(settings):
         return [f"claude: {path} has it all already", *notes]
