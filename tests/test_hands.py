@@ -2,6 +2,7 @@
 the real rules, log, records and documents."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from segue.core.reading import Zone
 from segue.core.screen import Screen
 from segue.errors import SegueError
 from segue.io.typist import Refused
+from segue.runner.clock import Clock
 
 
 @pytest.fixture
@@ -103,13 +105,31 @@ def test_a_session_that_writes_nothing_gets_a_rule_made_document_and_goes_on(sce
     assert scene.notes("metrics")[0]["source"] == "segue"
 
 
+def test_an_event_tells_of_a_document_long_before_it_would_be_looked_for(scene: Scene) -> None:
+    (agent,) = scene.agents
+    agent.obeys = False
+    scene.use(agent, 175_000)
+    scene.until(Step.ASKED)
+    (cycle,) = scene.cycles()
+    hands, looked = scene.watch.hands, threading.Event()
+    hands._bell.hush()
+    hands._look_s = 600.0
+    hands.look_round = looked.set  # type: ignore[method-assign]
+    scene.clock.wait = Clock().wait  # type: ignore[method-assign]
+    hands._thread.start()
+    assert not looked.wait(0.1)
+    Path(cycle["file"]).write_text("a document")
+    assert looked.wait(20)
+    hands.stop()
+
+
 def test_a_document_that_grows_is_not_taken_before_it_is_whole(scene: Scene) -> None:
     (agent,) = scene.agents
     agent.obeys = False
     scene.use(agent, 175_000)
     scene.until(Step.ASKED)
     file = Path(scene.cycles()[0]["file"])
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     for end in range(40, len(DOCUMENT), 40):
         file.write_text(DOCUMENT[:end])
         os.utime(file, (scene.clock.at, scene.clock.at))
@@ -211,7 +231,7 @@ def test_asked_by_its_own_hook_nothing_is_typed_before_the_clearing(scene: Scene
     scene.watch.hands.asked_by_hook(cycle)
     scene.tick()
     assert scene.cycles()[0]["step"] == "asked"
-    Path(cycle.file).parent.mkdir(parents=True)
+    Path(cycle.file).parent.mkdir(parents=True, exist_ok=True)
     Path(cycle.file).write_text(DOCUMENT)
     agent.screen = IDLE
     scene.until(Step.DONE)

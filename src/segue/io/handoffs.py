@@ -80,6 +80,12 @@ def read(folder: Path, name: str) -> str:
             raise InputError(f"{name} cannot be read: {fault.strerror}") from None
 
 
+def prepare(folder: Path) -> None:
+    """Makes the folder, private, if it is not there. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _keep_out_of_git(folder)
+
+
 def write(folder: Path, name: str, text: str) -> Path:
     """Writes a document, whole or not at all, private, and on the disk when this returns. One of
     the same name is replaced. Raises StateError, in one line."""
@@ -87,8 +93,7 @@ def write(folder: Path, name: str, text: str) -> Path:
         raise InputError(f"{name[:80]!r} is no name of a handoff")
     path = folder / name
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _keep_out_of_git(folder)
+        prepare(folder)
         handle, aside = tempfile.mkstemp(prefix=".handoff-", dir=folder)  # 0600
         try:
             with os.fdopen(handle, "wb") as file:

@@ -44,7 +44,9 @@ from segue.core.reading import Zone
 from segue.core.session import Session
 from segue.errors import SegueError
 from segue.io import handoffs
+from segue.io.notify import Notifier
 from segue.transcripts.handoffs import own_document, read_document
+from segue.watch.bell import Bell
 from segue.watch.seen import Seen, is_rule_made, project_of
 from segue.watch.world import Kept, World, label
 
@@ -65,7 +67,8 @@ class Hands:
         self.cycles: dict[str, Cycle] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell = threading.Event()
+        self._bell = Bell()
+        self._events = Notifier()  # of the documents that are awaited
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="hands", daemon=True)
         self._by_hook: set[str] = set()  # those whose session was asked by its own hook
@@ -80,14 +83,15 @@ class Hands:
     def stop(self) -> None:
         """Ends after what is being typed just now."""
         self._stopped = True
-        self._bell.set()
+        self._bell.ring()
         if self._thread.is_alive():
             self._thread.join(timeout=20)
+        self._events.close()
 
     def do(self, job: Callable[[], None]) -> None:
         """Does something that needs a terminal, in its turn."""
         self._jobs.put(job)
-        self._bell.set()
+        self._bell.ring()
 
     def of(self, session: Session) -> Cycle | None:
         """The handoff of a session that is not over."""
@@ -138,10 +142,18 @@ class Hands:
             },
         )
         self._keep(cycle, Planned(forced=True))
+        with suppress(OSError):  # else it is said when the document cannot be written
+            handoffs.prepare(folder)
+        self._await(cycle)
         world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
         world.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
-        self._bell.set()
+        self._bell.ring()
         return cycle
+
+    def _await(self, cycle: Cycle) -> None:
+        """An event tells of its document at once; without one it is looked for now and then."""
+        if os.path.isdir(os.path.dirname(cycle.file)):
+            self._events.watch(cycle.file)
 
     def tell(self, name: str, fact: AnyFact) -> None:
         """Something happened to a handoff; what follows is done by the thread."""
@@ -151,8 +163,11 @@ class Hands:
 
     def _work(self) -> None:
         while not self._stopped:
-            self._bell.wait(self._look_s if self.active else SLOW_S if self.cycles else 60.0)
-            self._bell.clear()
+            wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
+            told = [self._bell.fileno(), self._events.fileno()]
+            self.world.clock.wait([file for file in told if file is not None], wait_s)
+            self._bell.hush()
+            self._events.drain()
             self.look_round()
 
     def look_round(self) -> None:
@@ -371,6 +386,7 @@ class Hands:
                 else:
                     self.seen.restore(cycle.id, data.get("place"))
                     self.cycles[cycle.id] = cycle
+                    self._await(cycle)
                     self.do(lambda cycle=cycle: self._again(cycle))  # type: ignore[misc]
 
     def _again(self, cycle: Cycle) -> None:
