@@ -111,15 +111,15 @@ def test_an_event_tells_of_a_document_long_before_it_would_be_looked_for(scene: 
     scene.use(agent, 175_000)
     scene.until(Step.ASKED)
     (cycle,) = scene.cycles()
-    hands, looked = scene.watch.hands, threading.Event()
-    hands._bell.hush()
+    hands, looks = scene.watch.hands, threading.Semaphore(0)
     hands._look_s = 600.0
-    hands.look_round = looked.set  # type: ignore[method-assign]
+    hands.look_round = looks.release  # type: ignore[method-assign]
     scene.clock.wait = Clock().wait  # type: ignore[method-assign]
-    hands._thread.start()
-    assert not looked.wait(0.1)
+    hands.start()
+    while looks.acquire(timeout=0.2):
+        pass  # what is to be done at first
     Path(cycle["file"]).write_text("a document")
-    assert looked.wait(20)
+    assert looks.acquire(timeout=20)
     hands.stop()
 
 

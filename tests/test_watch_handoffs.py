@@ -47,12 +47,17 @@ def filling(job: Job, after_steps: float, **more: Any) -> Scenario:
     return Scenario(about="", job=job, context=context, **more)
 
 
-def finish(tui: Tui, watch: Watching, job: Job) -> dict[str, Any]:
-    """Until the job is done, and its handoff too; what is recorded of that."""
-    watch.until(lambda: watch.steps()[-1:] == ["done"], "the handoff")
+def await_job(tui: Tui, job: Job) -> None:
+    """Until it is done: each step once, and in order."""
     tui.until(lambda: done(tui, job) == job.steps, LIMIT_S, "the job")
     continuity = jobs.check(tui.project, job, finished=True)
     assert continuity.is_whole, continuity
+
+
+def finish(tui: Tui, watch: Watching, job: Job) -> dict[str, Any]:
+    """Until the job is done, and its handoff too; what is recorded of that."""
+    watch.until(lambda: watch.steps()[-1:] == ["done"], "the handoff")
+    await_job(tui, job)
     (note,) = watch.notes("metrics")
     last = watch.notes("handoff")[-1].data["cycle"]
     assert documents.check(Path(last["file"]).read_text()) == ""
@@ -100,6 +105,30 @@ def test_work_that_fills_the_window_is_handed_over_and_finished(
         assert 0 < kept["written_s"] < kept["duration_s"] < 60
         assert 0 < kept["new_tokens"] < kept["trigger_tokens"] / 2
     record_property("summary", f"{agent}: handed over in {kept['duration_s']:.1f} s")
+
+
+def test_two_that_cross_together_are_handed_over_one_after_the_other_and_none_loses_work(
+    tmp_path: Path,
+) -> None:
+    with (
+        open_tui("claude", tmp_path / "a", filling(GROWS, 11)) as one,
+        open_tui("claude", tmp_path / "b", filling(GROWS, 11)) as other,
+        watching(
+            tmp_path / "segue",
+            one.env,
+            "--auto",
+            config=f'{AT_ONCE}\n[homes]\nclaude = ["{other.home}/.claude"]\n',
+        ) as watch,
+    ):
+        for tui in (one, other):
+            begin_work(tui)
+        watch.until(lambda: len(watch.notes("metrics")) == 2, "both handoffs")
+        for tui in (one, other):
+            await_job(tui, GROWS)
+        first, second = (note.data for note in watch.notes("metrics"))
+        assert (first["outcome"], second["outcome"]) == ("done", "done")
+        assert first["project"] != second["project"]
+        assert second["began_at"] >= first["began_at"] + first["duration_s"]
 
 
 def test_a_spike_and_with_its_hooks_claude_is_asked_in_its_turn_and_not_interrupted(

@@ -67,8 +67,8 @@ class Hands:
         self.cycles: dict[str, Cycle] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell = Bell()
-        self._events = Notifier()  # of the documents that are awaited
+        self._bell: Bell | None = None
+        self._events: Notifier | None = None  # of the documents that are awaited
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="hands", daemon=True)
         self._by_hook: set[str] = set()  # those whose session was asked by its own hook
@@ -77,21 +77,24 @@ class Hands:
 
     def start(self) -> None:
         """Goes on with what a former daemon left, too."""
+        self._bell, self._events = Bell(), Notifier()
         self.restore()
         self._thread.start()
 
     def stop(self) -> None:
         """Ends after what is being typed just now."""
         self._stopped = True
-        self._bell.ring()
+        self._ring()
         if self._thread.is_alive():
             self._thread.join(timeout=20)
-        self._events.close()
+        for each in (self._bell, self._events):
+            if each is not None and not self._thread.is_alive():
+                each.close()
 
     def do(self, job: Callable[[], None]) -> None:
         """Does something that needs a terminal, in its turn."""
         self._jobs.put(job)
-        self._bell.ring()
+        self._ring()
 
     def of(self, session: Session) -> Cycle | None:
         """The handoff of a session that is not over."""
@@ -147,12 +150,12 @@ class Hands:
         self._await(cycle)
         world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
         world.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
-        self._bell.ring()
+        self._ring()
         return cycle
 
     def _await(self, cycle: Cycle) -> None:
         """An event tells of its document at once; without one it is looked for now and then."""
-        if os.path.isdir(os.path.dirname(cycle.file)):
+        if self._events is not None and os.path.isdir(os.path.dirname(cycle.file)):
             self._events.watch(cycle.file)
 
     def tell(self, name: str, fact: AnyFact) -> None:
@@ -161,14 +164,21 @@ class Hands:
 
     # The thread
 
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
+
     def _work(self) -> None:
+        bell, events = self._bell, self._events
+        if bell is None or events is None:
+            return
         while not self._stopped:
-            wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
-            told = [self._bell.fileno(), self._events.fileno()]
-            self.world.clock.wait([file for file in told if file is not None], wait_s)
-            self._bell.hush()
-            self._events.drain()
             self.look_round()
+            wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
+            told = [bell.fileno(), events.fileno()]
+            self.world.clock.wait([file for file in told if file is not None], wait_s)
+            bell.hush()
+            events.drain()
 
     def look_round(self) -> None:
         """Does what is waiting to be done, and looks at each handoff once. The thread's own."""
