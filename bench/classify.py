@@ -25,9 +25,9 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from segue import api
-from segue.core.wording import Catalogue, Where
-from segue.ending import Ending, Source
-from segue.io import wordings
+from segue.agents.ending import Ending, Source
+from segue.core.stops.wordings import Catalogue, Where
+from segue.system.config import wordings
 
 RECORDINGS = Path(__file__).parent.parent / "tests" / "data" / "recordings"
 PLACES: tuple[Where, ...] = get_args(Where)

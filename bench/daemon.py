@@ -33,7 +33,7 @@ from typing import Any
 
 import msgspec
 
-from segue.core.reading import Reading
+from segue.core.sessions.reading import Reading
 from segue.watch.log import LOG_NAME, Log, Note
 
 LIVE, ON_DISK, PROJECTS = 1000, 10_000, 200
@@ -51,9 +51,9 @@ TEXT = "word " * 300
 
 def observe(speed: float) -> None:
     """The observer and the log, as the daemon uses them."""
-    from segue.io import state
+    from segue.system.files import state
     from segue.watch.log import open_log
-    from segue.watch.observer import Observer
+    from segue.watch.observe.observer import Observer
 
     began, began_steady = time.time(), time.monotonic()
     log, _ = open_log(os.path.join(state.state_folder(), LOG_NAME))

@@ -19,13 +19,14 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from segue.agents import find, records
-from segue.core.event import Usage
+from segue.agents import find
+from segue.agents.shared import records
+from segue.core.stops.events import Usage
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from running import Staged, stage  # noqa: E402 - the tests' own
+from support.running import Staged, stage  # noqa: E402 - the tests' own
 
 Row = dict[str, Any]
 FORMS = {"claude": "rehearsal", "codex": "rehearsal-codex"}

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from segue.transcripts.follow import Follower
+from segue.sessions.follow.follow import FileFollower
 
 FOLDERS, FILES_EACH = 500, 20
 PER_S, WRITE_S = 1000, 10
@@ -81,7 +81,7 @@ def watch(root: Path, name: str, idle_s: float) -> None:
     if name == PEER:
         lines = StatPoll(root).lines
     else:
-        follower = Follower([root], _is_session, poll_s=POLL_S, events=name == OURS)
+        follower = FileFollower([root], _is_session, poll_s=POLL_S, events=name == OURS)
         lines = lambda timeout_s: [x for c in follower.step(timeout_s) for x in c.lines]  # noqa: E731
     lines(0.0)
     start_s = time.monotonic() - began

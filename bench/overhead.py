@@ -38,10 +38,10 @@ from statistics import median
 from typing import IO, Any
 
 from segue.agents import find
-from segue.agents.live import Live
-from segue.core.event import Ended, Event, Reply
-from segue.io.notify import POLL_S, Notifier
-from segue.io.stream import Tail
+from segue.agents.shared.live import Live
+from segue.core.stops.events import Ended, Event, Reply
+from segue.system.files.changes import POLL_S, Notifier
+from segue.system.files.stream import Tail
 
 ROOT = Path(__file__).parent.parent
 SHORT_MB, LONG_MB, FULL_MB = 64, 256, 1024

@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from segue.core.policy import Policy
-from segue.io import state, units
+from segue.system import units
+from segue.system.files import state
 
 GOAL, GOAL_UP, GOAL_DOWN = 5.0, 2.0, 3.5
 SMALL = "Working on it.\nAPI Error: 429 Rate limit reached\n"
@@ -121,10 +121,10 @@ def answers(place: str) -> bool:
     return True
 
 
-def clients(marks: str, without: str) -> dict[str, list[str]]:
+def clients(without: str) -> dict[str, list[str]]:
     """What claude runs, as `setup` writes it: by a shell, with the daemon and without one."""
     line, hook = (
-        units.client_command("statusline", marks),
+        units.client_command("statusline", "-"),
         units.client_command("hook", "UserPromptSubmit"),
     )
     up = state.socket_path()
@@ -149,7 +149,7 @@ def measure(rounds: int, kind: str) -> dict[str, Any]:
         transcript.write_text("".join(reply(n, 200 * n) + "\n" for n in range(1, 521)))
         os.environ["SEGUE_HOME"] = home  # where `state` looks
         env = {"PATH": os.environ.get("PATH", ""), "HOME": home, "SEGUE_HOME": home}
-        own = clients(units.marks(Policy()), f"{home}/nobody.sock")
+        own = clients(f"{home}/nobody.sock")
         commands = {
             BARE: [sys.executable, "-I", "-S", "-c", "pass"],
             **own,

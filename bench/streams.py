@@ -18,11 +18,11 @@ from typing import Any
 
 import psutil
 
-from segue.core.spend import Spend
-from segue.drill.answer import Answer, Reply
-from segue.drill.ask import Ask, Kind
-from segue.drill.server import Server
-from segue.drill.wires import anthropic
+from segue.core.sessions.spend import Spend
+from segue.drill.model.answer import ModelAnswer, ModelReply
+from segue.drill.model.ask import Ask, Kind
+from segue.drill.model.server import ModelServer
+from segue.drill.model.wires import anthropic
 
 BEAT_S = 0.1
 TEXT = "All is well, and so it goes on and on. " * 12
@@ -32,9 +32,9 @@ END = b"\r\n0\r\n\r\n"
 class Trickler:
     """Says the same to all."""
 
-    def answer(self, ask: Ask, now: float) -> Answer:
-        reply = Reply(text=TEXT, spend=Spend(input_tokens=10, output_tokens=100))
-        return Answer(reply=reply, delivery="trickle", chunk_s=BEAT_S)
+    def answer(self, ask: Ask, now: float) -> ModelAnswer:
+        reply = ModelReply(text=TEXT, spend=Spend(input_tokens=10, output_tokens=100))
+        return ModelAnswer(reply=reply, delivery="trickle", chunk_s=BEAT_S)
 
 
 def pieces() -> list[bytes]:
@@ -62,7 +62,7 @@ async def serve(peer: str) -> None:
         listener = await asyncio.start_server(bare, "127.0.0.1", 0, backlog=1024)
         port = listener.sockets[0].getsockname()[1]
     else:
-        port = await Server(Trickler(), kind_of=lambda ask: Kind.MAIN).start()
+        port = await ModelServer(Trickler(), kind_of=lambda ask: Kind.MAIN).start()
     print(port, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -3,7 +3,8 @@
 Three questions. Is the end of a 500 MB transcript as quick to read as that of 2 MB (goal: at most
 1.5 times the time; the peer is a full parse of the 2 MB one)? How far does distance count: behind
 lines of 0.1, 1 and 10 MB? And what do 5,000 sessions cost in one `segue status`, in CPU time and in
-bytes read (goal: nothing but their tails)?
+bytes read (goal: nothing but their tails)? And does `segue rescue` over them, all dead, take longer
+than that (goal: no)?
 """
 
 import argparse
@@ -18,15 +19,20 @@ from typing import Any
 
 from bench.peers import clean_env, run, segue
 from segue.agents import find as find_agent
-from segue.agents.profile import Profile, Record
-from segue.core.glance import glance
+from segue.agents.contracts.profile import Profile, Record
 from segue.core.policy import Policy
-from segue.transcripts import find
-from segue.transcripts.look import look
-from segue.transcripts.survey import make_judge
-from segue.transcripts.tail import BLOCK_BYTES
+from segue.core.sessions.glance import glance
+from segue.sessions import find
+from segue.sessions.look import look
+from segue.sessions.survey import make_judge
+from segue.sessions.tail import BLOCK_BYTES
 
 GOAL = 1.5
+TASK = (
+    "Mend the importer: three of its tests fail since the move to the new reader. Keep the public"
+    " names as they are, write a test for each mistake that you find, and run everything with make"
+    " before you say that it is done. The old reader stays until the release, so both have to work."
+)
 SESSION = "11111111-2222-4333-8444-555555555555"
 
 
@@ -85,7 +91,7 @@ def seconds(path: Path, profile: Profile, rounds: int) -> float:
     info = path.stat()
     stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
     found = find.Found(profile.name, str(path.parent), str(path), SESSION, "", stamp)
-    judge = make_judge(Policy(), 0.0)
+    judge = make_judge(lambda agent, model, cwd: Policy(), 0.0)
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -103,6 +109,46 @@ def full_parse(path: Path, profile: Profile) -> float:
     if seen.used_tokens != 150_000:
         raise SystemExit("the full parse is wrong")
     return time.perf_counter() - start
+
+
+def asked() -> bytes:
+    record = {
+        "isSidechain": False,
+        "type": "user",
+        "promptSource": "typed",
+        "message": {"role": "user", "content": TASK},
+        "sessionId": SESSION,
+        "cwd": "/home/dev/project",
+    }
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def dead(folder: Path, sessions: int, died: int) -> dict[str, Any]:
+    """`segue rescue` over sessions, of which some died in a tool, by `segue status` over the same:
+    of those that were never seen, and again."""
+    body = asked() + b"".join(reply(n, 20_000 + n) + result(6_000) for n in range(40))
+    found: dict[str, Any] = {"sessions": sessions, "died": died}
+    cpu: dict[str, list[float]] = {}
+    for command in ("status", "rescue"):
+        home = folder / command
+        for number in range(sessions):
+            place = home / f".claude/projects/-p-{number % 50}"
+            place.mkdir(parents=True, exist_ok=True)
+            last = reply(999_999, 150_000)
+            if number < died:
+                last = last.replace(b'"end_turn"', b'"tool_use"')
+            name = f"{number:08x}{SESSION[8:]}"
+            (place / f"{name}.jsonl").write_bytes(body + last)
+        env = clean_env(home, SEGUE_HOME=str(home / "state"))
+        ran = [run([segue(), command, "--json"], env) for _ in range(6)]
+        cpu[command] = [ran[0].cpu_s, min(each.cpu_s for each in ran[1:])]
+        listed = len(json.loads(ran[0].out)["sessions"])
+        if listed != (died if command == "rescue" else sessions):
+            raise SystemExit(f"{command} lists {listed} of {sessions}")
+    for which, when in enumerate(("first", "again")):
+        found[f"{when}_ratio"] = round(cpu["rescue"][which] / cpu["status"][which], 2)
+        found[f"{when}_cpu_s"] = [round(cpu[name][which], 2) for name in ("rescue", "status")]
+    return found
 
 
 def many(folder: Path, sessions: int) -> dict[str, Any]:
@@ -155,6 +201,7 @@ def measure(folder: Path, large_mb: int, sessions: int) -> dict[str, Any]:
         "behind_a_line_of_ms": behind,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         "many": many(folder, sessions),
+        "rescue": [dead(folder / f"rescue-{part}", sessions, sessions // part) for part in (1, 20)],
     }
 
 
@@ -175,6 +222,8 @@ def main() -> None:
     for size, cost in found["behind_a_line_of_ms"].items():
         print(f"  behind a line of {size}: {cost} ms")
     print("one `segue status`:", json.dumps(found["many"]))
+    for each in found["rescue"]:
+        print("`segue rescue` by `segue status` (goal 1.0):", json.dumps(each))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from msgspec.structs import replace
 
-from segue.core.event import Event, Usage
+from segue.core.stops.events import Event, Summary, ToolCall, ToolResult, Usage
 
 # Time is measured in bench/, not here; and CI must say the same of the same commit twice.
 settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -22,6 +22,34 @@ DATA = Path(__file__).parent / "data"
 # Whoever starts the tests in the background hands an ignored SIGINT down to all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW = (
+    *("cli", "dashboard", "drill", "fleet", "queue", "runs", "system", "watch"),
+    *("test_readme", "test_docs_elsewhere", "test_plugins", "test_simulation", "test_follow"),
+    *("test_scan", "test_index", "test_broken_index", "test_secrets", "test_any_shape"),
+)
+"""Folders and files that play with processes, terminals, agents or much data."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`scripts/test --quick`: the loop while editing."""
+    parser.addoption("--quick", action="store_true", help="leave out what takes long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out, with --quick, what stands in `SLOW`, and all that needs a real agent."""
+    if not config.getoption("--quick"):
+        return
+    here = Path(__file__).parent
+    slow = [
+        item
+        for item in items
+        if {*item.path.relative_to(here).with_suffix("").parts} & {*SLOW}
+        or "real" in item.path.stem
+    ]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in set(slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +66,20 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bare(events: Iterable[Event]) -> list[Event]:
-    """Events without what a usage is made of: for tests about something else."""
-    return [
-        replace(event, parts=None, model=None) if isinstance(event, Usage) else event
-        for event in events
-    ]
+    """Events without what a usage is made of, and without what only the digest reads: for tests
+    about something else."""
+    return [_bare(event) for event in events if not isinstance(event, Summary)]
+
+
+def _bare(event: Event) -> Event:
+    match event:
+        case Usage():
+            return replace(event, parts=None, model=None)
+        case ToolCall():
+            return replace(event, given=None)
+        case ToolResult():
+            return replace(event, printed="")
+    return event
 
 
 def lines(name: str) -> list[dict[str, Any]]:

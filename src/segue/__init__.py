@@ -10,9 +10,10 @@ TYPE_CHECKING = False  # typing's own would cost every hook 12 ms
 if TYPE_CHECKING:
     from segue.api import classify
     from segue.core.policy import Policy
-    from segue.core.reading import Reading, Zone
-    from segue.core.stop import Stop, StopReason
-    from segue.runner.library import Result, RunFailed, run
+    from segue.core.sessions.reading import Reading, Zone
+    from segue.core.stops.reasons import StopReason
+    from segue.core.stops.types import Stop
+    from segue.runs.library import Result, RunFailed, run
 
 __all__ = [
     "Policy",
@@ -30,13 +31,13 @@ __all__ = [
 _HOMES = {
     "classify": "segue.api",
     "Policy": "segue.core.policy",
-    "Reading": "segue.core.reading",
-    "Zone": "segue.core.reading",
-    "Stop": "segue.core.stop",
-    "StopReason": "segue.core.stop",
-    "Result": "segue.runner.library",
-    "RunFailed": "segue.runner.library",
-    "run": "segue.runner.library",
+    "Reading": "segue.core.sessions.reading",
+    "Zone": "segue.core.sessions.reading",
+    "Stop": "segue.core.stops.types",
+    "StopReason": "segue.core.stops.reasons",
+    "Result": "segue.runs.library",
+    "RunFailed": "segue.runs.library",
+    "run": "segue.runs.library",
 }
 
 

@@ -8,16 +8,22 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from segue.core.classify import Judgement
+from segue.agents.ending import CHANNELS, Channel, Ending, Source, channel_of, judge
 from segue.core.policy import Policy
-from segue.core.speech import Ear
-from segue.core.stop import EndedBy, Evidence, Stop, StopReason
-from segue.core.wording import Catalogue, Wording
-from segue.ending import CHANNELS, Channel, Ending, Source, channel_of, judge
+from segue.core.stops.classify import Judgement
+from segue.core.stops.reader import MessageReader
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import EndedBy, Evidence, Stop
+from segue.core.stops.wordings import Catalogue, Wording
 from segue.errors import InputError, SegueError
-from segue.io import clock, config, files, wordings
+from segue.system import clock
+from segue.system.config import config, wordings
+from segue.system.files import files
+
+if TYPE_CHECKING:
+    from segue.agents.counterfactuals import Counterfactual
 
 log = logging.getLogger("segue")
 log.addHandler(logging.NullHandler())  # a library does not print; the command line says faults
@@ -76,7 +82,7 @@ def examine(
 ) -> Judgement:
     """The verdict with all signs, for what was already read."""
     policy = policy or config.policy()
-    ear = Ear(
+    ear = MessageReader(
         catalogue=catalogue or load_catalogue(policy.exit_patterns),
         now=clock.now() if now is None else now,
         tz=tz or clock.local_zone(),
@@ -85,6 +91,26 @@ def examine(
     if judgement.stop.reason is StopReason.USER_EXIT and judgement.stop.resume == "none":
         log.info("Session ended by user, not auto-resuming")
     return judgement
+
+
+def counterfactuals(
+    ending: Ending,
+    judgement: Judgement,
+    *,
+    now: float | None = None,
+    tz: tzinfo | None = None,
+    policy: Policy | None = None,
+) -> list["Counterfactual"]:
+    """What would have to be different for another verdict, each judged again."""
+    from segue.agents import counterfactuals as others
+
+    policy = policy or config.policy()
+    ear = MessageReader(
+        catalogue=load_catalogue(policy.exit_patterns),
+        now=clock.now() if now is None else now,
+        tz=tz or clock.local_zone(),
+    )
+    return others.counterfactuals(ending, judgement, ear, policy)
 
 
 def load_catalogue(exit_patterns: Sequence[str] = ()) -> Catalogue:
@@ -152,7 +178,7 @@ def _source(given: Given, channel: Channel) -> Source:
     elif isinstance(given, bytes):
         found = files.decode(given, channel)
     elif isinstance(given, str):
-        found = files.Found(given)
+        found = files.FileText(given)
     else:
         raise InputError(f"{channel}: expected text, bytes or a Path, got {type(given).__name__}")
     for note in found.notes:

@@ -1,20 +1,26 @@
 """What claude runs for its hooks and its status line: asks the daemon, and is gone.
 
-Started as `python -I -S client.py hook SOCKET EVENT` or `… statusline SOCKET MARKS [FORMER]`, a
-hundred times an hour: so one file, no module of the standard library that is not built in, and no
-way to fail. A hook without an answer says nothing and ends with 0; without the daemon the status
-line is made of what claude itself tells. `setup` writes these words; see docs/claude.md.
+Started as `python -I -S client.py hook SOCKET EVENT` or `… statusline SOCKET - [FORMER]`, a hundred
+times an hour: so one file, no module of the standard library that is not built in, and no way to
+fail. A hook without an answer says nothing and ends with 0. `setup` writes these words; see
+docs/claude.md.
 
-MARKS are the fractions at which zones begin ("0.3,0.5,0.7,0.85"), so that no config is read. FORMER
-is a file with the command that was the status line before: its output stays first.
+Which policy counts, and so which zone it is, is not known here: without the daemon `segue
+statusline` is run, which knows; if that takes too long, the line has no zone. FORMER is a file with
+the command that was the status line before: its output stays first.
 """
 
 import posix
 import sys
 from time import monotonic, time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
 HOOK_S = 1.0
-LINE_S = 0.4  # then it is made here: a line that comes late is not shown at all
+LINE_S = 0.4  # then it is made without the daemon: a line that comes late is not shown at all
+ALONE_S = 1.5  # for that
 MOST_S = {"hook": 1.3, "statusline": 3.0}  # whatever happens, and whatever the former one does
 MOST_BYTES = 4_000_000
 SPOOL_BYTES = 1_000_000
@@ -22,9 +28,7 @@ SPOOLED = ("SessionEnd", "StopFailure")
 """What nothing else tells later: kept for the daemon, if it does not answer."""
 
 BARS = 10
-ZONES = ("normal", "monitor", "warning", "critical", "handoff")
 COLOURS = {"normal": 32, "monitor": 36, "warning": 33, "critical": 35, "handoff": 31}
-USUAL_MARKS = (0.3, 0.5, 0.7, 0.85)
 _USAGE = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -48,7 +52,7 @@ def main(argv: "list[str]") -> int:
     given = _read(0)
     if kind == "hook":
         return _hook(place, told, given)
-    _line(place, told, given, argv[4] if len(argv) > 4 else "")
+    _line(place, given, argv[4] if len(argv) > 4 else "")
     return 0
 
 
@@ -63,13 +67,14 @@ def _hook(place: str, event: str, given: bytes) -> int:
     return code
 
 
-def _line(place: str, marks: str, given: bytes, former: str) -> None:
-    pid, pipe = _start(former, given) if former else (0, -1)
+def _line(place: str, given: bytes, former: str) -> None:
+    pid, pipe = _start("/bin/sh", ["sh", former], given) if former else (0, -1)
     color = b"NO_COLOR" not in posix.environ
     width = posix.environ.get(b"COLUMNS", b"")
     columns = int(width) if width.isdigit() and len(width) < 6 else 0
     said = ask(place, "/v1/statusline", with_terminal(given, columns, color), LINE_S)
-    own = said[1] if said is not None and said[1] else local_line(given, marks, color)
+    own = said[1] if said is not None and said[1] else _line_alone(given)
+    own = own or local_line(given, color)
     before = b""
     try:
         if pipe >= 0:
@@ -81,6 +86,22 @@ def _line(place: str, marks: str, given: bytes, former: str) -> None:
     _write(1, before + own.rstrip(b"\n") + b"\n")
 
 
+def _line_alone(given: bytes) -> bytes:
+    """What `segue statusline` says without the daemon; b"" if it says nothing in time. Nothing is
+    imported from the folder that claude works in (-P)."""
+    words = [sys.executable, "-P", "-m", "segue", "statusline", "--no-daemon"]
+    pid, pipe = _start(sys.executable, words, given)
+    own = b""
+    try:
+        if pipe >= 0:
+            _set_timer(ALONE_S)
+            own = _read(pipe)
+    except Late:
+        posix.killpg(pid, 9)
+    _set_timer(MOST_S["statusline"] - LINE_S - ALONE_S)
+    return own
+
+
 def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, bytes] | None":
     """The daemon's answer: exit code and text. None if it is not there, too slow, or at a loss."""
     from _socket import AF_UNIX, SOCK_STREAM, socket
@@ -89,10 +110,12 @@ def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, b
     head = f"POST {route} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     line = socket(AF_UNIX, SOCK_STREAM)
     try:
-        if posix.stat(place).st_uid != posix.getuid():
-            return None  # nothing is told to a stranger, nor believed
+        if not is_own_folder(place):
+            return None
         line.settimeout(patience_s)
         line.connect(place)
+        if peer_uid(line) != posix.getuid():  # what was at the path a moment ago says nothing
+            return None  # nothing is told to a stranger, nor believed
         line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         got = b""
         while len(got) <= MOST_BYTES:
@@ -107,6 +130,24 @@ def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, b
     finally:
         line.close()
     return None
+
+
+def is_own_folder(place: str) -> bool:
+    """Whether nobody else can put something at this path: its folder is ours, link and all."""
+    folder = place.rpartition("/")[0] or ("/" if place.startswith("/") else ".")
+    own = posix.getuid()
+    info = posix.stat(folder)
+    return info.st_uid == own == posix.lstat(folder).st_uid and not info.st_mode & 0o022
+
+
+def peer_uid(line: "socket") -> int:
+    """Whose process listens at the other end, as the kernel knows it; -1 if it does not tell."""
+    if sys.platform == "darwin":
+        level, option, length = 0, 1, 76  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+    else:
+        level, option, length = 1, 17, 12  # SOL_SOCKET, SO_PEERCRED: pid, uid, gid
+    told = line.getsockopt(level, option, length)
+    return int.from_bytes(told[4:8], sys.byteorder) if len(told) >= 8 else -1
 
 
 def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
@@ -129,13 +170,9 @@ def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
     return (2 if fields.get(b"x-exit", b"").strip() == b"2" else 0), body
 
 
-def local_line(given: bytes, marks: str, color: bool) -> bytes:
-    """Gauge and zone by claude's own numbers; what they don't tell is not made up."""
-    payload = parsed(given)
-    fraction = fraction_of(payload)
-    limits = marks_of(marks)
-    zone = "" if fraction is None else zone_at(fraction, limits)
-    return head(fraction, zone, color=color).encode()
+def local_line(given: bytes, color: bool) -> bytes:
+    """The gauge by claude's own numbers; what they don't tell is not made up."""
+    return head(fullness_of(parsed(given))[0], "", color=color).encode()
 
 
 def parsed(given: bytes) -> "dict[str, object]":
@@ -168,45 +205,29 @@ class _Plain:
     memo: "dict[str, str]" = {}  # noqa: RUF012 - asked for by older interpreters
 
 
-def fraction_of(payload: "dict[str, object]") -> "float | None":
-    """How full the window is: input, cache and the last reply. None as long as claude tells
-    neither tokens nor a percentage, as before the first reply."""
+def fullness_of(payload: "dict[str, object]") -> "tuple[float | None, float]":
+    """How full the window is (input, cache and the last reply), and how large; 0 if that is not
+    told. The first is None as long as claude tells neither tokens nor a percentage, as before the
+    first reply."""
     window = payload.get("context_window")
     if not isinstance(window, dict):
-        return None
-    usage, size = window.get("current_usage"), number(window.get("context_window_size"))
+        return None, 0.0
+    usage, size = window.get("current_usage"), number(window.get("context_window_size")) or 0.0
     used = 0.0
     if isinstance(usage, dict):
         used = sum(number(usage.get(name)) or 0.0 for name in _USAGE)
     if used and size:
         # More than fits was accepted: the size told is that of another model.
-        return used / max(size, _LARGE_WINDOW if used > size else 0.0)
+        size = max(size, _LARGE_WINDOW if used > size else 0.0)
+        return used / size, size
     percent = number(window.get("used_percentage"))
-    return None if percent is None else percent / 100
+    return (None if percent is None else percent / 100), size
 
 
 def number(value: object) -> "float | None":
     """A number that can be counted with."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < 1e15 else None  # type: ignore[operator, arg-type]
-
-
-def marks_of(text: str) -> "tuple[float, ...]":
-    """The four marks; the usual ones if they cannot be read."""
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        return USUAL_MARKS
-    return found if len(found) == 4 else USUAL_MARKS
-
-
-def zone_at(fraction: float, marks: "tuple[float, ...]") -> str:
-    """The zone; a handoff mark above 1 is never reached."""
-    zone = ZONES[0]
-    for name, mark in zip(ZONES[1:], marks):  # noqa: B905 - four each
-        if fraction >= mark and not (name == "handoff" and mark > 1):
-            zone = name
-    return zone
 
 
 def head(fraction: "float | None", zone: str, *, color: bool) -> str:
@@ -235,17 +256,17 @@ def with_terminal(given: bytes, columns: int, color: bool) -> bytes:
     return b'{"segue":{"columns":%d,"color":%s},' % (columns, wished) + rest
 
 
-def _start(former: str, given: bytes) -> "tuple[int, int]":
-    """Starts the command that was there before: its group, and where its output can be read, or
-    -1. What it says besides is not kept: whoever waits for that would wait for all it starts."""
+def _start(program: str, words: "list[str]", given: bytes) -> "tuple[int, int]":
+    """Starts a command: its group, and where its output can be read, or -1. What it says besides is
+    not kept: whoever waits for that would wait for all it starts."""
     try:
         taken, filled = posix.pipe()
         heard, said = posix.pipe()
         posix.write(filled, given[:60_000])  # less than a pipe holds: it never waits
         posix.close(filled)
         pid = posix.posix_spawn(
-            "/bin/sh",
-            ["sh", former],
+            program,
+            words,
             posix.environ,
             file_actions=[
                 (posix.POSIX_SPAWN_DUP2, taken, 0),
@@ -265,7 +286,7 @@ def _spool(path: str, given: bytes) -> None:
     """Keeps an event, with its time, in one line."""
     one_line = given.replace(b"\n", b" ").replace(b"\r", b" ")
     try:
-        if posix.stat(path.rpartition("/")[0] or "/").st_uid != posix.getuid():
+        if not is_own_folder(path):
             return  # a stranger's folder, in a place that is everybody's
         flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC
         flags |= posix.O_NOFOLLOW | posix.O_NONBLOCK  # a link leads elsewhere, a pipe has no reader
@@ -289,7 +310,7 @@ def _write(handle: int, data: bytes) -> None:
         data = data[posix.write(handle, data) :]
 
 
-def _set_timer(most_s: float) -> None:
+def _set_timer(max_s: float) -> None:
     """An input that never ends, a command that hangs: nobody waits longer than this."""
     import _signal  # type: ignore[import-not-found]
 
@@ -297,7 +318,7 @@ def _set_timer(most_s: float) -> None:
         raise Late
 
     _signal.signal(_signal.SIGALRM, late)
-    _signal.setitimer(_signal.ITIMER_REAL, most_s)
+    _signal.setitimer(_signal.ITIMER_REAL, max_s)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,14 @@
 
 
 class SegueError(Exception):
-    """Base of all errors that segue raises on purpose; never raised itself."""
+    """Base of all errors that segue raises on purpose; never raised itself. `lines`: what is said,
+    in one line, and those that belong to it, such as a list to choose from."""
 
     exit_code = 1
+
+    def __init__(self, said: object = "", *more: str) -> None:
+        super().__init__("\n".join((str(said), *more)))
+        self.lines = (str(said), *more)
 
 
 class InputError(SegueError):

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segue import agents
-from segue.agents.profile import Profile, Record
-from segue.core.event import Event
+from segue.agents.contracts.profile import Profile, Record
+from segue.core.stops.events import Event
 
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    file = import_module(f"segue.agents.{name}").__file__
+    file = import_module(f"segue.agents.{name}.profile").__file__
     assert file is not None
     strings = (
         node.value

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents import claude
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.claude import profile as claude
+from segue.agents.contracts.profile import Record
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -22,7 +22,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stops.reasons import StopReason
 
 JSON = dict[str, Any]
 

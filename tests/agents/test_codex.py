@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents.codex import PROFILE, knows, parse
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.codex.profile import PROFILE, knows, parse
+from segue.agents.contracts.profile import Record
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -22,7 +22,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stops.reasons import StopReason
 
 ROOM = "Codex ran out of room in the model's context window."
 
@@ -103,7 +103,8 @@ def test_rollout_tells_prompt_reply_and_tools_once_with_their_time() -> None:
     wire = {"type": "message", "role": "assistant", "content": [{"text": "Hi."}]}
     context = {"type": "message", "role": "user", "content": [{"text": "<environment_context>"}]}
     call = {"type": "function_call", "name": "exec_command", "call_id": "call_1"}
-    out = {"type": "function_call_output", "call_id": "call_1", "output": "429"}
+    shown = "Wall time: 0.1 seconds\nProcess running with session ID 7\nOutput:\n429"
+    out = {"type": "function_call_output", "call_id": "call_1", "output": shown}
     meta = {"id": "01a1", "cwd": "/p"}
     found = events(
         {"timestamp": "2026-11-15T18:00:00Z", "type": "session_meta", "payload": meta},

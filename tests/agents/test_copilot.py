@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from segue.agents.copilot import knows, parse
-from segue.agents.profile import Record
-from segue.core.event import Ended, Event, Other, Prompt, Reply, ToolCall, ToolResult
+from conftest import bare
+
+from segue.agents.contracts.profile import Record
+from segue.agents.copilot.profile import knows, parse
+from segue.core.stops.events import Ended, Event, Other, Prompt, Reply, ToolCall, ToolResult
 
 T = "2026-05-22T00:33:27.300Z"
 AT = 1779410007.3
@@ -23,7 +25,7 @@ TURN_END = record("assistant.turn_end", turnId="0")
 
 
 def read(*records: dict[str, Any]) -> list[Event]:
-    return list(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
+    return bare(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
 
 
 def test_a_completed_task_and_exit_code_0_are_a_good_end() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents.gemini import PROFILE, knows, parse
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.contracts.profile import Record
+from segue.agents.gemini.profile import PROFILE, knows, parse
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -21,7 +21,8 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason, UserExitType
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import UserExitType
 
 T = "2026-11-15T18:52:21.000Z"
 AT = 1794768741.0
@@ -225,7 +226,7 @@ def test_a_hooks_stop_is_not_the_guard_however_full() -> None:
     assert end.exit_type is UserExitType.TERMINATED  # a hook, not a key
 
 
-def test_text_of_tool_results_never_enters_an_event() -> None:
+def test_text_of_tool_results_is_told_as_what_was_printed_and_nowhere_else() -> None:
     assert "enough" not in repr(read(INIT, ASK, USE, STOPPED, result()))
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from segue.agents import goose
-from segue.agents.profile import Record
-from segue.core.event import Ended, Failure, Reply
+from segue.agents.contracts.profile import Record
+from segue.agents.goose import profile as goose
+from segue.core.stops.events import Ended, Failure, Reply
 
 
 def message(text: str) -> dict[str, Any]:

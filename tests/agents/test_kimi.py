@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from segue.agents.kimi import knows, parse
-from segue.agents.profile import Record
-from segue.core.event import Ended, Event, Other, Reply, ToolCall, ToolResult
+from conftest import bare
+
+from segue.agents.contracts.profile import Record
+from segue.agents.kimi.profile import knows, parse
+from segue.core.stops.events import Ended, Event, Other, Reply, ToolCall, ToolResult
 
 CALL = {"type": "function", "id": "Bash_0", "function": {"name": "Bash", "arguments": "{}"}}
 WORKING = {"role": "assistant", "content": "I will.", "tool_calls": [CALL]}
@@ -14,7 +16,7 @@ HINT = {"role": "meta", "type": "session.resume_hint", "session_id": "s1", "comm
 
 
 def read(*records: dict[str, Any]) -> list[Event]:
-    return list(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
+    return bare(parse(Record(data, f"f:{n}") for n, data in enumerate(records, 1)))
 
 
 def test_a_hint_after_an_answer_is_a_good_end() -> None:

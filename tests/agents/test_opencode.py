@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents.opencode import knows, parse
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.contracts.profile import Record
+from segue.agents.opencode.profile import knows, parse
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -22,7 +22,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stops.reasons import StopReason
 
 LONG = "This model's maximum context length is 20000 tokens."
 OVERFLOW = {"name": "ContextOverflowError", "data": {"message": LONG}}
@@ -441,3 +441,14 @@ def test_knows_its_own_records_and_no_others() -> None:
     assert not knows({"type": "text", "text": "hi"})
     assert not knows({"role": "assistant", "content": "hi"})
     assert not knows({})
+
+
+@pytest.mark.parametrize("is_part_first", [True, False])
+def test_a_compaction_is_told_once_by_its_message_and_its_last_part(is_part_first: bool) -> None:
+    said = {"id": "msg_5", "role": "assistant", "mode": "compaction", "summary": True}
+    over = {**said, "finish": "stop", "time": {"created": 1, "completed": 2}}
+    part = {"type": "step-finish", "reason": "stop", "messageID": "msg_5"}
+    ends = [server("message.part.updated", part=part), server("message.updated", info=over)]
+    records = [server("message.updated", info=said), *(ends if is_part_first else ends[::-1])]
+    found = events(*records, server("message.updated", info=over))
+    assert [e.phase for e in found if isinstance(e, Compaction)] == ["done"]

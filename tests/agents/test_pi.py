@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents.pi import knows, parse
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.contracts.profile import Record
+from segue.agents.pi.profile import knows, parse
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -22,7 +22,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stops.reasons import StopReason
 
 MS = 1794768812035
 AT = 1794768812.035
@@ -292,7 +292,7 @@ def test_a_refused_prompt_is_a_failure_and_a_refused_compact_is_not() -> None:
     assert kinds({**refused, "command": "compact"}) == []
 
 
-def test_text_of_tool_results_never_enters_an_event() -> None:
+def test_text_of_tool_results_is_told_as_what_was_printed_and_nowhere_else() -> None:
     assert "hello" not in repr(read(end(RESULT), entry(RESULT)))
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from conftest import bare
 
-from segue.agents import claude, qwen
-from segue.agents.profile import Record
-from segue.core.event import (
+from segue.agents.claude import profile as claude
+from segue.agents.contracts.profile import Record
+from segue.agents.qwen import profile as qwen
+from segue.core.stops.events import (
     Compaction,
     Ended,
     Event,
@@ -21,7 +22,7 @@ from segue.core.event import (
     ToolResult,
     Usage,
 )
-from segue.core.stop import StopReason
+from segue.core.stops.reasons import StopReason
 
 JSON = dict[str, Any]
 

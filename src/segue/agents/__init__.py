@@ -1,20 +1,21 @@
-"""The agents segue knows, in one registry; plug-ins register the same way.
+"""The agents that segue knows, in one registry: the built-in ones, and those that others install as
+entry points (`plugins`).
 
-Each agent has one file with one `PROFILE`. Files are imported when asked for: naming the agent
-costs one import, and only an unnamed record makes segue look at all of them.
+Each agent has a folder with one `PROFILE`. It is imported when asked for: naming the agent costs
+one import, and only an unnamed record makes segue look at all of them.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from segue.agents.places import STORES, Store
+from segue.agents import plugins
+from segue.agents.places import STORES, SessionStore
+from segue.agents.plugins import BUILT_IN as BUILT_IN
+from segue.agents.signs import SIGNS, Signs
 
 if TYPE_CHECKING:
-    from segue.agents.counters.base import Count
-    from segue.agents.profile import Profile
-
-BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
+    from segue.agents.contracts.counter import Count
+    from segue.agents.contracts.profile import Profile
 
 _ALIASES = {
     "claude-code": "claude",
@@ -45,16 +46,54 @@ def canonical(name: str) -> str:
 def find(name: str) -> "Profile | None":
     """The profile of an agent by name or alias, or None for one that segue does not know."""
     key = canonical(name)
-    if key not in _loaded:
-        if key not in BUILT_IN:
-            return None
-        _loaded[key] = import_module(f"segue.agents.{key}").PROFILE
-    return _loaded[key]
+    if key not in _loaded and (profile := plugins.part(key, "profile", "PROFILE")) is not None:
+        if key in BUILT_IN:
+            _loaded[key] = cast("Profile", profile)
+        else:
+            _take(key, profile)
+    return _loaded.get(key)
+
+
+def names() -> list[str]:
+    """Every agent that has a profile."""
+    return list(dict.fromkeys((*BUILT_IN, *plugins.added(), *_loaded)))
+
+
+def broken() -> list[str]:
+    """The plug-ins that cannot be loaded: a line each."""
+    found = []
+    for name in plugins.added():
+        try:
+            find(name)
+        except plugins.BrokenPluginError as fault:
+            found.append(str(fault))
+    return found
+
+
+def _take(name: str, profile: object) -> None:
+    from segue.agents.contracts.profile import Profile
+
+    if not isinstance(profile, Profile):
+        raise plugins.BrokenPluginError(
+            f"the plug-in {name} ({plugins.package_of(name)}.profile): PROFILE is no"
+            " segue.agents.contracts.profile.Profile"
+        )
+    if profile.name != name:
+        raise plugins.BrokenPluginError(
+            f"the plug-in {name} ({plugins.package_of(name)}.profile): PROFILE is called"
+            f" {profile.name!r}"
+        )
+    register(profile)
 
 
 def register(profile: "Profile") -> None:
-    """Adds an agent, or replaces one of the same name."""
-    _loaded[profile.name] = profile
+    """Adds an agent, or replaces one of the same name. Its parser is held to what `Profile` says:
+    one that raises, gives up or never ends holds up nobody."""
+    from msgspec.structs import replace
+
+    from segue.agents.shared.guard import guarded
+
+    _loaded[profile.name] = replace(profile, parse=guarded(profile.parse))
 
 
 def recognise(record: dict[str, Any]) -> "Profile | None":
@@ -71,16 +110,35 @@ def guess(record: dict[str, Any]) -> "Profile | None":
 
 def all_profiles() -> Iterator["Profile"]:
     """Every agent that segue knows."""
-    for name in (*BUILT_IN, *(n for n in _loaded if n not in BUILT_IN)):
-        profile = find(name)
+    for name in names():
+        try:
+            profile = find(name)
+        except plugins.BrokenPluginError:
+            continue  # `segue doctor` tells of it
         if profile is not None:
             yield profile
 
 
-def stores() -> dict[str, Store]:
-    """Where the sessions of all agents are; parsers are not loaded for it."""
-    added = {name: p.store for name, p in _loaded.items() if p.store is not None}
-    return {**STORES, **added}
+def stores() -> dict[str, SessionStore]:
+    """Where the sessions of all agents are; parsers of built-in agents are not loaded for it."""
+    return {**STORES, **{p.name: p.store for p in _added_profiles() if p.store is not None}}
+
+
+def signs_of(name: str) -> Signs | None:
+    """How to tell that an agent runs; parsers of built-in agents are not loaded for it."""
+    if name in SIGNS:
+        return SIGNS[name]
+    return next((p.signs for p in _added_profiles() if p.name == name), None)
+
+
+def _added_profiles() -> list["Profile"]:
+    """The profiles that are not built in."""
+    for name in plugins.added():
+        try:
+            find(name)
+        except plugins.BrokenPluginError:
+            continue
+    return [profile for name, profile in _loaded.items() if name not in BUILT_IN]
 
 
 def counter(name: str) -> "Count | None":
@@ -88,7 +146,6 @@ def counter(name: str) -> "Count | None":
     added = _loaded.get(name)
     if added is not None and added.counter is not None:
         return added.counter
-    if name not in STORES:
+    if name in BUILT_IN and name not in STORES:
         return None
-    found: Count = import_module(f"segue.agents.counters.{name}").COUNTER
-    return found
+    return cast("Count | None", plugins.part(name, "counter", "COUNTER"))

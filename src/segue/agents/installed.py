@@ -13,6 +13,8 @@ from pathlib import Path
 _ARCHES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 ARCH = _ARCHES.get(platform.machine().lower(), platform.machine().lower())
 """As npm's packages call this machine."""
+MACHINE = {"x64": "x86_64", "arm64": "aarch64"}.get(ARCH, ARCH)
+"""As compilers call it."""
 SYSTEM = "darwin" if sys.platform == "darwin" else "linux"
 """As npm's packages call this system."""
 NODES = (f"node-{SYSTEM}-{ARCH}/bin/node", "node/bin/node")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from segue.agents.fields import JSON, text
+from segue.agents.shared.fields import JSON, text
 
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -39,7 +39,7 @@ def as_told(path: str, cwd: str) -> str:
     return cwd
 
 
-class Store(NamedTuple):
+class SessionStore(NamedTuple):
     """Where an agent keeps its sessions."""
 
     homes: tuple[str, ...]
@@ -123,8 +123,8 @@ def _pi_session(name: str) -> str:
     return stem(name).rpartition("_")[2] if "_" in name else ""
 
 
-STORES: dict[str, Store] = {
-    "claude": Store(
+STORES: dict[str, SessionStore] = {
+    "claude": SessionStore(
         homes=("~/.claude", "$XDG_CONFIG_HOME/claude"),
         variables=(("CLAUDE_CONFIG_DIR", ""),),
         files=("projects/**/*.jsonl",),
@@ -132,7 +132,7 @@ STORES: dict[str, Store] = {
         told_parent=_claude_told_parent,
         folder=_claude_folder,
     ),
-    "codex": Store(
+    "codex": SessionStore(
         homes=("~/.codex",),
         variables=(("CODEX_HOME", ""),),
         files=("sessions/**/*.jsonl", "archived_sessions/**/*.jsonl"),
@@ -140,7 +140,7 @@ STORES: dict[str, Store] = {
         parent_id=_codex_parent,
         told_parent=_codex_told_parent,
     ),
-    "opencode": Store(
+    "opencode": SessionStore(
         homes=(
             "$XDG_DATA_HOME/opencode",
             "~/.local/share/opencode",
@@ -150,7 +150,7 @@ STORES: dict[str, Store] = {
         configs=("{cwd}/opencode.json", "$XDG_CONFIG_HOME/opencode/opencode.json"),
         database="opencode*.db",
     ),
-    "gemini": Store(
+    "gemini": SessionStore(
         homes=("~/.gemini",),
         variables=(("GEMINI_CLI_HOME", ".gemini"),),
         files=("tmp/*/chats/**/*.jsonl", "tmp/*/chats/**/*.json"),
@@ -158,14 +158,14 @@ STORES: dict[str, Store] = {
         parent_id=_gemini_parent,
         projects="projects.json",
     ),
-    "pi": Store(
+    "pi": SessionStore(
         homes=("~/.pi/agent/sessions",),
         variables=(("PI_CODING_AGENT_SESSION_DIR", ""), ("PI_CODING_AGENT_DIR", "sessions")),
         files=("**/*.jsonl",),
         session_id=_pi_session,
         configs=("$PI_CODING_AGENT_DIR/models.json",),
     ),
-    "qwen": Store(
+    "qwen": SessionStore(
         homes=("~/.qwen",),
         variables=(("QWEN_RUNTIME_DIR", ""), ("QWEN_HOME", "")),
         files=("projects/*/chats/*.jsonl",),

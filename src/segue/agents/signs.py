@@ -42,6 +42,10 @@ class Signs(NamedTuple):
     """It keeps the database with its sessions open: says in which, not on which it works."""
     session_flags: tuple[str, ...] = ()
     """Arguments after which the id of its session may stand."""
+    latest_flags: tuple[str, ...] = ()
+    """Arguments by which it goes on with the newest session of its folder, if no id follows."""
+    hides_arguments: bool = False
+    """It may write its own name over its arguments: by hand it may be at any session."""
     fork_flags: tuple[str, ...] = ()
     """With one of these, it does not go on with the session that is named."""
     folder_flags: tuple[str, ...] = ()
@@ -65,6 +69,7 @@ SIGNS: dict[str, Signs] = {
             waiting_for="waitingFor",
         ),
         session_flags=("--resume", "-r", "--session-id"),
+        latest_flags=("--continue", "-c"),
         fork_flags=("--fork-session",),
     ),
     "codex": Signs(
@@ -72,6 +77,7 @@ SIGNS: dict[str, Signs] = {
         locks="thread-writer-locks/*.lock",
         holds_files=True,
         session_flags=("resume",),
+        latest_flags=("--last",),
         folder_flags=("-C", "--cd"),
         # A terminal is its client unless told otherwise, and it keeps what the terminal has left.
         servers=("app-server",),
@@ -80,6 +86,7 @@ SIGNS: dict[str, Signs] = {
         names=("opencode", "opencode.exe"),
         holds_database=True,
         session_flags=("--session", "-s"),
+        latest_flags=("--continue", "-c"),
         fork_flags=("--fork",),
         folder_flags=("--dir",),
     ),
@@ -88,18 +95,22 @@ SIGNS: dict[str, Signs] = {
         programs=("gemini", "node", "bun"),
         scripts=("gemini", "gemini.js", "gemini-cli/dist/index.js"),
         session_flags=("--session-id", "--resume", "-r"),
+        latest_flags=("--resume", "-r"),  # "latest", a number, or nothing
     ),
     "pi": Signs(
         names=("pi",),  # and its arguments are overwritten
         programs=("pi", "node", "bun"),
         scripts=("pi-coding-agent/dist/cli.js",),
         session_flags=("--session",),
+        latest_flags=("--continue", "-c"),
+        hides_arguments=True,
     ),
     "qwen": Signs(
         names=("qwen",),
         programs=("qwen", "node", "bun"),
         scripts=("qwen", "qwen-code/cli-entry.js", "qwen-code/cli.js", "qwen-code/dist/cli.js"),
         session_flags=("--session-id", "--resume", "-r"),
+        latest_flags=("--continue", "-c"),
         fork_flags=("--fork-session",),
     ),
 }

@@ -3,6 +3,7 @@
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,40 +13,164 @@ from typing import Any
 import click
 
 from segue import __version__
+from segue.views import streams
 
 COMMANDS = {
-    "run": "Carry a task to its end, over full windows, limits, hangs and crashes.",
-    "resume": "Go on with a run.",
-    "runs": "List runs: where they stand, and how to go on.",
-    "logs": "Print what happened in a run, also while it goes on.",
-    "cancel": "End a run and its agent, or take back a handoff or a resume.",
-    "rerun": "Begin the task of a run anew.",
-    "status": "Show live and recent sessions: how full, how fast, how long left.",
+    "run": "Carry a task to its end, over full windows, limits and crashes.",
+    "resume": "Resume a run.",
+    "rescue": "List sessions that died without segue, and resume one.",
+    "attach": "Show a run that goes on in the background.",
+    "runs": "List runs: where they stand, and what to type next.",
+    "logs": "Print what happened in a run; -f follows it.",
+    "cancel": "End a run and its agent, or take back a handoff.",
+    "rerun": "Begin the task of a run again, from the start.",
+    "diff": "Show what a run changed, or one leg of it.",
+    "restore": "Bring back the work of a run: as a branch or in a folder.",
+    "forget": "Delete what segue keeps of runs that are over.",
+    "submit": "Queue a task, or a list of them.",
+    "queue": "List the queue: what runs, what waits, what to merge.",
+    "worker": "Work the queue off, as limits allow.",
+    "fleet": "Look after the machines that share one queue.",
+    "status": "Show sessions of the last day: how full, and how long left.",
     "sessions": "List all sessions, or those of an agent, a project, a state.",
+    "dashboard": "Show all of it as a live page in your browser.",
+    "limits": "Show each account's limits: how much is used, when they reset.",
     "show": "Tell all about one session or one run.",
-    "watch": "Watch all sessions: zones, stops, reminders; with --auto handoffs and resumes.",
+    "checkpoint": "Print what another session needs to continue one.",
+    "open": "Start an agent here so that the daemon can act on it.",
+    "watch": "Watch all sessions; with --auto hand over and resume.",
     "notes": "Print what the daemon saw, decided and did.",
-    "pause": "Let the daemon leave a project or a session alone for a while.",
+    "pause": "Make the daemon leave a project or a session alone.",
     "unpause": "Let it act there again.",
     "handoff": "Hand a session in tmux over to a fresh one, now.",
     "allow": "Say yes to what the daemon asked about.",
     "service": "Run the daemon as a service: install, remove, status.",
-    "setup": "Connect an agent: hooks and status line for claude, the MCP server.",
+    "setup": "Connect an agent: hooks, status line, MCP server.",
     "uninstall": "Take out of agents' settings what segue put there.",
     "statusline": "Print the status line for claude.",
     "notify": "Try the notifications.",
     "mcp": "Serve sessions and handoffs to agents, over MCP.",
-    "fits": "Say whether a task of so many tokens fits into a session.",
+    "report": "Tell what was done, what it cost, and what needs you.",
+    "fits": "Say whether a task of N tokens still fits into a session.",
     "scan": "Read what is new in all sessions, and sum up the tokens.",
-    "drill": "Rehearse full windows, limits and crashes against a scripted model.",
+    "drill": "Play full windows, limits and crashes with a scripted model.",
+    "simulate": "Play thousands of sessions with faults, and check every rule.",
+    "tune": "Say where your marks should be, from your own sessions.",
     "classify": "Say why an agent stopped, from what it left behind.",
     "explain": "Show which signs made a verdict, and which lost and why.",
     "config": "Show what is set, and where each value comes from.",
     "doctor": "Check that a run can go through the night on this machine.",
+    "completion": "Print what makes your shell complete segue's commands.",
     "wordings": "List, test and check the wordings that segue knows.",
 }
+GROUPS = {
+    "Work": (
+        "run",
+        "resume",
+        "rescue",
+        "attach",
+        "cancel",
+        "rerun",
+        "runs",
+        "logs",
+        "diff",
+        "restore",
+        "forget",
+    ),
+    "Queue": ("submit", "queue", "worker", "fleet"),
+    "Look": (
+        "status",
+        "dashboard",
+        "sessions",
+        "limits",
+        "show",
+        "report",
+        "checkpoint",
+        "fits",
+        "scan",
+        "classify",
+        "explain",
+    ),
+    "Daemon": (
+        "watch",
+        "open",
+        "service",
+        "notes",
+        "handoff",
+        "pause",
+        "unpause",
+        "allow",
+        "notify",
+    ),
+    "Set up": ("doctor", "setup", "uninstall", "config", "completion", "wordings"),
+    "Rehearse": ("drill", "simulate", "tune"),
+    "For agents": ("mcp", "statusline"),
+}
+"""The commands as `--help` tells them."""
+_FOLDERS = {
+    "work": (
+        "run",
+        "resume",
+        "rescue",
+        "attach",
+        "cancel",
+        "rerun",
+        "runs",
+        "logs",
+        "diff",
+        "restore",
+        "forget",
+        "submit",
+        "queue",
+        "worker",
+    ),
+    "look": (
+        "status",
+        "dashboard",
+        "sessions",
+        "limits",
+        "show",
+        "report",
+        "checkpoint",
+        "fits",
+        "scan",
+        "classify",
+        "explain",
+    ),
+    "daemon": (
+        "watch",
+        "open",
+        "service",
+        "notes",
+        "handoff",
+        "pause",
+        "unpause",
+        "allow",
+        "notify",
+        "back",
+    ),
+    "tools": (
+        "doctor",
+        "setup",
+        "uninstall",
+        "config",
+        "completion",
+        "wordings",
+        "mcp",
+        "statusline",
+        "drill",
+        "fleet",
+        "simulate",
+        "tune",
+    ),
+}
+"""Where each command lives, by its name."""
 _UNLISTED = ("back",)
 """What the daemon starts, and nobody types."""
+
+
+def _folder(command: str) -> str:
+    return next(folder for folder, names in _FOLDERS.items() if command in names)
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not an error
@@ -78,15 +203,28 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS and name not in _UNLISTED:
             return None
-        command: click.Command = import_module(f"segue.cli.{name}").command
+        command: click.Command = import_module(f"segue.cli.{_folder(name)}.{name}").command
         if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at
             gc.freeze()
             gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        told = {name for names in GROUPS.values() for name in names}
+        rest = tuple(name for name in COMMANDS if name not in told)
+        wide = max(map(len, COMMANDS))
+        for title, names in (*GROUPS.items(), ("More", rest)):
+            rows = [(f"{name:<{wide}}", COMMANDS[name]) for name in names if name in COMMANDS]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text(
+            "`segue COMMAND --help` tells more. resume, attach, cancel, rerun, logs and show take"
+            " the newest run of this folder if none is named."
+        )
 
     def invoke(self, ctx: click.Context) -> Any:
         from segue.errors import SegueError
@@ -95,7 +233,7 @@ class LazyGroup(click.Group):
             with _piping():
                 return super().invoke(ctx)
         except SegueError as fault:
-            click.echo(f"segue: {fault}", err=True)
+            _printing().fail(fault.lines)
             ctx.exit(fault.exit_code)
 
 
@@ -109,28 +247,81 @@ def cli() -> None:
 
 def main() -> None:
     """Runs the command line, and exits."""
+    if os.environ.get("_SEGUE_COMPLETE", "").endswith("_complete"):
+        from segue.cli.support import completing
+
+        if completing.answer(tuple(COMMANDS.items())):
+            return
+    streams.settle()
     with suppress(_ReaderGone, BrokenPipeError):
         sys.exit(_run())
     # Not an error, and nobody is left to tell.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(nowhere, stream)
+    streams.leave()
     sys.exit(141)
 
 
 def _run() -> int:
+    sys.excepthook = _broke
     try:
         code = cli.main(prog_name="segue", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as fault:
-        click.echo(fault.ctx.get_help() if fault.ctx else fault.format_message())
+        _printing().say(fault.ctx.get_help() if fault.ctx else fault.format_message())
         return fault.exit_code
     except click.UsageError as fault:
         where = fault.ctx.command_path if fault.ctx else "segue"
-        click.echo(f"segue: {fault.format_message()} See: {where} --help", err=True)
+        _printing().complain(f"{_unknown(fault) or fault.format_message()} See: {where} --help")
         return fault.exit_code
     except click.ClickException as fault:
-        click.echo(f"segue: {fault.format_message()}", err=True)
+        _printing().complain(fault.format_message())
         return fault.exit_code
     except click.Abort:
+        streams.leave()  # what a reader has not taken by now is not waited for
         return 130
+
+
+def _unknown(fault: click.UsageError) -> str:
+    """What to say of a command or a value that nobody knows; "" of another fault."""
+    if isinstance(fault, click.BadParameter) and fault.param is not None:
+        return _not_a_choice(fault, fault.param)
+    group = fault.ctx.command if fault.ctx is not None else None
+    if not isinstance(group, click.Group):
+        return ""
+    from segue.core.nearest import did_you_mean
+
+    given = re.search(r"No such command '(.*?)'\.", fault.message, re.S)
+    if given is None or fault.ctx is None:
+        return ""
+    hint = did_you_mean(given[1], group.list_commands(fault.ctx))
+    return f"unknown command {given[1]!r}{': ' + hint if hint else '.'}"
+
+
+def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
+    """What can stand there, and which of it was meant; "" if it can be anything."""
+    if not isinstance(param.type, click.Choice):
+        return ""
+    from segue.core.nearest import did_you_mean
+
+    known = [str(choice) for choice in param.type.choices]
+    among = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
+    if isinstance(fault, click.MissingParameter):
+        return f"name one: {among}."
+    given = re.match(r"'(.*)' is not ", fault.message, re.S)
+    what = f"{given[1]!r} is not {among}" if given else fault.message.rstrip(".")
+    hint = did_you_mean(given[1], known) if given else ""
+    where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
+    return f"{where}{what}{': ' + hint if hint else '.'}"
+
+
+def _printing() -> Any:
+    """Imported once there is something to say."""
+    from segue.views import printing
+
+    return printing
+
+
+def _broke(kind: type[BaseException], fault: BaseException, trace: Any) -> None:
+    """A fault of segue's own may quote what came from outside, as everything may."""
+    import traceback
+
+    _printing().say("".join(traceback.format_exception(kind, fault, trace)), err=True, nl=False)

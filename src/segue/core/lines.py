@@ -8,13 +8,13 @@ def count_of(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines:,} lines"
 
 
-def shorten(text: str, most_chars: int, *, keeps_end: bool = False) -> tuple[str, int]:
+def shorten(text: str, max_chars: int, *, keeps_end: bool = False) -> tuple[str, int]:
     """The first lines of a text that fit (or its last ones), with a line that says how many are
     missing; and that number. "" if there is no room for any line."""
-    if len(text) <= most_chars:
+    if len(text) <= max_chars:
         return text, 0
     lines = text.split("\n")
-    room = most_chars - len(LEFT_OUT.format(count_of(len(lines))))
+    room = max_chars - len(LEFT_OUT.format(count_of(len(lines))))
     kept: list[str] = []
     for line in reversed(lines) if keeps_end else lines:
         room -= len(line) + 1

@@ -4,10 +4,13 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from segue.core.quiet import parse as parse_quiet_hours
-from segue.core.stop import Resume, Stop, StopReason
-from segue.core.windows import DEFAULT_WINDOW_TOKENS
+from segue.core.resumes.quiet_hours import parse as parse_quiet_hours
+from segue.core.sessions.windows import DEFAULT_WINDOW_TOKENS
+from segue.core.stops.reasons import Resume, StopReason
+from segue.core.stops.types import Stop
 
+RelayReason = Literal["rate_limit", "billing", "auth", "overloaded"]
+"""After which stops another agent of the list may go on."""
 Place = Literal["pane", "window", "headless"]
 """Where a session that stopped goes on: its own pane, a new window of tmux, no terminal at all."""
 
@@ -28,7 +31,6 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reserve_tokens: int = 10_000  # what writing a checkpoint needs
 
     # Reading a stop (the seeds' classifier configuration).
-    default_retry_wait_s: float = 30.0
     tail_lines: int = 100
     context_risk_mark: float = 0.80
     default_window_tokens: int = DEFAULT_WINDOW_TOKENS
@@ -36,18 +38,23 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exit_patterns: tuple[str, ...] = ()  # more words by which this user leaves a session
 
     # What follows it.
-    least_confidence: float = 0.8
+    min_confidence: float = 0.8
     resume_user_exits: bool = False
     user_exit_grace_s: float = 600.0
 
     # Waits.
     unknown_reset_wait_s: float = 30.0  # doubled each time
-    unknown_reset_most_s: float = 300.0
+    unknown_reset_max_s: float = 300.0
     wait_jitter: float = 0.10  # of an unknown one, to both sides
-    reset_jitter_least_s: float = 5.0  # added to a known one, so that runs wake one by one
-    reset_jitter_most_s: float = 60.0
-    most_limited_s: float = 8 * 86_400.0  # in a row; the longest limit of a plan is a week
+    reset_jitter_min_s: float = 5.0  # added to a known one, so that runs go on one by one
+    reset_jitter_max_s: float = 60.0
+    max_limited_s: float = 8 * 86_400.0  # in a row; the longest limit of a plan is a week
     overload_tries: int = 8
+
+    # Relay: what another agent of the list takes over, and when the first one has it back.
+    relay_after_s: float = 600.0  # a limit that lasts longer
+    relay_on: tuple[RelayReason, ...] = ("rate_limit", "billing", "auth", "overloaded")
+    relay_back: Literal["handoff", "never"] = "handoff"
 
     # Limits on one leg and on the whole run. None: there is none.
     stall_s: float = 330.0  # clients are silent for up to 301 s
@@ -58,12 +65,20 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     same_failures: int = 3
     idle_legs: int = 3
     same_calls: int = 200
-    most_checks: int = 3
-    most_legs: int | None = None
-    most_tokens: int | None = None
-    most_cost_usd: float | None = None
-    most_active_s: float | None = None
-    most_wall_s: float | None = None
+    max_idle_replies: int | None = 100  # in a leg, without progress
+    max_idle_tokens: int | None = 20_000_000
+    max_idle_compactions: int | None = 3  # the agent's own
+    max_output_bytes: int | None = 2 << 30  # of one leg: an agent that prints for ever fills a disk
+    max_checks: int = 3
+    recall_after_compaction: bool = True  # tells the agent what its own summary left out
+    snapshots: bool = True  # of the working tree, under refs/segue/
+    snapshot_every_s: float = 300.0  # at boundaries, besides the ends of legs
+    snapshot_days: float = 30.0  # older ones are dropped when a run begins
+    max_legs: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_active_s: float | None = None
+    max_wall_s: float | None = None
 
     # Watching agents that are run by hand. Off: segue observes and reminds.
     auto_handoff: bool = False
@@ -77,12 +92,12 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     busy_wait_s: float = 120.0  # at the hard mark, for the turn to end, before it is interrupted
     draft_wait_s: float = 300.0  # for the user's draft to be sent, before it is kept and restored
     resume_places: tuple[Place, ...] = ("pane", "window", "headless")
-    most_resumes: int = 5  # of one session, between two words of the user's
+    max_resumes: int = 5  # of one session, between two words of the user's
     stand_by_s: float = 120.0  # after a reset, for the agent's own auto-continue
-    wakes_at_once: int = 1  # the first proves that it works, then the rest one by one
-    wake_gap_s: float = 30.0
+    resumes_at_once: int = 1  # the first proves that it works, then the rest one by one
+    resume_gap_s: float = 30.0
     quiet_hours: str = ""  # "23:00-07:00": nothing is resumed then; local time
-    most_unattended: float | None = None  # of a new limit window (0.5: half), without the user
+    max_unattended: float | None = None  # of a new limit window (0.5: half), without the user
     weekly_needs_yes: bool = True
     notify: tuple[str, ...] = ()  # Apprise URLs; never from a project's file
     notify_terse: bool = True  # no paths, no text of sessions
@@ -98,8 +113,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("reserve_tokens must not be below 0")
         if any(window < 1 for window in self.known_windows.values()):
             raise ValueError("known_windows must be at least 1")
-        if min(self.default_retry_wait_s, self.user_exit_grace_s, self.least_confidence) < 0:
-            raise ValueError("waits and least_confidence must not be below 0")
+        if min(self.user_exit_grace_s, self.min_confidence) < 0:
+            raise ValueError("waits and min_confidence must not be below 0")
         for least, names in _LEAST.items():
             for name in names:
                 value = getattr(self, name)
@@ -107,14 +122,14 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
         if self.wait_jitter >= 1:
             raise ValueError("wait_jitter must be below 1")
-        if self.unknown_reset_most_s < self.unknown_reset_wait_s:
-            raise ValueError("unknown_reset_most_s must not be below unknown_reset_wait_s")
-        if self.reset_jitter_most_s < self.reset_jitter_least_s:
-            raise ValueError("reset_jitter_most_s must not be below reset_jitter_least_s")
+        if self.unknown_reset_max_s < self.unknown_reset_wait_s:
+            raise ValueError("unknown_reset_max_s must not be below unknown_reset_wait_s")
+        if self.reset_jitter_max_s < self.reset_jitter_min_s:
+            raise ValueError("reset_jitter_max_s must not be below reset_jitter_min_s")
         if self.zone_slack >= 1:
             raise ValueError("zone_slack must be below 1: it is a fraction of the window")
-        if self.most_unattended is not None and not 0 <= self.most_unattended <= 1:
-            raise ValueError("most_unattended must be from 0 to 1: half of a window is 0.5")
+        if self.max_unattended is not None and not 0 <= self.max_unattended <= 1:
+            raise ValueError("max_unattended must be from 0 to 1: half of a window is 0.5")
         if not self.handoff_folder.strip() or "\0" in self.handoff_folder:
             raise ValueError("handoff_folder must name a folder")
         parse_quiet_hours(self.quiet_hours)
@@ -130,28 +145,35 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return "same_session"
         return reason.resume
 
+    def is_sure(self, stop: Stop) -> bool:
+        """Whether a verdict is sure enough to act on it without asking."""
+        return stop.confidence >= self.min_confidence
+
     def may_resume_alone(self, stop: Stop) -> bool:
-        """Whether segue may act on this verdict without asking."""
-        return stop.resume != "none" and stop.confidence >= self.least_confidence
+        """Whether work goes on after this stop without asking."""
+        return stop.resume != "none" and self.is_sure(stop)
 
 
 # A second is the least that is waited: whoever tries again at once, tries for ever.
 _LEAST: dict[float, tuple[str, ...]] = {
     0: (
         "wait_jitter",
-        "reset_jitter_least_s",
-        "most_limited_s",
+        "reset_jitter_min_s",
+        "max_limited_s",
         "overload_tries",
+        "relay_after_s",
         "grace_s",
-        "most_checks",
-        "most_tokens",
-        "most_cost_usd",
+        "max_checks",
+        "max_tokens",
+        "max_cost_usd",
         "zone_slack",
         "busy_wait_s",
         "draft_wait_s",
-        "most_resumes",
+        "max_resumes",
         "stand_by_s",
-        "wake_gap_s",
+        "resume_gap_s",
+        "snapshot_every_s",
+        "snapshot_days",
     ),
     1: (
         "unknown_reset_wait_s",
@@ -162,13 +184,17 @@ _LEAST: dict[float, tuple[str, ...]] = {
         "same_failures",
         "idle_legs",
         "same_calls",
-        "most_legs",
-        "most_active_s",
-        "most_wall_s",
+        "max_idle_replies",
+        "max_idle_tokens",
+        "max_idle_compactions",
+        "max_output_bytes",
+        "max_legs",
+        "max_active_s",
+        "max_wall_s",
         "remind_every_s",
         "handoff_wait_s",
         "handoffs_at_once",
-        "wakes_at_once",
+        "resumes_at_once",
     ),
 }
 

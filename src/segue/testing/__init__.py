@@ -7,26 +7,25 @@ what was lost. Everything a drill is made of, and pytest fixtures in `segue.test
         ...  # point the agent to model.url
 """
 
-from segue.drill.answer import Answer, Refusal, Reply
-from segue.drill.ask import Ask, Call, Kind
-from segue.drill.casts import Cast, Driven, Stage
+from segue.drill.casts import Cast, Driven, PlayStage
 from segue.drill.casts import find as find_cast
-from segue.drill.enclosure import NotEnclosedError, is_enclosed
-from segue.drill.enclosure import command as enclosed
-from segue.drill.enclosure import why_not as why_not_enclosed
-from segue.drill.job import Continuity
-from segue.drill.job import check as check_job
-from segue.drill.job import make as make_job
-from segue.drill.load import load
-from segue.drill.load import names as scenario_names
-from segue.drill.log import Logged
-from segue.drill.process import Leg
-from segue.drill.scenario import Job, Rule, Scenario
-from segue.drill.script import Script
-from segue.drill.server import Model, Running, Server, running
+from segue.drill.model.answer import ModelAnswer, ModelReply, Refusal
+from segue.drill.model.ask import Ask, Call, Kind
+from segue.drill.model.log import Logged
+from segue.drill.model.script import Script
+from segue.drill.model.server import Model, ModelServer, Running, running
+from segue.drill.plays.enclosure import NotEnclosedError, is_enclosed
+from segue.drill.plays.enclosure import command as enclosed
+from segue.drill.plays.enclosure import why_not as why_not_enclosed
+from segue.drill.plays.job import Continuity
+from segue.drill.plays.job import check as check_job
+from segue.drill.plays.job import make as make_job
+from segue.drill.plays.process import PlayLeg
+from segue.drill.scenarios.load import load
+from segue.drill.scenarios.load import names as scenario_names
+from segue.drill.scenarios.types import Job, Scenario, ScenarioRule
 
 __all__ = [
-    "Answer",
     "Ask",
     "Call",
     "Cast",
@@ -34,18 +33,19 @@ __all__ = [
     "Driven",
     "Job",
     "Kind",
-    "Leg",
     "Logged",
     "Model",
+    "ModelAnswer",
+    "ModelReply",
+    "ModelServer",
     "NotEnclosedError",
+    "PlayLeg",
+    "PlayStage",
     "Refusal",
-    "Reply",
-    "Rule",
     "Running",
     "Scenario",
+    "ScenarioRule",
     "Script",
-    "Server",
-    "Stage",
     "check_job",
     "enclosed",
     "find_cast",

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from segue.drill import casts, enclosure, job, load
+from segue.drill import casts
 from segue.drill.casts import rehearsal
-from segue.drill.process import Leg
-from segue.drill.scenario import Scenario
-from segue.drill.script import Script
-from segue.drill.server import Running, running
+from segue.drill.model.script import Script
+from segue.drill.model.server import Running, running
+from segue.drill.plays import enclosure, job
+from segue.drill.plays.process import PlayLeg
+from segue.drill.scenarios import load
+from segue.drill.scenarios.types import Scenario
 
 _LIMIT_S = 120.0
 
@@ -44,13 +46,13 @@ def scratch_job(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
 
 
 @pytest.fixture
-def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.Stage]:
+def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.PlayStage]:
     """`rehearsal_stage(model, folder)`: a private home for the rehearsal agent."""
 
-    def make(model: Running, project: Path) -> casts.Stage:
+    def make(model: Running, project: Path) -> casts.PlayStage:
         home = tmp_path / "agent-home"
         (home / "tmp").mkdir(parents=True)
-        stage = casts.Stage(home=home, project=project, port=model.port, window_tokens=200_000)
+        stage = casts.PlayStage(home=home, project=project, port=model.port, window_tokens=200_000)
         rehearsal.CAST.prepare(stage)
         return stage
 
@@ -59,7 +61,7 @@ def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.Stage]:
 
 @pytest.fixture
 def run_rehearsal(
-    rehearsal_stage: Callable[[Running, Path], casts.Stage], tmp_path: Path
+    rehearsal_stage: Callable[[Running, Path], casts.PlayStage], tmp_path: Path
 ) -> Callable[[Running, Path, str], tuple[int | None, Path]]:
     """`run_rehearsal(model, folder, prompt)` runs the rehearsal agent to its end: its exit code,
     and the file with its output."""
@@ -70,7 +72,7 @@ def run_rehearsal(
         program = cast.find({}) or ""
         part = cast.start(program, stage, prompt, "")
         out = tmp_path / "agent.stdout"
-        with Leg.start(
+        with PlayLeg.start(
             part.argv,
             env=part.env,
             cwd=project,

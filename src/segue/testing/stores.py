@@ -13,31 +13,32 @@ import pytest
 from msgspec.structs import replace
 
 from segue.core.policy import Policy
-from segue.core.reading import Reading
-from segue.core.run import (
+from segue.core.runs.types import (
     AnyDecision,
     AnyFact,
     Boundary,
     CancelAsked,
+    ContextMeasured,
     Created,
     Elapsed,
     Finish,
     LegEnded,
-    Named,
+    LegNotStarted,
+    LegStarted,
     Outcome,
-    Read,
     Replied,
     Run,
-    Started,
+    RunState,
+    RunStep,
+    SessionNamed,
     StartLeg,
-    State,
-    Step,
-    Unstartable,
     Wait,
     WaitUntil,
 )
-from segue.core.stop import Evidence, FailureInfo, Stop, StopReason
-from segue.store.port import (
+from segue.core.sessions.reading import Reading
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Evidence, FailureInfo, Stop
+from segue.runs.store.port import (
     Entry,
     Held,
     Holder,
@@ -48,7 +49,7 @@ from segue.store.port import (
     UnknownRun,
     run_key,
 )
-from segue.store.projection import StepFunction, fact_of, replay
+from segue.runs.store.projection import StepFunction, fact_of, replay
 
 START = 1_794_800_000.0
 ODD_TEXTS = (
@@ -74,42 +75,44 @@ def make_holder(pid: int = 1, **changes: object) -> Holder:
     return replace(Holder(machine="m", boot="b", pid=pid, started=float(pid)), **changes)
 
 
-def step(run: Run, fact: AnyFact, *, at: float, draw: float | None) -> Step:
+def step(run: Run, fact: AnyFact, *, at: float, draw: float | None) -> RunStep:
     """A machine, much simpler than segue's, that fills all tables."""
     match fact:
         case Created():
             return _start(run, 1, "it was asked for")
-        case Started():
-            return Step(replace(run, is_live=True, leg_since=at))
-        case Named():
-            return Step(replace(run, session_id=fact.session_id))
+        case LegStarted():
+            return RunStep(replace(run, is_live=True, leg_since=at))
+        case SessionNamed():
+            return RunStep(replace(run, session_id=fact.session_id))
         case Replied():
-            return Step(replace(run, state=State.WORKING, has_replied=True))
-        case Read():
-            return Step(replace(run, reading=fact.reading))
+            return RunStep(replace(run, state=RunState.WORKING, has_replied=True))
+        case ContextMeasured():
+            return RunStep(replace(run, reading=fact.reading))
         case LegEnded(stop=Stop(reason=StopReason.RATE_LIMIT)):
             until = at + 30 * (1 + (draw or 0.0))
             wait = Wait(until=until, since=at, why=StopReason.RATE_LIMIT, draw=draw or 0.0)
-            waiting = replace(run, state=State.WAITING, wait=wait, stop=fact.stop, is_live=False)
-            return Step(waiting, (WaitUntil(reason="limited", wait=wait),))
+            waiting = replace(run, state=RunState.WAITING, wait=wait, stop=fact.stop, is_live=False)
+            return RunStep(waiting, (WaitUntil(reason="limited", wait=wait),))
         case LegEnded():
-            return _finish(replace(run, stop=fact.stop), State.DONE, 0)
+            return _finish(replace(run, stop=fact.stop), RunState.DONE, 0)
         case Elapsed():
-            return _start(replace(run, state=State.RESUMING, wait=None), run.leg + 1, "it is time")
+            return _start(
+                replace(run, state=RunState.RESUMING, wait=None), run.leg + 1, "it is time"
+            )
         case CancelAsked():
-            return _finish(run, State.CANCELLED, 130)
-    return Step(run)
+            return _finish(run, RunState.CANCELLED, 130)
+    return RunStep(run)
 
 
-def _start(run: Run, leg: int, reason: str) -> Step:
+def _start(run: Run, leg: int, reason: str) -> RunStep:
     decision = StartLeg(reason=reason, leg=leg, session_id=run.session_id)
-    return Step(replace(run, leg=leg), (decision,))
+    return RunStep(replace(run, leg=leg), (decision,))
 
 
-def _finish(run: Run, state: State, exit_code: int) -> Step:
+def _finish(run: Run, state: RunState, exit_code: int) -> RunStep:
     outcome = Outcome(exit_code=exit_code, reason="completed", what="over")
     decision = Finish(reason="over", state=state, outcome=outcome)
-    return Step(replace(run, state=state, outcome=outcome), (decision,))
+    return RunStep(replace(run, state=state, outcome=outcome), (decision,))
 
 
 def limited(leg: int, text: str = "429") -> LegEnded:
@@ -131,15 +134,15 @@ def completed(leg: int) -> LegEnded:
 def story(text: str = "session-1") -> list[AnyFact]:
     """From the first leg's start to the end, with a wait between."""
     return [
-        Started(leg=1),
-        Named(leg=1, session_id=text),
+        LegStarted(leg=1),
+        SessionNamed(leg=1, session_id=text),
         Replied(leg=1),
         Replied(leg=1, acted=True),
-        Read(leg=1, reading=Reading(input_tokens=5, cache_read_tokens=900, at=START)),
+        ContextMeasured(leg=1, reading=Reading(input_tokens=5, cache_read_tokens=900, at=START)),
         Boundary(leg=1),
         limited(1, text),
         Elapsed(timer="wait"),
-        Started(leg=2, session_id=text),
+        LegStarted(leg=2, session_id=text),
         Replied(leg=2),
         completed(2),
     ]
@@ -206,7 +209,7 @@ class StoreTests:
         for fact in story():
             driver.tell(fact)
             assert other.run("run-1") == store.run("run-1") == driver.run
-        assert driver.run.state is State.DONE
+        assert driver.run.state is RunState.DONE
 
     def test_the_log_has_every_fact_in_order_and_no_gaps(self, store: Store, other: Store) -> None:
         Driver(store, make_run()).tell(*story())
@@ -256,7 +259,7 @@ class StoreTests:
         with pytest.raises(ValueError, match="cannot be kept"):
             driver.tell(replace(completed(1), cost_usd=number))
         assert len(store.log("run-1")) == 1
-        assert driver.tell(Started(leg=1)).seq == 2
+        assert driver.tell(LegStarted(leg=1)).seq == 2
 
     def test_numbers_may_be_larger_than_any_column(self, store: Store) -> None:
         fact = replace(completed(1), tokens=1 << 70)
@@ -278,7 +281,7 @@ class StoreTests:
         assert not store.asks("run-x")
         lease = store.acquire(run_key("run-x"), make_holder(), START)
         with pytest.raises(UnknownRun):
-            store.append(make_run("run-x"), Started(leg=1), at=START, epoch=lease.epoch)
+            store.append(make_run("run-x"), LegStarted(leg=1), at=START, epoch=lease.epoch)
         with pytest.raises(UnknownRun):
             store.ask("run-x", "cancel", START)
         with pytest.raises(UnknownRun):
@@ -311,6 +314,7 @@ class StoreTests:
         driver = Driver(store, make_run())
         driver.tell(*story())
         first, second = store.legs("run-1")
+        assert store.sessions() == [("session-1", "run-1")]
         times = (first.planned_at, first.started_at, first.replied_at, first.ended_at)
         assert times == (START, START + 1, START + 3, START + 7)
         assert (first.session_id, first.reason, first.progressed) == (
@@ -322,7 +326,7 @@ class StoreTests:
         assert (second.leg, second.session_id, second.reason) == (2, "session-1", "completed")
 
     def test_a_leg_that_could_not_be_started_says_why(self, store: Store) -> None:
-        Driver(store, make_run()).tell(Unstartable(leg=1, what="no program"))
+        Driver(store, make_run()).tell(LegNotStarted(leg=1, what="no program"))
         (leg,) = store.legs("run-1")
         assert (leg.fault, leg.started_at, leg.reason) == ("no program", None, "")
 
@@ -360,6 +364,28 @@ class StoreTests:
         store.keep_checkpoint("run-1", 1, {"a": 2}, START)
         assert store.checkpoint("run-1", 1) == {"a": 2}
         assert store.checkpoint("run-1", 2) == {"b": [1.5, None, {"c": "x" * 100_000}]}
+
+    def test_a_run_that_is_forgotten_leaves_nothing(self, store: Store, other: Store) -> None:
+        one = Driver(store, make_run())
+        two = Driver(store, make_run("run-2"))
+        for name in ("run-1", "run-2"):
+            store.keep_checkpoint(name, 1, {"a": 1}, START)
+            store.ask(name, "cancel", START)
+        with pytest.raises(LeaseLost):
+            store.forget("run-1", epoch=one.lease.epoch + 1)
+        store.forget("run-1", epoch=one.lease.epoch)
+        assert other.run("run-1") is None
+        assert not other.log("run-1")
+        assert not other.legs("run-1")
+        assert not other.asks("run-1")
+        assert not other.decisions("run-1")
+        assert other.checkpoint("run-1", 1) is None
+        assert other.holder(run_key("run-1")) is None
+        assert [run.id for run in other.runs()] == other.find("run-") == ["run-2"]
+        assert other.checkpoint("run-2", 1) == {"a": 1}
+        assert two.tell(LegStarted(leg=1)).seq == 2
+        with pytest.raises(UnknownRun):
+            store.forget("run-1", epoch=1)
 
     # Asks
 
@@ -416,7 +442,7 @@ class StoreTests:
         self, store: Store, other: Store, dead: set[int]
     ) -> None:
         driver = Driver(store, make_run())
-        driver.tell(Started(leg=1))
+        driver.tell(LegStarted(leg=1))
         dead.add(1)
         lease = other.acquire(run_key("run-1"), make_holder(2), START)
         with pytest.raises(LeaseLost, match="process 2 of m"):
@@ -430,8 +456,8 @@ class StoreTests:
         driver = Driver(store, make_run())
         for epoch in (0, 2):
             with pytest.raises(LeaseLost):
-                store.append(driver.run, Started(leg=1), at=START, epoch=epoch)
+                store.append(driver.run, LegStarted(leg=1), at=START, epoch=epoch)
         store.release(driver.lease)
         with pytest.raises(LeaseLost, match="nobody"):
-            driver.tell(Started(leg=1))
+            driver.tell(LegStarted(leg=1))
         assert len(store.log("run-1")) == 1

@@ -1,7 +1,7 @@
 """`segue watch`: sees all sessions, keeps what matters of them, and acts where the user allows it.
 
-One thread looks and decides (`run`), one touches terminals (`Hands`), some answer the API. What is
-shared is behind `World.lock`; nothing is waited for while it is held.
+One thread looks and decides (`run`), one touches terminals (`HandoffWorker`), some answer the
+API. What is shared is behind `DaemonState.lock`; nothing is waited for while it is held.
 """
 
 import os
@@ -16,24 +16,27 @@ from typing import Any
 import msgspec
 
 from segue.agents import terminals
-from segue.core.session import Session, State
+from segue.core.sessions.types import Session, SessionState
 from segue.errors import SegueError
-from segue.io.notices import Notices
-from segue.io.tmux import Tmux, TmuxError
-from segue.io.typist import Typist
-from segue.runner.clock import Clock
-from segue.store import leases
-from segue.watch import endings
-from segue.watch.gauge import Gauge
-from segue.watch.hands import Hands
+from segue.runs.clock import Clock
+from segue.runs.store import leases
+from segue.system.files import state
+from segue.system.notices import Notices
+from segue.system.tmux.tmux import Tmux, TmuxError
+from segue.system.tmux.typist import Typist
+from segue.watch.commands import UserCommands
+from segue.watch.handoffs.arrivals import Arrivals
+from segue.watch.handoffs.seating import Seating, shell_waits
+from segue.watch.handoffs.worker import HandoffWorker
 from segue.watch.log import Log
-from segue.watch.observer import SETTLE_S, Observer, Sighting
+from segue.watch.observe import endings
+from segue.watch.observe.gauge import ZoneGauge
+from segue.watch.observe.observer import SETTLE_S, Observer, Sighting
+from segue.watch.resumes.resuming import Resumer
+from segue.watch.resumes.stops import Stops
+from segue.watch.resumes.takeups import Takeups
 from segue.watch.rules import Rules
-from segue.watch.seating import Seating, shell_waits
-from segue.watch.stops import Stops
-from segue.watch.waking import Waking
-from segue.watch.wishes import Wishes
-from segue.watch.world import Kept, World, label
+from segue.watch.state import DaemonState, TrackedSession, label
 
 TICK_S = 1.0
 """How often what only time changes is looked at, while there is such a thing."""
@@ -61,7 +64,7 @@ class Watch:
         self.clock = clock or Clock()
         general = rules.policy("", "", "")
         self._notify = (general.notify, general.notify_terse)
-        self.world = World(
+        self.world = DaemonState(
             env=env,
             clock=self.clock,
             log=log,
@@ -73,13 +76,17 @@ class Watch:
         self.observer = observer or Observer(
             env=env, policy_for=rules.policy, homes=rules.homes, clock=self.clock.now
         )
-        self.hands = Hands(self.world)
-        self.waking = Waking(self.world, self.hands)
+        self.hands = HandoffWorker(self.world)
+        self.hands.nudge = self.observer.nudge
+        self.arrivals = Arrivals(self.world, lambda job: self.hands.do(job))
+        self.hands.on_end = self.arrivals.begin
+        self.waking = Resumer(self.world, self.hands)
         self.stops = Stops(self.world, self.waking)
         self.waking.stops = self.stops
         self.waking.wakes = self.observer.wake
-        self.gauge = Gauge(self.world, self.hands)
-        self.wishes = Wishes(self.world, self.hands, self.stops, wake=self.observer.wake)
+        self.takeups = Takeups(self.world, self.stops.left_at)
+        self.gauge = ZoneGauge(self.world, self.hands)
+        self.wishes = UserCommands(self.world, self.hands, self.stops, wake=self.observer.wake)
         self.seating = Seating()
         self.began_at = self.clock.now()
         self._boot = leases.here().boot
@@ -87,7 +94,7 @@ class Watch:
         self._reload = threading.Event()
         self._stop = threading.Event()
         self._pruned_at = float("-inf")
-        self._is_restored = False
+        self._is_restored = self._is_arriving = False
         self.on_first_look: Callable[[], None] = lambda: None
         """Called once all sessions are known, before anything is decided about them."""
 
@@ -114,6 +121,7 @@ class Watch:
                     self._stop.wait(TICK_S)  # a full disk does not get better by asking
         finally:
             self.hands.stop()
+            self.gauge.panes.close()
             with suppress(SegueError):
                 world.note("daemon", None, {"event": "stopped"})
             self.observer.close()
@@ -148,11 +156,14 @@ class Watch:
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.world.lock:
-            busy = bool(self.hands.cycles or self.gauge.queued)
-            next_at = self.stops.next_at()
-            critical = any(kept.memory.reminded_at is not None for kept in self.world.kept.values())
+            busy = bool(self.hands.cycles or self.gauge.queued or self._is_arriving)
+            next_at = min(self.stops.next_at() or self.takeups.next_at, self.takeups.next_at)
+            critical = any(
+                kept.memory.reminded_at is not None and kept.session.process is not None
+                for kept in self.world.kept.values()
+            )
         pause_s = TICK_S if busy or critical else IDLE_S
-        return pause_s if next_at is None else min(pause_s, max(0.05, next_at - self.clock.now()))
+        return min(pause_s, max(0.05, next_at - self.clock.now()))
 
     # Seeing
 
@@ -170,28 +181,32 @@ class Watch:
         name = (session.agent, session.session_id)
         kept = self.world.kept.get(name)
         if kept is None:
-            kept = self.world.kept[name] = Kept(session)
+            kept = self.world.kept[name] = TrackedSession(session)
         before, kept.session = kept.session, session
         if session.process is not None and self.seating.learn(kept, session.process):
             self._note_live(kept, session.process.pid)
         if session.process is not None or sighting.before is not None:
             self.gauge.measure(kept)
+        if session.process is None:
+            self.gauge.panes.clear(kept)
         if sighting.ended is not None and session.process is None:
             self._ended.append((self.clock.awake() + SETTLE_S, sighting))
         elif session.process is not None:
             self._see_live(kept, before)
 
-    def _note_live(self, kept: Kept, pid: int) -> None:
+    def _note_live(self, kept: TrackedSession, pid: int) -> None:
         """So that a later daemon knows that it ended, and how it was started."""
         data = {"pid": pid, "boot": self._boot, "in_run": kept.in_run}
         started = {"program": kept.program, "flags": list(kept.flags)}
         self.world.note("live", kept.session, data | started)
 
-    def _see_live(self, kept: Kept, before: Session) -> None:
+    def _see_live(self, kept: TrackedSession, before: Session) -> None:
         session = kept.session
         if self.stops.is_stop_at_prompt(session):
             self.stops.at_prompt(kept)
-        elif session.state is State.WORKING or (session.last_at or 0) > (before.last_at or 0):
+        elif session.state is SessionState.WORKING or (session.last_at or 0) > (
+            before.last_at or 0
+        ):
             self.stops.went_on(session)
         status = session.process.status if session.process else ""
         if status == "waiting" and session.process is not None:
@@ -200,7 +215,7 @@ class Watch:
     def needs_you(self, session: Session, what: str) -> None:
         """Tells the user that an agent waits for an answer; of one question, once."""
         key = f"{session.session_id}:{session.last_at}"
-        self.world.notices.tell("needs_you", key, f"{label(session)} asks you something", what)
+        self.world.notices.tell("needs_you", key, f"{label(session)} is asking you something", what)
 
     # What only time changes
 
@@ -214,6 +229,9 @@ class Watch:
         self.gauge.remind()
         self.gauge.hand_over_next()
         self.stops.tick(self.clock.now())
+        self._is_arriving = self.arrivals.tick()
+        with _told(self.world):
+            self.takeups.tick(self.clock.now())
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
             self._tidy()
@@ -265,7 +283,7 @@ class Watch:
         self._renew_notices()
         if not wrong:
             on = self.world.rules.switched_on()
-            self.world.say(f"the config was read again{f'; it acts: {on}' if on else ''}")
+            self.world.say(f"the config was reloaded{f'; it acts: {on}' if on else ''}")
         self.observer.reload(self.world.rules.policy, self.world.rules.homes)
 
     def _renew_notices(self) -> None:
@@ -303,13 +321,14 @@ class Watch:
                 if isinstance(tokens, int) and tokens > 0:
                     self.world.learn_cost(note.project, tokens)
         self.stops.restore()
+        self.arrivals.restore()
 
 
 class _told:  # noqa: N801 - a block
     """A fault of one session, or of the state's disk, is said, and goes no further. The same one
     is not said again and again."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DaemonState) -> None:
         self.world, self.has_failed = world, False
 
     def __enter__(self) -> "_told":
@@ -321,7 +340,7 @@ class _told:  # noqa: N801 - a block
         self.has_failed = True
         said = str(fault)
         if not isinstance(fault, SegueError):  # a mistake of ours must not end the watch over all
-            said = f"a fault of segue's own: {type(fault).__name__}: {fault}"
+            said = f"internal error: {type(fault).__name__}: {fault}"
         if said != self.world.fault:
             self.world.fault = said
             self.world.say(said)
@@ -334,10 +353,12 @@ def _has_tmux() -> bool:
     return False
 
 
-def _look_at_shell(kept: Kept) -> tuple[bool, str | None, bool]:
+def _look_at_shell(kept: TrackedSession) -> tuple[bool, str | None, bool]:
     """Of the pane in which an agent has just ended: whether there is a tmux, what its shell shows
     (None: none waits there), and whether the pane is still there."""
     assert kept.seat is not None
+    if kept.seat.socket == state.open_socket_path():
+        return True, None, False  # a session of its own can be begun there at any time
     tmux = Tmux(kept.seat.socket)
     try:
         pane = tmux.pane(kept.seat.pane)

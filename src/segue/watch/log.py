@@ -15,12 +15,13 @@ from typing import Any
 from msgspec import Struct
 
 from segue.errors import StateError
-from segue.io.sqlite import Damaged, Database, Place, move_aside, raise_if_ours
-from segue.store.coding import cell, pack, text, unpack
+from segue.runs.store.coding import cell, pack, text, unpack
+from segue.system.files.sqlite import Damaged, Database, Place, move_aside, raise_if_ours
 
 LOG_NAME = "watch.db"
+ARRIVAL = "arrival"  # the kind of notes on what a session that took over did again
 SCHEMA_VERSION = 1
-LASTING = ("handoff", "wake")
+LASTING = ("handoff", "wake", "takeup")
 """Kinds of which no note may be lost, whatever happens."""
 
 _TRIES = 3
@@ -82,7 +83,8 @@ class _File(Database):
                 " the file was not changed"
             )
         (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if version < 0 or (version == 0 and tables):
+        # Asked again: another segue may just have made them.
+        if version < 0 or (tables and self._version() == 0):
             raise Damaged("another program's database")
 
 
@@ -168,6 +170,18 @@ class Log:
             )
             return done.rowcount
 
+    def forget(self, agent: str, sessions: Sequence[str]) -> None:
+        """Deletes all notes on these sessions, and what they leave in the file."""
+        with self._guarded() as file:
+            file.db.execute("PRAGMA secure_delete = ON")
+            for session_id in sessions:
+                file.db.execute(
+                    "DELETE FROM note WHERE session_id = ? AND session_id <> '' AND agent = ?",
+                    (cell(session_id), cell(agent)),
+                )
+            with suppress(sqlite3.OperationalError):  # somebody reads: it is emptied later
+                file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def version(self) -> int:
         """The number of the last note that anybody wrote; 0 if there is none."""
         with self._guarded() as file:
@@ -231,7 +245,7 @@ def open_log(place: Place) -> tuple[Log, str]:
             name = move_aside(place, fault.identity)
             if name:
                 note = f"the watch log was damaged ({fault}); it is kept as {name}, and begun anew"
-    raise StateError(f"{place}: the watch log is damaged again and again")
+    raise StateError(f"{place}: the watch log is damaged repeatedly")
 
 
 def _of_kinds(kinds: Sequence[str]) -> tuple[str, list[Any]]:

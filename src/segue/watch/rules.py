@@ -1,7 +1,7 @@
-"""The policy for each session that is watched, from the files as they were last found good."""
+"""The policy for each session that is watched, from the files as they were last found good, and
+what `segue watch --auto` adds to it."""
 
 import os
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,37 +10,31 @@ from msgspec.structs import replace
 from segue import agents
 from segue.core.policy import Policy
 from segue.errors import ConfigError
-from segue.io import settings as layered
-from segue.io.layers import Scope
-from segue.io.project import find_project, inside
-from segue.io.settings import Settings
-from segue.watch.messages import Messages
+from segue.system.config import settings as layered
+from segue.system.config.layers import Scope
+from segue.system.config.policies import PolicyFinder, Project
+from segue.system.config.project import inside
+from segue.system.config.settings import Settings
+from segue.watch.handoffs.messages import Messages
 
 AUTO = ("auto_handoff", "auto_resume")
 
-_Key = tuple[str, tuple[str, ...], bool]
-"""What settings depend on: the project's file, the user's tables for folders, whether to act."""
 
-
-class _Project:
-    """Settings that are the same for all folders of one project. `acts`: as `--auto` says, unless
-    the user's config says otherwise of this project, agent or model."""
+class _Watched(Project):
+    """A project, with what its sessions are told. `acts`: as `--auto` says, unless the user's
+    config says otherwise of this project, agent or model."""
 
     def __init__(self, settings: Settings, *, acts: bool, tables: Sequence[str] = ()) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.messages: Messages | None = None
         self._acts, self._tables = acts, tables
-        self._policies: dict[tuple[str, str], Policy] = {}
 
-    def policy(self, agent: str, model: str) -> Policy:
-        found = self._policies.get((agent, model))
-        if found is None:
-            found = self.settings.policy(agent, model)
-            if self._acts:
-                own = self._said_of(agents.canonical(agent), model)
-                found = replace(found, **{key: True for key in AUTO if key not in own})
-            self._policies[agent, model] = found
-        return found
+    def _made(self, agent: str, model: str) -> Policy:
+        found = super()._made(agent, model)
+        if not self._acts:
+            return found
+        own = self._said_of(agents.canonical(agent), model)
+        return replace(found, **{key: True for key in AUTO if key not in own})
 
     def _said_of(self, agent: str, model: str) -> set[str]:
         """What the config says of these alone."""
@@ -54,28 +48,18 @@ class _Project:
         }
 
 
-class Rules:
-    """What the user wants in each project. A file that is wrong never counts: what was there
-    before does, and `notes` says why, once. Raises ConfigError if the user's own config is wrong
-    when it is made, and never again. Any thread may ask."""
+class Rules(PolicyFinder[_Watched]):
+    """What the user wants in each project, as long as the daemon runs: after a `reload`, a file
+    that is wrong does not count, and what was there before does. Raises ConfigError if the user's
+    own config is wrong when it is made, and never again. Any thread may ask."""
 
     def __init__(
         self, env: Mapping[str, str], *, auto: bool = False, auto_in: Sequence[str] = ()
     ) -> None:
-        self._env = env
         self._auto = auto
         self._auto_in = tuple(Path(os.path.realpath(folder)) for folder in auto_in)
-        self.notes: deque[str] = deque(maxlen=200)
-        """What is wrong, one line each; whoever says them takes them out."""
-        self._general = self._load("/")
+        super().__init__(env)
         self._general.messages = Messages(self._general.settings.prompts)
-        self._shared: dict[_Key, _Project] = {}
-        self._known: dict[str, _Project] = {}
-        self._broken: set[str] = set()  # folders for which nothing but the user's config was read
-
-    def policy(self, agent: str, model: str, cwd: str) -> Policy:
-        """The policy for a session. Never raises."""
-        return self._project(cwd).policy(agent, model)
 
     def messages(self, cwd: str) -> Messages:
         """What sessions of this project are told. A spoilt template does not count."""
@@ -114,7 +98,7 @@ class Rules:
         except ConfigError as fault:
             return [f"{fault}; what was set before still counts"]
         before, self._general, self._shared = self._known, general, {}
-        known: dict[str, _Project] = {}
+        known: dict[str, _Watched] = {}
         said: dict[str, None] = {}
         for cwd, old in before.items():
             try:
@@ -140,38 +124,12 @@ class Rules:
         assert found is not None
         return found
 
-    def _project(self, cwd: str) -> _Project:
-        found = self._known.get(cwd)
-        if found is None:
-            try:
-                found = self._find(cwd)
-            except ConfigError as fault:
-                note = f"{fault}; your own config counts there"
-                if note not in self.notes:
-                    self.notes.append(note)
-                found = self._general
-                self._broken.add(cwd)
-            self._known[cwd] = found
-        return found
-
-    def _find(self, cwd: str) -> _Project:
-        """Reads a project's settings, if no other folder of it was asked about before."""
-        here = os.path.realpath(cwd or "/")
-        file = find_project(Path(cwd or "/"), self._env, [])
-        tables = tuple(
-            name
-            for kind, name in self._general.settings.scopes()
-            if kind == "projects" and f"{here}/".startswith(name.rstrip("/") + "/")
-        )
-        key = (str(file or ""), tables, self._acts(here))
-        found = self._shared.get(key)
-        if found is None:
-            found = self._shared[key] = self._load(cwd or "/", tables)
-        return found
-
-    def _load(self, cwd: str, tables: Sequence[str] = ()) -> _Project:
+    def _load(self, cwd: str, tables: Sequence[str] = ()) -> _Watched:
         acts = self._acts(os.path.realpath(cwd))
-        return _Project(layered.load(cwd, self._env), acts=acts, tables=tables)
+        return _Watched(layered.load(cwd, self._env), acts=acts, tables=tables)
+
+    def _traits(self, here: str) -> tuple[str, ...]:
+        return ("acts",) if self._acts(here) else ("observes",)
 
     def _acts(self, here: str) -> bool:
         return self._auto and (

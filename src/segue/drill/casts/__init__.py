@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from segue.drill.ask import Ask, Kind
-from segue.drill.relay import relay
+from segue.drill.model.ask import Ask, Kind
+from segue.drill.model.relay import relay
 
 _VERSION_S = 60.0
 
@@ -17,7 +17,7 @@ REAL = ("claude", "codex", "opencode", "gemini", "pi")
 NAMES = ("rehearsal", "rehearsal-codex", *REAL)
 
 
-class Stage(Struct, frozen=True, kw_only=True):
+class PlayStage(Struct, frozen=True, kw_only=True):
     """Where an agent plays: all of it is below one scratch folder."""
 
     home: Path  # its HOME
@@ -33,7 +33,7 @@ class Stage(Struct, frozen=True, kw_only=True):
         return f"http://127.0.0.1:{self.port}"
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class LegStart(Struct, frozen=True, kw_only=True):
     """How to start one leg."""
 
     argv: Sequence[str]
@@ -61,15 +61,15 @@ class Cast(Struct, frozen=True, kw_only=True):
     none."""
     install: str = ""  # how a user gets it, in one line
     version: Callable[[str], Sequence[str]] = lambda program: (program, "--version")
-    prepare: Callable[[Stage], None]
+    prepare: Callable[[PlayStage], None]
     """Writes its private config into the stage's home: fake key, scripted model, nothing else."""
-    start: Callable[[str, Stage, str, str], Part]
+    start: Callable[[str, PlayStage, str, str], LegStart]
     """Program, stage, prompt, and the session to go on with ("" for a new one)."""
-    driven: Callable[[str, Stage], Driven]
+    driven: Callable[[str, PlayStage], Driven]
     """The same for a play with segue: the flags are those of a user who would run it unattended."""
     kind: Callable[[Ask], Kind]
     """What a request of this agent is for."""
-    session: Callable[[Stage], tuple[str, Path | None]]
+    session: Callable[[PlayStage], tuple[str, Path | None]]
     """The newest session's id and transcript ("" and None if there is none)."""
     takes_max_turns: bool = False  # can be told after how many turns to stop
     interrupt_s: float = 5.0  # how long it may take to end after a signal
@@ -79,7 +79,11 @@ def find(name: str) -> Cast:
     """The cast of that name; KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
-    cast: Cast = import_module(f"segue.drill.casts.{name.replace('-', '_')}").CAST
+    cast: Cast = import_module(
+        f"segue.agents.{name}.cast"
+        if name in REAL
+        else f"segue.drill.casts.{name.replace('-', '_')}"
+    ).CAST
     return cast
 
 
@@ -116,7 +120,7 @@ def kind_of(ask: Ask) -> Kind:
     return Kind.HANDOFF if relay(ask.parts).act == "write" else Kind.MAIN
 
 
-def clean_env(stage: Stage, **more: str) -> dict[str, str]:
+def clean_env(stage: PlayStage, **more: str) -> dict[str, str]:
     """Nothing of the user's but PATH and the language: keys and settings stay outside."""
     kept = {
         name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ

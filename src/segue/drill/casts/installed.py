@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from segue.agents.installed import ARCH, NODES, native, node, script
-from segue.drill.casts import Stage
+from segue.drill.casts import PlayStage
 
 __all__ = ["ARCH", "NODES", "SCRIPT", "native", "newest", "node", "script", "write"]
 
@@ -17,7 +17,7 @@ def newest(files: Iterator[Path]) -> Path | None:
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def write(stage: Stage, path: str, content: object) -> None:
+def write(stage: PlayStage, path: str, content: object) -> None:
     """A private config file, as JSON if it is no text; and the folder for temporary files."""
     text = content if isinstance(content, str) else json.dumps(content, indent=1)
     file = stage.home / path

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import segue
-from segue.drill.ask import Ask, Kind
-from segue.drill.casts import Cast, Driven, Part, Stage, clean_env
+from segue.drill.casts import Cast, Driven, LegStart, PlayStage, clean_env
 from segue.drill.casts.installed import newest
+from segue.drill.model.ask import Ask, Kind
 
 HOME = ".rehearsal"
 """Below its HOME: where its sessions are."""
@@ -40,25 +40,25 @@ def _version(program: str) -> Sequence[str]:
     return (*_python(program), "-c", code)
 
 
-def _prepare(stage: Stage) -> None:
+def _prepare(stage: PlayStage) -> None:
     (stage.home / "tmp").mkdir(parents=True, exist_ok=True)
 
 
-def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
+def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStart:
     argv = [*command(program), "-p", *_flags(stage)]  # the prompt comes on its input
     argv += ["--output-format", "stream-json", "--verbose"]
     if session:
         argv += ["--resume", session]
-    return Part(argv=argv, env=env(stage), stdin=prompt.encode())
+    return LegStart(argv=argv, env=env(stage), stdin=prompt.encode())
 
 
-def _driven(program: str, stage: Stage) -> Driven:
+def _driven(program: str, stage: PlayStage) -> Driven:
     # What segue knows of claude's home is true of it.
     more = {"CLAUDE_CONFIG_DIR": str(stage.home / HOME)}
     return Driven(command=command(program), env={**env(stage), **more}, flags=_flags(stage))
 
 
-def _flags(stage: Stage) -> list[str]:
+def _flags(stage: PlayStage) -> list[str]:
     return [] if stage.max_turns is None else ["--max-turns", str(stage.max_turns)]
 
 
@@ -67,7 +67,7 @@ def command(program: str) -> list[str]:
     return [*_python(program), "-m", _MODULE]
 
 
-def env(stage: Stage) -> dict[str, str]:
+def env(stage: PlayStage) -> dict[str, str]:
     """All of its environment, in either form."""
     options = stage.options
     key = "CLAUDE_CODE_OAUTH_TOKEN" if options.get("plan") == "1" else "ANTHROPIC_API_KEY"
@@ -97,7 +97,7 @@ def _kind(ask: Ask) -> Kind:
     return Kind.MAIN
 
 
-def _session(stage: Stage) -> tuple[str, Path | None]:
+def _session(stage: PlayStage) -> tuple[str, Path | None]:
     found = newest((stage.home / HOME / "projects").glob("*/*.jsonl"))
     return (found.stem, found) if found else ("", None)
 

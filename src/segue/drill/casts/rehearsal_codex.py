@@ -2,30 +2,30 @@
 
 from pathlib import Path
 
-from segue.drill.casts import Cast, Driven, Part, Stage, rehearsal
+from segue.drill.casts import Cast, Driven, LegStart, PlayStage, rehearsal
 from segue.drill.casts.installed import newest
 
 _UUID_CHARS = 36
 
 
-def _start(program: str, stage: Stage, prompt: str, session: str) -> Part:
+def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStart:
     argv = [*rehearsal.command(program), "exec", "--json"]
     argv += ["resume", session, prompt] if session else [prompt]
-    return Part(argv=argv, env=_env(stage))
+    return LegStart(argv=argv, env=_env(stage))
 
 
-def _driven(program: str, stage: Stage) -> Driven:
+def _driven(program: str, stage: PlayStage) -> Driven:
     # What segue knows of codex's home is true of it.
     more = {"CODEX_HOME": str(stage.home / rehearsal.HOME)}
     return Driven(command=rehearsal.command(program), env={**_env(stage), **more})
 
 
-def _env(stage: Stage) -> dict[str, str]:
+def _env(stage: PlayStage) -> dict[str, str]:
     ours = {"OPENAI_BASE_URL": f"{stage.url}/v1", "OPENAI_API_KEY": "rehearsal"}
     return {**rehearsal.env(stage), **ours}
 
 
-def _session(stage: Stage) -> tuple[str, Path | None]:
+def _session(stage: PlayStage) -> tuple[str, Path | None]:
     """`rollout-<time>-<id>.jsonl`."""
     found = newest((stage.home / rehearsal.HOME / "sessions").glob("**/*.jsonl"))
     return (found.stem[-_UUID_CHARS:], found) if found else ("", None)

@@ -63,7 +63,7 @@ class Session(Endings):
         while True:
             if self.settings.max_turns is not None and self.requests >= self.settings.max_turns:
                 return self.out_of_turns(self.settings.max_turns)
-            if not self.settings.is_compacting and self.used >= self.most_used:
+            if not self.settings.is_compacting and self.used >= self.max_used:
                 return self.give_up("Prompt is too long", "invalid_request", "blocking_limit")
             try:
                 reply = self.api.ask(self.messages)
@@ -87,7 +87,7 @@ class Session(Endings):
             self.take_input()
 
     @property
-    def most_used(self) -> int:
+    def max_used(self) -> int:
         """Where it asks no more if it may not compact: 177K of 200K."""
         window = self.settings.claude_window
         return window - min(23_000, window * 23 // 200)

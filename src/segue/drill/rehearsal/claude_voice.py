@@ -166,7 +166,7 @@ class Voice:
 
     def retry(self, retry: Retry) -> None:
         """It waits before it asks again."""
-        wait_ms, most = int(retry.wait_s * 1000), self.settings.most_retries
+        wait_ms, most = int(retry.wait_s * 1000), self.settings.max_retries
         self.emit(
             {
                 "type": "system",

@@ -201,7 +201,7 @@ class Api:
 
     def _wait_s(self, attempt: int, cause: RefusedError | BrokenError) -> float | None:
         """How long before the next try; None if there is none."""
-        if attempt > self.settings.most_retries:
+        if attempt > self.settings.max_retries:
             return None
         if isinstance(cause, RefusedError):
             if cause.status not in _RETRIED and cause.status < 500:

@@ -20,7 +20,7 @@ class Settings:
         self.oauth_token = env.get("CLAUDE_CODE_OAUTH_TOKEN", "")
         self.openai_url = env.get("OPENAI_BASE_URL", "")
         self.openai_key = env.get("OPENAI_API_KEY", "")
-        self.most_retries = _whole(env, "CLAUDE_CODE_MAX_RETRIES", 10)
+        self.max_retries = _whole(env, "CLAUDE_CODE_MAX_RETRIES", 10)
         self.timeout_s = _whole(env, "API_TIMEOUT_MS", 600_000) / 1_000
         self.idle_s = 300.0
         self.wait_scale = _number(env, "REHEARSAL_WAIT_SCALE", 1.0)

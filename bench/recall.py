@@ -1,0 +1,172 @@
+"""What of a conversation survives: `python -m bench.recall [--json] [--mb 0.2 2 10 50]`.
+
+Sessions of each agent's form with facts of fifteen kinds planted at five depths; the share of them
+that the digest tells within its budget (5 % of a window of 200,000 tokens). The peers have the same
+budget: (a) the last 20 messages, each cut evenly; (b) the beginning and the end of it all.
+Goal: 95 %, and 1.5 times the better peer.
+
+Cost: CPU time of building a digest from a file, against reading and parsing the same file. Goal: 2
+times. The same of a run's following of its agent with and without a digest that grows along. Goal:
+1.3 times. Memory that the builder holds at the end. Goal: 5 MB.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import conversations
+from segue.agents import find
+from segue.agents.shared.live import Live
+from segue.core.handoffs.digest import Builder, Compactions, budget_chars, sections
+from segue.core.policy import Policy
+from segue.core.runs.idle import Idle
+from segue.core.runs.progress import Progress
+from segue.core.stops.events import Event
+from segue.sessions import digest as reading
+
+WINDOW_TOKENS = 200_000
+_TRIES = 5
+GOALS = {"found": 0.95, "over_peer": 1.5, "cpu_ratio": 2.0, "follow_ratio": 1.3, "memory_mb": 5.0}
+
+
+class Nothing(Builder):
+    """Takes events in and keeps none: what reading and parsing alone cost."""
+
+    def feed(self, event: Event) -> None:
+        return
+
+
+def told(builder: Builder, chars: int) -> str:
+    parts = sections(builder.digest(), chars)
+    return "\n\n".join(f"## {title}\n{text}" for title, text in parts)
+
+
+def last_messages(turns: list[conversations.Turn], chars: int) -> str:
+    said = conversations.plain(turns)[-20:]
+    return "\n\n".join(text[: chars // 20] for text in said)
+
+
+def head_and_tail(turns: list[conversations.Turn], chars: int) -> str:
+    half = chars // 2
+    whole = "\n\n".join(conversations.plain(turns))
+    return whole[:half] + whole[-half:]
+
+
+def measure(agent: str, megabytes: float, seed: int, folder: Path) -> dict[str, Any]:
+    """One session of one agent's."""
+    turns, planted = conversations.conversation(seed, megabytes)
+    path = str(conversations.write(folder, agent, turns))
+    chars = budget_chars(WINDOW_TOKENS)
+    task = turns[0].text
+
+    def build(kind: type[Builder]) -> tuple[str, float]:
+        builder, began = kind(told=[task]), time.process_time()
+        reading.read_session(builder, agent, path, conversations.SESSION)
+        said = told(builder, chars) if kind is Builder else ""
+        return said, time.process_time() - began
+
+    # In turns, and the shortest of each: a busy machine slows down one as it does the other. The
+    # first of all is not counted: patterns are compiled then, once in a process.
+    build(Builder)
+    pairs = [(build(Nothing)[1], *build(Builder)) for _ in range(_TRIES)]
+    bare_s, text, cpu_s = min(p[0] for p in pairs), pairs[0][1], min(p[2] for p in pairs)
+    missed = Counter(fact.kind for fact in planted if fact.needle not in text)
+    texts = (text, last_messages(turns, chars), head_and_tail(turns, chars))
+    shares = [sum(f.needle in text for f in planted) / len(planted) for text in texts]
+    return {
+        "agent": agent,
+        "mb": round(Path(path).stat().st_size / 1e6, 1),
+        "found": shares[0],
+        "last_20": shares[1],
+        "head_tail": shares[2],
+        "missed": dict(missed),
+        "chars": len(text),
+        "cpu_ratio": round(cpu_s / bare_s, 2),
+        "follow_ratio": _follow_ratio(agent, path),
+        "memory_mb": round(_memory_mb(agent, path), 1),
+    }
+
+
+def _follow_ratio(agent: str, path: str) -> float | None:
+    """What a digest adds to what a run does with each line of its agent's, the shortest of
+    the tries. None for sessions that are no lines."""
+    profile = find(agent)
+    if profile is None or not path.endswith(".jsonl"):
+        return None
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for has_digest in [True, False] * _TRIES:
+        began = time.process_time()
+        live, progress, compactions = Live(profile), Progress(), Compactions()
+        idle = Idle(Policy())
+        builder = Builder() if has_digest else Nothing()
+        with open(path, "rb") as file:
+            for line in file:
+                for event in live.feed([line], 0.0):
+                    progress.feed(event)
+                    compactions.feed(event)
+                    idle.feed(event, 0.0)
+                    builder.feed(event)
+        taken[has_digest].append(time.process_time() - began)
+    return round(min(taken[True]) / min(taken[False]), 2)
+
+
+def _memory_mb(agent: str, path: str) -> float:
+    """What the builder holds once it has read a file, and nothing else."""
+    events = list(_events(agent, path))
+    tracemalloc.start()
+    builder = Builder()
+    for event in events:
+        builder.feed(event)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return held / 1e6
+
+
+def _events(agent: str, path: str) -> Iterator[Event]:
+    kept: list[Event] = []
+
+    class Keep(Builder):
+        def feed(self, event: Event) -> None:
+            kept.append(event)
+
+    reading.read_session(Keep(), agent, path, conversations.SESSION)
+    return iter(kept)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--mb", type=float, nargs="+", default=[0.2, 2, 10, 50])
+    parser.add_argument("--agents", nargs="+", default=[*conversations.FORMS, "opencode"])
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args()
+    rows = []
+    for agent in given.agents:
+        assert find(agent) is not None
+        for megabytes in given.mb:
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append(measure(agent, megabytes, given.seed, Path(folder)))
+            if not given.json:
+                print(_row(rows[-1]), flush=True)
+    if given.json:
+        print(json.dumps({"goals": GOALS, "rows": rows}, indent=2))
+
+
+def _row(row: dict[str, Any]) -> str:
+    missed = ", ".join(f"{kind} {number}" for kind, number in row["missed"].items())
+    return (
+        f"{row['agent']:9} {row['mb']:6.1f} MB  digest {row['found']:6.1%}  last 20 messages"
+        f" {row['last_20']:6.1%}  head and tail {row['head_tail']:6.1%}  CPU {row['cpu_ratio']:.2f}"
+        f" times reading, {row['follow_ratio'] or 0:.2f} times following"
+        f"  {row['memory_mb']:.1f} MB held  {missed}"
+    )
+
+
+if __name__ == "__main__":
+    main()

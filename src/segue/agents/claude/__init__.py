@@ -1,0 +1,1 @@
+"""Claude: all that segue knows about this agent."""

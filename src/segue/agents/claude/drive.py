@@ -1,0 +1,145 @@
+"""Claude Code: stream-json both ways, so that it can be told something while it works."""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from glob import escape, glob
+from typing import Any
+
+from segue.agents.claude.login import login
+from segue.agents.claude.permissions import PERMISSIONS
+from segue.agents.contracts.drive import Drive, Env, Launch, LegOrder, Over, StreamWatch
+from segue.agents.installed import ARCH, SYSTEM, command
+from segue.agents.shared.drive import (
+    ELSEWHERE,
+    ENDS,
+    NO_SESSION,
+    OURS,
+    folders_of,
+    homes,
+    is_id,
+    refusal,
+)
+
+FILES = (
+    f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}/claude",
+    f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}-musl/claude",
+    "@anthropic-ai/claude-code/cli.js",  # before it was native; it names its node itself
+)
+_STREAM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+_TELLS_BACK = "--replay-user-messages"
+_INTERRUPT = {
+    "type": "control_request",
+    "request_id": "segue-interrupt",
+    "request": {"subtype": "interrupt"},
+}
+_NO_WORD = re.compile(r"[^A-Za-z0-9]")
+_APART = "it leads the session away from segue"
+_REFUSED = {
+    "-p": OURS,
+    "--print": OURS,
+    "--input-format": OURS,
+    "--output-format": OURS,
+    _TELLS_BACK: OURS,
+    "--session-id": OURS,
+    "-r": OURS,
+    "--resume": OURS,
+    "-c": OURS,
+    "--continue": OURS,
+    "--fork-session": NO_SESSION,
+    "--from-pr": NO_SESSION,
+    "--no-session-persistence": NO_SESSION,
+    "--bg": _APART,
+    "--background": _APART,
+    "--cloud": _APART,
+    "--environment": _APART,
+    "--desktop": _APART,
+    "--teleport": _APART,
+    "--remote-control": _APART,
+    "--tmux": _APART,
+    "-w": ELSEWHERE,
+    "--worktree": ELSEWHERE,
+    "-v": ENDS,
+    "--version": ENDS,
+    "-h": ENDS,
+    "--help": ENDS,
+}
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def say(text: str, key: str = "") -> bytes:
+    """A user's words; the key must be a UUID, and comes back as the record's `uuid`."""
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    record: dict[str, Any] = {"type": "user", "message": message, "parent_tool_use_id": None}
+    return _line({**record, "uuid": key} if key else record)
+
+
+def _find(env: Env) -> tuple[str, ...] | None:
+    return command("claude", FILES, env)
+
+
+def _launch(order: LegOrder) -> Launch:
+    session = order.session_id or order.new_id
+    # The user's flags come first: the flag of a list would take what follows it.
+    argv = [*order.command, *order.flags, *_STREAM, _TELLS_BACK]
+    if session:
+        argv += ["--resume" if order.session_id else "--session-id", session]
+    return Launch(argv=tuple(argv), input=say(order.prompt), stays_open=True, session_id=session)
+
+
+class _Watch(StreamWatch):
+    """A result ends a turn. Work in the background may lead to further turns, with results of their
+    own: the process stays for them, its input closed or not."""
+
+    def over(self, record: dict[str, Any]) -> Over:
+        return "yes" if record.get("type") == "result" else "no"
+
+    def heard(self, record: dict[str, Any]) -> str:
+        is_told_back = record.get("type") == "user" and record.get("isReplay") is True
+        return str(record.get("uuid") or "") if is_told_back else ""
+
+
+def _refuses(flags: Sequence[str]) -> str:
+    return refusal(flags, _REFUSED)
+
+
+def session_file(session_id: str, env: Env, cwd: str) -> str:
+    """`projects/<slug>/<id>.jsonl`; the slug of a long path is cut, and a session may have been
+    begun in another folder."""
+    if not is_id(session_id):
+        return ""
+    places = homes("claude", env)
+    for place in places:
+        for folder in folders_of(cwd):
+            file = os.path.join(place, "projects", _NO_WORD.sub("-", folder), f"{session_id}.jsonl")
+            if os.path.isfile(file):
+                return file
+    for place in places:
+        if found := glob(f"{escape(place)}/projects/*/{session_id}.jsonl"):
+            return found[0]
+    return ""
+
+
+DRIVE = Drive(
+    agent="claude",
+    find=_find,
+    install="npm install -g @anthropic-ai/claude-code",
+    launch=_launch,
+    talks=True,
+    say=say,
+    interrupt=_line(_INTERRUPT),
+    watch=_Watch,
+    refuses=_refuses,
+    session_file=session_file,
+    permissions=PERMISSIONS,
+    login=login,
+    instructions=("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"),
+    repeatable=frozenset(
+        {"--allowedTools", "--disallowedTools", "--add-dir", "--mcp-config", "--plugin-dir"}
+    ),
+    same_flags={"--allowed-tools": "--allowedTools", "--disallowed-tools": "--disallowedTools"},
+)

@@ -1,0 +1,131 @@
+"""segue's entries in claude's settings: hooks, and the status line. Pure but for `path`.
+
+Values are as `system/files/edits.parse` gives them. Nothing but segue's own entries is ever
+changed, moved or removed; they are known by the client that they start.
+"""
+
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from segue.errors import InputError
+
+JSON = dict[str, Any]
+_CLIENT, _FLAGS = "/segue/client.py", " -I -S "
+
+
+def path(env: Mapping[str, str]) -> str:
+    """The user's settings: in CLAUDE_CONFIG_DIR, else in ~/.claude."""
+    folder = env.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+    if not os.path.isdir(folder):
+        folder = folder.partition(",")[0]  # several, as segue and others read it
+    return os.path.join(folder, "settings.json")
+
+
+def is_own(command: object) -> bool:
+    """Whether a command is one that `setup` wrote."""
+    return isinstance(command, str) and _CLIENT in command and _FLAGS in command
+
+
+def line_of(settings: JSON) -> Any:
+    """The status line that is set; None if there is none."""
+    return settings.get("statusLine")
+
+
+def has_own_line(settings: JSON) -> bool:
+    """Whether that one is segue's."""
+    line = line_of(settings)
+    return isinstance(line, dict) and is_own(line.get("command"))
+
+
+def is_there(settings: JSON) -> bool:
+    """Whether any entry of segue's is in these settings."""
+    return has_own_line(settings) or removed(settings, None) != settings
+
+
+def added(settings: Any, groups: Mapping[str, JSON], line: JSON | None, where: str) -> JSON:
+    """With these hooks, one group an event, and this status line (None: as it is). Own entries of
+    before are replaced where they stand. Raises InputError if what is there is no settings."""
+    if not isinstance(settings, dict):
+        raise InputError(f"{where}: not an object; nothing was written")
+    found = deepcopy(settings)
+    hooks = found.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise InputError(f"{where}: hooks is not an object; nothing was written")
+    for event in hooks:
+        if event not in groups and isinstance(hooks[event], list):
+            hooks[event] = _placed(hooks[event], None)
+    for event, group in groups.items():
+        there = hooks.setdefault(event, [])
+        if not isinstance(there, list):
+            raise InputError(f"{where}: hooks.{event} is not a list; nothing was written")
+        hooks[event] = _placed(there, group)
+    if line is not None:
+        found["statusLine"] = line
+    return found
+
+
+def _placed(groups: list[Any], group: JSON | None) -> list[Any]:
+    """The list with this group in the place of our own, else at the end."""
+    placed: list[Any] = []
+    for each in groups:
+        rest = _rest(each)
+        if rest is each:
+            placed.append(each)
+            continue
+        if group is not None:
+            placed.append(group)
+            group = None
+        if rest is not None:
+            placed.append(rest)
+    return placed if group is None else [*placed, group]
+
+
+def _rest(group: Any) -> Any:
+    """A group without our hooks: itself if it has none, None if it has no others."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return group
+    others = [h for h in hooks if not (isinstance(h, dict) and is_own(h.get("command")))]
+    if len(others) == len(hooks):
+        return group
+    return {**group, "hooks": others} if others else None
+
+
+def removed(settings: Any, former: Any) -> Any:
+    """Without segue's entries; `former` is the status line that ours stands in the place of."""
+    if not isinstance(settings, dict):
+        return settings
+    found = deepcopy(settings)
+    hooks = found.get("hooks")
+    if isinstance(hooks, dict):
+        for event in list(hooks):
+            if isinstance(hooks[event], list):
+                rest = _placed(hooks[event], None)
+                if rest != hooks[event] and not rest:
+                    del hooks[event]
+                else:
+                    hooks[event] = rest
+        if not hooks and settings.get("hooks"):
+            del found["hooks"]
+    if has_own_line(found):
+        if former is None:
+            del found["statusLine"]
+        else:
+            found["statusLine"] = former
+    return found
+
+
+def bare(settings: Any) -> Any:
+    """The same without what means nothing: a list without hooks, a status line that is null. Two
+    settings that are equal without it are the same to claude."""
+    if not isinstance(settings, dict):
+        return settings
+    found = {k: v for k, v in settings.items() if not (k == "statusLine" and v is None)}
+    hooks = found.get("hooks")
+    if isinstance(hooks, dict):
+        found["hooks"] = {event: groups for event, groups in hooks.items() if groups != []}
+    if found.get("hooks") == {}:
+        del found["hooks"]
+    return found

@@ -1,0 +1,1 @@
+"""Codex: all that segue knows about this agent."""

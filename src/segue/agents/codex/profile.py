@@ -1,0 +1,624 @@
+"""Codex CLI: what its records say.
+
+Forms read, alone or mixed:
+
+- `codex exec --json`: `thread.started`, `turn.*`, `item.*`, `error`
+- the session file (rollout): `{timestamp, type, payload}`, and bare payloads of its events, such
+  as `{"type": "turn_aborted", "reason": "interrupted"}`
+- notifications of `codex app-server`: `{method, params}`, and the older `{id, msg}` stream
+- what `notify` programs get: `{"type": "agent-turn-complete", …}`
+
+All of them tell the same story in other spellings, so names and keys are brought to one spelling
+first. The exec stream never says how full the context is; the session file and the server do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from segue.agents.contracts.profile import Profile, Record
+from segue.agents.shared.calls import argument_of, command_of, patched, todos_of
+from segue.agents.shared.fields import (
+    JSON,
+    amount,
+    images,
+    instant,
+    items,
+    joined,
+    number,
+    obj,
+    text,
+    whole,
+)
+from segue.agents.shared.lines import decode
+from segue.core.runs.failing_tests import failing_tests
+from segue.core.sessions.spend import Spend, split_prompt
+from segue.core.stops.events import (
+    Compaction,
+    Ended,
+    Event,
+    Failure,
+    Limit,
+    Other,
+    Prompt,
+    Reply,
+    Retry,
+    Started,
+    Summary,
+    TodoList,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from segue.core.stops.reasons import StopReason
+
+
+def _words(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+# `codex_error_info`. Names without a line here ("other", "bad_request", …) tell nothing: the
+# message does. "usage_limit_exceeded" is also said of an empty quota: the sentence wins there.
+_REASONS = {
+    "context_window_exceeded": StopReason.CONTEXT_EXHAUSTED,
+    "session_budget_exceeded": StopReason.MAX_BUDGET,
+    "usage_limit_exceeded": StopReason.RATE_LIMIT,
+    "rate_limit_exceeded": StopReason.RATE_LIMIT,
+    "server_overloaded": StopReason.OVERLOADED,
+    "internal_server_error": StopReason.OVERLOADED,
+    "unauthorized": StopReason.AUTH,
+    "cyber_policy": StopReason.REFUSAL,
+}
+# These carry an HTTP status that says more (401, 429); without one the connection failed.
+_CONNECTION = _words(
+    "http_connection_failed response_stream_connection_failed response_stream_disconnected "
+    "response_too_many_failed_attempts"
+)
+_ABORTED = {
+    "interrupted": StopReason.USER_EXIT,
+    "replaced": StopReason.USER_EXIT,
+    "budget_limited": StopReason.MAX_BUDGET,
+}
+_PLAN_WINDOWS = {300: "five_hour", 10080: "seven_day"}
+_TOOL_ITEMS = _words(
+    "command_execution file_change mcp_tool_call dynamic_tool_call collab_tool_call "
+    "collab_agent_tool_call web_search image_view image_generation"
+)
+_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # to other tools
+_EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
+_REJECTED = "rejected by user approval settings"
+"""How the client's own words end where it would have asked."""
+_READ_ONLY = "Read-only file system"
+_SHELLS = _words("exec_command shell shell_command local_shell_call container.exec")
+_SHOWS = "Output:\n"
+_RUNS_ON = "Process running with"  # in the background
+_HEAD_CHARS = 400  # what the client says before it shows what a command printed
+# An item of type "error" is a warning (unknown model, hook trust), never a failure.
+_QUIET_ITEMS = {"error", "reasoning", "todo_list", "plan", "hook_prompt", "sub_agent_activity"}
+
+
+class _State:
+    """What must be remembered between records."""
+
+    def __init__(self) -> None:
+        self.window: int | None = None
+        self.size: tuple[int, int | None] | None = None  # the last Usage, as records repeat it
+        self.total = 0  # of the thread so far: never falls by itself
+        self.unspent = 0  # of it, what a full window added to the token counts' sum
+        self.model = ""
+        self.limits: dict[str, Limit] = {}
+        self.resets_at: float | None = None  # of a plan window that this turn found used up
+        self.failed = False  # an error was said in this turn, and no reply since
+        self.summarising = False
+        self.compacted = False  # said already: up to three records tell of one compaction
+        self.running: set[str] = set()
+        self.children: set[str] = set()  # threads of sub-agents
+        self.shells: set[str] = set()  # calls of a shell that have no result yet
+        self.sandbox = ""  # of this turn
+
+    def begin(self) -> None:
+        self.failed = self.summarising = self.compacted = False
+        self.size = self.resets_at = None
+
+    def on(self) -> None:
+        self.failed = self.compacted = False
+
+
+Put = dict[str, Any]  # where and at
+Handler = Callable[[_State, JSON, Put], Iterable[Event]]
+
+
+def parse(records: Iterable[Record]) -> Iterator[Event]:
+    """Events of one exec stream, session file or server connection."""
+    state = _State()
+    for record in records:
+        kind, payload = _unwrap(record.data)
+        if text(payload, "thread_id") in state.children:
+            continue
+        put: Put = {"where": record.where, "at": _time(record.data)}
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            yield from handler(state, payload, put)
+        elif kind not in _QUIET and not kind.endswith(("_delta", "_begin", "_end", "/delta")):
+            yield Other(kind=kind, known=False, **put)
+
+
+def _unwrap(data: JSON) -> tuple[str, JSON]:
+    """The record's kind and content, without the form's wrapping."""
+    if isinstance(data.get("method"), str):
+        return data["method"], _snake_keys(obj(data, "params"))
+    if isinstance(data.get("msg"), dict):
+        return text(data, "msg", "type"), data["msg"]
+    kind, payload = text(data, "type"), obj(data, "payload")
+    if not payload:
+        return kind or ("response" if "id" in data and "result" in data else ""), data
+    if kind == "event_msg":
+        # In the file, items repeat what the response items say about tools (and come late, after
+        # the end of an interrupted turn).
+        inner = text(payload, "type")
+        return ("file_item" if inner == "item_completed" else inner), payload
+    if kind == "response_item":
+        return kind, {**payload, "metadata": data.get("metadata") or payload.get("metadata")}
+    return kind, payload
+
+
+def _time(data: JSON) -> float | None:
+    return instant(data.get("timestamp") or data.get("emittedAtMs"))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _snake_keys(value: JSON, depth: int = 4) -> JSON:
+    """The server's camelCase keys as the session file spells them."""
+    return {
+        _snake(k): _snake_keys(v, depth - 1) if isinstance(v, dict) and depth else v
+        for k, v in value.items()
+        if isinstance(k, str)
+    }
+
+
+def _thread(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    thread = obj(payload, "thread") or payload  # the server nests it
+    ident = text(thread, "thread_id") or text(thread, "id") or text(thread, "session_id")
+    if text(thread, "parent_thread_id"):
+        state.children.add(ident)
+        return
+    state.begin()
+    yield Started(
+        session_id=ident or None,
+        model=text(thread, "model") or None,
+        cwd=text(thread, "cwd") or None,
+        **put,
+    )
+
+
+def _turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    state.begin()
+    state.window = whole(payload, "model_context_window") or state.window
+    yield Started(**put)
+
+
+def _context(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """What a turn is done with; settings tell the model too. Told again in mid-turn, after a
+    compaction."""
+    state.sandbox = text(payload, "sandbox_policy", "type") or state.sandbox
+    model = text(payload, "model") or text(payload, "thread_settings", "model")
+    if model and model != state.model:
+        state.model = model
+        yield Started(model=model, **put)
+    else:
+        yield Other(kind="turn_context", **put)
+
+
+def _prompt(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    state.on()
+    content = payload.get("content")
+    named = tuple(name for name in items(payload, "local_images") if isinstance(name, str))
+    said = text(payload, "message") or joined(content)
+    yield Prompt(text=said, images=named or images(content), **put)
+
+
+def _reply(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    state.on()
+    said = text(payload, "text") or text(payload, "message") or joined(payload.get("content"))
+    yield Reply(text=said, **put)
+
+
+def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    item = obj(payload, "item")
+    kind, ident = _snake(text(item, "type")), text(item, "id")
+    if kind in _TOOL_ITEMS:
+        state.on()
+        state.running.add(ident)
+        yield _item_call(kind, item, put)
+    elif kind == "context_compaction":
+        state.summarising, state.compacted = True, False
+        yield Compaction(phase="started", **put)
+    else:
+        yield from _item_todos(state, payload, put)
+
+
+def _item_todos(_: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    item = obj(payload, "item")
+    if todos := todos_of(_snake(text(item, "type")), item):
+        yield TodoList(todos=todos, **put)
+
+
+def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    item = obj(payload, "item")
+    kind, ident = _snake(text(item, "type")), text(item, "id")
+    if kind == "context_compaction":
+        yield from _compacted(state, payload, put)
+        return
+    if kind not in _TOOL_ITEMS:
+        yield from _item_todos(state, payload, put)
+        yield from _file_item(state, payload, put)
+        return
+    state.on()
+    if ident not in state.running:  # file changes and searches may only be told when done
+        yield _item_call(kind, item, put)
+    state.running.discard(ident)
+    status, code = text(item, "status"), whole(item, "exit_code")
+    said = text(item, "aggregated_output") if kind == "command_execution" else ""
+    yield ToolResult(
+        call_id=ident,
+        denied=status == "declined" or _is_kept_from(state, code, said),
+        exit_code=code,
+        failed=status == "failed" or code not in (0, None),
+        failing_tests=failing_tests(said),
+        printed=said or _item_result(item),
+        **put,
+    )
+
+
+def _item_call(kind: str, item: JSON, put: Put) -> ToolCall:
+    command = command_of(item.get("command"))
+    changes = item.get("changes")  # a list, or by path
+    paths = list(changes) if isinstance(changes, dict) else []
+    paths += [text(change, "path") for change in items(changes)]
+    given = {name: item[name] for name in _GIVEN if item.get(name)}
+    return ToolCall(
+        name=kind,
+        call_id=text(item, "id"),
+        command=command,
+        argument=argument_of(command or given),
+        files=tuple(path for path in paths if path) or patched(command),
+        given=given,
+        **put,
+    )
+
+
+def _item_result(item: JSON) -> str:
+    """What a tool other than a shell answered."""
+    told = item.get("result")
+    return (
+        joined(obj(told).get("content")) or text(item, "result") or text(item, "error", "message")
+    )
+
+
+def _file_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    item = obj(payload, "item")
+    kind = _snake(text(item, "type"))
+    if kind == "user_message":
+        yield from _prompt(state, item, put)
+    elif kind == "agent_message":
+        yield from _reply(state, item, put)
+    elif kind == "context_compaction":
+        return  # the file has a record for it, and its new size stands between the two
+    elif kind not in _TOOL_ITEMS and kind not in _QUIET_ITEMS:
+        yield Other(kind=f"item {kind}", known=False, **put)
+
+
+def _response_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """What goes over the wire. Messages are told by events too, and without what is put in."""
+    kind = text(payload, "type")
+    call = text(payload, "call_id") or text(payload, "id")
+    if kind in ("function_call", "custom_tool_call", "local_shell_call"):
+        state.on()
+        name = text(payload, "name") or kind
+        if name in _SHELLS:
+            state.shells.add(call)
+        yield _wire_call(name, call, payload, put)
+        if todos := todos_of(name, obj(decode(text(payload, "arguments")))):
+            yield TodoList(todos=todos, **put)
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        state.on()
+        is_shell = call in state.shells
+        state.shells.discard(call)
+        yield _wire_result(state, call, payload.get("output"), put, is_shell=is_shell)
+    elif obj(payload, "metadata").get("compaction_output") is True:
+        state.summarising, state.compacted = True, False
+        yield Compaction(phase="started", **put)
+
+
+def _wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
+    """Arguments are JSON in a string, those of custom tools any text."""
+    said = text(payload, "arguments")
+    free = text(payload, "input")
+    given = obj(decode(said)) if said else obj(payload, "action")
+    command = command_of(given.get("cmd") or given.get("command"))
+    return ToolCall(
+        name=name,
+        call_id=call,
+        command=command,
+        argument=argument_of(command or free or given or said),
+        files=patched(free or command or text(given, "input")),
+        given=given or free or said,
+        **put,
+    )
+
+
+def _is_kept_from(state: _State, code: int | None, said: str) -> bool:
+    """Whether a sandbox in which nothing may be written made this command fail."""
+    return state.sandbox == "read-only" and code not in (0, None) and _READ_ONLY in said
+
+
+def _wire_result(state: _State, call: str, output: Any, put: Put, *, is_shell: bool) -> ToolResult:
+    """The client's own words come first, then what was printed; older versions wrote JSON. A shell
+    that was never started has neither: the client says why it refused."""
+    said = output if isinstance(output, str) else joined(output) or text(output, "content")
+    code: int | None = None
+    if said.startswith('{"'):
+        told = obj(decode(said))
+        code, said = whole(told, "metadata", "exit_code"), text(told, "output") or said
+    head, found, _ = said[:_HEAD_CHARS].partition(_SHOWS)
+    if code is None and found and (told_code := _EXIT.search(head)):
+        code = int(told_code[1])
+    failed = code not in (0, None) or obj(output).get("success") is False
+    failed = failed or said.endswith("aborted by user")
+    failed = failed or (is_shell and code is None and not found and _RUNS_ON not in head)
+    tests = failing_tests(said) if code is not None else ()
+    return ToolResult(
+        call_id=call,
+        denied=(not found and said.endswith(_REJECTED)) or _is_kept_from(state, code, said),
+        exit_code=code,
+        failed=failed,
+        failing_tests=tests,
+        printed=said[len(head) + len(found) :] if found else said,
+        **put,
+    )
+
+
+def _compacted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    if not state.compacted:
+        state.compacted, state.summarising, state.size = True, False, None
+        yield Compaction(phase="done", **put)
+        if said := text(payload, "message"):
+            yield Summary(text=said, **put)
+
+
+def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    info = obj(payload, "info") or obj(payload, "token_usage")  # null until the first reply
+    window = whole(info, "model_context_window") or state.window
+    last = obj(info, "last_token_usage") or obj(info, "last")
+    total = obj(info, "total_token_usage") or obj(info, "total")
+    used, spent = amount(last, "total_tokens"), amount(total, "total_tokens")
+    known = _measured(last) or _measured(total)
+    if spent and spent == window and not known:
+        # After "ran out of room" the sum is set to the window, and `last` is only the difference
+        # to what was used before (0 at worst): the context is full.
+        used = spent
+        state.unspent += spent - state.total if state.total else 0
+    elif state.summarising and _measured(last):
+        used = 0  # the size of the summary request, not of the context
+    if not (known and 0 < spent < state.total):  # else a copy of an earlier record
+        state.total = spent or state.total
+        parts = split_parts(last) if _measured(last) else None
+        yield from _usage(state, used, window, put, parts)
+    yield from _rate_limits(state, payload, put)
+
+
+def split_parts(usage: JSON) -> Spend:
+    """Codex's input holds what was read from and written to the cache; reasoning is part of the
+    output."""
+    return split_prompt(
+        amount(usage, "input_tokens"),
+        amount(usage, "cached_input_tokens"),
+        amount(usage, "output_tokens"),
+        amount(usage, "cache_write_input_tokens"),
+    )
+
+
+def _measured(usage: JSON) -> bool:
+    """Not made up by the client: those have a total and no parts."""
+    return bool(whole(usage, "input_tokens") or whole(usage, "output_tokens"))
+
+
+def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """Written as soon as the reply is there; the token count follows only after the tools."""
+    if not state.summarising:
+        used = whole(payload, "usage", "total_tokens") or 0
+        spent = amount(payload, "thread_token_usage", "total_tokens")
+        total = spent + state.unspent if spent else state.total
+        if total >= state.total:
+            state.total = total
+            parts = split_parts(obj(payload, "usage"))
+            yield from _usage(state, used, state.window, put, parts)
+
+
+def _usage(
+    state: _State, used: int, window: int | None, put: Put, parts: Spend | None
+) -> Iterator[Event]:
+    state.window = window
+    if used > 0 and state.size != (used, window):
+        state.size = (used, window)
+        model = state.model or None
+        yield Usage(used_tokens=used, window_tokens=window, parts=parts, model=model, **put)
+
+
+def _rate_limits(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """Nulls overwrite what was said before (a reply without the headers): they are skipped."""
+    limits = obj(payload, "rate_limits")
+    reached = bool(text(limits, "rate_limit_reached_type"))
+    for place in ("primary", "secondary"):
+        plan = obj(limits, place)
+        used = number(plan, "used_percent")
+        if used is None:
+            continue
+        minutes = whole(plan, "window_minutes") or whole(plan, "window_duration_mins")
+        resets_at = instant(plan.get("resets_at"))
+        after_s = number(plan, "resets_in_seconds")
+        if resets_at is None and after_s is not None and put["at"] is not None:
+            resets_at = put["at"] + after_s
+        limit = Limit(
+            rejected=reached and used >= 100,
+            scope=_PLAN_WINDOWS.get(minutes, f"{minutes}_minutes") if minutes else place,
+            resets_at=resets_at,
+            used_percent=used,
+        )
+        if used >= 100:
+            state.resets_at = max(resets_at or 0, state.resets_at or 0) or None
+        if state.limits.get(place) != limit:
+            state.limits[place] = limit
+            yield replace(limit, **put)
+
+
+def _error(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """Not final by itself: retries say "error" too, and the turn's end follows."""
+    why = _why(state, obj(payload, "error") or payload)
+    if payload.get("will_retry") is True or why["message"].startswith("Reconnecting..."):
+        yield Retry(message=why["message"], status=why["status"], **put)
+        return
+    state.failed = True
+    yield Failure(**why, **put)
+
+
+def _retry(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    yield Retry(message=text(payload, "message"), **put)
+
+
+def _why(state: _State, error: JSON) -> dict[str, Any]:
+    info = error.get("codex_error_info")
+    name, status = "", None
+    if isinstance(info, str):
+        name = _snake(info)
+    elif isinstance(info, dict) and info:
+        first = next(iter(info))
+        name = _snake(str(first))
+        status = whole(_snake_keys(obj(info, first)), "http_status_code")
+    reason = _REASONS.get(name)
+    if name in _CONNECTION and status is None:
+        reason = StopReason.OVERLOADED
+    return {
+        "message": text(error, "message"),
+        "reason": reason,
+        "code": name or None,
+        "status": status,
+        "resets_at": state.resets_at if name == "usage_limit_exceeded" else None,
+    }
+
+
+def _complete(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    error = obj(payload, "error")
+    # Older versions write the error as an event of its own and an end that does not mention it.
+    silent = state.failed and not text(payload, "last_agent_message")
+    yield Ended(ok=not error and not silent, **_why(state, error), **put)
+
+
+def _failed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    yield Ended(ok=False, **_why(state, obj(payload, "error")), **put)
+
+
+def _aborted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    reason = text(payload, "reason") or "interrupted"
+    yield Ended(ok=False, reason=_ABORTED.get(reason), code=f"turn_aborted: {reason}", **put)
+
+
+def _server_turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    turn = obj(payload, "turn")
+    match text(turn, "status"):
+        case "completed":
+            yield Ended(ok=True, **put)
+        case "interrupted":
+            yield from _aborted(state, {"reason": "interrupted"}, put)
+        case "failed":
+            yield from _failed(state, turn, put)
+
+
+def _done(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    # The usage of `turn.completed` is the thread's sum, not a size. `notify` is told of success
+    # only.
+    yield Ended(ok=True, **put)
+
+
+def _asks(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+    """An approval or an answer is awaited; nothing follows until it is given."""
+    yield Failure(reason=StopReason.NEEDS_USER, code="approval_requested", **put)
+
+
+_NAMES: dict[Handler, str] = {
+    _thread: "thread.started session_meta session_configured thread/started",
+    _turn: "turn.started task_started turn_started turn/started",
+    _context: "turn_context thread_settings_applied",
+    _prompt: "user_message",
+    _reply: "agent_message",
+    _item_started: "item.started item_started item/started",
+    _item_todos: "item.updated",
+    _item_completed: "item.completed item_completed item/completed",
+    _file_item: "file_item",
+    _response_item: "response_item",
+    _token_count: "token_count thread/tokenUsage/updated",
+    _token_usage_record: "token_usage_record",
+    _rate_limits: "account/rateLimits/updated",
+    _compacted: "compacted context_compacted thread/compacted",
+    _error: "error",
+    _retry: "stream_error",
+    _complete: "task_complete turn_complete",
+    _failed: "turn.failed",
+    _done: "turn.completed agent-turn-complete",
+    _aborted: "turn_aborted",
+    _server_turn: "turn/completed",
+    _asks: "exec_approval_request apply_patch_approval_request request_permissions "
+    "request_user_input elicitation_request item/commandExecution/requestApproval "
+    "item/fileChange/requestApproval item/permissions/requestApproval item/tool/requestUserInput",
+}
+_HANDLERS = {name: handler for handler, names in _NAMES.items() for name in names.split()}
+_QUIET = _words(
+    "response world_state warning configWarning "
+    "deprecationNotice deprecation_notice background_event agent_reasoning "
+    "agent_reasoning_raw_content agent_reasoning_section_break plan_update turn_diff "
+    "shutdown_complete thread/status/changed thread/goal/cleared thread/name/updated "
+    "turn/diff/updated turn/plan/updated serverRequest/resolved remoteControl/status/changed"
+)
+_FILE_TYPES = _words(
+    "session_meta event_msg response_item turn_context world_state token_usage_record compacted"
+)
+_OWN_TYPES = _words(
+    "turn.started turn.completed turn.failed task_started task_complete turn_aborted token_count "
+    "agent-turn-complete"
+)
+
+
+def knows(record: JSON) -> bool:
+    """Surely Codex's."""
+    kind = text(record, "type")
+    if isinstance(record.get("method"), str):
+        return record["method"] in _HANDLERS and bool(text(record, "params", "threadId"))
+    if isinstance(record.get("msg"), dict):
+        return text(record, "msg", "type") in _HANDLERS
+    if kind in _FILE_TYPES:
+        return isinstance(record.get("payload"), dict)
+    if kind == "thread.started":
+        return bool(text(record, "thread_id"))
+    if kind in ("item.started", "item.updated", "item.completed"):
+        return bool(text(record, "item", "type"))
+    if kind == "error":
+        return text(record, "message").startswith("Reconnecting...")
+    return kind in _OWN_TYPES
+
+
+PROFILE = Profile(
+    name="codex",
+    knows=knows,
+    parse=parse,
+    zero_means_done=True,
+    # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
+    cut_exit_reasons={1: StopReason.USER_EXIT},
+    # 95 % of what its catalogue says, mostly of 272,000; so too for models it does not know.
+    windows={"gpt-": 258_400, "gpt-6.1-terra": 475_000, "": 258_400},
+    enforced=lambda window: window * 90 // 95,
+)

@@ -1,0 +1,1 @@
+"""What an agent's folder provides: one contract a file."""

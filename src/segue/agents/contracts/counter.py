@@ -1,0 +1,143 @@
+"""Counts a session file from its first byte to its last, and goes on where it left off.
+
+The current size of a context stands at the end of a file; what was spent, which files were
+changed and what is still to do stand all over it. A counter is fed whole lines and keeps a
+`Tally` and a `Ledger`; both go into the index, so that tomorrow only new bytes are read.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+
+from segue.agents.shared.fields import JSON
+from segue.agents.shared.lines import read_line
+from segue.core.sessions.ledger import ENDS_TURN, SIDE, Ledger
+from segue.core.sessions.remarks import LimitSeen, Todo
+from segue.core.sessions.spend import Spend
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL with it, which takes longer than a look
+except ImportError:  # not CPython
+    from hashlib import blake2b
+
+_FILES_KEPT = 2_000
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding a line may raise."""
+
+
+class Tally(Struct, kw_only=True):
+    """What a whole file told, but for its requests (those are in the ledger)."""
+
+    session_id: str = ""
+    forked_from: str = ""  # the session whose history it may hold a copy of
+    cwd: str = ""
+    started_at: float | None = None
+    compactions: int = 0
+    todos: dict[str, Todo] = field(default_factory=dict)  # by the agent's own number
+    files: dict[str, int] = field(default_factory=dict)  # path -> how often it was changed
+    limits: dict[str, LimitSeen] = field(default_factory=dict)  # by scope
+    unread: int = 0  # lines that are no records
+    memory: dict[str, Any] = field(default_factory=dict)  # what this agent's counter needs to go on
+
+    def changed(self, path: str) -> None:
+        """A tool wrote to this file."""
+        if path and (path in self.files or len(self.files) < _FILES_KEPT):
+            self.files[path] = self.files.get(path, 0) + 1
+
+    def seen_at(self, at: float | None) -> None:
+        """A record has this time."""
+        if at is not None:
+            self.started_at = at if self.started_at is None else min(at, self.started_at)
+
+
+class Counter(Protocol):
+    """Fed with whole lines, in order. Never raises on what is in them."""
+
+    tally: Tally
+    ledger: Ledger
+
+    def feed(self, data: bytes, size: int) -> None:
+        """Takes in the lines that stand in the first `size` bytes."""
+
+    def close(self) -> None:
+        """The file ends here for now; more may be fed later."""
+
+
+Count = Callable[[Tally, Ledger], Counter]
+
+
+def key_of(*names: bytes) -> int:
+    """A row's key, the same in every process; 0 is kept for "no key"."""
+    digest = blake2b(b"\0".join(names), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True) or 1
+
+
+def print_of(data: bytes) -> bytes:
+    """Tells other bytes from these."""
+    return blake2b(data, digest_size=16).digest()
+
+
+def milliseconds(stamp: str) -> int:
+    """A record's time stamp in unix milliseconds; 0 if it is none."""
+    try:
+        when = datetime.fromisoformat(stamp)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return round(when.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return 0
+
+
+def objects(data: bytes) -> Iterator[JSON | None]:
+    """The records of whole lines; None for a line that is none."""
+    for line in data.split(b"\n"):
+        if line and not line.isspace():
+            value = read_line(line)
+            yield value if isinstance(value, dict) else None
+
+
+class RecordCounter:
+    """Counts a file record by record: for agents whose files are small."""
+
+    def __init__(self, tally: Tally, ledger: Ledger) -> None:
+        self.tally, self.ledger = tally, ledger
+
+    def feed(self, data: bytes, size: int) -> None:
+        for record in objects(data[:size]):
+            if record is None:
+                self.tally.unread += 1
+            else:
+                self.count(record)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def count(self, record: JSON) -> None:
+        """Takes one record in."""
+        raise NotImplementedError
+
+    def spent(
+        self,
+        key: str,
+        at: float | None,
+        model: str,
+        spend: Spend,
+        *,
+        side: bool = False,
+        ends_turn: bool = False,
+    ) -> None:
+        """One request."""
+        flags = (SIDE if side else 0) | (ENDS_TURN if ends_turn else 0)
+        self.ledger.add(
+            key_of(key.encode("utf-8", "replace")) if key else 0,
+            round(at * 1000) if at else 0,
+            model,
+            flags,
+            spend.input_tokens,
+            spend.output_tokens,
+            spend.cache_read_tokens,
+            spend.cache_write_tokens,
+        )

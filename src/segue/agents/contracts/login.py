@@ -1,0 +1,42 @@
+"""Who an agent is signed in as: the contract, and what the agents' files share.
+
+What tells accounts apart may be a secret, or lead to a person: it is made into a hash at once, and
+nothing else of it leaves this module's callers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL with it
+except ImportError:  # not CPython
+    from hashlib import blake2b
+
+Env = Mapping[str, str]
+Kind = Literal["", "plan", "key"]
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """As far as the agent's flags, variables and files tell."""
+
+    home: str  # its config home
+    who: str = ""  # a hash; "": nothing tells, and the home stands for it
+    kind: Kind = ""  # a plan of the user's, or a key that is paid by use
+
+
+LoginOf = Callable[[Sequence[str], Env, str], Login]
+"""By the user's flags, the environment and the working folder."""
+
+
+def hashed(*parts: str) -> str:
+    """A short hash of what tells an account from others; the same on every machine."""
+    data = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return blake2b(data, digest_size=5, person=b"segue-account").hexdigest()
+
+
+def by_key(env: Env, *names: str, also: str = "") -> str:
+    """The hash of the first of these variables that is set; "" if none is. `also`: whose they are
+    as well, such as the address that they are sent to."""
+    return next((hashed(name, env[name], also) for name in names if env.get(name)), "")

@@ -1,0 +1,71 @@
+"""What one agent's file provides: capability flags and a parser, nothing else.
+
+A profile is data and a few pure functions. No code outside an agent's own file may ask which
+agent it is: it asks for a flag here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from segue.agents.places import SessionStore
+from segue.agents.signs import Signs
+from segue.core.stops.events import Event
+from segue.core.stops.reasons import StopReason
+
+if TYPE_CHECKING:
+    from segue.agents.contracts.counter import Count
+
+
+class Record(Struct, frozen=True):
+    """One JSON object of a stream or session file, and where it stands ("stdout:12")."""
+
+    data: dict[str, Any]
+    where: str = ""
+
+
+Parse = Callable[[Iterable[Record]], Iterator[Event]]
+
+
+def no_limit(window_tokens: int) -> int | None:
+    """It fills its window to the end."""
+    return None
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """An agent as segue sees it."""
+
+    name: str  # as its binary
+    knows: Callable[[dict[str, Any]], bool]
+    """Is this record surely one of this agent's (any of its forms: stream, result, session file)?
+    Cheap and strict: it is asked of records whose agent is not known."""
+    resembles: Callable[[dict[str, Any]], bool] | None = None
+    """Could it be one of this agent's, or of an agent that copied its form? Asked when nobody
+    knows the record."""
+    parse: Parse
+    """Records of one stream or one session file, oldest first, into events. May start anywhere
+    (a tail), must end where the input ends, never raises on odd shapes."""
+    exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """Exit codes with a meaning of their own."""
+    exit_is_http_status: bool = False
+    """Exits with the failed request's HTTP status modulo 256."""
+    cut_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """What an exit code means when the stream has records but no closing one."""
+    silent_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
+    """What an exit code means when nothing at all was printed."""
+    zero_means_done: bool = False
+    """In text mode, exit code 0 proves that the turn ended well."""
+    store: SessionStore | None = None
+    """Where a plug-in's sessions are; those of built-in agents are in `segue.agents.places`."""
+    counter: "Count | None" = None
+    """Counts a plug-in's session files; those of built-in agents are in `segue.agents.counters`."""
+    signs: Signs | None = None
+    """How to tell that a plug-in's agent runs; the built-in ones' are in `segue.agents.signs`."""
+    windows: dict[str, int] = field(default_factory=dict)
+    """Windows this agent works with where its records don't tell, by the beginning of the model's
+    name, before the common table; "" is what it takes for a model that it does not know."""
+    window_in: Callable[[dict[str, Any], str], int | None] | None = None
+    """The window of a model by the agent's own config file (`Store.configs`)."""
+    enforced: Callable[[int], int | None] = no_limit
+    """The point at which it compacts or refuses by itself, by its window; None if it does not."""

@@ -1,0 +1,72 @@
+"""How an agent's TUI looks and is talked to: data and pure functions, one file an agent in
+`segue.agents.terminals`.
+
+What a terminal gives is carried out by others: `system/tmux/typist` looks and types,
+`watch` decides.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from segue.core.terminals.screen import Screen, Shown
+
+Resumed = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
+"""Program, session id, prompt ("": none), kept flags → argv."""
+Begun = Callable[[str, str, Sequence[str]], tuple[str, ...]]
+"""Program, prompt ("": none), kept flags → argv."""
+
+
+class Terminal(Struct, frozen=True, kw_only=True):
+    """An agent as it sits in a terminal. Keys have tmux's names."""
+
+    agent: str
+    read: Callable[[Shown], Screen]
+    """What its screen says. Never raises; a screen that is not understood is "unknown"."""
+    clear: str
+    """Typed and submitted, it empties the context: a new session begins, with its own id. "" if
+    only a new process does that."""
+    interrupt: tuple[str, ...]
+    """Keys that stop the turn, each pressed by itself, and leave the process and its session."""
+    dismiss: tuple[str, ...] = ()
+    """Keys that close a dialog of which the screen says that it is harmless; () if none is."""
+    submit: str = "Enter"
+    erase: tuple[str, ...] = ()
+    """Keys that take one line of the input away, wherever in it the cursor is: pressed again until
+    the draft is empty (at most twice for each line of it). They do nothing to an empty input."""
+    settle_s: float = 0.4  # between the text and `submit`
+    steady_s: float = 0.2  # for so long an idle screen must be one before it is believed
+    takes_paste: bool = True
+    """Bracketed paste; a long one may be shown folded ("[Pasted text #1 +12 lines]")."""
+    resume_argv: Resumed
+    new_argv: Begun
+    resumes_with_prompt: bool = True
+    """Whether a resumed process takes its prompt from the arguments; else it must be typed."""
+    kept_flags: Mapping[str, int] = field(default_factory=dict)
+    """The user's own flags that a process which takes over keeps, and how many values follow each;
+    -1: all up to the next flag."""
+
+
+def kept(terminal: Terminal, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Those of a process's arguments that another process in its place must have: the user's own
+    choices, without the session and the prompt. `arguments`: without the program."""
+    found: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            break
+        flag, equals, _ = argument.partition("=")
+        count = terminal.kept_flags.get(flag)
+        if count is None:
+            continue
+        found.append(argument)
+        if equals:
+            continue
+        values = rest[:count]
+        if count < 0:
+            ends = (i for i, value in enumerate(rest) if value.startswith("-"))
+            values = rest[: next(ends, len(rest))]
+        found += values
+        del rest[: len(values)]
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Copilot: all that segue knows about this agent."""

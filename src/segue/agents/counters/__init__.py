@@ -1,1 +1,0 @@
-"""One counter an agent, imported when there is something to count."""

@@ -1,0 +1,1 @@
+"""Agents that the user describes in config.toml."""

@@ -1,0 +1,210 @@
+"""The user's own agents: `[agents.NAME]` in config.toml.
+
+`like` is for a program that behaves as a known agent does; `command` alone replaces the program of
+a known agent. Everything else is a program that is given a prompt and says by its words and its
+exit code what came of it.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from segue.agents import drives, stores
+from segue.agents.contracts.drive import Drive, Env, Launch, LegOrder, LineMeaning
+from segue.agents.contracts.permission import Permissions
+from segue.agents.shared.drive import refusal
+from segue.errors import ConfigError
+
+PROMPT, PROMPT_FILE, SESSION, FLAGS = "{prompt}", "{prompt_file}", "{session}", "{flags}"
+_PLACES = (PROMPT, PROMPT_FILE, SESSION)
+_PLACE = re.compile("|".join(re.escape(place) for place in _PLACES))
+_FILE = "prompt.md"
+
+
+class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the user says about an agent."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments. `{prompt}` is the prompt, `{prompt_file}` a file with it, and
+    without both it comes on its input; `{flags}`, alone, is where the user's flags go."""
+    like: str = ""  # a known agent
+    env: dict[str, str] = field(default_factory=dict)  # set besides the user's own
+    home: str = ""  # with `like`: where its sessions are, if not in that agent's home
+    resume: tuple[str, ...] = ()
+    """The same with `{session}`, to go on with a session; without it there is only the new one."""
+    session: str = ""  # RE2: its one group is the session's id in a line of its output
+    done: str = ""  # RE2: a line that says that the task is done
+    failed: str = ""  # RE2: a line that says that it is not, and will not be
+
+    def __post_init__(self) -> None:
+        """Nonsense is refused here, by name."""
+        if not self.command and not self.like:
+            raise ValueError("`command` is missing: the program and its arguments, as a list")
+        if self.command and not self.command[0].strip():
+            raise ValueError("`command` must begin with the program")
+        if self.resume and not self.session:
+            raise ValueError("`resume` needs `session`: how its id is found in the output")
+        if self.resume and not any(SESSION in word for word in self.resume):
+            raise ValueError("`resume` must have {session} in it")
+        for name, groups in (("session", 1), ("done", None), ("failed", None)):
+            if pattern := getattr(self, name):
+                _compiled(name, pattern, groups)
+
+
+def drive_of(name: str, custom: Custom) -> Drive:
+    """How it is driven. Raises ConfigError."""
+    known = drives.built_in(custom.like or name)
+    if custom.like and known is None:
+        raise ConfigError(
+            f"[agents.{name}]: like {custom.like!r} is not one of {', '.join(drives.NAMES)}"
+        )
+    if known is None:
+        return _own(name, custom)
+    unfit = [key for key in ("resume", "session", "done", "failed") if getattr(custom, key)]
+    if unfit:
+        raise ConfigError(
+            f"[agents.{name}]: {unfit[0]} is not needed: it is driven as {known.agent}"
+        )
+    if any(place in word for word in custom.command for place in (*_PLACES, FLAGS)):
+        raise ConfigError(
+            f"[agents.{name}]: command takes no placeholders: it is driven as {known.agent}"
+        )
+    return _like(known, custom)
+
+
+def _like(known: Drive, custom: Custom) -> Drive:
+    """The known agent with another program, environment or home."""
+
+    def launch(order: LegOrder) -> Launch:
+        given = known.launch(replace(order, env={**order.env, **custom.env}))
+        return replace(given, env={**custom.env, **given.env})
+
+    def seen(env: Env) -> Env:
+        """The environment by which its sessions are found."""
+        return {**env, **custom.env, **_home(known.agent, custom.home)}
+
+    changes: dict[str, object] = {"launch": launch}
+    if (permissions := known.permissions) is not None:
+        changes["permissions"] = _seen_by(permissions, custom, seen)
+    if (login := known.login) is not None:
+        changes["login"] = lambda flags, env, cwd: login(flags, seen(env), cwd)
+    if custom.command:
+        changes["find"] = lambda env: _found(custom.command, env)
+        changes["install"] = f"{custom.command[0]} is no program that can be started"
+    if (file := known.session_file) is not None:
+        changes["session_file"] = lambda session, env, cwd: file(session, seen(env), cwd)
+    if (tidy := known.tidy) is not None:
+        changes["tidy"] = lambda session, env, cwd: tidy(session, seen(env), cwd)
+    return replace(known, **changes)
+
+
+def _seen_by(permissions: Permissions, custom: Custom, seen: Callable[[Env], Env]) -> Permissions:
+    """Of another program nobody knows what it may do: it may be a container."""
+    look = permissions.look
+    if custom.command or look is None:
+        return replace(permissions, look=None)
+    return replace(permissions, look=lambda flags, env, cwd: look(flags, seen(env), cwd))
+
+
+def _home(agent: str, home: str) -> dict[str, str]:
+    """The variable that moves the home of an agent."""
+    store = stores().get(agent)
+    if not home or store is None or not store.variables:
+        return {}
+    variable, below = store.variables[0]
+    place = os.path.expanduser(home)
+    if below and os.path.basename(place) == below:
+        place = os.path.dirname(place)
+    return {variable: place}
+
+
+def _own(name: str, custom: Custom) -> Drive:
+    def launch(order: LegOrder) -> Launch:
+        words = (order.session_id and custom.resume) or custom.command
+        texts = {
+            PROMPT: order.prompt,
+            PROMPT_FILE: os.path.join(order.folder, _FILE),
+            SESSION: order.session_id,
+        }
+        argv: list[str] = []
+        for word in words:
+            # In one pass: what is filled in may have braces of its own.
+            filled = _PLACE.sub(lambda found: texts[found[0]], word)
+            argv += order.flags if word == FLAGS else [filled]
+        is_same = words[0] == custom.command[0]
+        argv[0] = order.command[0] if is_same else os.path.expanduser(argv[0])
+        by_file = any(PROMPT_FILE in word for word in words)
+        by_word = any(PROMPT in word for word in words)
+        return Launch(
+            argv=tuple(argv),
+            env=dict(custom.env),
+            files={_FILE: order.prompt} if by_file else {},
+            input=b"" if by_file or by_word else order.prompt.encode("utf-8", "replace"),
+            session_id=order.session_id,
+        )
+
+    def refuses(flags: Sequence[str]) -> str:
+        if flags and FLAGS not in custom.command:
+            return f"{flags[0]} cannot be passed on: [agents.{name}] has no {FLAGS} in its command"
+        return refusal(flags, {})
+
+    return Drive(
+        agent=name,
+        find=lambda env: _found(custom.command[:1], env),
+        install=f"{custom.command[0]} is no program that can be started",
+        launch=launch,
+        resumes=bool(custom.resume),
+        refuses=refuses,
+        hears=_ear(custom),
+    )
+
+
+def _found(command: Sequence[str], env: Env) -> tuple[str, ...] | None:
+    program = shutil.which(os.path.expanduser(command[0]), path=env.get("PATH", os.defpath))
+    return (program, *command[1:]) if program else None
+
+
+def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
+    session = _compiled("session", custom.session, 1) if custom.session else None
+    says: list[tuple[Literal["done", "failed"], Search]] = []
+    if custom.failed:  # first: who says both has not done it
+        says.append(("failed", _compiled("failed", custom.failed)))
+    if custom.done:
+        says.append(("done", _compiled("done", custom.done)))
+
+    def hears(line: str) -> LineMeaning:
+        named = session(line) if session else None
+        said = next((word for word, search in says if search(line) is not None), None)
+        return LineMeaning(session_id=named or "", said=said or "")
+
+    return hears
+
+
+Search = Callable[[str], str | None]
+"""Looks for a pattern in a line: its one group, or all of it; None if it is not there."""
+
+
+def _compiled(name: str, pattern: str, groups: int | None = None) -> Search:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options=options)
+    except re2.error as fault:
+        said = fault.args[0] if fault.args else ""
+        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        raise ValueError(f"`{name}` is no RE2 pattern: {said}") from None
+    if groups is not None and compiled.groups != groups:
+        raise ValueError(f"`{name}` must have one group, which is the session's id")
+
+    def search(line: str) -> str | None:
+        found = compiled.search(line)
+        return None if found is None else str(found[groups or 0] or "")
+
+    return search

@@ -1,0 +1,45 @@
+"""The agents that segue can drive, in one registry; plug-ins are found in it, and the user's own
+are registered.
+
+Each agent's folder has one `DRIVE`, imported when asked for.
+"""
+
+from segue.agents import canonical, plugins
+from segue.agents.contracts.drive import Drive
+
+NAMES = ("claude", "codex", "opencode", "gemini", "pi")
+"""Those that come with segue."""
+
+_loaded: dict[str, Drive] = {}
+
+
+def find(name: str) -> Drive | None:
+    """How an agent is driven, by name or alias; None for one that segue cannot drive."""
+    return _loaded.get(canonical(name)) or built_in(name)
+
+
+def built_in(name: str) -> Drive | None:
+    """The same, whatever was registered: one that comes with segue, or a plug-in's."""
+    key = canonical(name)
+    if key in plugins.BUILT_IN and key not in NAMES:
+        return None
+    found = plugins.part(key, "drive", "DRIVE")
+    return found if isinstance(found, Drive) else None
+
+
+def register(name: str, drive: Drive) -> None:
+    """Adds one, or replaces one of the same name."""
+    _loaded[canonical(name)] = drive
+
+
+def names() -> list[str]:
+    """All that `find` finds."""
+    added = [name for name in plugins.added() if _is_driven(name)]
+    return list(dict.fromkeys((*NAMES, *added, *_loaded)))
+
+
+def _is_driven(name: str) -> bool:
+    try:
+        return built_in(name) is not None
+    except plugins.BrokenPluginError:
+        return False

@@ -1,0 +1,217 @@
+"""From what an agent left behind to a witness: text in, no files, no clock.
+
+This is where the parsers, the text and the exit code meet. `judge` is the whole of
+`segue classify` but for reading files.
+"""
+
+import re
+from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue import agents
+from segue.agents.contracts.profile import Profile
+from segue.agents.markdown import session as markdown
+from segue.agents.shared import records
+from segue.core.policy import Policy
+from segue.core.stops import classify as core
+from segue.core.stops.events import Ended, Event
+from segue.core.stops.exits import NO_FLAGS, ExitFlags
+from segue.core.stops.fold import Turn, fold
+from segue.core.stops.plain.dialogs import asked
+from segue.core.stops.plain.text import units
+from segue.core.stops.plain.unwrap import unwrap
+from segue.core.stops.plain.voice import Voice, is_faulty
+from segue.core.stops.reader import MessageReader
+from segue.core.stops.readout import text_reading
+from segue.core.stops.text_verdict import TextVerdict, hear
+from segue.core.stops.types import EndedBy, Tokens
+
+Channel = Literal[
+    "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript"
+]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
+
+_LONGEST_WORD = 40
+# Here, text that is no record is what somebody said or what a tool printed.
+_CONVERSATION = ("transcript-record", "transcript")
+
+
+def channel_of(name: str) -> Channel:
+    """What a file is, by its name: a session file, a log, or else what was on a screen."""
+    if name.endswith((".jsonl", ".md")):
+        return "transcript"
+    return "log" if name.endswith(".log") else "tui"
+
+
+_LEAVING = re.compile(r"(?i)[>❯›$\s]*(/?(?:exit|quit|bye|q|done|goodbye)|:q!?|/logout)\s*")
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One stream or file of an ending; `name` is what evidence calls it."""
+
+    text: str
+    channel: Channel = "stdout"
+    name: str = "stdout"
+    first_line: int = 1
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """Everything that is known about how a leg ended, as it was found."""
+
+    sources: tuple[Source, ...] = ()
+    agent: str | None = None
+    exit_code: int | None = None
+    ended_by: EndedBy = "unknown"
+    exit_tells: bool = False
+    """Of a user's own program: whether it is done is told by its exit code, and by nothing that it
+    prints."""
+
+
+class _Read(Struct, frozen=True):
+    """One source, read."""
+
+    source: Source
+    profile: Profile | None
+    turn: Turn | None
+    heard: TextVerdict
+    speaks: bool  # plain text that somebody wrote
+    tokens: Tokens | None
+    notes: tuple[str, ...] = ()
+
+
+def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
+    """The verdict on an ending, with all signs."""
+    if ending.agent:
+        ear = replace(ear, agent=agents.canonical(ending.agent))
+    read = [_read(source, ending.agent, ear, policy) for source in ending.sources]
+    profile = next((r.profile for r in read if r.profile is not None), None)
+    if profile is None and ending.agent:
+        profile = agents.find(ending.agent)
+    if profile is not None and ear.agent is None:
+        ear = replace(ear, agent=profile.name)
+    streams = [r for r in read if r.turn is not None and r.source.channel != "transcript"]
+    sessions = [r for r in read if r.turn is not None and r.source.channel == "transcript"]
+    stream = next((r.turn for r in streams), None)
+    witness = core.Witness(
+        stream=stream,
+        session=next((r.turn for r in sessions), None),
+        heard=tuple(r.heard for r in read),
+        exit_code=ending.exit_code,
+        ended_by=ending.ended_by,
+        exit_flags=_flags(profile),
+        printed_answer=stream is None
+        and any(r.speaks and r.source.channel in ("stdout", "tui") for r in read),
+        silent=bool(ending.sources) and not any(s.text.strip() for s in ending.sources),
+        zero_means_done=profile is not None and profile.zero_means_done,
+        exit_tells=ending.exit_tells,
+        tokens=next((r.tokens for r in read if r.tokens is not None), None),
+        typed_exit=_typed_exit(ending),
+        notes=tuple(note for r in read for note in r.notes),
+    )
+    return core.classify(witness, ear, policy)
+
+
+def _typed_exit(ending: Ending) -> str:
+    """The word that is all that was left behind, if it is one by which people leave."""
+    spoken = [source.text for source in ending.sources if source.text.strip()]
+    if ending.exit_code != 0 or len(spoken) != 1 or len(spoken[0]) > _LONGEST_WORD:
+        return ""
+    found = _LEAVING.fullmatch(spoken[0])
+    return found[1] if found else ""
+
+
+def judge_turn(profile: Profile, turn: Turn, ear: MessageReader, policy: Policy) -> core.Judgement:
+    """The verdict on the last turn of a session file, when nothing else is known."""
+    return core.classify(
+        core.Witness(session=turn, exit_flags=_flags(profile)),
+        replace(ear, agent=profile.name),
+        policy,
+    )
+
+
+def needs_wordings(turn: Turn) -> bool:
+    """Whether messages in this turn have to be read: if not, no wordings need to be compiled."""
+    failed = turn.failure or turn.limit or turn.compaction or turn.waiting
+    return bool(failed or (turn.ended is not None and not turn.ended.ok))
+
+
+def _flags(profile: Profile | None) -> ExitFlags:
+    if profile is None:
+        return NO_FLAGS
+    return ExitFlags(
+        reasons=profile.exit_reasons,
+        cut_reasons=profile.cut_exit_reasons,
+        silent_reasons=profile.silent_exit_reasons,
+        is_http_status=profile.exit_is_http_status,
+    )
+
+
+def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy) -> _Read:
+    text = source.text
+    flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
+    # A status alone makes any document "done"; a session file is known to be one.
+    if flow is not None and (flow.has_steps or source.channel == "transcript"):
+        # The body is a document; only what the agent says at its end may count.
+        body = markdown.body(text)
+        above = text.count("\n") - body.count("\n")
+        spoken = replace(source, channel="tui")  # what the agent showed, written down
+        said = _hear(body.split("\n"), spoken, ear, policy, source.first_line + above)
+        progress = fold(_workflow_events(flow, source.name))
+        due = (f"the next step is {flow.next_step}",) if flow.next_step else ()
+        return _Read(source, None, progress, said, False, None, due)
+    cut = records.split(text, source.name, source.first_line)
+    found, rest = cut.records, cut.rest
+    stream = cut.is_stream or source.channel == "transcript"
+    profile = records.owner(found, agent) if found and stream else None
+    if profile is None and (errors := records.kept_errors(text)):
+        lines, first, source = errors, source.first_line, replace(source, channel="http-body")
+    elif profile is None:
+        lines = records.spoken(found, text)
+        first = source.first_line
+    else:
+        lines = [line for _, line in rest]
+        first = rest[0][0] if rest else source.first_line
+    turn: Turn | None = fold(profile.parse(found)) if profile is not None else None
+    if turn is not None and turn.seen == 0 and turn.unread == 0:
+        turn = None
+    heard = TextVerdict()
+    if profile is None and source.channel == "transcript" and markdown.is_session(text):
+        source = replace(source, channel="tui")  # its front matter is broken: what it shows counts
+    # Text beside records in a session file is damage, not speech.
+    if not (profile is not None and source.channel == "transcript"):
+        heard = _hear(lines, source, ear, policy, first)
+    speaks = profile is None and heard.answered
+    return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
+
+
+def _hear(
+    lines: list[str], source: Source, ear: MessageReader, policy: Policy, first_line: int = 1
+) -> TextVerdict:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    skipped = max(0, len(lines) - policy.tail_lines)
+    read = unwrap(lines[skipped:], first_line + skipped)
+    parts = units(
+        read,
+        errors_only=source.channel == "http-body",
+        logs=source.channel not in _CONVERSATION,
+    )
+    dialog = asked(read, source.name) if source.channel == "tui" else None
+    if dialog is None and not any(u.voice is not Voice.MUTED or u.under_tool for u in parts):
+        return TextVerdict()
+    talk = source.channel in _CONVERSATION
+    if talk:
+        ear = replace(ear, in_errors=False)
+    generic = not talk and source.channel != "log"
+    if source.channel == "http-body":
+        generic = is_faulty(source.text) or source.text.lstrip().startswith('"')
+    heard = hear(parts, ear, source.name, generic_errors=generic)
+    return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
+
+
+def _workflow_events(flow: markdown.Workflow, name: str) -> list[Event]:
+    if flow.is_complete:
+        return [Ended(ok=True, code=flow.status or "every step is done", where=f"{name}:1")]
+    return []

@@ -1,0 +1,1 @@
+"""Gemini: all that segue knows about this agent."""

@@ -1,0 +1,1 @@
+"""Goose: all that segue knows about this agent."""

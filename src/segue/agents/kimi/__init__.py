@@ -1,0 +1,1 @@
+"""Kimi: all that segue knows about this agent."""

@@ -1,0 +1,1 @@
+"""Markdown sessions with YAML front matter."""

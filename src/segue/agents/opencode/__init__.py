@@ -1,0 +1,1 @@
+"""Opencode: all that segue knows about this agent."""

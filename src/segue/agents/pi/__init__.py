@@ -1,0 +1,1 @@
+"""Pi: all that segue knows about this agent."""

@@ -1,0 +1,105 @@
+"""Agents by entry point: the group `segue.agents` names a package for each, built-in or not.
+
+    [project.entry-points."segue.agents"]
+    parrot = "segue_parrot"
+
+Such a package is what a folder in `segue/agents/` is: modules `profile` (`PROFILE`), and as far as
+it has them `drive` (`DRIVE`), `terminal` (`TERMINAL`), `counter` (`COUNTER`), `cast` (`CAST`). Each
+is imported when it is asked for. The built-in ones are known without looking; a test compares.
+
+`importlib.metadata` takes 20 ms to import, on every `segue status`: so the entry points are read
+here, from the files that installers write.
+"""
+
+import os
+import sys
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from segue.errors import ConfigError
+
+GROUP = "segue.agents"
+BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
+_MAX_BYTES = 200_000
+
+
+class BrokenPluginError(ConfigError):
+    """A plug-in cannot be loaded; the text says which, and why."""
+
+
+@cache
+def added() -> dict[str, str]:
+    """The packages of agents that others have installed, by name. Those that are built in are not
+    among them: nobody can take their names."""
+    found: dict[str, str] = {}
+    for place in dict.fromkeys(sys.path):
+        for name, package in _in_folder(place or os.curdir):
+            if name not in BUILT_IN:
+                found.setdefault(name, package)
+    return found
+
+
+def package_of(name: str) -> str | None:
+    """The package of an agent, or None for one that nobody has installed."""
+    return f"{GROUP}.{name}" if name in BUILT_IN else added().get(name)
+
+
+def part(name: str, module: str, attribute: str) -> object | None:
+    """What an agent's package has under that name, or None if it has no such module. Raises
+    BrokenPluginError if the package is not segue's own and cannot be imported."""
+    package = package_of(name)
+    if package is None:
+        return None
+    if name in BUILT_IN:
+        return _own_part(package, module, attribute)
+    try:
+        if find_spec(f"{package}.{module}") is None:
+            return None
+        found: object = getattr(import_module(f"{package}.{module}"), attribute)
+    except Exception as fault:  # a stranger's code may raise anything
+        said = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        where = f"the plug-in {name} ({package}.{module})"
+        raise BrokenPluginError(
+            f"{where} cannot be loaded: {said}; update or uninstall it"
+        ) from None
+    return found
+
+
+def _own_part(package: str, module: str, attribute: str) -> object | None:
+    try:
+        found: object = getattr(import_module(f"{package}.{module}"), attribute)
+    except ModuleNotFoundError as fault:
+        if fault.name != f"{package}.{module}":
+            raise
+        return None
+    return found
+
+
+def _in_folder(folder: str) -> list[tuple[str, str]]:
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".dist-info"))
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                text = file.read(_MAX_BYTES)
+        except OSError:
+            continue
+        if GROUP.encode() in text:
+            found += _of_group(text.decode("utf-8", "replace"))
+    return found
+
+
+def _of_group(text: str) -> list[tuple[str, str]]:
+    """The entries of the group in an `entry_points.txt`."""
+    found, inside = [], False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line == f"[{GROUP}]"
+        elif inside and "=" in line and not line.startswith("#"):
+            name, _, package = line.partition("=")
+            found.append((name.strip().lower(), package.strip()))
+    return found

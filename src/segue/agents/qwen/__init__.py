@@ -1,0 +1,1 @@
+"""Qwen: all that segue knows about this agent."""

@@ -1,0 +1,1 @@
+"""What the folders of several agents share."""

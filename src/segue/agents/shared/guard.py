@@ -1,0 +1,73 @@
+"""Holds parsers to what they promise: they take all records, end where these end, and never raise.
+
+A plug-in's parser may do none of that, and a run must not stand still over it. What a parser leaves
+undone is passed over here, as records that nobody could read."""
+
+from collections.abc import Generator, Iterable, Iterator
+
+from segue.agents.contracts.profile import Parse, Record
+from segue.core.stops.events import Event, Other
+
+MAX_EVENTS = 10_000
+"""Of one record: a parser that says more without taking the next one would never end."""
+
+
+class Guarded:
+    """The same parser, as one that keeps its promises. Each time that it gives up (it raises,
+    returns before the end, says no event, or says events without end) it begins anew with the next
+    record, and the one that it stopped at counts as unread."""
+
+    def __init__(self, parse: Parse) -> None:
+        self.parse = parse
+
+    def __call__(self, records: Iterable[Record]) -> Iterator[Event]:
+        given = _Given(records)
+        while not given.is_over:
+            before = given.taken
+            is_faulty = yield from self._parsed(given)
+            if given.is_over or not (is_faulty or given.taken == before):
+                continue
+            if given.taken == before and next(given, None) is None:
+                return
+            yield Other(kind="unread", where=given.where, known=False)
+
+    def _parsed(self, given: "_Given") -> Generator[Event, None, bool]:
+        """What it says until it gives up; whether that was a fault."""
+        said, at = 0, given.taken
+        try:
+            for event in self.parse(given):
+                said, at = (said + 1 if at == given.taken else 1), given.taken
+                if said > MAX_EVENTS or not isinstance(event, Event):
+                    return True
+                yield event
+        except Exception:  # whatever a plug-in raises is not the run's fault
+            return True
+        return False
+
+
+class _Given:
+    """Records, and how many of them were taken."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = iter(records)
+        self.taken = 0
+        self.where = ""  # the last one's
+        self.is_over = False
+
+    def __iter__(self) -> "_Given":
+        return self
+
+    def __next__(self) -> Record:
+        try:
+            record = next(self._records)
+        except StopIteration:
+            self.is_over = True
+            raise
+        self.taken += 1
+        self.where = record.where
+        return record
+
+
+def guarded(parse: Parse) -> Parse:
+    """This parser, held to its promises; once is enough."""
+    return parse if isinstance(parse, Guarded) else Guarded(parse)

@@ -1,0 +1,43 @@
+"""One line of JSON, as leniently as agents write it. Apart from `records`, because counting needs
+no parsers."""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+_HALF_PAIR = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def decode(line: str) -> Any:
+    """A JSON value, or None. Lenient where agents are: lone surrogates, raw control characters."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    try:
+        return json.loads(line, strict=False, parse_int=_whole)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(digits: str) -> int | float:
+    """A number that is out of all range is infinite, which nobody takes for one; as an int of
+    thousands of digits Python would refuse the whole line."""
+    return int(digits) if len(digits) < 40 else float(digits)
+
+
+def read_line(line: bytes) -> Any:
+    """The JSON value of a line of a file, or None. What UTF-8 does not have (bytes that are not
+    UTF-8, halves of surrogate pairs) becomes a replacement character: it goes into the index."""
+    text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
+    if not text.startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return decode(_HALF_PAIR.sub(r"\\ufffd", text))

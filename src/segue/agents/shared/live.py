@@ -1,0 +1,215 @@
+"""Reads an agent's stream while it is written: the same parser, fed piece by piece.
+
+Parsers are generators over all records: they ask for the next one until there is none. To get the
+events of the records so far, and no more, they are given a pause when these are used up: a record
+that they do not know. Of such a record every parser says one thing, `Other`, and forgets it.
+When that comes back, all that the records before it tell has been told.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.agents.contracts.profile import Profile, Record
+from segue.agents.shared import records
+from segue.agents.shared.guard import guarded
+from segue.core.stops.events import (
+    Compaction,
+    Ended,
+    Event,
+    Other,
+    Prompt,
+    Reply,
+    Retry,
+    Started,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+_HEAD_BYTES = 200
+_PAUSE = "\0pause"  # where it stands; nothing else stands there
+
+
+class Manner(Struct, frozen=True):
+    """What must be known of an agent's stream to read it live: data, apart from the parsers."""
+
+    idle: tuple[bytes, ...] = ()
+    """How lines begin that tell nothing, however many and large they are: pieces of what a later
+    record says as a whole. They are counted, and not decoded."""
+    kept: tuple[bytes, ...] = ()
+    """What stands near the beginning of such a line that does tell something."""
+    pause: str = "pause"
+    """The type of a record that its parser passes over, whatever came before."""
+
+
+_PIECES = b'{"type":"stream_event","event":{"type":"content_block_'
+MANNERS = {
+    "claude": Manner(idle=(_PIECES,)),
+    "qwen": Manner(idle=(_PIECES,)),
+    "codex": Manner(idle=(b'{"type":"item.updated"',), kept=(b'"todo_list"',)),
+    # 0.73 repeats all that was said so far in each of them.
+    "pi": Manner(idle=(b'{"type":"message_update"', b'{"type":"tool_execution_update"')),
+    # It puts the pieces of a reply together until a record of another type comes.
+    "gemini": Manner(pause="message"),
+}
+
+
+class OpenCall(Struct, frozen=True):
+    """A tool that runs, as far as the records tell."""
+
+    name: str
+    since: float  # unix time: the record's own, else when it was read
+
+
+class Live:
+    """What a stream tells so far.
+
+    Fed in whatever pieces, the events are those of `profile.parse` over all records at once, but
+    for those that are known not to matter. No input raises."""
+
+    def __init__(self, profile: Profile, source: str = "stdout") -> None:
+        self.session_id = ""
+        self.model = ""
+        self.reading: Usage | None = None
+        """The newest size, with the window if it was ever told. After a compaction the new size;
+        None if that is not told yet."""
+        self.open_calls: dict[str, OpenCall] = {}  # by the id of the call, the oldest first
+        self.ended: Ended | None = None  # the end of the last turn, if nothing went on after it
+        self.waiting: Retry | None = None  # it waits to try again by itself
+        self.replies = 0
+        self.calls = 0
+        self.last_text = ""  # the last reply's
+        self.compactions = 0  # finished ones
+        self.unread = 0  # records that nobody knows
+        self.lines = 0  # all that were fed, whatever they are
+        self.records: list[dict[str, Any]] = []
+        """What the last `feed` decoded, in order; without the idle ones."""
+        self._source = source
+        self._manner = MANNERS.get(profile.name, Manner())
+        self._pause = Record({"type": self._manner.pause}, _PAUSE)
+        self._window: int | None = None
+        self._queue: deque[Record] = deque()
+        self._is_over = False
+        self._parse = guarded(profile.parse)
+        self._events = self._parse(self._given())
+
+    def feed(self, lines: Iterable[bytes], at: float = 0.0) -> list[Event]:
+        """The events of these lines, which were read at this unix time. A line that is no record
+        by itself is passed over."""
+        decode, queue = msgspec.json.decode, self._queue
+        idle, kept = self._manner.idle, self._manner.kept
+        self.records = []
+        for line in lines:
+            self.lines += 1
+            if line.startswith(idle) and not any(word in line[:_HEAD_BYTES] for word in kept):
+                continue
+            where = f"{self._source}:{self.lines}"
+            if line.startswith(b"{"):
+                try:
+                    data = decode(line)
+                except (msgspec.DecodeError, ValueError, RecursionError):
+                    self._decode_oddly(line)
+                else:
+                    self.records.append(data)
+                    queue.append(Record(data, where))
+            elif b"{" in line:
+                self._decode_oddly(line)
+        return self._drain(at) if queue else []
+
+    def close(self, at: float = 0.0) -> list[Event]:
+        """What is only said at the end of the input; once. Nothing may be fed after it."""
+        if self._is_over:
+            return []
+        self._is_over = True
+        return self._drain(at)
+
+    def _decode_oddly(self, line: bytes) -> None:
+        """A record after a stamp, in a list, cut off, with bytes that are no UTF-8."""
+        found = records.split(line.decode("utf-8", "replace"), self._source, self.lines).records
+        self.records += (record.data for record in found)
+        self._queue += found
+
+    def _given(self) -> Iterator[Record]:
+        """What the parser is given: records, a pause whenever there are none, the end."""
+        queue = self._queue
+        while True:
+            while queue:
+                yield queue.popleft()
+            if self._is_over:
+                return
+            yield self._pause
+            if not queue and not self._is_over:
+                return  # it did not answer, and must not be given pauses for ever
+
+    def _drain(self, at: float) -> list[Event]:
+        """What the queue leads to. Each round takes at least one record from it."""
+        found: list[Event] = []
+        while True:
+            waiting = len(self._queue)
+            for event in self._events:
+                if event.where == _PAUSE:
+                    if not self._queue:
+                        return found
+                elif not (isinstance(event, Other) and event.known):
+                    found.append(event)
+                    self._note(event, at)
+            if self._is_over and not self._queue:
+                return found
+            self._events = self._parse(self._given())
+            if not self._queue:
+                return found
+            if len(self._queue) == waiting:
+                self._queue.popleft()
+                self.unread += 1
+
+    def _note(self, event: Event, at: float) -> None:
+        match event:
+            case Other():
+                self.unread += 1
+            case Started() | Prompt():
+                self._go_on()
+                if isinstance(event, Started):
+                    self.session_id = event.session_id or self.session_id
+                    self.model = event.model or self.model
+            case Reply():
+                self._go_on()
+                self.replies += 1
+                self.last_text = event.text
+            case ToolCall():
+                self._go_on()
+                self.calls += 1
+                since = at if event.at is None else event.at
+                self.open_calls[event.call_id] = OpenCall(event.name, since)
+            case ToolResult():
+                self.open_calls.pop(event.call_id, None)
+            case Usage():
+                self._window = event.window_tokens or self._window
+                self.model = event.model or self.model
+                self.reading = replace(event, window_tokens=self._window)
+            case Compaction(phase="done"):
+                self.compactions += 1
+                self.reading = self._compacted(event)
+            case Retry():
+                self.waiting = event
+            case Ended():
+                self.ended, self.waiting = event, None
+                self.open_calls.clear()
+
+    def _go_on(self) -> None:
+        self.ended = self.waiting = None
+
+    def _compacted(self, event: Compaction) -> Usage | None:
+        if event.used_tokens is None:
+            return None
+        return Usage(
+            used_tokens=event.used_tokens,
+            window_tokens=self._window,
+            model=self.model or None,
+            where=event.where,
+            at=event.at,
+        )

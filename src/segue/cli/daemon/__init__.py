@@ -1,0 +1,1 @@
+"""Commands for the daemon and for agents in terminals."""

@@ -1,0 +1,108 @@
+"""`segue back ID`: what the daemon lets a shell or a window run. It becomes the agent."""
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import Struct
+
+from segue.errors import InputError, SegueError, StateError
+from segue.system.files import state
+from segue.views import printing
+
+if TYPE_CHECKING:
+    from segue.watch.log import Log, Note
+
+_ID = re.compile(r"w-[a-z0-9]{1,32}")
+
+
+class BackOrder(Struct):
+    """What is to be started, and where. `writes`: the session that it goes on with."""
+
+    argv: list[str]
+    cwd: str
+    writes: str = ""
+
+
+@click.command(hidden=True)
+@click.argument("id")
+@click.option("--state", "folder", metavar="FOLDER", help="Where the daemon keeps its log.")
+def command(id: str, folder: str | None) -> None:
+    """Start the agent again whose session the daemon wants to go on with.
+
+    What is started, and where, stands in the daemon's log under ID. Once: a session has one writer.
+    """
+    if not _ID.fullmatch(id):
+        raise InputError(f"{id!r} is not an id of the daemon's")
+    if folder is not None:
+        os.environ["SEGUE_HOME"] = folder  # what is started is to find the same
+    from segue.watch.log import LOG_NAME, open_log
+
+    log, _ = open_log(os.path.join(state.state_folder(), LOG_NAME))
+    try:
+        note, order = _order(log, id)
+        try:
+            _take(note, order)
+            _note(log, note, {"id": id, "order": note.seq, "pid": os.getpid()})
+            printing.complain(f"going on with {note.agent} {note.session_id}")
+            os.chdir(order.cwd)
+            os.execv(order.argv[0], order.argv)  # noqa: S606 - no shell is wanted
+        except (OSError, ValueError) as fault:
+            why = getattr(fault, "strerror", None) or str(fault)
+            raise _failed(log, note, id, StateError(f"{order.argv[0]}: {why}")) from None
+        except SegueError as fault:
+            raise _failed(log, note, id, fault) from None
+    finally:
+        log.close()
+
+
+def _order(log: "Log", id: str) -> tuple["Note", BackOrder]:
+    import msgspec
+
+    notes = [n for n in log.since(0, ("order", "back"), 1_000_000) if n.data.get("id") == id]
+    orders = [note for note in notes if note.kind == "order"]
+    if not orders:
+        raise InputError(f"{id}: the daemon wants nothing of that name")
+    note = orders[-1]
+    if any(n.kind == "back" and n.seq > note.seq for n in notes):
+        raise InputError(f"{id}: that was done already; its session is {note.session_id}")
+    try:
+        order = msgspec.convert(note.data, BackOrder)
+    except msgspec.ValidationError as fault:
+        raise StateError(f"{id}: what the daemon wants cannot be read: {fault}") from None
+    if not order.argv:
+        raise StateError(f"{id}: what the daemon wants cannot be read: there is no program")
+    return note, order
+
+
+def _take(note: "Note", order: BackOrder) -> None:
+    """One writer a session. The agent that this process becomes has the lease for as long as it
+    lives. Raises SegueError if somebody else is at it."""
+    if not order.writes:
+        return
+    from segue.runs import others
+    from segue.runs.store import leases, open_store
+
+    with open_store() as store:
+        store.acquire(f"session:{note.agent}:{order.writes}", leases.me("segue back"), time.time())
+    other = others.working_on(note.agent, order.writes, "", order.cwd, os.environ)
+    if other is not None:
+        raise StateError(f"process {other.pid} has session {order.writes} open")
+
+
+def _failed(log: "Log", note: "Note", id: str, fault: SegueError) -> SegueError:
+    _note(log, note, {"id": id, "order": note.seq, "error": str(fault)})
+    return fault
+
+
+def _note(log: "Log", note: "Note", data: dict[str, object]) -> None:
+    log.append(
+        "back",
+        at=time.time(),
+        agent=note.agent,
+        session_id=note.session_id,
+        project=note.project,
+        data=data,
+    )

@@ -1,0 +1,20 @@
+"""`segue handoff SESSION`: hand it over now, whatever its zone."""
+
+import click
+
+from segue.cli.daemon.pause import meant
+from segue.cli.support.asking import ask
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--retry", is_flag=True, help="Continue a handoff that is waiting for you.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(session: str | None, retry: bool, as_json: bool) -> None:
+    """Ask SESSION for its handoff document, clear its context and let it go on from there.
+
+    SESSION is an id, the beginning of one, or a folder (this one). It must be run by hand in tmux.
+    `segue cancel SESSION` takes it back.
+    """
+    name = meant(session, everything=False)
+    ask("/v1/handoff", {"session": name, "retry": retry}, as_json=as_json)

@@ -1,0 +1,35 @@
+"""`segue pause`: the daemon leaves something alone for a while."""
+
+import os
+
+import click
+
+from segue.cli.support.asking import ask
+from segue.errors import InputError
+
+
+@click.command()
+@click.argument("what", required=False)
+@click.option("--all", "everything", is_flag=True, help="All projects.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(what: str | None, everything: bool, as_json: bool) -> None:
+    """Let the daemon hand off and resume nothing in WHAT: a folder (this one), or a session's id.
+
+    It still watches and records. Goes on after: segue unpause.
+    """
+    name = meant(what, everything=everything)
+    if name.startswith("/") and not os.path.isdir(name):
+        raise InputError(f"{name}: no such folder")
+    ask("/v1/pause", {"what": name}, as_json=as_json)
+
+
+def meant(what: str | None, *, everything: bool) -> str:
+    """A folder by its full path; a session by the name that was given."""
+    if everything:
+        if what is not None:
+            raise InputError(f"--all is more than {what}: give one of them")
+        return "all"
+    folder = os.path.expanduser(what or ".")
+    if what is None or "/" in folder or os.path.isdir(folder):
+        return os.path.realpath(folder)
+    return what

@@ -1,0 +1,186 @@
+"""`segue watch`: the daemon, in the foreground."""
+
+import os
+import queue
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from segue.core.terminals.visible import to_json
+from segue.errors import InputError, StateError
+from segue.system import clock
+from segue.system.files import state
+from segue.views import printing
+
+if TYPE_CHECKING:
+    from segue.watch.log import Log, Note
+
+_OBSERVES = """\
+segue watches, records and reminds. It does not type into any terminal and resumes nothing: that is
+switched on with --auto, or for a project in the config (docs/watch.md)."""
+_ACTS = """\
+segue acts by itself {where}: at the handoff mark (auto_handoff) it asks a session in
+tmux for a handoff document, clears its context and lets it go on; after a limit or a crash
+(auto_resume) it resumes it. It never resumes what you ended, and never types over you.
+To hold it back: segue pause"""
+
+
+@click.command()
+@click.option("--auto", is_flag=True, help="Hand off and resume by itself, not only observe.")
+@click.option(
+    "--in", "folders", multiple=True, metavar="FOLDER", help="With --auto: act only below FOLDER."
+)
+@click.option(
+    "--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
+    help="Also answer on 127.0.0.1:PORT, to anyone with the token.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per note on stdout.")
+def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
+    """Watch all sessions: zones, stops, reminders; with --auto also handoffs and resumes.
+
+    One daemon a user. SIGHUP reads the config again, Ctrl+C ends it. As a service:
+    segue service install.
+    """
+    if folders and not auto:
+        raise InputError("--in says where to act: give it with --auto")
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise InputError(f"--in {folder}: no such folder")
+    _fill_closed_streams()
+    from segue.runs.store import leases, open_store
+    from segue.runs.store.port import Held
+
+    with open_store() as store:
+        try:
+            lease = store.acquire("watch", leases.me("segue watch"), time.time())
+        except Held as held:
+            raise StateError(
+                f"a daemon is running already: process {held.holder.pid}; see: segue status"
+            ) from None
+        try:
+            _watch(auto=auto, folders=folders, port=port, as_json=as_json)
+        finally:
+            store.release(lease)
+
+
+def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
+    from segue.watch.daemon import Watch
+    from segue.watch.log import LOG_NAME, open_log
+    from segue.watch.rules import Rules
+    from segue.watch.server.answers import DaemonAnswers
+    from segue.watch.server.server import Server
+
+    rules = Rules(os.environ, auto=auto, auto_in=folders)
+    log, note = open_log(os.path.join(state.state_folder(), LOG_NAME))
+    out = _Printer()
+    if note:
+        out.say(note)
+    watch = Watch(env=os.environ, log=log, rules=rules, say=out.say)
+    link = DaemonAnswers(watch, figures=lambda since: _figures(log, since))
+    server = Server(link, port=port, broke=lambda fault: out.say(_own_fault(fault)))
+    try:
+        watch.catch_signals()
+        watch.restore()
+        server.start()
+        out.put(2, _introduction(rules.switched_on(), auto=auto, folders=folders))
+        if server.port:
+            out.say(f"also at http://127.0.0.1:{server.port}, for anyone with the token")
+        if as_json:
+            watch.world.listeners.append(out.print_note)
+        watch.run()
+    finally:
+        server.close()
+        log.close()
+        out.close()
+
+
+def _figures(log: "Log", since: float | None) -> dict[str, Any]:
+    """As `segue report --figures --json` has them."""
+    from segue.reports.figures import facts, figures
+    from segue.runs.store import open_store
+    from segue.views.report.figures import as_dict
+
+    with open_store() as store:
+        known = facts(store, log, since=since or 0.0)
+    return as_dict(figures(known), known.stops, since, clock.now())
+
+
+def _fill_closed_streams() -> None:
+    """What is opened gets the lowest free number: no socket of ours may become a child's stdout."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> str:
+    """What it is about to do, plainly: nobody should find out by seeing it type."""
+    places = []
+    if auto:
+        places.append(f"below {', '.join(folders)}" if folders else "in every project")
+    if switched_on:
+        places.append(f"as your config says ({switched_on})")
+    return _ACTS.format(where=" and ".join(places)) if places else _OBSERVES
+
+
+class _Printer:
+    """Prints in a thread of its own: whoever speaks never waits for a reader that does not read
+    (a pipe that nobody empties, a terminal after Ctrl+S), and does not hear of one that is gone."""
+
+    _MOST_WAITING = 10_000
+    _CLOSE_S = 0.5
+
+    def __init__(self) -> None:
+        streams = {1: sys.stdout, 2: sys.stderr}
+        # A number that was closed when the process began may be a database's by now.
+        self._open = {number for number, stream in streams.items() if stream is not None}
+        self._color = {number for number in self._open if os.isatty(number)}
+        if os.environ.get("NO_COLOR"):
+            self._color = set()
+        self._lines: queue.Queue[tuple[int, str] | None] = queue.Queue(self._MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, name="printer", daemon=True)
+        self._thread.start()
+
+    def say(self, line: str) -> None:
+        """A line for people, with its time."""
+        at = time.strftime("%H:%M:%S")
+        stamp = printing.style(at, dim=True) if 2 in self._color else at
+        self.put(2, f"{stamp} {printing.one_line(line)}")
+
+    def print_note(self, note: "Note") -> None:
+        """A note, for programs."""
+        from segue.watch.server.api import note_dict
+
+        self.put(1, to_json(note_dict(note)))
+
+    def put(self, number: int, line: str) -> None:
+        """A line for a stream; lost if too many wait already."""
+        with suppress(queue.Full):
+            self._lines.put_nowait((number, line))
+
+    def close(self) -> None:
+        """Prints what is left, if that is quick."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(None)
+        self._thread.join(self._CLOSE_S)
+
+    def _work(self) -> None:
+        while (given := self._lines.get()) is not None:
+            number, line = given
+            data = f"{printing.rendered(line)}\n".encode("utf-8", "replace")
+            while data and number in self._open:
+                try:
+                    data = data[os.write(number, data) :]
+                except BlockingIOError:  # somebody made it so: it must not be lost for that
+                    time.sleep(0.05)
+                except OSError:
+                    self._open.discard(number)  # nobody reads any more
+
+
+def _own_fault(fault: Exception) -> str:
+    return f"internal error: {type(fault).__name__}: {fault}"

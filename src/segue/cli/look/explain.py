@@ -1,0 +1,49 @@
+"""`segue explain`: which signs made the verdict, which lost and why, what would change it."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from segue import api
+from segue.cli.support import inputs
+from segue.system.config import config
+from segue.views import printing
+from segue.views import verdicts as render
+
+
+@click.command("explain")
+@inputs.ending_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--example", metavar="NAME", help="Explain a bundled recording of a real run.")
+def command(*, as_json: bool, example: str | None, **options: Any) -> None:
+    """Show which signs made a verdict, and which lost and why.
+
+    Takes what `segue classify` takes.
+    """
+    given = inputs.example(example) if example else inputs.given(**options)
+    inputs.say(given)
+    policy = config.policy()
+    judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=policy)
+    others = api.counterfactuals(given.ending, judgement, now=given.now, tz=given.tz, policy=policy)
+    if as_json:
+        verdict = render.as_dict(judgement.stop)
+        verdict["signs"] = [_sign(sign) for sign in judgement.signs]
+        verdict["lost"] = [_sign(sign) for sign in judgement.lost]
+        verdict["would_change"] = render.changes(judgement, policy, others)
+        verdict["otherwise"] = [
+            {"change": other.change, "reason": other.reason.value} for other in others
+        ]
+        printing.say(render.as_json(verdict))
+    else:
+        printing.say(render.explanation(judgement, policy, others, now=given.now, tz=given.tz))
+
+
+def _sign(sign: Any) -> dict[str, Any]:
+    return {
+        "reason": sign.reason.value,
+        "rank": sign.rank.name.lower(),
+        "strength": sign.strength.name.lower(),
+        "evidence": msgspec.to_builtins(sign.evidence),
+        "lost": sign.lost,
+    }

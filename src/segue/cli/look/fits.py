@@ -1,0 +1,124 @@
+"""`segue fits N`: may a task of this size, or the one of a prompt, be started in this session?"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from segue.core.sessions.forecast import Fit
+from segue.core.sessions.gate import Sized, size_of_prompt, told
+from segue.core.sessions.types import Session, fit_in
+from segue.errors import InputError
+from segue.system.files import files
+from segue.views import printing, tables
+from segue.views.machine import (
+    Machine,
+    choose,
+    list_sessions,
+    project_costs,
+    say_notes,
+    with_machine,
+)
+
+DOES_NOT_FIT = 1
+_MOST_BYTES = 10_000_000
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[N] [SESSION]")
+@click.option(
+    "--prompt", metavar="TEXT", help="Estimate N from the words of a task; - reads them from stdin."
+)
+@click.option("--reserve", type=int, metavar="N", help="Tokens to keep for a checkpoint.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    prompt: str | None,
+    reserve: int | None,
+    as_json: bool,
+) -> None:
+    """Exit with 0 if a task of N tokens (5000, 5K, 1.2M) fits into SESSION, else with 1.
+
+    Without SESSION: the live or newest one of this folder. With --prompt there is no N: it is
+    estimated from those words, and from what tasks in the session's project have cost so far.
+    """
+    tokens, session = _given(words, prompt)
+    count = None if tokens is None else _count(tokens)
+    if reserve is not None and reserve < 0:
+        raise InputError("--reserve must not be below 0")
+    text = "" if prompt is None else _text(prompt)
+
+    def look(machine: Machine) -> tuple[Session, list[int]]:
+        listed = list_sessions(machine)
+        found = choose(listed, session) if session else _of_folder(listed)
+        return found, [] if prompt is None else project_costs(machine, listed, found)
+
+    machine, (found, costs) = with_machine(look, with_processes=session is None)
+    say_notes(machine)
+    sized = size_of_prompt(len(text), costs) if count is None else told(count)
+    fit = fit_in(found, sized.tokens, reserve)
+    if fit is None:
+        raise InputError(f"session {found.session_id}: its size is not known yet")
+    if as_json:
+        printing.say_json(_as_dict(fit, sized, found))
+    else:
+        estimate = "" if count is not None else f" Estimated: {sized.why}."
+        printing.say(f"{'yes' if fit.ok else 'no'}: {fit.why}{estimate}")
+    ctx.exit(0 if fit.ok else DOES_NOT_FIT)
+
+
+def _as_dict(fit: Fit, sized: Sized, session: Session) -> dict[str, object]:
+    return {
+        "fits": fit.ok,
+        "tokens": sized.tokens,
+        "source": sized.source,
+        "estimate": sized.why,
+        "room_tokens": fit.room_tokens,
+        "because": fit.because,
+        "why": fit.why,
+        "session": tables.as_dict(session),
+    }
+
+
+def _given(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str | None]:
+    """N and SESSION."""
+    if prompt is None and not words:
+        raise InputError("how large is the task? write segue fits 5K, or segue fits --prompt TEXT")
+    tokens = None if prompt is not None else words[0]
+    rest = words if prompt is not None else words[1:]
+    if len(rest) > 1:
+        hint = "; with --prompt there is no N" if prompt is not None else ""
+        raise InputError(f"one SESSION only, not {' '.join(rest)}{hint}")
+    return tokens, rest[0] if rest else None
+
+
+def _text(prompt: str) -> str:
+    if prompt != "-":
+        return prompt
+    raw = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(raw) > _MOST_BYTES:
+        raise InputError(f"--prompt -: more than {_MOST_BYTES:,} bytes on stdin")
+    return raw.decode("utf-8", "replace")
+
+
+def _of_folder(sessions: Sequence[Session]) -> Session:
+    here = os.path.realpath(os.getcwd())
+    mine = [s for s in sessions if s.cwd and files.real(s.cwd) == here and s.reading]
+    if not mine:
+        raise InputError(f"no session in {here}; name one: segue fits N SESSION")
+    return max(mine, key=lambda s: (s.state.is_live, s.last_at or 0))
+
+
+def _count(given: str) -> int:
+    text = given.strip().replace(",", "").replace("_", "").lower()
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:], 1)
+    try:
+        count = round(float(text[:-1] if scale > 1 else text) * scale)
+        if not 0 < count < 1e12:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise InputError(f"{given!r} is not a count of tokens; write 5000, 5K or 1.2M") from None
+    return count

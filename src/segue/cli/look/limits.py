@@ -1,0 +1,53 @@
+"""`segue limits`: whose limits count, how much of them is used, and when they reset."""
+
+import os
+
+import click
+
+from segue.core.accounts import KEEP_S
+from segue.errors import InputError
+from segue.system import clock
+from segue.system.accounts import Accounts
+from segue.views import limits, printing
+from segue.views.machine import list_sessions, say_notes, with_machine
+
+
+@click.command()
+@click.argument("account", required=False)
+@click.option("--clear", is_flag=True, help="Forget what is known, so that runs try at once.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+def command(account: str | None, clear: bool, as_json: bool) -> None:
+    """Show each account's limits: how much is used, when they reset, who saw that and when.
+
+    A limit that one run or session meets counts for all of the same account: nobody else tries
+    before the reset, one goes first then, the others after its first reply. ACCOUNT is an id of the
+    list, or an agent's name.
+    """
+    if clear:
+        _clear(account)
+        return
+    now = clock.now()
+    machine, sessions = with_machine(
+        lambda machine: list_sessions(machine, now - KEEP_S), with_processes=False
+    )
+    say_notes(machine)
+    found = limits.known(sessions, now, os.environ)
+    if account is not None:
+        found = [each for each in found if account in (each.id, each.agent)]
+    if as_json:
+        printing.say_json({"accounts": [limits.as_dict(each, now) for each in found]})
+        return
+    if not found:
+        printing.say("no limit is known; one is, once an agent tells of it", err=True)
+    for each in found:
+        printing.say("\n".join(limits.lines(each, now, clock.local_zone())))
+
+
+def _clear(account: str | None) -> None:
+    known = Accounts()
+    ids = [each.id for each in known.all(clock.now()) if account in (None, each.id, each.agent)]
+    if account is not None and not ids:
+        raise InputError(f"no limit is kept of an account called {account!r}; `segue limits` lists")
+    cleared = known.clear(ids)
+    said = ", ".join(cleared) if cleared else "nothing"
+    printing.say(f"forgotten: {said}", err=True)

@@ -1,0 +1,235 @@
+"""`segue show SESSION`: all that is known about one session. A run's is in `show_run`."""
+
+from decimal import Decimal
+from typing import Any
+
+import click
+import msgspec
+
+from segue.core.sessions.reading import Zone
+from segue.core.sessions.spend import Spend
+from segue.core.sessions.types import Session
+from segue.errors import InputError, StateError
+from segue.sessions.count.account import SessionAccount, account
+from segue.views import printing, tables
+from segue.views.machine import Machine, choose, list_sessions, say_notes, with_machine
+from segue.views.run_story import repeated
+from segue.views.verdicts import duration, iso
+from segue.watch.owners import TakenOver, taken_over
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION|RUN]", required=False)
+@click.option("--transcript", is_flag=True, help="The conversation, tool calls folded.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(session: str | None, transcript: bool, as_json: bool) -> None:
+    """Tell all about SESSION: its id or the beginning of it, its file, or its project; or about a
+    run (ids that begin with run-). None named: the newest run of this folder."""
+    if session is None or session.startswith("run-"):
+        if transcript:
+            named = session or "RUN"
+            raise InputError(f"of a run it is: segue logs {named} --transcript")
+        from segue.cli.support.run_account import show
+
+        show(session, as_json=as_json)
+        return
+
+    name = session
+    if transcript:
+        _print_transcript(name, as_json)
+        return
+
+    def look(machine: Machine) -> tuple[Session, SessionAccount]:
+        found = choose(list_sessions(machine), name)
+        return found, account(found, machine.found, machine.index, machine.homes)
+
+    machine, (found, told) = with_machine(look)
+    say_notes(machine)
+    costs = _costs(told.spend)
+    try:
+        taken = taken_over(found)
+    except StateError as fault:  # all else is known
+        taken = None
+        printing.complain(str(fault))
+    if as_json:
+        printing.say_json(_as_dict(found, told, costs, taken))
+    else:
+        _print(machine, found, told, costs, taken)
+
+
+def _print_transcript(name: str, as_json: bool) -> None:
+    from segue.reports.transcripts import of_session
+    from segue.views.report.transcripts import as_list, lines
+
+    _, found = with_machine(lambda machine: choose(list_sessions(machine), name))
+    said = of_session(found.agent, found.path, found.session_id)
+    if as_json:
+        told = {"agent": found.agent, "session_id": found.session_id, "said": as_list(said)}
+        printing.say_json(told)
+        return
+    if not said:
+        printing.say("nothing is said in it, or it cannot be read", err=True)
+    for line in lines(said):
+        printing.say(line)
+
+
+def _costs(spend: dict[str, Spend]) -> dict[str, Decimal | None]:
+    from segue.system.config import prices
+
+    return {model: prices.cost_usd(model, tokens) for model, tokens in spend.items()}
+
+
+def _total(costs: dict[str, Decimal | None]) -> Decimal | None:
+    known = [cost for cost in costs.values() if cost is not None]
+    return sum(known, Decimal(0)) if known and len(known) == len(costs) else None
+
+
+def _as_dict(
+    session: Session,
+    told: SessionAccount,
+    costs: dict[str, Decimal | None],
+    taken: TakenOver | None,
+) -> dict[str, Any]:
+    total = _total(costs)
+    return {
+        **tables.as_dict(session),
+        "started_at": iso(told.started_at or session.started_at),
+        "compactions": told.compactions,
+        "todos": [{"text": todo.text, "status": todo.status} for todo in told.todos],
+        "files_changed": told.files,
+        "tokens": [
+            {
+                "model": model,
+                "input": spend.input_tokens,
+                "output": spend.output_tokens,
+                "cache_read": spend.cache_read_tokens,
+                "cache_write": spend.cache_write_tokens,
+                "cost_usd": None if (cost := costs[model]) is None else float(cost),
+            }
+            for model, spend in told.spend.items()
+        ],
+        "cost_usd": None if total is None else float(total),
+        "unread_lines": told.unread,
+        "typical_turn_tokens": told.typical.median_tokens if told.typical is not None else None,
+        "zones": _zones(session),
+        "took_over": None if taken is None else msgspec.to_builtins(taken),
+    }
+
+
+def _zones(session: Session) -> list[dict[str, Any]]:
+    if session.forecast is None:
+        return []
+    is_ahead = session.ahead is not None
+    return [
+        {
+            "zone": zone.value,
+            "at_tokens": ahead.at_tokens,
+            "tokens": ahead.tokens if is_ahead else None,
+            "seconds": None if ahead.seconds is None or not is_ahead else round(ahead.seconds),
+        }
+        for zone, ahead in session.forecast.zones.items()
+    ]
+
+
+def _print(
+    machine: Machine,
+    session: Session,
+    told: SessionAccount,
+    costs: dict[str, Decimal | None],
+    taken: TakenOver | None,
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+
+    def row(name: str, value: object) -> None:
+        if value not in ("", None):
+            rows.add_row(name, value if isinstance(value, Text) else printing.cell(str(value)))
+
+    now = machine.now
+    row("session", f"{session.session_id}  {session.agent} {session.model}".rstrip())
+    row("folder", session.cwd)
+    row("file", session.path)
+    started = told.started_at or session.started_at
+    begun = f"began {tables.ago(started, now)}, " if started else ""
+    row("active", f"{begun}last active {tables.ago(session.last_at, now)}")
+    row("state", tables.state(session, now))
+    if session.run is not None:
+        row("run", f"{session.run.id}: {tables.run_state(session.run, now)}")
+    if taken is not None:
+        did = f"{repeated(taken)} (first {taken.actions} actions)"
+        row("took over from", f"{taken.from_session_id}: {did}")
+    row("handed over to", session.handed_over_to)
+    row("process", session.process.pid if session.process is not None else "")
+    if session.stop is not None:
+        sure = f"{session.stop.reason.description}  {session.stop.confidence:.0%} sure"
+        row("last stop", f"{sure}  {session.stop.why}".rstrip())
+    row("context", tables.gauge(session))
+    row("growth", _growth(session, told))
+    row("ahead", _ahead(session))
+    row("compactions", told.compactions or "")
+    for scope, limit in session.limits.items() or told.limits.items():
+        row("limit", _limit(scope, limit.used_percent, limit.resets_at, now))
+    for model, spend in told.spend.items():
+        row("tokens", _spend(model, spend, costs[model]))
+    if told.spend:
+        total = _total(costs)
+        row("cost", "unknown" if total is None else f"${total:,.2f} at list prices")
+    for todo in told.todos:
+        mark = {"completed": "✔", "in_progress": "▶", "pending": "·"}[todo.status]
+        row("todo", f"{mark} {todo.text}")
+    for place, path in enumerate(told.files):
+        row("changed" if place == 0 else "", path)
+    row("sub-agents", session.children or "")
+    lines = (
+        "1 line that is no record" if told.unread == 1 else f"{told.unread:,} lines that are none"
+    )
+    row("unread", lines if told.unread else "")
+    for note in session.notes:
+        row("note", note)
+    printing.console().print(rows)
+
+
+def _growth(session: Session, told: SessionAccount) -> str:
+    pace, parts = session.growth, []
+    if pace is not None and pace.tokens_per_minute:
+        parts.append(f"{pace.tokens_per_minute:,.0f} tokens a minute of work")
+    if pace is not None and pace.tokens_per_turn:
+        parts.append(f"{pace.tokens_per_turn:,.0f} a turn")
+    if told.typical is not None:
+        parts.append(f"a turn of yours usually takes {told.typical.median_tokens:,}")
+    return ", ".join(parts)
+
+
+def _ahead(session: Session) -> str:
+    if session.ahead is None:
+        return ""
+    parts = []
+    for zone, ahead in session.ahead.zones.items():
+        if zone is Zone.NORMAL or not ahead.tokens or ahead.tokens <= 0:
+            continue
+        time = f" ({duration(ahead.seconds)})" if ahead.seconds is not None else ""
+        parts.append(f"{zone.value} in {tables.short(ahead.tokens)} tokens{time}")
+    return ", ".join(parts) or "the handoff is due"
+
+
+def _limit(scope: str, used: float | None, resets_at: float | None, now: float) -> str:
+    parts = [scope.replace("_", " ")]
+    if used is not None:
+        parts.append(f"{used:.0f} % used")
+    if resets_at is not None:
+        when = f"in {duration(resets_at - now)}" if resets_at > now else "already"
+        parts.append(f"resets {when}" if resets_at > now else "has reset since")
+    return ", ".join(parts)
+
+
+def _spend(model: str, spend: Spend, cost: Decimal | None) -> str:
+    price = "cost unknown" if cost is None else f"${cost:,.2f}"
+    return (
+        f"{model or 'unknown model'}: {spend.input_tokens:,} input,"
+        f" {spend.cache_read_tokens:,} from cache, {spend.cache_write_tokens:,} to cache,"
+        f" {spend.output_tokens:,} output; {price}"
+    )

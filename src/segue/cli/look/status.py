@@ -1,0 +1,78 @@
+"""`segue status`: what is going on."""
+
+import os
+
+import click
+
+from segue.core.sessions.types import Session
+from segue.system import clock
+from segue.system.files import state
+from segue.views import printing, tables
+from segue.views.machine import RECENT_S, Machine, list_sessions, say_notes, with_machine
+from segue.views.verdicts import duration
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Keep showing changes as they happen; q quits.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout; with --watch one line each.")
+def command(watch: bool, as_json: bool) -> None:
+    """Show sessions with an agent behind them, and those of the last 24 hours."""
+    if watch:
+        from segue.cli.support.status_live import watch_status
+
+        watch_status(as_json=as_json)
+        return
+    machine, found = with_machine(recent)
+    say_notes(machine)
+    if as_json:
+        printing.say_json(as_dict(found))
+    elif found:
+        tables.show_by_run(found, machine.now)
+    else:
+        printing.say("no session in the last 24 hours; `segue sessions` lists older ones", err=True)
+    if not as_json:
+        _say_limits(found, machine.now)
+        _say_daemon(machine.now)
+
+
+def _say_limits(sessions: list[Session], now: float) -> None:
+    """The accounts' limits, in a line."""
+    from segue.views import limits
+
+    found = limits.known(sessions, now, os.environ)
+    zone = clock.local_zone()
+    if told := [line for account in found if (line := limits.short(account, now, zone))]:
+        printing.say(f"limits: {'; '.join(told)}", err=True)
+
+
+def _say_daemon(now: float) -> None:
+    """What the daemon is about, if there is one."""
+    if not os.path.exists(state.socket_path()):
+        return
+    from segue.cli.support.asking import remote
+    from segue.errors import SegueError
+
+    try:
+        told = remote().get("/v1/status")
+    except SegueError:
+        return
+    said = [f"segue watch: running for {duration(told['uptime_s'])}"]
+    said += [f"paused: {what}" for what in told["paused"]]
+    for each in told["handoffs"]:
+        why = f" ({each['why']})" if each["why"] else ""
+        said.append(f"handoff {each['id']}: {each['step']}{why}")
+    for each in told["waiting"]:
+        until = f" for {duration(each['until'] - now)}" if (each["until"] or 0) > now else ""
+        said.append(f"{each['session_id'][:8]}: {each['verdict']}{until}: {each['why']}")
+    printing.say("\n  ".join(said), err=True)
+
+
+def recent(machine: Machine) -> list[Session]:
+    """Live sessions, then recent ones."""
+    found = list_sessions(machine, machine.now - RECENT_S)
+    return sorted(found, key=lambda session: not session.state.is_live)
+
+
+def as_dict(sessions: list[Session]) -> dict[str, object]:
+    """The documented form."""
+    return {"sessions": [tables.as_dict(session) for session in sessions]}

@@ -1,0 +1,34 @@
+"""What commands say to the daemon, and what a user reads if there is none."""
+
+from typing import Any
+
+from segue.errors import InputError
+from segue.system.config import config
+from segue.system.files import state
+from segue.views import printing
+from segue.watch.server.remote import NoDaemon, Remote
+
+
+def remote() -> Remote:
+    """The daemon's API."""
+    return Remote(state.socket_path())
+
+
+def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Asks the daemon. Raises InputError with one line if it is not there, or refuses."""
+    try:
+        answer: dict[str, Any] = remote().post(path, body)
+        return answer
+    except NoDaemon:
+        raise InputError("no daemon is running; start it: segue watch") from None
+    except UnicodeError:
+        raise InputError("the name is not UTF-8, and nothing else is understood") from None
+
+
+def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
+    """Asks, and prints what is answered."""
+    answer = post(path, body)
+    if as_json:
+        printing.say_json(answer)
+    else:
+        printing.say(config.clean(str(answer.get("said", ""))))

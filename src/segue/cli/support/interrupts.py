@@ -1,0 +1,48 @@
+"""Ctrl+C in a command that waits.
+
+Python tells it by an exception in whatever line runs, and a library's C code may swallow that one
+(msgspec does so while it looks at a class for the first time). So the press is remembered, and a
+command that waits hears of it before it waits again.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_pressed = False
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Remembers Ctrl+C for `check` and `wait`. Where the user has it ignored, it stays ignored."""
+    global _pressed
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    _pressed = False
+    signal.signal(signal.SIGINT, _press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def check() -> None:
+    """Raises KeyboardInterrupt if Ctrl+C was pressed since `heard` began."""
+    if _pressed:
+        raise KeyboardInterrupt
+
+
+def wait(seconds: float) -> None:
+    """Sleeps so long. Raises KeyboardInterrupt if Ctrl+C was, or is, pressed."""
+    check()
+    time.sleep(seconds)
+
+
+def _press(number: int, frame: FrameType | None) -> None:
+    global _pressed
+    _pressed = True
+    raise KeyboardInterrupt

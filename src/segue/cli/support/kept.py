@@ -1,0 +1,101 @@
+"""The runs that are kept, as commands find them. Imports no more than that: `runs` and `logs` are
+asked for often."""
+
+import os
+
+from segue import fleet
+from segue.core.nearest import did_you_mean
+from segue.core.runs.types import Run
+from segue.errors import ConfigError, InputError, StateError
+from segue.runs.store import leases, open_store
+from segue.runs.store.port import Holder, Store, run_key
+from segue.views import printing
+
+_LIKE = 0.8  # ids all begin alike
+
+
+def opened() -> Store:
+    """The user's runs. Raises InputError if they cannot be used: nothing was run, and it is the
+    user who must do something."""
+    try:
+        try:
+            return fleet.open_store()
+        except ConfigError:  # to look and to end must not fail over a slip in a file
+            return open_store()
+    except StateError as fault:
+        raise InputError(str(fault)) from None
+
+
+def folder() -> str:
+    """The working folder. Raises InputError if it is gone."""
+    try:
+        return os.getcwd()
+    except OSError as fault:
+        raise InputError(
+            f"the working folder is gone, or cannot be read ({fault.strerror}); change to another"
+        ) from None
+
+
+def find(store: Store, name: str | None) -> Run:
+    """A run by its id or the beginning of it; none named: the newest unfinished one of this folder.
+    Raises InputError."""
+    if name is None:
+        cwd = folder()
+        for run in store.runs(cwd=cwd):
+            if run.state.value != "done":
+                return run
+        raise InputError(f"no unfinished run in {cwd}; `segue runs` lists all")
+    ids = store.find(name if name.startswith("run-") else f"run-{name}") if name else []
+    if name in ids:
+        ids = [name]
+    if not ids:
+        hint = did_you_mean(name, store.find(""), least=_LIKE) or "`segue runs` lists all"
+        raise InputError(f"no run is called {name!r}; {hint}")
+    if len(ids) > 1:
+        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+        raise InputError(f"{len(ids)} runs begin with {name!r}: {', '.join(ids[:5])}{more}")
+    try:
+        found = store.run(ids[0])
+    except StateError as fault:  # a newer segue's
+        raise InputError(str(fault)) from None
+    if found is None:
+        raise InputError(f"{ids[0]}: its events are there, but not what is made from them")
+    return found
+
+
+def newest(store: Store) -> Run:
+    """Of this folder: the newest unfinished run; if all are over, the newest. Raises InputError."""
+    cwd = folder()
+    for unfinished in (True, False):
+        for run in store.runs(cwd=cwd, unfinished=unfinished, limit=1):
+            return run
+    raise InputError(f"no run in {cwd}; `segue runs` lists all")
+
+
+def find_or_newest(store: Store, name: str | None) -> Run:
+    """The run that is named, else the newest one here, which is said. Raises InputError."""
+    if name is not None:
+        return find(store, name)
+    found = newest(store)
+    printing.complain(f"{found.id}, the newest run in this folder")
+    return found
+
+
+def must_be_there(run: Run) -> None:
+    """Raises InputError if the folder that it works in is gone."""
+    if not os.path.isdir(run.cwd):
+        raise InputError(f"{run.id} works in {run.cwd}, which no longer exists")
+
+
+def driver(store: Store, run: Run) -> Holder | None:
+    """The living process that drives a run now."""
+    holder = store.holder(run_key(run.id))
+    return holder if holder is not None and leases.is_alive(holder) else None
+
+
+def is_driven(run: Run, holder: Holder) -> str:
+    """What whoever wants to drive a run is told if another segue does."""
+    return (
+        f"{run.id} is driven by process {holder.pid} already; to see it: segue attach {run.id};"
+        f" to end it: segue cancel {run.id}"
+    )

@@ -1,0 +1,111 @@
+"""Makes a run of a session that died without segue, and plays it. Apart from `rescue`, because a
+list needs nothing of this."""
+
+import os
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.cli.work.run import accept_check, play
+from segue.errors import InputError
+from segue.runs import begin
+from segue.runs.begin import RunRequest
+from segue.runs.rescue import can_resume, first_leg, origin_of
+from segue.runs.store.port import Held
+from segue.sessions.documents import known as known_of
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.system.config.settings import Flags, Settings
+from segue.system.files import tree
+from segue.views import printing
+from segue.views.rescue_list import Dead
+
+
+class How(Struct, frozen=True, kw_only=True):
+    """What the user said of it."""
+
+    flags: dict[str, Any]  # as `Flags` takes them
+    given: tuple[str, ...] | None = None  # the agent's own
+    folder: str | None = None  # where its folder is now
+    fresh: bool = False
+    trusts: bool = False
+    dry: bool = False
+    detach: bool = False
+    as_json: bool = False
+    raw: bool = False
+
+
+def rescue(dead: Dead, how: How) -> int:
+    """Goes on with it; the exit code. Raises SegueError if it cannot be begun."""
+    wanted, settings = _wanted(dead, how)
+    if wanted.origin is not None and wanted.origin.changed:
+        printing.complain(f"{wanted.cwd} changed since it stopped: {wanted.origin.changed}")
+    if how.dry:
+        from segue.cli.support.dry import show
+
+        first = first_leg(wanted, settings.prompts, clock.now())
+        show(wanted, settings, as_json=how.as_json, first=first)
+        return 0
+    from segue.cli.support.night import warn
+
+    warn(wanted, os.environ, strict=False)
+    try:
+        if not how.detach:
+            return play(wanted, settings, as_json=how.as_json, raw=how.raw)
+        from segue.cli.support.detach import begin as begin_detached
+
+        begin_detached(wanted, settings, as_json=how.as_json, raw=how.raw)
+        return 0
+    except Held as held:
+        holder = held.holder
+        raise InputError(
+            f"session {dead.session.session_id} is being rescued by process {holder.pid}"
+            f" ({holder.note}); segue runs shows it"
+        ) from None
+
+
+def _place(dead: Dead, folder: str | None) -> str:
+    """Where the run works. Raises InputError."""
+    name, cwd = dead.session.session_id, dead.session.cwd
+    if folder is not None:
+        there = os.path.realpath(os.path.expanduser(folder))
+        if not os.path.isdir(there):
+            raise InputError(f"--in {folder}: no such folder")
+        return there
+    do = f"segue rescue {name} --in FOLDER"
+    if not cwd:
+        raise InputError(f"session {name} does not say in which folder it worked; name it: {do}")
+    if not os.path.isdir(cwd):
+        raise InputError(
+            f"session {name} worked in {cwd}, which no longer exists; if it moved: {do}"
+        )
+    if not os.access(cwd, os.W_OK | os.X_OK):
+        raise InputError(f"session {name} worked in {cwd}, which you may not write to")
+    if (gone := tree.lost_repository(cwd)) is not None:
+        raise InputError(
+            f"session {name} worked in {cwd}, a worktree of a repository that moved: {gone} is not"
+            " there; from the repository: git worktree repair FOLDER"
+        )
+    return cwd
+
+
+def _wanted(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
+    """The run that goes on with it. Raises InputError, ConfigError."""
+    session, cwd = dead.session, _place(dead, how.folder)
+    settings = layered.load(cwd, os.environ, Flags(**how.flags))
+    begin.register(settings)
+    if not how.dry:
+        accept_check(settings, how.trusts)
+    known = known_of(session.agent, session.path, session.session_id, session.cwd or cwd)
+    wanted = begin.wanted(
+        known.task, settings.agent, settings, os.environ, cwd=cwd, flags=how.given, dry=how.dry
+    )
+    is_same = (
+        "same_session" in dead.ways
+        and not how.fresh
+        and how.folder is None
+        and can_resume(wanted.drive, session, os.environ, cwd)
+    )
+    origin = origin_of(session, dead.reason, known, cwd=cwd, is_same=is_same, is_cut=dead.is_cut)
+    return replace(wanted, origin=origin), settings

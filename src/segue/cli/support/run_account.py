@@ -1,0 +1,293 @@
+"""`segue show RUN`: all that is known about one run."""
+
+import os
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue.cli.support.kept import driver, find_or_newest, opened
+from segue.cli.tools.config import toml
+from segue.cli.work.runs import SCHEMA, as_dict, gauge, state_of
+from segue.core.handoffs.checkpoint import Checkpoint, render
+from segue.core.policy import PRESETS, Policy
+from segue.core.runs.types import Arrived, Run, RunState
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
+from segue.runs.folders import RunFolder, read
+from segue.runs.store import runs_path
+from segue.runs.store.port import Holder, KeptDecision, KeptLeg, KeptReading, KeptStop, Store
+from segue.system import clock
+from segue.views import printing, tables
+from segue.views.rescue_list import rescued_from
+from segue.views.run_block import STATE_COLOURS, clean, cut
+from segue.views.run_outcome import commands
+from segue.views.run_story import ended_for, repeated
+from segue.views.verdicts import as_dict as verdict
+from segue.views.verdicts import as_json as to_json
+from segue.views.verdicts import duration, iso, moment
+
+_DECISIONS = 12
+_TASK_LINES = 12
+_ANSWER_LINES = 30
+
+
+class RunAccount(msgspec.Struct, kw_only=True):
+    """What the store knows of a run."""
+
+    run: Run
+    holder: Holder | None
+    legs: list[KeptLeg]
+    readings: list[KeptReading]
+    stops: list[KeptStop]
+    decisions: list[KeptDecision]
+    checkpoint: Checkpoint | None
+    arrivals: list[Arrived]
+    """Of each leg that took over, in order."""
+
+
+def show(name: str | None, *, as_json: bool) -> None:
+    """Prints it; without a name, the newest of this folder. Raises InputError for a run that is
+    not there."""
+    with opened() as store:
+        told = _account(store, find_or_newest(store, name))
+    if as_json:
+        printing.say(to_json(_as_dict(told)))
+    else:
+        _print(told, clock.now())
+
+
+def _account(store: Store, run: Run) -> RunAccount:
+    kept = store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+    return RunAccount(
+        run=run,
+        holder=None if run.state.is_final else driver(store, run),
+        legs=store.legs(run.id),
+        readings=store.readings(run.id),
+        stops=store.stops(run.id),
+        decisions=store.decisions(run.id),
+        checkpoint=None if kept is None else msgspec.convert(kept, Checkpoint),
+        arrivals=_arrivals(store, run),
+    )
+
+
+def _arrivals(store: Store, run: Run) -> list[Arrived]:
+    # A segue that took a leg up after a kill may have told it again.
+    found = {
+        entry.data["leg"]: msgspec.convert({"fact": "arrived", **entry.data}, Arrived)
+        for entry in store.log(run.id)
+        if entry.kind == "arrived"
+    }
+    return [found[leg] for leg in sorted(found)]
+
+
+def changed(policy: Policy) -> dict[str, Any]:
+    """What differs from the preset of its name."""
+    usual = PRESETS.get(policy.name, Policy())
+    return {
+        key: msgspec.to_builtins(getattr(policy, key))
+        for key in policy.__struct_fields__
+        if getattr(policy, key) != getattr(usual, key)
+    }
+
+
+def _as_dict(told: RunAccount) -> dict[str, Any]:
+    run = told.run
+    times = ("planned_at", "started_at", "replied_at", "ended_at")
+    stops = {kept.leg: kept.stop for kept in told.stops}
+    return {
+        "schema": SCHEMA,
+        **as_dict(run, told.holder),
+        "policy": {"name": run.policy.name, "changed": changed(run.policy)},
+        "leg_list": [
+            {
+                **{k: v for k, v in msgspec.to_builtins(leg).items() if k != "run"},
+                **{name: iso(getattr(leg, name)) for name in times},
+                "ended_for": stops[leg.leg].ended_for if leg.leg in stops else "",
+                "folder": _leg_folder(run, leg.leg),
+            }
+            for leg in told.legs
+        ],
+        "readings": [
+            {
+                "at": iso(kept.at),
+                "leg": kept.leg,
+                "used": kept.reading.used_tokens,
+                "window": kept.reading.window_tokens,
+            }
+            for kept in told.readings
+        ],
+        "stops": [{"at": iso(k.at), "leg": k.leg, **verdict(k.stop)} for k in told.stops],
+        "waits": [
+            {
+                "since": iso(wait["since"]),
+                "until": iso(wait["until"]),
+                "why": wait["why"],
+                "reset_at": iso(wait["reset_at"]),
+                "tries": wait["tries"],
+            }
+            for wait in _waits(told)
+        ],
+        "decisions": [
+            {"at": iso(kept.at), "seq": kept.seq, **kept.data} for kept in told.decisions
+        ],
+        "arrivals": [
+            {
+                "leg": fact.leg,
+                "handoff": number,
+                "actions": fact.actions,
+                "commands": fact.commands,
+                "files": fact.files,
+                "questions": fact.questions,
+            }
+            for number, fact in enumerate(told.arrivals, 1)
+        ],
+        "answer": _answer(run),
+        "checkpoint": None if told.checkpoint is None else render(told.checkpoint),
+        "runs_file": runs_path(),
+        "folder": str(RunFolder(run.id).path),
+    }
+
+
+def _answer(run: Run) -> str | None:
+    """The last words of the work, as far as it got."""
+    for number in range(run.leg, 0, -1):
+        if text := read(Path(_leg_folder(run, number), "answer.md")):
+            return text
+    return None
+
+
+def _waits(told: RunAccount) -> list[dict[str, Any]]:
+    return [kept.data["wait"] for kept in told.decisions if kept.decision == "waituntil"]
+
+
+def _leg_folder(run: Run, number: int) -> str:
+    return os.path.join(RunFolder(run.id).path, f"leg-{number:03}")
+
+
+def _print(told: RunAccount, now: float) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    run, tz = told.run, clock.local_zone()
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    before = ""
+
+    def row(name: str, value: object) -> None:
+        nonlocal before
+        if value not in ("", None):
+            shown = value if isinstance(value, Text) else printing.cell(str(value))
+            rows.add_row("" if name == before else name, shown)
+            before = name
+
+    row("run", f"{run.id}  {clean(run.agent)}")
+    said = Text(state_of(run, told.holder, now), style=STATE_COLOURS[run.state])
+    row("state", said)
+    outcome = run.outcome
+    if outcome is not None:
+        row("outcome", f"{clean(outcome.what)} (exit code {outcome.exit_code})")
+        row("setting", clean(outcome.change))
+    answer = _answer(run) if run.state.is_final else None
+    for line in _first_lines(answer or "", f"segue report {run.id}"):
+        row("answer", line)
+    if told.holder is not None:
+        row("driven by", f"process {told.holder.pid} ({clean(told.holder.note)})")
+    row("folder", clean(run.cwd))
+    if run.origin is not None:
+        why = run.origin.stop.reason.description
+        row("origin", f"{clean(rescued_from(run.origin))} ({why}): {clean(run.origin.path)}")
+    lines = run.task.splitlines()
+    for line in lines[:_TASK_LINES]:
+        row("task", clean(line))
+    row("task", f"… {len(lines) - _TASK_LINES} more lines" if len(lines) > _TASK_LINES else "")
+    row("flags", clean(" ".join(run.flags)))
+    row("check", clean(run.check))
+    own = ", ".join(f"{key} = {toml(value)}" for key, value in changed(run.policy).items())
+    row("policy", run.policy.name + (f"; {own}" if own else ""))
+    row("began", f"{moment(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
+    row("context", _context(told))
+    stops = {kept.leg: kept.stop for kept in told.stops}
+    for leg, after in zip_longest(told.legs, told.legs[1:]):
+        row("leg", _leg(leg, after, stops.get(leg.leg), now))
+    for number, fact in enumerate(told.arrivals, 1):
+        row("handoff", f"{number}, leg {fact.leg}: {repeated(fact)} (first {fact.actions} actions)")
+    row("used", _used(run))
+    for wait in _waits(told):
+        length = duration(wait["until"] - wait["since"])
+        reset = "" if wait["reset_at"] is not None else ", no reset time was told"
+        row("wait", f"{length} until {moment(wait['until'], now, tz)}: {wait['why']}{reset}")
+    reasons = [kept for kept in told.decisions if kept.reason]
+    more = len(reasons) - _DECISIONS
+    row("decided", f"… {more} more: segue logs {run.id}" if more > 0 else "")
+    for kept in reasons[-_DECISIONS:]:
+        row("decided", f"{moment(kept.at, now, tz)}  {clean(kept.reason)}")
+    # Of a run that is done, the last checkpoint tells what was left to do long ago.
+    checkpoint = None if run.state is RunState.DONE else told.checkpoint
+    if checkpoint is not None:
+        row("checkpoint", f"{run.checkpoint}, {_words(checkpoint)}; all of it is below")
+    row("files", RunFolder(run.id).path)
+    if outcome is not None:
+        for line in outcome.advice.splitlines():
+            if f"segue show {run.id}" not in line:  # this is it
+                row("next", clean(line))
+    for line in commands(run):
+        row("next", line)
+    screen = printing.console()
+    printing.draw(screen, rows)
+    if checkpoint is not None:
+        printing.say(f"\ncheckpoint {run.checkpoint}\n")
+        printing.say(render(checkpoint, with_task=False))
+
+
+def _first_lines(text: str, more: str) -> list[str]:
+    lines = text.strip().splitlines()
+    cut_off = len(lines) - _ANSWER_LINES
+    told = [f"… {cut_off} more lines: {more}"] if cut_off > 0 else []
+    return [*lines[:_ANSWER_LINES], *told]
+
+
+def _context(told: RunAccount) -> Any:
+    reading = told.run.reading
+    if reading is None:
+        return ""
+    text = gauge(told.run, 12)
+    text.append(f" {reading.used_tokens:,} of {reading.window_tokens:,} tokens")
+    most = max((kept.reading.fraction for kept in told.readings), default=0.0)
+    text.append(f"; {len(told.readings)} readings, at most {most:.0%}")
+    return text
+
+
+def _leg(leg: KeptLeg, after: KeptLeg | None, stop: Stop | None, now: float) -> str:
+    # Of older runs: segue ended it, for a checkpoint; what the stop itself says is no cause.
+    is_ours = leg.reason in (StopReason.COMPLETED, StopReason.TIMEOUT)
+    is_handed_over = after is not None and (
+        after.purpose == "checkpoint" or (is_ours and after.prompt == "continuation")
+    )
+    parts = [f"{leg.leg}", leg.purpose if leg.purpose == "checkpoint" else leg.prompt]
+    if leg.fault:
+        parts.append(f"not started: {clean(leg.fault)}")
+    else:
+        own = ended_for(stop) if stop is not None else ""
+        own = own or ("handed over" if is_handed_over else "")
+        parts.append(own or leg.reason.replace("_", " ") or "running")
+    if leg.ended_at is not None:
+        parts.append(f"{tables.short(leg.tokens)} tokens")
+        parts += [f"${leg.cost_usd:,.2f}"] if leg.cost_usd else []
+        parts += [duration(leg.active_s)] if leg.started_at is not None else []
+        parts += ["no progress"] if not leg.progressed and leg.purpose == "work" else []
+    elif leg.started_at is not None:
+        parts.append(duration(now - leg.started_at))
+    return "  ".join([*parts, cut(clean(leg.session_id), 40)]).rstrip()
+
+
+def _used(run: Run) -> str:
+    cost = f", ${run.cost_usd:,.2f} at list prices" if run.cost_usd else ""
+    return f"{tables.short(run.tokens)} tokens{cost}, {duration(run.active_s)} of work"
+
+
+def _words(checkpoint: Checkpoint) -> str:
+    own = "with" if checkpoint.told is not None else "without"
+    return f"{own} the session's own words"

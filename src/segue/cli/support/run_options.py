@@ -1,0 +1,59 @@
+"""What the commands that carry a run on take: `run`, `resume`, `rerun`, `rescue`. Imports nothing
+that a run needs: some of them only list."""
+
+from typing import Any
+
+import click
+
+from segue.core.nearest import did_you_mean
+from segue.errors import InputError
+
+_SEPARATOR = "--"
+
+
+class RunCommand(click.Command):
+    """What stands after `--` is the agent's own, and not looked at here."""
+
+    takes = '"TASK"'
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if _SEPARATOR in args:
+            place = args.index(_SEPARATOR)
+            ctx.meta["segue.flags"] = tuple(args[place + 1 :])
+            args = args[:place]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as fault:
+            given, name = fault.option_name, ctx.info_name
+            known = [each for option in self.params for each in option.opts]
+            hint = did_you_mean(given, known)
+            raise InputError(
+                f"{given} is not an option of segue {name}{': ' + hint if hint else '.'}"
+                f" The agent's own stand after --: segue {name} {self.takes} -- {given} …"
+            ) from None
+
+
+class AgainCommand(RunCommand):
+    """The same for commands that take a run."""
+
+    takes = "RUN"
+
+
+def options(command: Any) -> Any:
+    """What `run`, `resume` and `rerun` have in common."""
+    for option in reversed(
+        (
+            click.option("--policy", metavar="NAME", help="graduated, continuous or early."),
+            click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="A setting."),
+            click.option("--share-tree", is_flag=True, help="Run beside another run in this tree."),
+            click.option(
+                "--json",
+                "as_json",
+                is_flag=True,
+                help="Events as they happen, one JSON object per line.",
+            ),
+            click.option("--raw", is_flag=True, help="The agent's own output, as it comes."),
+        )
+    ):
+        command = option(command)
+    return command

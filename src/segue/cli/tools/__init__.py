@@ -1,0 +1,1 @@
+"""Commands that set segue up, check it and rehearse it."""

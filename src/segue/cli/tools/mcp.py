@@ -1,0 +1,20 @@
+"""`segue mcp`: the MCP server that agents start."""
+
+import sys
+
+import click
+
+from segue.views import printing
+
+
+@click.command()
+def command() -> None:
+    """Serve MCP on stdin and stdout: an agent asks how full its session is, and hands it over.
+
+    Agents start it themselves: `segue setup` registers it (docs/mcp.md).
+    """
+    if sys.stdin.isatty():
+        printing.say("segue: speaks MCP on stdin; agents start this, see docs/mcp.md", err=True)
+    from segue.mcp.server import serve
+
+    serve()

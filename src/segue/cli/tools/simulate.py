@@ -1,0 +1,109 @@
+"""`segue simulate`: thousands of sessions for months, with faults, in a simulated world."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from segue.core.policy import PRESETS, Policy
+from segue.views import printing
+
+if TYPE_CHECKING:
+    from segue.cli.support.simulation import Broken
+    from segue.testing.simulation.search import Failure
+
+_MARKS = ((0.65, 0.70), (0.75, 0.80), (0.80, 0.85), (0.85, 0.90), (0.90, 0.90))
+_COMPARED = 200  # sessions, at most, for each of them
+_SHRINKING = 200  # plays
+
+
+@click.command()
+@click.option("--sessions", type=click.IntRange(1, 1_000_000), default=200, show_default=True)
+@click.option("--days", type=click.FloatRange(0.1, 3_650), default=30.0, show_default=True)
+@click.option("--seed", type=int, default=7, show_default=True, help="Of all that is drawn.")
+@click.option("--policy", "preset", metavar="NAME", help="A preset, instead of your own policy.")
+@click.option("--compare/--no-compare", default=True, help="Also play other marks.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes; as many as cores by default.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sessions: int,
+    days: float,
+    seed: int,
+    preset: str | None,
+    compare: bool,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Run segue's own machinery in a simulated world with faults, under your policy, and check
+    after every step that nothing is lost, done twice or resumed against the user's will.
+
+    Exit 0 if every invariant held. Else 1, with the seed and the shortest trace that breaks one.
+    The same numbers give the same result, on any machine. No agent is started, nothing is sent.
+    """
+    from segue.cli.support import simulation
+    from segue.testing.simulation.search import Order, coverage, search
+
+    order = Order(sessions=sessions, days=days, seed=seed, policy=_policy(preset))
+    with ExitStack() as stack:
+        seen: Callable[[int], None] = lambda count: None  # noqa: E731
+        if sys.stderr.isatty():
+            bar = click.progressbar(length=sessions, label="simulating", file=sys.stderr)
+            stack.enter_context(bar)
+            seen = lambda count: bar.update(count - bar.pos)  # noqa: E731
+        found = search(order, jobs=jobs, seen=seen)
+    broken = None if found.failure is None else _shortest(found.failure)
+    compared = []
+    if compare and broken is None:
+        least = min(sessions, max(_COMPARED // 10, sessions // 10), _COMPARED)
+        for soft, hard in _MARKS:
+            # Zones below must stay in order, and say nothing about handoffs.
+            critical = min(order.policy.critical_mark, hard)
+            policy = replace(order.policy, soft_mark=soft, hard_mark=hard, critical_mark=critical)
+            got = search(replace(order, sessions=least, policy=policy), jobs=jobs)
+            compared.append(simulation.Marked(policy, got.figures, least))
+    walked = coverage(found)
+    if as_json:
+        printing.say_json(simulation.as_object(order, found, walked, compared, broken))
+    elif broken is not None:
+        printing.say("\n".join(simulation.broken_lines(order, broken)))
+    else:
+        printing.say("\n".join(simulation.for_people(order, found, walked, compared)))
+    ctx.exit(0 if broken is None else 1)
+
+
+def _policy(preset: str | None) -> Policy:
+    from segue.core.nearest import did_you_mean
+    from segue.errors import InputError
+    from segue.system.config.policies import Policies
+
+    if preset is None:
+        return replace(Policies(os.environ).policy("", "", os.getcwd()), notify=())
+    if preset not in PRESETS:
+        hint = did_you_mean(preset, list(PRESETS)) or f"there are {', '.join(PRESETS)}"
+        raise InputError(f"--policy {preset}: no such preset; {hint}")
+    return PRESETS[preset]
+
+
+def _shortest(failure: "Failure") -> "Broken":
+    """Says so meanwhile: it takes a while."""
+    if sys.stderr.isatty():
+        printing.say(f"broken: {failure.result.rule}; looking for the shortest trace", err=True)
+    from segue.cli.support.simulation import Broken
+    from segue.testing.simulation.shrink import shrunk, story
+
+    plan, result = shrunk(failure.plan, failure.result, most=_SHRINKING)
+    return Broken(
+        rule=result.rule,
+        what=result.what,
+        world=failure.number,
+        sessions=plan.sessions,
+        days=plan.days,
+        faults=tuple(each.fault.value for each in plan.faults),
+        trace=tuple(story(plan, result)),
+    )

@@ -1,0 +1,197 @@
+"""`segue attach [RUN]`: the live view of a run that another segue drives. Reads what is on disk,
+and writes nothing: to leave it changes nothing."""
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+import click
+
+from segue import agents
+from segue.agents import drives
+from segue.cli.support import interrupts
+from segue.cli.support.kept import driver, find, newest, opened
+from segue.cli.support.stage import RunStage
+from segue.core.runs import machine
+from segue.core.runs.progress import Progress
+from segue.core.runs.types import Created, LegStarted, Run, RunStep
+from segue.errors import ConfigError, SegueError
+from segue.runs import begin
+from segue.runs.clock import Clock
+from segue.runs.folders import RunFolder, read
+from segue.runs.journal import decisions_of
+from segue.runs.legs.follower import LegFollower
+from segue.runs.legs.leg import Leg
+from segue.runs.store import projection
+from segue.runs.store.port import Entry, Store
+from segue.sessions.windows import Windows
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.views import printing
+
+_LOOK_S = 0.25
+_GONE_S = 5.0  # for so long a run may be without a segue: another one may take it up
+_LEFT = 130
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--json", "as_json", is_flag=True, help="All events from the first one on, one per line."
+)
+@click.option("--raw", is_flag=True, help="The agent's own output, from the newest leg on.")
+def command(run: str | None, as_json: bool, raw: bool) -> None:
+    """Show RUN as `segue run` does, until it is over: its answer on stdout, its exit code.
+
+    None named: the newest unfinished one of this folder, else the newest. Ctrl+C leaves the view,
+    and not the run.
+    """
+    with opened() as store:
+        found = find(store, run) if run else newest(store)
+        settings = layered.load(_there(found), os.environ)
+        with suppress(ConfigError):
+            begin.register(settings)
+        stage = RunStage(settings, as_json=as_json, raw=raw)
+        view = _View(store, found, stage)
+        try:
+            with interrupts.heard():
+                code = view.show()
+        except KeyboardInterrupt:
+            stage.finish()
+            _say(f"you left the view, and {found.id} goes on; to end it: segue cancel {found.id}")
+            code = _LEFT
+    stage.finish()
+    sys.exit(code)
+
+
+def _there(run: Run) -> str:
+    """Its folder, if that is still there: what is shown needs none."""
+    return run.cwd if os.path.isdir(run.cwd) else "/"
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):
+        printing.complain(line)
+
+
+class _View:
+    """Follows the log of a run."""
+
+    def __init__(self, store: Store, run: Run, stage: RunStage) -> None:
+        self.store, self.run, self.stage = store, run, stage
+        self.folder = RunFolder(run.id)
+        self.before: Run | None = None  # as the entries so far made it
+        self.seq = 0
+        self.doing = _Doing(self.folder)
+        self.is_live = False  # what comes now is news
+
+    def show(self) -> int:
+        """Until the run is over, or nobody drives it; the exit code."""
+        stage = self.stage
+        self._take()
+        if self.run.state.is_final:
+            return self._end()
+        if driver(self.store, self.run) is None:
+            return self._nobody()
+        self.is_live = True
+        stage.view.say(f"{self.run.id}: {self.run.agent} in {self.run.cwd}, leg {self.run.leg}")
+        if stage.raw and self.run.leg:
+            stage.out.follow(self.folder.path / f"leg-{self.run.leg:03}" / "stdout")
+        with stage.view:
+            is_over = self._follow()
+        return self._end() if is_over else self._nobody()
+
+    def _follow(self) -> bool:
+        """Whether the run is over; else its segue is gone."""
+        version, gone_at = -1, None
+        while True:
+            if (now := self.store.version()) != version:
+                version = now
+                self._take()
+            self.stage.see(self.run, self.doing.look(self.run))
+            if self.run.state.is_final:
+                return True
+            if driver(self.store, self.run) is not None:
+                gone_at = None
+            else:
+                gone_at = gone_at or time.monotonic()
+                if time.monotonic() - gone_at > _GONE_S:
+                    return False
+            interrupts.wait(_LOOK_S)
+
+    def _end(self) -> int:
+        return self.stage.end(self.run, answer=self.folder.answer(self.run.leg), now=clock.now())
+
+    def _nobody(self) -> int:
+        self.stage.finish()
+        run = self.run
+        why = f": it was interrupted by {run.interrupted}" if run.interrupted else ""
+        _say(f"no segue drives {run.id} now{why}; to resume: segue resume {run.id}")
+        return 1
+
+    def _take(self) -> None:
+        """What is new in the log."""
+        run = self.store.run(self.run.id)  # first: if it is over, what is read next is all of it
+        for entry in self.store.log(self.run.id, self.seq):
+            self.seq = entry.seq
+            self._tell(entry)
+        self.run = run or self.run
+
+    def _tell(self, entry: Entry) -> None:
+        stage = self.stage
+        try:
+            before = projection.first_run(entry) if entry.seq == 1 else self.before
+            if before is None:
+                raise ValueError
+            fact = Created() if entry.seq == 1 else projection.fact_of(entry)
+            after = machine.step(before, fact, at=entry.at, draw=entry.draw or 0.0).run
+            step = RunStep(after, tuple(decisions_of(entry.decisions)))
+        except (ValueError, KeyError):  # a newer segue's
+            self.before = None
+            stage.put(entry)
+            return
+        self.before = after
+        if self.is_live and stage.raw and isinstance(fact, LegStarted):
+            stage.out.follow(self.folder.path / f"leg-{fact.leg:03}" / "stdout")
+        stage.hear(before, fact, step, entry, is_old=not self.is_live)
+
+
+class _Doing:
+    """What the agent does now: from its own output, which is only read."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder, self.clock = folder, Clock()
+        self.follower: LegFollower | None = None
+
+    def look(self, run: Run) -> LegFollower | None:
+        """None if it cannot be told: the view does without."""
+        if not run.is_live:
+            self.follower = None
+            return None
+        try:
+            if self.follower is None or self.follower.number != run.leg:
+                self.follower = self._follow(run)
+            if self.follower is not None:
+                self.follower.look(run, self.clock.now())
+        except (SegueError, OSError, ValueError):
+            self.follower = None
+        return self.follower
+
+    def _follow(self, run: Run) -> LegFollower | None:
+        drive, place = drives.find(run.agent), self.folder.path / f"leg-{run.leg:03}"
+        profile = agents.find(drive.agent) if drive is not None else None
+        if drive is None or profile is None or not (place / "stdout").exists():
+            return None
+        return LegFollower(
+            Leg(place),
+            run.leg,
+            drive=drive,
+            profile=profile,
+            windows=Windows(os.environ, lambda model: None),
+            run=run,
+            session_id=read(place / "session") or "",
+            progress=Progress(),
+            env=os.environ,
+            clock=self.clock,
+        )

@@ -1,0 +1,214 @@
+"""`segue cancel RUN`: ends a run, whoever drives it. A living segue is asked, and an agent is ended
+by its keeper. A segue that does not react is ended too, by its pid and start time; a program that
+drives a run by itself is never signalled."""
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+import click
+
+from segue.agents import drives
+from segue.agents.contracts.drive import Drive, Launch, LegOrder
+from segue.cli.support.kept import driver, find, folder, opened
+from segue.core.runs.types import CancelAsked, Run
+from segue.errors import ConfigError, InputError, StateError
+from segue.runs import begin
+from segue.runs.begin import Driver
+from segue.runs.folders import RunFolder
+from segue.runs.legs.leg import Leg
+from segue.runs.store import leases
+from segue.runs.store.port import Held, Holder, Store
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.views import printing
+from segue.views.run_block import clean, cut
+
+_LOOK_S = 0.25
+_MOST_S = 60.0
+_REACT_S = 10.0  # a loop has a turn each second; a long one reads what a large leg left behind
+_TERM_S = 15.0  # more than it takes a segue that hears SIGTERM and hangs
+_END_S = 5.0
+
+
+@click.command()
+@click.argument("run", metavar="[RUN|SESSION]", required=False)
+def command(run: str | None) -> None:
+    """End RUN and its agent. Its work so far stays; segue resume goes on with it.
+
+    None named: the one that is not over in this folder; if there are several, they are listed.
+
+    Of a SESSION that is run by hand: take back the daemon's handoff or resume. The session itself
+    is left alone.
+    """
+    with opened() as store:
+        try:
+            found = _the_one(store) if run is None else find(store, run)
+        except InputError:
+            if run is None:
+                raise
+            from segue.cli.daemon.pause import meant
+            from segue.cli.support.asking import remote
+
+            if run.startswith("run-") or not remote().is_there():
+                raise
+            name = meant(run, everything=False)
+            printing.say(remote().post("/v1/cancel", {"session": name})["said"])
+            return
+        if found.state.is_final:
+            printing.say(f"{found.id} is over already: {found.state.value}")
+            return
+        ended = end_run(store, found.id)
+    if ended is None:
+        printing.say(
+            f"segue: {found.id} was asked to end, and has not after {_MOST_S:.0f} s; to see why:"
+            f" segue logs -f {found.id}{_still_running(found)}",
+            err=True,
+        )
+        sys.exit(1)
+    what = ended.outcome.what if ended.outcome else ""
+    printing.say(f"{ended.id} is {ended.state.value}: {what}".removesuffix(": "))
+
+
+def end_run(store: Store, run_id: str) -> Run | None:
+    """Ends a run, whoever drives it; None if it has not ended after a minute. One that is over
+    stays as it is."""
+    until = time.monotonic() + _MOST_S
+    ended = None
+    while ended is None and time.monotonic() < until:
+        found = store.run(run_id)
+        if found is None or found.state.is_final:
+            return found
+        ended = _ask(store, found, until) if driver(store, found) else _end(store, found)
+    return ended
+
+
+def _the_one(store: Store) -> Run:
+    """The run of this folder that is not over, which is said. Raises InputError if there is none,
+    and if there are several: then the user must choose."""
+    cwd = folder()
+    found = store.runs(cwd=cwd, unfinished=True)
+    if not found:
+        raise InputError(f"no run to cancel in {cwd}; `segue runs` lists all")
+    if len(found) > 1:
+        listed = [f"  segue cancel {run.id}  # {cut(clean(run.task), 60)}" for run in found[:20]]
+        raise InputError(f"{len(found)} runs are not over in {cwd}; choose one:", *listed)
+    printing.complain(f"cancelling {found[0].id}: {cut(clean(found[0].task), 60)}")
+    return found[0]
+
+
+def _ask(store: Store, run: Run, until: float) -> Run | None:
+    """Asks the segue that drives it; None if it is gone before, or the time is over."""
+    number = _put(store, run)
+    said = f"{run.id}: asked the segue that drives it"
+    printing.complain(f"{said} to end it")
+    asked_at = time.monotonic()
+    pressure = _Pressure(run)
+    version = None
+    while time.monotonic() < until:
+        if (now := store.version()) != version:
+            version = now
+            found = store.run(run.id)
+            if found is not None and found.state.is_final:
+                return found
+        holder = driver(store, run)
+        if holder is None:
+            found = store.run(run.id)
+            return found if found is not None and found.state.is_final else None
+        waited_s = time.monotonic() - asked_at
+        if waited_s > _REACT_S and any(ask.number == number for ask in store.asks(run.id)):
+            pressure.rise(holder, waited_s - _REACT_S)
+        time.sleep(_LOOK_S)
+    return None
+
+
+def _put(store: Store, run: Run) -> int:
+    """Writes the wish down. A segue that was stopped in the middle of a write keeps everybody from
+    writing: it is continued, and ends as it is asked to."""
+    try:
+        return store.ask(run.id, "cancel", clock.now())
+    except StateError:
+        holder = driver(store, run)
+        if holder is None or not (begin.is_command(holder) and leases.is_here(holder)):
+            raise
+        leases.send(holder, signal.SIGCONT)
+        return store.ask(run.id, "cancel", clock.now())
+
+
+class _Pressure:
+    """On a process that drives a run and does not take up what it is asked: SIGTERM, then SIGKILL.
+    What it was doing is on disk, and is ended from here once it is gone."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.sent = ""
+
+    def rise(self, holder: Holder, waited_s: float) -> None:
+        who = f"process {holder.pid}, which drives {self.run.id},"
+        if not (begin.is_command(holder) and leases.is_here(holder)):
+            if not self.sent:
+                self.sent = "end"
+                self._end_leg()
+                printing.complain(
+                    f"{who} does not respond, and is not for segue to end: its agent is ended;"
+                    " end the process yourself"
+                )
+        elif not self.sent:
+            self.sent = "SIGTERM"
+            printing.complain(f"{who} has not responded for {_REACT_S:.0f} s: ending it")
+            for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
+                leases.send(holder, number)
+        elif self.sent == "SIGTERM" and waited_s > _TERM_S:
+            self.sent = "SIGKILL"
+            printing.complain(f"{who} ignores SIGTERM: killing it")
+            leases.send(holder, signal.SIGKILL)
+
+    def _end_leg(self) -> None:
+        leg = Leg(RunFolder(self.run.id).leg(self.run.leg))
+        if leg.status().state in ("starting", "running"):
+            leg.command("end-gentle", "end", interrupt=True, patience_s=_END_S)
+
+
+def _still_running(run: Run) -> str:
+    status = Leg(RunFolder(run.id).leg(run.leg)).status()
+    if status.state != "running":
+        return ""
+    return f"; still running: its agent (process {status.agent_pid})"
+
+
+def _end(store: Store, run: Run) -> Run | None:
+    """Ends it here: nobody drives it. None if somebody does after all."""
+    drive, program = _driven(run)
+    with Driver(store, env=os.environ, prompts={}) as here:
+        try:
+            loop, _ = here.go_on(run, drive, program, share_tree=True)
+        except Held:
+            return None
+        if loop.run.state.is_final:
+            return loop.run
+        # Before anything that was decided and not done: nothing new is started to be ended.
+        asks = store.asks(run.id)
+        loop.journal.add(CancelAsked(), taken=asks[-1].number if asks else 0)
+        if loop.run.is_live:
+            leg = Leg(loop.crew.folder.leg(loop.run.leg))
+            if leg.status().state in ("not_started", "starting"):
+                # It may have just come up: then it is told to end as any other.
+                with suppress(StateError):
+                    leg.sweep_lost()
+        return loop.go()
+
+
+def _driven(run: Run) -> tuple[Drive, tuple[str, ...]]:
+    """As far as it is known: to end a leg, its keeper is enough."""
+    with suppress(ConfigError):  # to end something must not fail over a slip in a file
+        begin.register(layered.load(run.cwd, os.environ))
+    drive = drives.find(run.agent)
+    if drive is None:
+        drive = Drive(agent=run.agent, find=lambda env: None, install="", launch=_nothing)
+    return drive, drive.find(os.environ) or (run.agent,)
+
+
+def _nothing(order: LegOrder) -> Launch:
+    raise StateError(f"{order.command[0]} is not an agent that segue knows")

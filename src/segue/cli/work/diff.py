@@ -1,0 +1,77 @@
+"""`segue diff RUN`: what a run changed in its working tree, also what was never committed."""
+
+import sys
+
+import click
+
+from segue.cli.support.kept import find_or_newest, opened
+from segue.core.runs.types import Run
+from segue.errors import InputError
+from segue.system.git import snapshots
+from segue.system.git.snapshots import FileDiff, Snapshot
+from segue.views import printing
+from segue.views.diffs import counted_lines, styled
+from segue.views.out import Out
+from segue.views.verdicts import iso
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="What this leg changed.")
+@click.option("--stat", is_flag=True, help="The files alone, with lines added and removed.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None:
+    """Show what RUN changed, from the tree it began with to the last snapshot: a patch that `git
+    apply` takes. None named: the newest of this folder."""
+    with opened() as store:
+        found = find_or_newest(store, run)
+    old, new = _ends(found, leg)
+    if as_json or stat:
+        changed = snapshots.files(found.cwd, old.commit, new.commit)
+        if as_json:
+            printing.say_json(_as_dict(found, old, new, changed))
+        else:
+            for line in counted_lines(changed):
+                printing.say(line)
+        return
+    text, is_whole = snapshots.patch(found.cwd, old.commit, new.commit)
+    if sys.stdout.isatty():
+        for line in text.decode("utf-8", "replace").split("\n")[:-1]:
+            printing.say(styled(line))
+    else:
+        out = Out()
+        out.write(text)
+        out.finish()
+    if not is_whole:
+        raise InputError(f"the patch is too long and was cut; git diff {old.commit} {new.commit}")
+
+
+def _ends(run: Run, leg: int | None) -> tuple[Snapshot, Snapshot]:
+    """From where to where. Raises InputError if one of them was not kept."""
+    kept = snapshots.list_all(run.cwd, run.id)
+    if not kept:
+        raise InputError(f"{run.id} has no snapshots: they are off, or older than 30 days")
+    if leg is None:
+        return kept[0], kept[-1]
+    own = [each for each in kept if each.leg == leg]
+    if not own:
+        last = kept[-1].leg
+        raise InputError(f"{run.id} has no snapshots of leg {leg}; the last one is of leg {last}")
+    return own[0], own[-1]
+
+
+def _as_dict(run: Run, old: Snapshot, new: Snapshot, changed: list[FileDiff]) -> dict[str, object]:
+    return {
+        "run": run.id,
+        **{
+            name: {"snapshot": each.name, "commit": each.commit, "at": iso(each.at)}
+            for name, each in (("from", old), ("to", new))
+        },
+        "files": [
+            {"path": each.path, "added": each.added, "removed": each.removed} for each in changed
+        ],
+        "commits": [
+            {"commit": name, "subject": subject}
+            for name, subject in snapshots.commits(run.cwd, old.commit, new.commit)
+        ],
+    }

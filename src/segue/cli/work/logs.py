@@ -1,0 +1,146 @@
+"""`segue logs RUN`: what happened in a run, also while it goes on."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from segue.cli.support import interrupts
+from segue.cli.support.kept import driver, find_or_newest, opened
+from segue.core.runs.types import Run
+from segue.errors import InputError
+from segue.runs.folders import RunFolder
+from segue.runs.store.port import Entry, Store
+from segue.system import clock
+from segue.views import printing
+from segue.views.lines.runs import Teller
+from segue.views.out import Out
+from segue.views.verdicts import as_json as to_json
+
+_LOOK_S = 0.25
+_CHUNK = 1 << 16
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the run is over.")
+@click.option("--json", "as_json", is_flag=True, help="One event a line.")
+@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="This leg alone.")
+@click.option("--agent-output", is_flag=True, help="What the agent printed, as it did.")
+@click.option("--stderr", "errors", is_flag=True, help="What it printed to stderr.")
+@click.option("--transcript", is_flag=True, help="The conversation, tool calls folded.")
+def command(
+    run: str | None,
+    follow: bool,
+    as_json: bool,
+    leg: int | None,
+    agent_output: bool,
+    errors: bool,
+    transcript: bool,
+) -> None:
+    """Print what happened in RUN: dated lines, events (--json), or the agent's own output.
+
+    None named: the newest of this folder."""
+    is_output = agent_output or errors
+    if transcript and (is_output or follow):
+        raise InputError("--transcript goes with --leg and --json only")
+    if as_json and is_output:
+        raise InputError("--json and --agent-output cannot be combined")
+    with opened() as store:
+        found = find_or_newest(store, run)
+        if leg is not None and leg > found.leg and (found.state.is_final or not follow):
+            raise InputError(f"{found.id} has {found.leg} legs, and no leg {leg}")
+        if transcript:
+            _print_transcript(found, leg, as_json)
+            return
+        try:
+            with interrupts.heard():
+                if is_output:
+                    _print_output(store, found, "stderr" if errors else "stdout", leg, follow)
+                else:
+                    _print_log(store, found, as_json, leg, follow)
+        except KeyboardInterrupt:  # the usual way to leave it
+            sys.exit(130)
+
+
+def _print_transcript(run: Run, leg: int | None, as_json: bool) -> None:
+    from segue.reports.transcripts import of_run
+    from segue.views.report.transcripts import as_list, lines
+
+    for number, said in of_run(run, leg):
+        if as_json:
+            printing.say_json({"run": run.id, "leg": number, "said": as_list(said)})
+            continue
+        printing.say(printing.style(f"── leg {number} ──", bold=True))
+        for line in lines(said):
+            printing.say(line)
+
+
+def _print_log(store: Store, run: Run, as_json: bool, leg: int | None, follow: bool) -> None:
+    teller = Teller(clock.local_zone())
+    for entries in _portions(store, run.id, follow):
+        for entry in entries:
+            lines = [to_json(entry.as_object())] if as_json else teller.lines(entry)
+            if leg is None or _concerns(entry, leg):
+                for line in lines:
+                    printing.say(line)
+        sys.stdout.flush()
+
+
+def _portions(store: Store, run_id: str, follow: bool) -> Iterator[list[Entry]]:
+    """What is written, and then what is added, until the run is over."""
+    seq, version, is_told = 0, None, False
+    while True:
+        if (now := store.version()) != version:
+            version = now
+            run = store.run(run_id)  # first: if it is over, what is read next is all of it
+            if entries := store.log(run_id, seq):
+                seq = entries[-1].seq
+                yield entries
+            if not follow or run is None or run.state.is_final:
+                return
+            if not is_told and driver(store, run) is None:
+                is_told = True
+                said = f"no segue drives {run_id} now; to resume: segue resume {run_id}"
+                printing.complain(said)
+        interrupts.wait(_LOOK_S)
+
+
+def _concerns(entry: Entry, leg: int) -> bool:
+    told = [entry.data, *entry.decisions]
+    return any(each.get("leg") == leg for each in told)
+
+
+def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bool) -> None:
+    """Leg by leg; the newest one's as it grows."""
+    folder, out, number = RunFolder(run.id).path, Out(), leg or 1
+    place = 0
+    while not out.is_gone:
+        now = store.run(run.id) or run
+        file = folder / f"leg-{number:03}" / name
+        # Read after the state: what is there by then is all of a leg that is over.
+        place = _copy(file, place, out)
+        is_last = number >= now.leg or leg is not None
+        if not is_last:
+            number, place = number + 1, 0
+        elif not follow or now.state.is_final or number < now.leg:
+            return
+        else:
+            interrupts.wait(_LOOK_S)
+
+
+def _copy(file: Path, place: int, out: Out) -> int:
+    """All from there on; where it ends."""
+    try:
+        with file.open("rb") as source:
+            source.seek(place)
+            while chunk := source.read(_CHUNK):
+                out.write(chunk)
+                out.finish()
+                place += len(chunk)
+    except FileNotFoundError:
+        pass  # it was not started, or its output was deleted
+    except OSError as fault:
+        raise InputError(f"{file}: cannot be read: {fault.strerror}") from None
+    return place

@@ -1,0 +1,186 @@
+"""`segue queue`: the tasks, and what to do about them."""
+
+import os
+import time
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from segue.agents import canonical
+from segue.cli.support.kept import opened
+from segue.cli.support.tasks import find_task, opened_queue
+from segue.core.queue.schedule import plan
+from segue.core.queue.types import Caps, Task
+from segue.errors import InputError
+from segue.queue import trees
+from segue.queue.limits import RunLimits
+from segue.queue.port import Queue
+from segue.queue.worker import conditions
+from segue.runs.store.port import Store
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.views import printing, tasks
+
+_RECENT_S = 7 * 86_400.0
+_CANCEL_S = 60.0
+_LOOK_S = 0.1
+
+
+@click.group(invoke_without_command=True)
+@click.option("--all", "all_", is_flag=True, help="Also those that were over a week ago.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
+    """List the tasks: what runs, what waits and why, and how to merge what is done."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with opened_queue() as queue, opened() as store:
+        for seen in trees.refreshed(queue.tasks()):
+            queue.note(seen)
+        now = clock.now()
+        found = [t for t in queue.tasks() if all_ or as_json or _is_shown(t, now)]
+        verdicts = _verdicts(queue, store, now)
+    if as_json:
+        listed = [
+            tasks.as_dict(task, verdicts.get(task.id), trees.how_to_merge(task)) for task in found
+        ]
+        printing.say_json({"tasks": listed})
+        return
+    if not found:
+        printing.say('no tasks; to queue one: segue submit "TASK"', err=True)
+        return
+    screen = printing.console()
+    printing.draw(screen, tasks.table(found, verdicts, now, screen.width))
+    for task in found:
+        for line in tasks.next_lines(task, trees.how_to_merge(task)):
+            printing.say(line)
+
+
+def _is_shown(task: Task, now: float) -> bool:
+    has_tree = bool(task.tree) and not task.is_tree_removed
+    return not task.state.is_final or has_tree or now - (task.ended_at or now) < _RECENT_S
+
+
+def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
+    """Why those that wait do, by the plan that a worker goes by."""
+    queued = layered.load("/", os.environ).queue
+    caps = Caps(
+        jobs=queued.jobs,
+        max_per_project=queued.max_per_project,
+        max_per_account=queued.max_per_account,
+    )
+    unfinished = queue.tasks(unfinished=True)
+    there = conditions(queue, store, RunLimits(store), unfinished, caps, now)
+    return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
+
+
+@command.command()
+@click.argument("names", metavar="TASK...", nargs=-1, required=True)
+def cancel(names: tuple[str, ...]) -> None:
+    """End tasks, and the agents that work on them. What they did stays in their trees."""
+    with opened_queue() as queue, opened() as store:
+        for task in [find_task(queue, name) for name in names]:
+            if task.state.is_final:
+                printing.say(f"{task.id} is over already: {task.state.value}")
+                continue
+            ended = _cancel(queue, store, task)
+            if not ended.state.is_final:
+                raise InputError(
+                    f"{task.id} was asked to end, and has not after {_CANCEL_S:.0f} s; to see why:"
+                    f" segue logs {ended.run}"
+                )
+            printing.say(f"{ended.id} is {ended.state.value}")
+
+
+def _cancel(queue: Queue, store: Store, task: Task) -> Task:
+    """Asks whoever carries it, and waits; what nobody carries is ended here."""
+    until = time.monotonic() + _CANCEL_S
+    if task.run and queue.holder(task.id) is None and store.run(task.run) is not None:
+        from segue.cli.work.cancel import end_run
+
+        end_run(store, task.run)
+    found = queue.cancel(task.id, clock.now())
+    is_asked = False
+    while not found.state.is_final and time.monotonic() < until:
+        if found.run and not is_asked and store.run(found.run) is not None:
+            store.ask(found.run, "cancel", clock.now())
+            is_asked = True
+        time.sleep(_LOOK_S)
+        found = queue.cancel(task.id, clock.now())  # its process may have died meanwhile
+    if found.run and not found.state.is_final:
+        return found
+    return queue.task(task.id) or found
+
+
+@command.command()
+@click.argument("name", metavar="TASK")
+@click.option("--text", help="What it is to do.")
+@click.option("--agent", metavar="A,B", help="The first that is not limited takes the task.")
+@click.option("--check", metavar="CMD", help="It is done once this command exits with 0.")
+@click.option("--priority", type=int, metavar="N", help="Higher goes first.")
+@click.option("--after", multiple=True, metavar="TASK", help="Not before this task is done.")
+@click.option("--no-after", is_flag=True, help="Before or after any other.")
+def edit(
+    name: str,
+    text: str | None,
+    agent: str | None,
+    check: str | None,
+    priority: int | None,
+    after: tuple[str, ...],
+    no_after: bool,
+) -> None:
+    """Change a task that has not begun."""
+    changes: dict[str, Any] = {}
+    if text is not None:
+        if not text.strip() or "\0" in text:
+            raise InputError("--text: the task is empty, or contains a NUL byte")
+        changes["text"] = text
+    if agent is not None:
+        from segue.runs import begin
+
+        begin.register(layered.load("/", os.environ))
+        changes["agents"] = tuple(canonical(each.strip()) for each in agent.split(","))
+        for each in changes["agents"]:
+            begin.driven(each, os.environ, "--agent")
+    if check is not None:
+        changes["check"] = check
+    if priority is not None:
+        changes["priority"] = priority
+    with opened_queue() as queue:
+        if after or no_after:
+            changes["after"] = tuple(find_task(queue, each).id for each in after)
+        if not changes:
+            raise InputError("nothing to change; see segue queue edit --help")
+        task = find_task(queue, name)
+        if task.id in changes.get("after", ()):
+            raise InputError(f"{task.id} cannot come after itself")
+        changed = queue.edit(task.id, lambda now: replace(now, **changes))
+    printing.say(f"{changed.id} is changed")
+
+
+@command.command()
+@click.argument("names", metavar="TASK...", nargs=-1, required=True)
+def retry(names: tuple[str, ...]) -> None:
+    """Put tasks that failed, need you or were cancelled in the queue again, where they ended."""
+    with opened_queue() as queue:
+        for task in [find_task(queue, name) for name in names]:
+            queue.retry(task.id, clock.now())
+            printing.say(f"{task.id} is queued again")
+
+
+@command.command()
+@click.argument("names", metavar="TASK...", nargs=-1, required=True)
+def forget(names: tuple[str, ...]) -> None:
+    """Delete what is kept of tasks that are over. Trees with work in them are never deleted."""
+    with opened_queue() as queue:
+        found = [find_task(queue, name) for name in names]
+        for task in found:
+            if task.tree and not task.is_tree_removed:
+                raise InputError(
+                    f"{task.id} has work in {task.tree}; merge it, or throw it away first:"
+                    f" git worktree remove --force {task.tree}"
+                )
+        for task in found:
+            queue.forget(task.id)
+            printing.say(f"{task.id} is forgotten")

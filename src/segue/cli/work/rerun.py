@@ -1,0 +1,75 @@
+"""`segue rerun [RUN]`: the same task anew."""
+
+import os
+import sys
+
+import click
+from msgspec.structs import replace
+
+from segue.cli.support.kept import find_or_newest, must_be_there, opened
+from segue.cli.support.night import warn
+from segue.cli.support.run_options import AgainCommand, options
+from segue.cli.work.run import play
+from segue.core.policy import Policy
+from segue.core.runs.types import Member
+from segue.runs import begin
+from segue.system.config import settings as layered
+from segue.system.config.settings import Flags
+
+
+@click.command(cls=AgainCommand)
+@click.argument("run", required=False)
+@click.option("--strict", is_flag=True, help="Do not start if there is anything to warn about.")
+@options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    run: str | None,
+    strict: bool,
+    policy: str | None,
+    sets: tuple[str, ...],
+    share_tree: bool,
+    as_json: bool,
+    raw: bool,
+) -> None:
+    """Begin the task of RUN anew, as a new run: the same agent, folder, flags, check and policy.
+
+    None named: the newest of this folder. Nothing of RUN's work is undone or carried over. With
+    --policy or --set, the policy is what is set now. What follows -- is added to the agent's own
+    flags. Outputs and exit codes are those of `segue run`.
+    """
+    with opened() as store:
+        found = find_or_newest(store, run)
+    must_be_there(found)
+    first, *others = found.relay or (Member(agent=found.agent, flags=found.flags),)
+    flags = Flags(
+        policy=policy,
+        set=sets,
+        agent=first.agent,
+        check=found.check,  # what was accepted then, whatever a project's file says now
+        share_tree=share_tree or None,
+    )
+    settings = layered.load(found.cwd, os.environ, flags)
+    begin.register(settings)
+    drive, _ = begin.driven(first.agent, os.environ)
+    more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
+
+    def anew(agent: str, words: tuple[str, ...], rules: Policy) -> begin.RunRequest:
+        return begin.wanted(
+            found.task,
+            agent,
+            settings,
+            os.environ,
+            cwd=found.cwd,
+            flags=words,
+            policy=None if policy or sets else rules,
+        )
+
+    words = begin.with_flags(drive, first.agent, first.flags, more)
+    wanted = replace(
+        anew(first.agent, words, first.policy if found.relay else found.policy),
+        others=tuple(anew(each.agent, each.flags, each.policy) for each in others),
+    )
+    warn(wanted, os.environ, strict=strict)
+    sys.exit(play(wanted, settings, as_json=as_json, raw=raw))

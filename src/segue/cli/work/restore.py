@@ -1,0 +1,95 @@
+"""`segue restore RUN [SNAPSHOT]`: the work of a run as a branch or in a folder, never over files
+that are there."""
+
+import shlex
+
+import click
+
+from segue.cli.support.kept import find_or_newest, opened
+from segue.core.nearest import did_you_mean
+from segue.core.runs.types import Run
+from segue.errors import InputError
+from segue.system import clock
+from segue.system.git import snapshots
+from segue.system.git.snapshots import Snapshot
+from segue.views import printing
+from segue.views.verdicts import iso, moment
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.argument("snapshot", required=False)
+@click.option("--branch", metavar="NAME", help="The branch to make; segue/RUN-SNAPSHOT if none.")
+@click.option("--to", metavar="FOLDER", help="Write the files into this new or empty folder.")
+@click.option("--list", "is_list", is_flag=True, help="List the snapshots, and restore nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(
+    run: str | None,
+    snapshot: str | None,
+    branch: str | None,
+    to: str | None,
+    is_list: bool,
+    as_json: bool,
+) -> None:
+    """Bring back the work of RUN as it was at SNAPSHOT (none named: the last one), as a branch that
+    is not checked out, or in a folder. Your files, index and branches stay as they are."""
+    if branch is not None and to is not None:
+        raise InputError("--branch and --to cannot be combined")
+    with opened() as store:
+        found = find_or_newest(store, run)
+    kept = snapshots.list_all(found.cwd, found.id)
+    if is_list:
+        _list(found, kept, as_json)
+        return
+    if not kept:
+        raise InputError(f"{found.id} has no snapshots: they are off, or older than 30 days")
+    wanted = _choose(found, kept, snapshot)
+    told: dict[str, object] = {
+        "run": found.id,
+        "snapshot": wanted.name,
+        "commit": wanted.commit,
+        "branch": None,
+        "folder": None,
+    }
+    if to is not None:
+        snapshots.to_folder(found.cwd, wanted, to)
+        told["folder"] = to
+        said = f"{wanted.name} of {found.id} is in {shlex.quote(to)}"
+    else:
+        name = branch or f"segue/{found.id}-{wanted.name}"
+        is_new = snapshots.to_branch(found.cwd, wanted, name)
+        told["branch"] = name
+        there = "is branch" if is_new else "is branch, as before,"
+        said = f"{wanted.name} of {found.id} {there} {name}; to work on it: git switch {name}"
+    printing.say_json(told) if as_json else printing.say(said)
+
+
+def _choose(run: Run, kept: list[Snapshot], name: str | None) -> Snapshot:
+    if name is None:
+        return kept[-1]
+    for each in kept:
+        if each.name == name:
+            return each
+    hint = did_you_mean(name, [each.name for each in kept])
+    hint = hint or f"segue restore {run.id} --list shows them"
+    raise InputError(f"{run.id} has no snapshot {name!r}; {hint}")
+
+
+def _list(run: Run, kept: list[Snapshot], as_json: bool) -> None:
+    if as_json:
+        listed = [{"snapshot": k.name, "commit": k.commit, "at": iso(k.at)} for k in kept]
+        printing.say_json({"run": run.id, "snapshots": listed})
+        return
+    if not kept:
+        printing.say("no snapshots", err=True)
+    now, tz = clock.now(), clock.local_zone()
+    for each in kept:
+        when = moment(each.at, now, tz)
+        printing.say(f"{each.name:<12} {each.commit[:12]}  {when}  {_what(each)}")
+
+
+def _what(each: Snapshot) -> str:
+    if each.is_start:
+        return f"before leg {each.leg}"
+    is_end = "." not in each.name
+    return f"after leg {each.leg}" if is_end else f"while leg {each.leg} worked"

@@ -1,0 +1,90 @@
+"""`segue resume [RUN]`: goes on with a run."""
+
+import os
+import sys
+
+import click
+
+from segue.cli.support.kept import find, is_driven, must_be_there, opened
+from segue.cli.support.run_options import AgainCommand, options
+from segue.cli.support.stage import RunStage
+from segue.errors import InputError
+from segue.runs import begin
+from segue.runs.begin import Driver
+from segue.runs.store.port import Held
+from segue.system.config import settings as layered
+from segue.system.config.settings import Flags
+
+
+@click.command(cls=AgainCommand)
+@click.argument("run", required=False)
+@click.option("--fresh", is_flag=True, help="In a new session, with a checkpoint.")
+@click.option("--seize", is_flag=True, help="Resume even if another segue seems to drive it.")
+@click.option("--detach", is_flag=True, help="Run it in the background, and return.")
+@click.option("--strict", is_flag=True, help="In the same session, or not at all.")
+@options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    run: str | None,
+    detach: bool,
+    fresh: bool,
+    strict: bool,
+    seize: bool,
+    policy: str | None,
+    sets: tuple[str, ...],
+    share_tree: bool,
+    as_json: bool,
+    raw: bool,
+) -> None:
+    """Go on with RUN: one that ended, was stopped by you, or whose segue is gone.
+
+    None named: the newest unfinished one of this folder. A leg that still works is taken up as it
+    is. What follows -- is added to the agent's own flags, from the next leg on: segue resume RUN --
+    --permission-mode acceptEdits. Outputs and exit codes are those of `segue run`.
+    """
+    more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
+    if fresh and strict:
+        raise InputError("--fresh and --strict cannot be combined")
+    with opened() as store:
+        found = find(store, run)
+        must_be_there(found)
+        if detach:
+            from segue.cli.support.detach import resume as resume_detached
+
+            options = [f"--{name}" for name, is_on in (
+                ("fresh", fresh), ("strict", strict), ("seize", seize), ("share-tree", share_tree),
+            ) if is_on]  # fmt: skip
+            options += [f"--policy={policy}"] if policy else []
+            options += [f"--set={each}" for each in sets]
+            options += ["--", *more] if more else []
+            resume_detached(store, found, options, seize=seize, as_json=as_json, raw=raw)
+            return
+        flags = Flags(policy=policy, set=sets, agent=found.agent, share_tree=share_tree or None)
+        settings = layered.load(found.cwd, os.environ, flags)
+        begin.register(settings)
+        drive, program = begin.driven(found.agent, os.environ)
+        words = begin.with_flags(drive, found.agent, found.flags, more)
+        stage = RunStage(settings, as_json=as_json, raw=raw)
+        with Driver(store, env=os.environ, prompts=settings.prompts, seize=seize) as driver:
+            try:
+                loop, first = driver.go_on(
+                    found,
+                    drive,
+                    program,
+                    fresh=fresh,
+                    strict=strict,
+                    share_tree=settings.share_tree,
+                    policy=begin.policy_for(settings, found.agent, words)
+                    if policy or sets
+                    else None,
+                    flags=words if more else None,
+                    relay=begin.with_policies(found, settings) if policy or sets else None,
+                )
+            except Held as held:
+                raise InputError(is_driven(found, held.holder)) from None
+            stage.view.say(f"{found.id}: going on ({found.state.value}), {found.agent}")
+            code = stage.play(loop, first)
+    stage.finish()
+    sys.exit(code)

@@ -1,0 +1,276 @@
+"""`segue run TASK`: carries a task to its end."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from segue.cli.support.kept import folder, opened
+from segue.cli.support.run_options import RunCommand, options
+from segue.cli.support.stage import RunStage
+from segue.errors import InputError
+from segue.runs import begin
+from segue.runs.begin import Driver, RunRequest
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.system.config import trust
+from segue.system.config.settings import Flags, Settings
+from segue.system.files import files
+from segue.views import printing
+from segue.views.rescue_list import rescued
+from segue.views.run_block import clean
+from segue.views.verdicts import moment
+
+_MAX_TASK_BYTES = 10_000_000
+
+
+@click.command(cls=RunCommand, context_settings={"allow_interspersed_args": True})
+@click.argument("task", nargs=-1)
+@click.option("--task-file", metavar="FILE", help="The task is what stands in FILE; - is stdin.")
+@click.option("--agent", metavar="A,B…", help="claude, codex, opencode, gemini, pi or your own.")
+@click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
+@click.option("--detach", is_flag=True, help="Run it in the background, and return.")
+@click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
+@click.option("--no-project-check", is_flag=True, help="Leave that check out.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be started and by which policy; start nothing.",
+)
+@click.option("--strict", is_flag=True, help="Do not start if there is anything to warn about.")
+@options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    task: tuple[str, ...],
+    task_file: str | None,
+    agent: str | None,
+    check: str | None,
+    detach: bool,
+    trust_check: bool,
+    no_project_check: bool,
+    dry_run: bool,
+    strict: bool,
+    policy: str | None,
+    sets: tuple[str, ...],
+    share_tree: bool,
+    as_json: bool,
+    raw: bool,
+) -> None:
+    """Carry TASK to its end, over full windows, limits, hangs and crashes.
+
+    TASK is one argument (quote it), or - to read it from the input; --task-file takes it from a
+    file. What follows -- goes to the
+    agent as it is: segue run "fix the tests" -- --model opus
+
+    Exit codes: 0 done, 1 failed, 2 wrong use, 3 needs you, 75 gave up while limited, 124 timed out,
+    130 ended by you. Ctrl+C once lets the agent finish its current step and write a checkpoint.
+
+    With several agents, --agent claude,codex, the next one goes on with a checkpoint while one is
+    limited. What follows -- is for the first one; [run.flags] in the config has the others' flags.
+
+    With --detach it keeps running without this terminal; segue attach shows it.
+    """
+    if trust_check and no_project_check:
+        raise InputError("--trust-check and --no-project-check cannot be combined")
+    if as_json and raw:
+        raise InputError("--json and --raw cannot be combined")
+    flags = Flags(
+        policy=policy,
+        set=sets,
+        agent=agent,
+        check=check,
+        share_tree=share_tree or None,
+        project_check=not no_project_check,
+    )
+    wanted, settings = wish(
+        read_task(task, task_file),
+        flags,
+        ctx.meta.get("segue.flags"),
+        trusts=trust_check,
+        dry=dry_run,
+    )
+    if dry_run:
+        from segue.cli.support.dry import show
+
+        show(wanted, settings, as_json=as_json)
+        return
+    from segue.cli.support.night import warn
+    from segue.runs.prompts import Prompts
+
+    # what keeps a run from beginning is told before what speaks against a night, and alone
+    Prompts(settings.prompts)
+    with opened():
+        pass
+    warn(wanted, os.environ, strict=strict)
+    if detach:
+        from segue.cli.support.detach import begin as begin_detached
+
+        begin_detached(wanted, settings, as_json=as_json, raw=raw)
+        return
+    sys.exit(play(wanted, settings, as_json=as_json, raw=raw))
+
+
+def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
+    """A new run, in the foreground; its exit code. Raises SegueError if it cannot be begun."""
+    stage = RunStage(settings, as_json=as_json, raw=raw)
+    with opened() as store, Driver(store, env=os.environ, prompts=settings.prompts) as driver:
+        loop = driver.begin(wanted)
+        names = ", then ".join(each.agent for each in wanted.all)
+        stage.view.say(f"{loop.run.id}: {names} in {wanted.cwd}")
+        if wanted.origin is not None:
+            stage.say(rescued(wanted.origin))
+            if (wait := loop.run.wait) is not None:
+                until = moment(wait.until, loop.clock.now(), clock.local_zone())
+                stage.say(f"{wait.why.description}: waiting until {until}")
+        if told := whose_check(wanted, settings):
+            stage.say(told)
+        code = stage.play(loop, None, store.log(loop.run.id))
+    stage.finish()
+    return code
+
+
+def whose_check(wanted: RunRequest, settings: Settings) -> str:
+    """A check that came with the repository is a command of somebody else's: the user is told."""
+    source = settings.sources["run.check"]
+    if not wanted.check or wanted.check != settings.check or source.kind != "project file":
+        return ""
+    return f"once the agent is done, the check of {source.at} will be run: {clean(wanted.check)}"
+
+
+def wish(
+    task: str,
+    flags: Flags,
+    given: tuple[str, ...] | None,
+    *,
+    trusts: bool = False,
+    dry: bool = False,
+) -> tuple[RunRequest, Settings]:
+    """What the user wants, from all that they said. Raises InputError, ConfigError."""
+    cwd = folder()
+    settings = layered.load(cwd, os.environ, flags)
+    begin.register(settings)
+    name = settings.agent or choose_agent(settings)
+    others = settings.relay[1:]
+    if not dry:
+        accept_check(settings, trusts)
+    wanted = begin.wanted(
+        task, name, settings, os.environ, cwd=cwd, flags=given, dry=dry, others=others
+    )
+    return wanted, settings
+
+
+def accept_check(settings: Settings, trusts: bool) -> None:
+    """Asks once about a check of the project's, where somebody is there to answer."""
+    if not begin.needs_yes(settings) or settings.project_file is None:
+        return
+    if not trusts:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return  # refused below, in one line
+        printing.say(
+            f"{settings.sources['run.check'].at} sets a check, a command that segue runs here when"
+            f" the agent says that it is done:\n\n    {begin.literal(settings.check)}\n",
+            err=True,
+        )
+        if not printing.confirm("Accept it, for as long as it reads exactly so?"):
+            raise InputError("the check is not accepted; to run without it: --no-project-check")
+    trust.accept(settings.project_file.parent, settings.check)
+
+
+def choose_agent(settings: Settings) -> str:
+    """One: that one. Several: the user is asked, once. None: how to get one."""
+    found = list(begin.installed(os.environ))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise begin.NoAgent(begin.how_to_install())
+    names = ", ".join(found)
+    how = f'--agent NAME, or agent = "{found[0]}" under [run] in {settings.user_file}'
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise begin.NoAgent(f"several agents are installed ({names}): choose one with {how}")
+    chosen = printing.choose(f"Which agent? ({names})", found)
+    from segue.system.config.config import remember_agent
+
+    printing.complain(remember_agent(chosen))
+    return chosen
+
+
+def read_task(words: tuple[str, ...], file: str | None, command: str = "run") -> str:
+    """The one task that the user gave. Raises InputError."""
+    if words and file is not None:
+        raise InputError("TASK and --task-file cannot be combined")
+    if not words and file is None:
+        more = "--task-file FILE" if command == "run" else "--from FILE"
+        raise InputError(
+            f'what is the task? write segue {command} "TASK", or segue {command} {more}'
+        )
+    if len(words) > 1:
+        said = shlex.join(words)
+        raise InputError(
+            f"the task must be one argument: quote it, {shlex.quote(' '.join(words))}"
+            f" instead of {said}"
+        )
+    task = read_file(file) if file is not None else _of_word(words[0])
+    if not task.strip():
+        raise InputError("the task is empty")
+    if "\0" in task:
+        raise InputError("the task contains a NUL byte: it is not text")
+    return task
+
+
+def _of_word(word: str) -> str:
+    """The task itself; - is stdin. A name of a file was perhaps meant for what stands in it."""
+    if word == "-":
+        return read_input()
+    if not _is_file(word):
+        return word
+    name = shlex.quote(word)
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        question = f"{name} is a file. Is the task what stands in it (no: its name is the task)?"
+        return read_file(word) if printing.confirm(question) else word
+    printing.complain(
+        f"the task is the name {name}, not what stands in that file; for that:"
+        f" segue run --task-file {name}"
+    )
+    return word
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return os.path.isfile(word)
+    except ValueError:  # a NUL
+        return False
+
+
+def read_file(file: str) -> str:
+    """What stands in a file; - is stdin. Raises InputError."""
+    if file == "-":
+        return read_input()
+    try:
+        data = files.read_plain(Path(file), _MAX_TASK_BYTES + 1)
+    except OSError as fault:
+        raise InputError(f"{file}: cannot be read: {fault.strerror or fault}") from None
+    if len(data) > _MAX_TASK_BYTES:
+        raise InputError(f"{file}: the task is larger than {_MAX_TASK_BYTES:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: the task is not UTF-8") from None
+
+
+def read_input() -> str:
+    """What stands on stdin. Raises InputError."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("the task was to come on stdin, which is closed")
+    try:
+        data = sys.stdin.buffer.read(_MAX_TASK_BYTES + 1)
+        if len(data) > _MAX_TASK_BYTES:
+            raise InputError(f"the task on stdin is larger than {_MAX_TASK_BYTES:,} bytes")
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InputError("the task on stdin is not UTF-8") from None
+    except OSError as fault:
+        raise InputError(f"the task on stdin cannot be read: {fault.strerror}") from None

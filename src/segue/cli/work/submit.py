@@ -1,0 +1,222 @@
+"""`segue submit TASK`: puts tasks into the queue."""
+
+import os
+import secrets
+import sys
+
+import click
+
+from segue import fleet
+from segue.agents import canonical
+from segue.cli.support.kept import folder
+from segue.cli.support.run_options import RunCommand
+from segue.cli.support.tasks import find_task, opened_queue
+from segue.cli.work.run import choose_agent, read_file, read_input, read_task
+from segue.core.queue import lists
+from segue.core.queue.types import Task
+from segue.errors import InputError
+from segue.queue.port import Queue
+from segue.runs import begin
+from segue.runs.store import leases
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.system.config import trust
+from segue.system.config.settings import Flags, Settings
+from segue.system.git import worktrees
+from segue.views import printing
+from segue.views.run_block import counted
+
+_NOWHERE = "/"  # tasks of a URL have no project's settings
+
+
+@click.command(cls=RunCommand, context_settings={"allow_interspersed_args": True})
+@click.argument("task", nargs=-1)
+@click.option(
+    "--from", "file", metavar="FILE", help="One task a line, or a Markdown list; - is stdin."
+)
+@click.option("--agent", metavar="A,B", help="The first that is not limited takes the task.")
+@click.option("--check", metavar="CMD", help="A task is done once this command exits with 0.")
+@click.option("--repo", metavar="PATH|URL", help="The repository; without it, this folder's.")
+@click.option(
+    "--ref", metavar="REF", help="Where its branch begins; without it, what is checked out."
+)
+@click.option("--here", is_flag=True, help="Work in this folder itself, not in a tree of its own.")
+@click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first.")
+@click.option("--after", multiple=True, metavar="TASK", help="Not before this task is done.")
+@click.option("--policy", metavar="NAME", help="graduated, continuous or early.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
+@click.option("--no-project-check", is_flag=True, help="Leave that check out.")
+@click.option("--trust-setup", is_flag=True, help="Accept the setup of the project's .segue.toml.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    task: tuple[str, ...],
+    file: str | None,
+    agent: str | None,
+    check: str | None,
+    repo: str | None,
+    ref: str | None,
+    here: bool,
+    priority: int,
+    after: tuple[str, ...],
+    policy: str | None,
+    sets: tuple[str, ...],
+    trust_check: bool,
+    no_project_check: bool,
+    trust_setup: bool,
+    as_json: bool,
+) -> None:
+    """Queue TASK for `segue worker`, which works tasks off as limits allow.
+
+    Each task works in a tree of its own: a git worktree on the branch segue/TASK. What is there to
+    merge, `segue queue` says. TASK is one argument (quote it), or - to read it from the input.
+    --from takes many: one task a line, or the items of a Markdown list. What follows -- goes to the
+    agent as it is.
+    """
+    if here and (repo or ref):
+        raise InputError("--here works in this folder as it is: leave out --repo and --ref")
+    texts = _texts(task, file)
+    flags = Flags(
+        policy=policy, set=sets, agent=None, check=check, project_check=not no_project_check
+    )
+    cwd = _cwd(repo)
+    settings = layered.load(cwd, os.environ, flags)
+    begin.register(settings)
+    names = _agents(agent, settings)
+    own = ctx.meta.get("segue.flags")
+    if own and len(names) > 1:
+        raise InputError("flags after -- are one agent's: name one agent, or use [run.flags]")
+    _accept(settings, trust_check, "run.check", settings.check, "--trust-check")
+    _accept(settings, trust_setup, "worktree.setup", settings.worktree.setup, "--trust-setup")
+    for name in names:
+        begin.wanted(texts[0], name, settings, os.environ, cwd=cwd, flags=own)
+    model = Task(
+        id="",
+        text="",
+        agents=tuple(names),
+        cwd=cwd,
+        created_at=clock.now(),
+        here=here,
+        check=settings.check,
+        setup="" if here else settings.worktree.setup,
+        link=() if here else settings.worktree.link,
+        commits=settings.worktree.commit,
+        flags=tuple(own) if own is not None else None,
+        policy=policy or "",
+        sets=sets,
+        priority=priority,
+        ref=ref or "",
+    )
+    model = _placed(model, repo)
+    with opened_queue() as queue:
+        model = _with(model, after=tuple(find_task(queue, name).id for name in after))
+        tasks = queue.submit([_with(model, id=_new_id(queue), text=text) for text in texts])
+    if as_json:
+        printing.say_json({"tasks": [each.id for each in tasks]})
+        return
+    for each in tasks:
+        printing.say(each.id)
+    queued = counted(len(tasks), "task")
+    printing.say(f"segue: {queued} queued\n  segue worker  # works them off\n  segue queue  # shows"
+                 " them", err=True)  # fmt: skip
+
+
+def _with(task: Task, **changes: object) -> Task:
+    from msgspec.structs import replace
+
+    return replace(task, **changes)
+
+
+def _new_id(queue: Queue) -> str:
+    while queue.find(name := f"task-{secrets.token_hex(4)}"):
+        pass
+    return name
+
+
+def _texts(words: tuple[str, ...], file: str | None) -> list[str]:
+    if file is None:
+        return [read_task(words, None, command="submit")]
+    if words:
+        raise InputError("TASK and --from cannot be combined")
+    listed = lists.read(read_input() if file == "-" else read_file(file))
+    where = "stdin" if file == "-" else file
+    if listed.ignored:
+        first = f"line {listed.ignored[0]} the first"
+        lines = counted(len(listed.ignored), "line")
+        printing.complain(
+            f"{where}: {lines} of prose left out, {first}; tasks are the list's items"
+        )
+    if listed.ticked:
+        printing.complain(f"{where}: {counted(listed.ticked, 'item')} ticked off and left out")
+    if not listed.tasks:
+        raise InputError(f"{where}: no task in it; write one a line, or a Markdown list")
+    if any("\0" in text for text in listed.tasks):
+        raise InputError(f"{where}: a task contains a NUL byte: it is not text")
+    return list(listed.tasks)
+
+
+def _cwd(repo: str | None) -> str:
+    if repo is None:
+        return folder()
+    if worktrees.is_url(repo):
+        return _NOWHERE
+    found = os.path.abspath(os.path.expanduser(repo))
+    if not os.path.isdir(found):
+        raise InputError(f"--repo {repo}: no folder, and no URL")
+    return found
+
+
+def _agents(given: str | None, settings: Settings) -> list[str]:
+    said = given or settings.agent or choose_agent(settings)
+    names = [canonical(name.strip()) for name in said.split(",")]
+    if not all(names):
+        raise InputError(f"--agent {said}: a name is missing; write --agent claude,codex")
+    return list(dict.fromkeys(names))
+
+
+def _placed(task: Task, repo: str | None) -> Task:
+    """The task with the repository it is for. Raises InputError."""
+    if task.here:
+        return _with(task, project=os.path.realpath(task.cwd), machine=_machine())
+    if task.cwd == _NOWHERE and repo is not None:
+        return _with(task, repo=repo, is_url=True, project=repo)
+    try:
+        start = worktrees.start(task.cwd, task.ref)
+    except worktrees.GitError as fault:
+        raise InputError(f"{fault}; without a tree of its own: segue submit --here") from None
+    if start.changes and not task.ref:
+        printing.complain(
+            f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's tree begins at"
+            f" commit {start.commit[:9]}, without them"
+        )
+    project = os.path.realpath(start.top)
+    return _with(task, repo=start.top, project=project, machine=_machine())
+
+
+def _machine() -> str:
+    """In a fleet, a folder is on one machine alone."""
+    return leases.machine() if fleet.url() else ""
+
+
+def _accept(settings: Settings, trusts: bool, key: str, text: str, option: str) -> None:
+    """A command of the project's own file is run once the user has said yes to it."""
+    source = settings.sources[key]
+    if not text or source.kind != "project file" or settings.project_file is None:
+        return
+    place = settings.project_file.parent
+    if trust.is_accepted(place, text):
+        return
+    shown = begin.literal(text)
+    if not trusts:
+        if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+            raise InputError(
+                f"{source.at} sets a command that you have not accepted: {shown}; accept it with"
+                f" {option}"
+            )
+        printing.say(f"{source.at} sets a command that segue runs:\n\n    {shown}\n", err=True)
+        if not printing.confirm("Accept it, for as long as it reads exactly so?"):
+            raise InputError("it is not accepted, and nothing was queued")
+    trust.accept(place, text)

@@ -1,0 +1,146 @@
+"""`segue worker`: works the queue off."""
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from segue import fleet
+from segue.cli.support.kept import opened
+from segue.cli.support.tasks import opened_queue
+from segue.core.queue.types import Caps, TaskState
+from segue.errors import InputError, StateError
+from segue.queue.limits import RunLimits
+from segue.queue.worker import Seen, Worker
+from segue.runs.store.port import LeaseLost
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.views import printing
+from segue.views.run_block import counted
+
+if TYPE_CHECKING:
+    from segue.fleet.machines import Pulse
+
+_LOOK_S = 0.5
+_AGAIN_S = 2.0  # until a database that was away is tried again
+_FAILED, _NEEDS_YOU = 1, 3
+
+
+@click.command()
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Tasks at once on this machine.")
+@click.option("--until-empty", is_flag=True, help="Return once nothing is left to do.")
+@click.option("--task", "task_id", hidden=True)
+@click.option("--epoch", type=int, hidden=True)
+def command(jobs: int | None, until_empty: bool, task_id: str | None, epoch: int | None) -> None:
+    """Work the queue off: start what may start, as limits, priorities and caps allow.
+
+    Each task runs in a process of its own, which goes on if this one ends. Ctrl+C ends the worker
+    alone; segue queue cancel TASK ends a task. Several workers may run at once: --jobs counts the
+    tasks on this machine, whoever started them. A task whose account is limited waits without a
+    process, and others go on.
+
+    With --until-empty: exit code 0 if all tasks are done, 1 if any failed, 3 if one needs you.
+    """
+    if task_id is not None:
+        sys.exit(_carry(task_id, epoch or 0))
+    queued = layered.load("/", os.environ).queue
+    caps = Caps(
+        jobs=jobs or queued.jobs,
+        max_per_project=queued.max_per_project,
+        max_per_account=queued.max_per_account,
+    )
+    left = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        left.set()
+
+    before = {n: signal.signal(n, leave) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        sys.exit(_work(caps, until_empty, left))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
+    pulse = fleet.pulse() if fleet.url() else None
+    ended: dict[str, TaskState] = {}
+    seen: Seen | None = None
+    while seen is None or not left.is_set():
+        try:
+            with opened_queue() as queue, opened() as store:
+                worker = Worker(
+                    queue, store, RunLimits(store), caps, env=os.environ, say=printing.say
+                )
+                worker.ended = ended
+                seen = Seen()
+                while not left.is_set():
+                    if pulse is not None and not _is_heard(pulse):
+                        left.wait(_LOOK_S)
+                        continue
+                    seen = worker.look(clock.now())
+                    if until_empty and seen.is_empty:
+                        return _over(seen, set(ended.values()))
+                    left.wait(_LOOK_S)
+        except (StateError, InputError) as fault:
+            if pulse is None or seen is None:
+                raise
+            printing.complain(f"{fault}; trying again")  # the tasks' processes see to themselves
+            left.wait(_AGAIN_S)
+    if seen.running:
+        running = counted(len(seen.running), "task")
+        printing.complain(f"the worker ends; {running} still running, see segue queue")
+    return 0
+
+
+def _over(seen: Seen, states: set[TaskState]) -> int:
+    printing.say("nothing left to do" if not seen.verdicts else "nothing left that may start")
+    for verdict in seen.verdicts:
+        printing.complain(f"{verdict.task.id} {verdict.why}")
+    if states & {TaskState.FAILED, TaskState.CANCELLED} or seen.verdicts:
+        return _FAILED
+    return _NEEDS_YOU if TaskState.NEEDS_YOU in states else 0
+
+
+def _is_heard(pulse: "Pulse") -> bool:
+    """Whether this machine may take work."""
+    before = pulse.fault
+    pulse.look()
+    if pulse.fault and pulse.fault != before:
+        printing.complain(pulse.fault)
+    return not pulse.fault
+
+
+def _carry(task_id: str, epoch: int) -> int:
+    """One task, in a process of its own: what a worker starts."""
+    if fleet.url():
+        from segue.fleet.carrying import carry
+
+        try:
+            ended = carry(task_id, epoch, fleet.pulse(), env=os.environ, say=_line)
+        except LeaseLost as fault:
+            _line(fault)
+            return 0
+        _line(f"{task_id} is {ended.state.value} {ended.why}".rstrip())
+        return 0
+    from segue.queue.carrier import Carrier, take
+
+    with opened_queue() as queue, opened() as store:
+        try:
+            lease, task = take(queue, task_id, epoch, clock.now())
+        except LeaseLost:
+            return 0  # another worker has given it to another process
+        _line(f"{task_id}: carried by process {os.getpid()}")
+        ended = Carrier(queue, store, lease, task, env=os.environ, say=_line).carry()
+        _line(f"{task_id} is {ended.state.value} {ended.why}".rstrip())
+    return 0
+
+
+def _line(said: Any) -> None:
+    from segue.core.runs.outcomes import when
+
+    printing.say(f"{when(clock.now())} {said}")

@@ -1,0 +1,1 @@
+"""What is carried over to the next session? Pure."""

@@ -1,0 +1,232 @@
+"""What the next session must know: what the agent told, and what is known without it.
+
+A checkpoint never depends on the agent alone: the rule-made part comes from the transcript and git,
+and stands by itself if the agent could not answer. All sizes are bounded, by whole lines."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from segue.core.handoffs.digest import Digest, sections
+from segue.core.handoffs.digest.parts import LAST_WORDS, USER
+from segue.core.handoffs.quoting import item, line, name, quotation
+from segue.core.handoffs.summary import AgentSummary, extract, paths_in
+from segue.core.lines import count_of, shorten
+from segue.core.secrets.redact import redact
+from segue.core.sessions.remarks import Todo
+
+__all__ = [
+    "AgentSummary",
+    "Checkpoint",
+    "Command",
+    "FileChanged",
+    "clean",
+    "extract",
+    "paths_in",
+    "render",
+]
+
+_TASK = "Task"
+_SAID_LATER = "What the user said later"
+_TODOS = "Todo list"
+_AFTER_DIGEST = ("Failing tests", "Files changed", "Named above, but not there", "git status")
+MOST_CHARS = 24_000  # some 6,000 tokens of the new session's window
+
+_BOXES = {"completed": "[x]", "in_progress": "[~]", "pending": "[ ]"}
+
+
+class FileChanged(Struct, frozen=True):
+    """A file that the sessions so far wrote, as it is now."""
+
+    path: str
+    sha256: str | None = None  # None: it cannot be read
+    exists: bool = True
+
+
+class Command(Struct, frozen=True):
+    """A command that was run; the exit code is None if it is not known."""
+
+    text: str
+    exit_code: int | None = None
+    has_result: bool = False  # it ended, also if nobody says how
+    failed: bool = False  # or was refused
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """Kept with a run, and given to the next session. Lists are in the order of the work."""
+
+    told: AgentSummary | None = None  # None: the agent could not, or would not
+    task: str = ""  # word for word
+    instructions: tuple[str, ...] = ()  # what the user said after the task
+    todos: tuple[Todo, ...] = ()
+    files: tuple[FileChanged, ...] = ()
+    gone: tuple[str, ...] = ()  # paths that the agent names and that are not there
+    commands: tuple[Command, ...] = ()
+    failing_tests: tuple[str, ...] = ()
+    last_words: str = ""  # of a session that told nothing
+    git_status: str = ""
+    git_diff_stat: str = ""
+    digest: Digest | None = None  # None: of an older version
+    window_tokens: int = 0  # of the session that it was taken of; 0: not known
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing but the task."""
+        return not _parts(self, MOST_CHARS, with_task=False)
+
+
+class _Part(Struct):
+    title: str
+    text: str
+    keeps_end: bool = False  # when it is cut: what came last matters most
+    kept: str = ""
+    missing: int = 0  # lines
+
+    @property
+    def head(self) -> str:
+        return f"## {self.title}\n"
+
+    @property
+    def need(self) -> int:
+        return len(self.head) + len(self.text) + 2
+
+
+def clean(checkpoint: Checkpoint) -> tuple[Checkpoint, int]:
+    """Without the secrets in it, and how many there were. The task stays word for word: it is the
+    user's own, and goes to nobody but the same agent."""
+    found = 0
+
+    def walk(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, str):
+            value, number = redact(value)
+            found += number
+            return value
+        if isinstance(value, list | tuple):
+            return [walk(item) for item in value]
+        if isinstance(value, dict):
+            return {key: walk(item) for key, item in value.items()}
+        return value
+
+    fields = {
+        name: value if name == "task" else walk(value)
+        for name, value in msgspec.to_builtins(checkpoint).items()
+    }
+    return msgspec.convert(fields, Checkpoint), found
+
+
+def render(checkpoint: Checkpoint, *, max_chars: int = MOST_CHARS, with_task: bool = True) -> str:
+    """As Markdown of at most so many characters, without secrets. What matters most has its place
+    first; lines are kept whole or not at all, and what is missing is named."""
+    parts = _parts(checkpoint, max_chars, with_task=with_task)
+    for part in parts:
+        part.text = redact(part.text)[0]  # before it is cut: half a key is hard to see
+    room = max_chars
+    if sum(part.need for part in parts) > max_chars:
+        room -= len(_missing([_Part(p.title, "", missing=10**9) for p in parts])) + 2
+    _fill(parts, room)
+    pieces = [part.head + part.kept for part in parts if part.kept]
+    cut = [part for part in parts if part.missing]
+    if cut:
+        pieces += [_missing(cut)]
+    text = "\n\n".join(pieces)
+    if len(text) <= max_chars:
+        return text
+    short = f"[{len(parts)} parts left out for size]"  # there was no room for more
+    return short if len(short) <= max_chars else ""
+
+
+def _fill(parts: list[_Part], room: int) -> None:
+    """First each may take half of what is left, so that none starves the others; then what nobody
+    wanted goes to the first that wants more."""
+    left = max(0, room)
+    grants: list[int] = []
+    for part in parts:
+        grants.append(min(part.need, left // 2))
+        left -= grants[-1]
+    for place, part in enumerate(parts):
+        more = min(part.need - grants[place], left)
+        left -= more
+        most = grants[place] + more - len(part.head) - 2
+        part.kept, part.missing = shorten(part.text, most, keeps_end=part.keeps_end)
+
+
+def _missing(cut: list[_Part]) -> str:
+    named = [f"{part.title} ({count_of(part.missing)})" for part in cut]
+    return f"Left out for size: {', '.join(named)}."
+
+
+def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_Part]:
+    """Those that say something, the most important first. What the agent told leaves room for the
+    digest, which has what the agent did not tell."""
+    parts = [part for part in _told_and_found(checkpoint, with_task) if part.text.strip()]
+    digest = checkpoint.digest
+    if digest is None:
+        return parts
+    has = {LAST_WORDS: digest.last_words, _SAID_LATER: digest.prompts, _TODOS: digest.todos}
+    parts = [part for part in parts if not has.get(part.title)]
+    need = sum(part.need for part in parts)
+    told = checkpoint.told.raw if checkpoint.told else ""
+    known = {
+        title: _Part(title, text)
+        for title, text in sections(digest, max(max_chars // 2, max_chars - need), told=told)
+    }
+    first = [known.pop(title) for title in (USER, LAST_WORDS) if title in known]
+    place = next(
+        (n for n, part in enumerate(parts) if part.title in _AFTER_DIGEST),
+        len(parts),
+    )
+    begin = 1 if parts and parts[0].title == _TASK else 0
+    return [*parts[:begin], *first, *parts[begin:place], *known.values(), *parts[place:]]
+
+
+def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
+    told = checkpoint.told or AgentSummary()
+    is_plain = not told.has_sections
+    other = "\n\n".join(f"### {title}\n{text}" if title else text for title, text in told.other)
+    return [
+        _Part(_TASK, checkpoint.task if with_task else ""),
+        _Part("Goal", told.goal),
+        _Part("Remaining tasks", told.remaining),
+        _Part("Do not redo", told.do_not_redo),
+        _Part("What the session told", told.raw if is_plain else ""),
+        _Part(LAST_WORDS, quotation(checkpoint.last_words), keeps_end=True),
+        _Part("Completed work", told.completed),
+        _Part("Key decisions", told.decisions),
+        _Part(_SAID_LATER, _quoted(checkpoint.instructions), keeps_end=True),
+        _Part(
+            _TODOS,
+            "\n".join(f"- {_BOXES[t.status]} {line(t.text)}" for t in checkpoint.todos),
+        ),
+        _Part("Failing tests", _items(checkpoint.failing_tests)),
+        _Part("Files changed", "\n".join(map(_file, checkpoint.files)), keeps_end=True),
+        _Part("Named above, but not there", _items(tuple(map(name, checkpoint.gone)))),
+        _Part("git status", checkpoint.git_status.strip("\n")),
+        _Part("Commands run", "\n".join(map(_command, checkpoint.commands)), keeps_end=True),
+        _Part("git diff --stat", checkpoint.git_diff_stat.strip("\n"), keeps_end=True),
+        _Part("Also told", "" if is_plain else other),
+    ]
+
+
+def _items(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {item(text)}" for text in texts if text.strip())
+
+
+def _quoted(texts: tuple[str, ...]) -> str:
+    return "\n\n".join(quotation(text.strip()) for text in texts if text.strip())
+
+
+def _file(file: FileChanged) -> str:
+    if not file.exists:
+        return f"- {name(file.path)} (gone)"
+    return f"- {name(file.path)} ({f'sha256 {file.sha256}' if file.sha256 else 'not readable'})"
+
+
+def _command(command: Command) -> str:
+    if command.exit_code is not None:
+        result = f"exit code {command.exit_code}"
+    else:
+        known = "failed, or was refused" if command.failed else "ended, exit code not known"
+        result = known if command.has_result else "no result seen"
+    return f"- {item(command.text)} ({result})"

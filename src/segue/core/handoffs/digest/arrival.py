@@ -1,0 +1,117 @@
+"""Did it arrive? What a session does first, against what was handed to it.
+
+A continuation that knows the work so far goes on with it. One that does not reads the same files
+again, runs commands again that were done, and asks what was asked before. Looking around first
+(`git status`, `ls`) is no repeat."""
+
+import re
+
+from msgspec import Struct
+
+from segue.core.handoffs.digest import tools
+from segue.core.handoffs.digest.builder import questions_in
+from segue.core.handoffs.digest.excerpts import only_looks
+from segue.core.handoffs.digest.sentences import sentences
+from segue.core.handoffs.digest.types import Digest
+from segue.core.stops.events import Event, Reply, ToolCall
+
+MAX_ACTIONS = 20
+_CALL_CHARS = 400  # as the digest keeps them
+_WORD = re.compile(r"\w+")
+_SAME = 0.7  # of the words of two questions that are one
+_SHOWERS = re.compile(r"(?:^|[|;&\n]\s*)(?:cat|bat|head|tail|less|more|nl|sed)\b")
+
+
+class Repeats(Struct, frozen=True, kw_only=True):
+    """Of the first `actions` (tool calls and replies) of a session: what it did again."""
+
+    actions: int = 0
+    commands: int = 0  # that had been done, and did not fail
+    files: int = 0  # that it read, and the session before had read or changed
+    questions: int = 0  # that had been asked
+
+
+class Arrival:
+    """Watches the first actions of a session that was given what `digest` knows."""
+
+    def __init__(self, digest: Digest) -> None:
+        done = (outcome.call for outcome in digest.results)
+        self._done = {_flat(call) for call in done if not only_looks(call)}
+        self._files = {_plain(file.path) for file in digest.files}
+        self._names = {path.rpartition("/")[2] for path in self._files}
+        self._asked = [_words(s.text) for s in digest.statements if s.kind == "question"]
+        self._commands: set[str] = set()
+        self._read: set[str] = set()
+        self._again: set[int] = set()
+        self._actions = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has seen enough."""
+        return self._actions >= MAX_ACTIONS
+
+    @property
+    def repeats(self) -> Repeats:
+        """What was seen so far."""
+        return Repeats(
+            actions=self._actions,
+            commands=len(self._commands),
+            files=len(self._read),
+            questions=len(self._again),
+        )
+
+    def feed(self, event: Event) -> None:
+        """The next event of the session."""
+        if self.is_over:
+            return
+        match event:
+            case ToolCall():
+                self._actions += 1
+                self._call(event)
+            case Reply():
+                self._actions += 1
+                for found in sentences(event.text):
+                    if found.kind == "question":
+                        self._ask(found.text)
+
+    def _call(self, event: ToolCall) -> None:
+        kind = tools.tool(event.name)
+        if event.command:
+            command = _flat(event.command[:_CALL_CHARS])
+            if command in self._done:
+                self._commands.add(command)
+            elif _SHOWERS.search(event.command) and only_looks(event.command):
+                for word in event.command.split():
+                    self._look_at(word.strip("\"'"))
+        elif kind.reads and not event.files:
+            self._look_at(tools.path_in(event.given))
+        if kind.asks:
+            for text in questions_in(event.given):
+                self._ask(text)
+
+    def _look_at(self, path: str) -> None:
+        path = _plain(path)
+        if not path or path.rpartition("/")[2] not in self._names:
+            return
+        for known in self._files:
+            if known == path or known.endswith(f"/{path}") or path.endswith(f"/{known}"):
+                self._read.add(known)
+
+    def _ask(self, text: str) -> None:
+        words = _words(text)
+        for place, asked in enumerate(self._asked):
+            both = words & asked
+            if both and len(both) >= _SAME * len(words | asked):
+                self._again.add(place)
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))

@@ -1,0 +1,533 @@
+"""Takes in a session's events as they happen, and says at any moment what was known."""
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from math import log2
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from segue.core.handoffs.digest import tools
+from segue.core.handoffs.digest.excerpts import (
+    LINE_CHARS,
+    NOTHING,
+    SHORT_CHARS,
+    Kept,
+    clean,
+    cut_line,
+    lines_of,
+    names_fault,
+    only_looks,
+    shorten,
+)
+from segue.core.handoffs.digest.sentences import sentences
+from segue.core.handoffs.digest.shapes import (
+    ROW_NUMBERS,
+    Frequencies,
+    named_value,
+    number_words,
+    rarity,
+    shape_of,
+)
+from segue.core.handoffs.digest.types import (
+    CommandResult,
+    Digest,
+    FileTouched,
+    Statement,
+    UserPrompt,
+)
+from segue.core.secrets.redact import MARK, redact, redact_blocks
+from segue.core.sessions.remarks import Todo
+from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
+
+AUTOMATIC = "This message is automatic"  # in all prompts of segue's own
+
+_PROMPT_CHARS = 6_000
+_PROMPTS_FIRST, _PROMPTS_LAST = 20, 400
+_LAST_WORDS_CHARS = 6_000
+_CALL_CHARS = 400
+_OPEN_CALLS = 500
+_SAID_CHARS = 64 << 10  # of replies, before they are judged
+_STATEMENTS = 1_200  # then the lesser half goes
+_OUTCOMES = 1_500
+_HELD_CHARS = 1_200_000  # of all that was printed
+_FILES = 1_500
+_IMAGES = 50
+_TODOS = 200
+_NAMES = 4_000  # of things with a value
+_MENTIONS = 6_000
+_REFERRED = 6  # things that one reply may refer to
+_USUAL = 64  # rows of the same form in a session: one more tells nothing
+_FEW_LINES = 3  # of a short answer
+_TEXTS = 6  # long outputs that a reply may refer to
+
+_CHECKPOINT = re.compile(r"(?i)</?checkpoint>")
+_STOPPED = re.compile(
+    r"(?i)interrupted|aborted|cancell?ed|doesn't want to proceed|was rejected|no result provided"
+)
+_CORRECTS = re.compile(
+    r"(?i)\s*(?:no\b|nope|wait|stop|actually|instead|don'?t|do not|never|not\b|rather|sorry|i meant"
+    r"|correction|change of plan|forget|ignore|scrap|undo|revert|that'?s (?:wrong|not))"
+    r"|.{0,200}\b(?:instead of|not .{1,40} but|rather than|from now on|no longer|do not touch"
+    r"|don'?t touch|leave .{1,40} alone)\b"
+)
+_EDGES = str.maketrans(dict.fromkeys("\"'`,;:()[]", " "))
+_SPECIFIC = re.compile(r"`([^`\n]{3,60})`|\"([^\"\n]{3,60})\"|\b([A-Za-z_.-]*\d[\w.-]{2,})\b")
+
+
+class _Call(Struct):
+    text: str
+    looks: bool
+    by_agent: bool
+
+
+class _Line(Struct):
+    text: str
+    shape: int  # as `Frequencies` knows it
+    name: str  # of the thing that it gives a value; "" if it gives none
+    value: str
+    worth: float  # by itself, whatever else was printed
+
+
+class _Outcome(Struct):
+    call: str
+    place: int
+    kept: Kept  # until it is cut into lines
+    exit_code: int | None
+    failed: bool
+    times: int
+    looks: bool
+    by_agent: bool
+    lines: list[_Line] = field(default_factory=list)
+    referred: list[str] = field(default_factory=list)  # lines that a reply named
+
+
+class _Value(Struct):
+    text: str  # the line that gives it
+    value: str
+    place: int
+    earlier: str = ""
+
+
+class Builder:
+    """One session, or several that follow one another. Never raises on what is in the events, and
+    takes a few megabytes at most. `told`: what segue itself said, the task too: no news."""
+
+    def __init__(self, told: Collection[str] = ()) -> None:
+        self._told = {_flat(text) for text in told}
+        self._place = 0
+        self._prompts: dict[str, UserPrompt] = {}  # by their words, flat
+        self._asked = 0  # prompts of the user's, ever
+        self._last: dict[str, int] = {}  # replies and their lengths
+        self._last_chars = 0
+        self._said: list[tuple[int, str]] = []  # replies that are not judged yet
+        self._said_chars = 0
+        self._statements: dict[str, Statement] = {}
+        self._values: dict[str, _Value] = {}
+        self._open: dict[str, _Call] = {}
+        self._outcomes: dict[str, _Outcome] = {}
+        self._held_chars = 0
+        self._commands: deque[str] = deque(maxlen=_OPEN_CALLS)
+        self._tools: dict[str, tools.Tool] = {}
+        self._texts: list[tuple[_Outcome, str]] = []  # long ones that no reply has followed
+        self._files: dict[str, list[Any]] = {}  # reads, writes, last change
+        self._todos: dict[str, Todo] = {}
+        self._images: dict[str, None] = {}
+        self._mentions: dict[str, None] = {}
+        self._shapes = Frequencies()  # of lines that were printed
+        self._forms = Frequencies()  # of sentences
+        self._compactions = 0
+        self._take: dict[type[Event], Callable[[Any], None]] = {
+            Prompt: self._prompt,
+            Reply: self._reply,
+            ToolCall: self._call,
+            ToolResult: self._result,
+            Compaction: self._compaction,
+            TodoList: self._listed,
+        }
+
+    def tell(self, text: str) -> None:
+        """From now on this is known as segue's own words."""
+        self._told.add(_flat(text))
+
+    def feed(self, event: Event) -> None:
+        """The next event of the session."""
+        take = self._take.get(type(event))
+        if take is not None:
+            self._place += 1
+            take(event)
+
+    # What happens
+
+    def _prompt(self, event: Prompt) -> None:
+        for name in event.images:
+            if len(self._images) < _IMAGES:
+                self._images[name] = None
+        self._texts.clear()
+        text = event.text.strip()
+        if not text:
+            return
+        self._asked += 1
+        flat = _flat(text)
+        if AUTOMATIC in text[:500] or self._is_told(flat):
+            return
+        self._prompts.pop(flat, None)  # said again: it counts where it was said last
+        self._prompts[flat] = UserPrompt(
+            number=self._asked,
+            text=_cut_middle(text, _PROMPT_CHARS),
+            is_correction=bool(self._prompts or self._asked > 1) and _corrects(text),
+        )
+        if len(self._prompts) > _PROMPTS_FIRST + _PROMPTS_LAST:
+            del self._prompts[list(self._prompts)[_PROMPTS_FIRST]]
+
+    def _is_told(self, flat: str) -> bool:
+        return flat in self._told or any(flat and text.startswith(flat) for text in self._told)
+
+    def _reply(self, event: Reply) -> None:
+        text = redact_blocks(event.text)
+        if not text or ("<" in text and _CHECKPOINT.search(text)):
+            return  # what it is asked for is kept as what the agent told
+        if self._last.pop(text, 0):
+            self._last_chars -= len(text)
+        self._last[text] = len(text)
+        self._last_chars += len(text)
+        while self._last_chars - self._last[first := next(iter(self._last))] > _LAST_WORDS_CHARS:
+            self._last_chars -= self._last.pop(first)
+        if self._texts:
+            self._refer(text)
+        self._said.append((self._place, text))
+        self._said_chars += len(text)
+        if self._said_chars > _SAID_CHARS:
+            self._judge()
+
+    def _call(self, event: ToolCall) -> None:
+        kind = self._tools.get(event.name) or self._tool(event.name)
+        said = event.command or f"{event.name} {event.argument}".strip()
+        if len(said) > _CALL_CHARS:
+            said = redact(said)[0]  # before it is cut: half a secret is hard to see
+        is_command = bool(event.command)
+        looks = only_looks(event.command) if is_command else kind.looks
+        if len(self._open) >= _OPEN_CALLS:
+            self._open.pop(next(iter(self._open)))
+        self._open[event.call_id] = _Call(said[:_CALL_CHARS], looks, kind.works)
+        if event.files:
+            change = tools.change_of(event.given)
+            for path in event.files:
+                self._touch(path, 1, change)
+        elif kind.reads and (path := tools.path_in(event.given)):
+            self._touch(path, 0, "")
+        if is_command:
+            self._commands.append(said[:_CALL_CHARS])
+        if kind.asks:
+            self._ask(event.given)
+
+    def _result(self, event: ToolResult) -> None:
+        call = self._open.pop(event.call_id, None)
+        if call is None:
+            return
+        failed = event.failed or event.denied
+        text = event.printed
+        if failed and event.exit_code is None and _STOPPED.search(text[:300]):
+            return  # nobody knows what came of it: that is told apart
+        is_long = len(text) > SHORT_CHARS
+        is_seen_again = call.looks and not failed and is_long
+        kept = NOTHING if is_seen_again else shorten(text, failed=failed, is_report=call.by_agent)
+        before = self._outcomes.pop(call.text, None)
+        outcome = _Outcome(
+            call.text,
+            self._place,
+            kept,
+            event.exit_code,
+            failed,
+            1 if before is None else before.times + 1,
+            call.looks,
+            call.by_agent,
+        )
+        self._outcomes[call.text] = outcome
+        if is_long and not call.looks:
+            self._texts = [*self._texts[1 - _TEXTS :], (outcome, text)]
+        self._held_chars += kept.chars
+        if len(self._outcomes) > _OUTCOMES or self._held_chars > _HELD_CHARS:
+            self._forget_outcomes()
+
+    def _listed(self, event: TodoList) -> None:
+        """A whole list replaces the one before; single items are changed in it."""
+        if len({todo.text for todo in event.todos}) > 1:
+            self._todos = {}
+        for todo in event.todos[:_TODOS]:
+            if len(self._todos) < _TODOS or todo.text in self._todos:
+                self._todos[todo.text] = todo
+
+    def _compaction(self, event: Compaction) -> None:
+        self._compactions += event.phase == "done"
+
+    # What is made of it
+
+    def _touch(self, path: str, writes: int, change: str) -> None:
+        known = self._files.pop(path, None) or [0, 0, ""]
+        known[0] += not writes
+        known[1] += writes
+        known[2] = change or known[2]
+        self._files[path] = known
+        if len(self._files) > _FILES:
+            unwritten = (path for path, told in self._files.items() if not told[1])
+            del self._files[next(unwritten, next(iter(self._files)))]
+
+    def _ask(self, given: Any) -> None:
+        texts = questions_in(given)
+        if texts:
+            said = " / ".join(texts)[:500]
+            self._keep(Statement(kind="question", text=said, place=self._place, score=5.0))
+
+    def _tool(self, name: str) -> tools.Tool:
+        """What is known of a tool, kept for the next call."""
+        if len(self._tools) > _OPEN_CALLS:
+            self._tools.clear()
+        found = self._tools[name] = tools.tool(name)
+        return found
+
+    def _refer(self, text: str) -> None:
+        """A reply names things: the line that a long output told them in is kept."""
+        for thing in _named_in(text)[:_REFERRED]:
+            for outcome, printed in self._texts:
+                if thing in printed:
+                    _add_line(outcome, printed, thing)
+        self._texts = []
+
+    def _mention(self, things: Iterable[str]) -> None:
+        """Later words and commands name these: what told them matters."""
+        for thing in things:
+            self._mentions[thing.lower()] = None
+        if len(self._mentions) > _MENTIONS:
+            for thing in list(self._mentions)[: _MENTIONS // 2]:
+                del self._mentions[thing]
+
+    def _judge(self) -> None:
+        """Takes what matters out of the replies so far."""
+        for place, text in self._said:
+            self._mention(_named_in(text)[:20])
+            for found in sentences(text):
+                self._keep(
+                    Statement(kind=found.kind, text=found.text, place=place, score=found.score)
+                )
+        self._said, self._said_chars = [], 0
+
+    def _keep(self, statement: Statement) -> None:
+        key = _flat(statement.text.lower())
+        statement = replace(statement, form=self._forms.add(_form(statement.text)))
+        before = self._statements.pop(key, None)
+        value = named_value(statement.text) if statement.kind != "question" else None
+        if value is not None:
+            known = self._give(value[0], value[1], statement.text, statement.place)
+            if known.earlier and before is None:
+                self._statements.pop(_flat(known.earlier.lower()), None)
+                statement = replace(statement, score=statement.score + 1.0, earlier=known.earlier)
+        self._statements[key] = statement
+        if len(self._statements) > _STATEMENTS:
+            self._forget_statements()
+
+    def _give(self, name: str, value: str, line: str, place: int) -> _Value:
+        """A thing has a value: the newest counts, the one before is told with it."""
+        before = self._values.pop(name, None)
+        earlier = ""
+        if before is not None:
+            earlier = before.text if before.value != value else before.earlier
+        found = _Value(line, value, place, earlier)
+        self._values[name] = found
+        if len(self._values) > _NAMES:
+            for old in list(self._values)[: _NAMES // 2]:
+                del self._values[old]
+        return found
+
+    def _forget_statements(self) -> None:
+        kept = sorted(
+            self._statements.items(), key=lambda item: self._worth(item[1]), reverse=True
+        )[: _STATEMENTS // 2]
+        self._statements = dict(sorted(kept, key=lambda item: item[1].place))
+
+    def _worth(self, statement: Statement) -> float:
+        """What is said again and again of other things is a habit, not news."""
+        often = log2(self._forms.of(statement.form) or 1)
+        return statement.score - min(often, 3.0) + statement.place / (self._place or 1)
+
+    def _forget_outcomes(self) -> None:
+        self._count_lines()
+        ranked = sorted(
+            self._outcomes.items(),
+            key=lambda item: max(self._scores(item[1]), default=0.0),
+            reverse=True,
+        )[: len(self._outcomes) // 2]
+        self._outcomes = dict(sorted(ranked, key=lambda item: item[1].place))
+        self._held_chars = sum(len(o.text) for _, outcome in ranked for o in outcome.lines)
+
+    def _count_lines(self) -> None:
+        for command in self._commands:
+            words = (word.strip("\"'`,;()") for word in command.split())
+            self._mention(word for word in words if len(word) > 3 and not word.startswith("-"))
+        self._commands.clear()
+        for outcome in self._outcomes.values():
+            if outcome.kept is not NOTHING:
+                self._cut(outcome, outcome.kept)
+                outcome.kept = NOTHING
+
+    def _cut(self, outcome: _Outcome, kept: Kept) -> None:
+        """Into lines; odd ones are so in their output, whatever is printed elsewhere."""
+        head = lines_of(kept.head) if kept.head else []
+        odd = lines_of("\n".join(kept.odd)) if kept.odd else ()
+        tail = lines_of(kept.tail) if kept.tail else ()
+        texts = head[:3] if outcome.looks else (*head, *odd, *tail)
+        lines = [
+            self._line(text, outcome, is_odd=text in odd)
+            for text in dict.fromkeys((*texts, *outcome.referred))
+        ]
+        if len(lines) > _FEW_LINES and not outcome.looks:
+            for line in (lines[0], lines[-1]):  # what is done, and how it went
+                line.worth += 0.7 if line.worth else 0.0
+        outcome.lines = [line for line in lines[:-1] if line.worth] + lines[-1:]
+
+    def _line(self, text: str, outcome: _Outcome, *, is_odd: bool) -> _Line:
+        """Without worth, if it is a row like very many others. Rows give no names. What is odd in
+        its output is no row for the numbers in its stamp or in an address."""
+        is_no_row = is_odd and number_words(text) < ROW_NUMBERS
+        shape, numbers = shape_of(text, is_row=False if is_no_row else None)
+        form = self._shapes.add(shape)
+        if not is_no_row and numbers >= ROW_NUMBERS and self._shapes.of(form) > _USUAL:
+            is_fault = outcome.failed or names_fault(text)
+            return _Line(text, form, "", "", 1.8 if is_fault else 0.0)
+        name, value = named_value(text) or ("", "")
+        if name and not outcome.looks:
+            self._give(name, value, text, outcome.place)
+        worth = (0.8 if numbers else 0.5) + is_odd
+        if outcome.failed or names_fault(text):
+            worth += 1.0
+        return _Line(text, form, name, value, worth)
+
+    def _scores(self, outcome: _Outcome) -> list[float]:
+        """How much each line of it tells: what is rare tells most; what has another value now,
+        less; a short answer is an answer."""
+        recent = 0.5 * outcome.place / (self._place or 1)
+        rare = 5.0 if len(outcome.lines) <= _FEW_LINES else 4.0
+        scores = []
+        for line in outcome.lines:
+            score = line.worth + recent + rare * rarity(self._shapes.of(line.shape))
+            if line.name:
+                known = self._values.get(line.name)
+                score += -1.0 if known is not None and known.value != line.value else 1.5
+            scores.append(0.3 * score if outcome.looks else score)
+        return scores
+
+    def _mentioned(self, line: _Line, outcome: _Outcome) -> float:
+        """What a later word or command names, and its own call did not, was used."""
+        words = line.text.lower().translate(_EDGES).split()
+        if self._mentions.keys().isdisjoint(words):
+            return 0.0
+        call = outcome.call.lower()
+        return float(any(word in self._mentions and word not in call for word in words))
+
+    def _told_line(self, line: _Line) -> str:
+        """With the value that the same thing has now, if another line gave it one."""
+        known = self._values.get(line.name) if line.name else None
+        if known is None or known.value == line.value or known.value in line.text:
+            return line.text
+        is_secret = redact(known.text)[1] > 0  # which the value alone does not tell
+        return f"{line.text} (later: {MARK if is_secret else known.value})"
+
+    def digest(self) -> Digest:
+        """What is known now. More may be fed afterwards."""
+        self._judge()
+        self._count_lines()
+        failures: list[CommandResult] = []
+        results: list[CommandResult] = []
+        for outcome in self._outcomes.values():
+            told = CommandResult(
+                call=outcome.call,
+                place=outcome.place,
+                lines=tuple(self._told_line(line) for line in outcome.lines),
+                scores=tuple(
+                    round(score + self._mentioned(line, outcome), 2)
+                    for score, line in zip(self._scores(outcome), outcome.lines, strict=True)
+                ),
+                exit_code=outcome.exit_code,
+                failed=outcome.failed,
+                times=outcome.times,
+                by_agent=outcome.by_agent,
+            )
+            (failures if outcome.failed else results).append(told)
+        return Digest(
+            prompts=tuple(self._prompts.values()),
+            last_words=_end(redact(clean("\n\n".join(self._last)).strip())[0], _LAST_WORDS_CHARS),
+            statements=tuple(
+                replace(statement, score=round(self._worth(statement), 2))
+                for statement in sorted(self._statements.values(), key=lambda s: s.place)
+            ),
+            failures=tuple(failures),
+            results=tuple(results),
+            todos=tuple(self._todos.values()),
+            files=tuple(
+                FileTouched(path=path, reads=reads, writes=writes, change=change)
+                for path, (reads, writes, change) in self._files.items()
+            ),
+            images=tuple(self._images),
+            compactions=self._compactions,
+        )
+
+
+def _form(text: str) -> bytes:
+    """A sentence without what it names."""
+    return _SPECIFIC.sub("·", text)[:120].encode("utf-8", "replace")
+
+
+def _named_in(text: str) -> list[str]:
+    """The things that a text names: quoted, or with a number in them."""
+    return [next(filter(None, groups)) for groups in _SPECIFIC.findall(text[:4_000])]
+
+
+def _corrects(text: str) -> bool:
+    return _CORRECTS.match(text) is not None
+
+
+def _add_line(outcome: _Outcome, printed: str, thing: str) -> None:
+    """The first line that names a thing, unless that is a part of a secret."""
+    printed = redact_blocks(printed)
+    place = printed.find(thing)
+    if place < 0:
+        return
+    start = printed.rfind("\n", 0, place) + 1
+    end = printed.find("\n", place)
+    line = " ".join(clean(printed[start : end if end >= 0 else None][:2_000]).split())
+    line = line if len(line) <= LINE_CHARS else cut_line(line, LINE_CHARS)
+    if line and line not in outcome.referred:
+        outcome.referred.append(line)
+
+
+def questions_in(given: Any, depth: int = 4) -> list[str]:
+    """The questions in a call that asks the user."""
+    if isinstance(given, dict):
+        own = given.get("question")
+        found = [own] if isinstance(own, str) else []
+        inner = list(given.values())
+    elif isinstance(given, list):
+        found, inner = [], given
+    else:
+        return []
+    if depth:
+        for value in inner:
+            found += questions_in(value, depth - 1)
+    return found[:6]
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _end(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else "…" + text[1 - max_chars :]
+
+
+def _cut_middle(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"

@@ -1,0 +1,52 @@
+"""What an agent's own compaction forgot: the conversation is replaced by a summary, and what the
+summary leaves out is gone, unless somebody who saw it says it again."""
+
+from segue.core.handoffs.digest.parts import budget_chars, sections
+from segue.core.handoffs.digest.types import Digest
+from segue.core.secrets.redact import redact
+from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall
+
+_SUMMARY_CHARS = 400_000
+_BESIDES = ("Todo list", "Files touched", "Images")  # not worth a message of their own
+
+
+class Compactions:
+    """Counts a session's own compactions, and keeps what the last one left of the conversation."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.summary = ""
+        """Of the last one; "" if it is not told."""
+        self.works_after = 0
+        """The number of the last one after which the session called a tool: it goes on."""
+        self._is_fresh = False  # the summary is newer than all work
+        self._is_done = False  # nothing was done since the last one: told again, it is the same
+
+    def feed(self, event: Event) -> None:
+        """The next event of the session. Some tell the summary first, some that it is done."""
+        match event:
+            case Summary():
+                self.summary, self._is_fresh = event.text[:_SUMMARY_CHARS], True
+            case Compaction(phase="done"):
+                self.count += not self._is_done
+                self._is_done = True
+                if not self._is_fresh:
+                    self.summary = ""
+            case Reply() | ToolCall():
+                self._is_fresh = self._is_done = False
+                if isinstance(event, ToolCall):
+                    self.works_after = self.count
+
+
+def left_out(
+    digest: Digest, summary: str, *, window_tokens: int, max_chars: int | None = None
+) -> str:
+    """What is known and not in the summary, as Markdown without secrets; "" if that is nothing that
+    matters. At most `max_chars`, or what a window of this size has room for."""
+    limit = budget_chars(window_tokens)
+    limit = limit if max_chars is None else min(limit, max_chars)
+    found = sections(digest, limit, told=summary)
+    if all(title in _BESIDES for title, _ in found):
+        return ""
+    text = "\n\n".join(f"## {title}\n{text}" for title, text in found)
+    return redact(text)[0][:limit]

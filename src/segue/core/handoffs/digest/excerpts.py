@@ -1,0 +1,260 @@
+"""Which lines of what a tool printed tell something.
+
+Short texts are kept as they are. Of a long one: its first and last lines, and those unlike the
+others. A line's form is what is left of it without letters and digits: a log, a listing, a run of
+tests have a few forms in a thousand lines, and what is said once has one of its own, whatever it
+says and in whatever language. Where most lines have a form of their own (prose), words that stand
+there once count. What a command only shows of the disk (`cat`, `git log`) can be shown again, and
+goes.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from string import ascii_letters, digits
+from typing import Any
+
+import re2
+from msgspec import Struct
+
+from segue.core.handoffs.digest.shapes import named_value
+from segue.core.handoffs.digest.words import words
+from segue.core.secrets.redact import OVER_LINES, redact_blocks
+
+LINE_CHARS = 300
+SHORT_CHARS = 1_200
+_SHORT_LINES = 40
+_REPORT_CHARS = 4_000
+_WRAPPED_LINES = 6
+_HEAD_CHARS, _HEAD_LINES = 400, 3
+_TAIL_CHARS, _TAIL_LINES = 900, 6
+_SCAN_CHARS = 256 << 10  # of a longer text, its beginning and its end
+_ODD_LINES = 12
+_ODD_SHARE = 100  # one line in so many is odd, whatever the others are
+_ALIKE_SHARE, _FEW_ALIKE = 16, 4  # and so few alike are, among so many times more
+_FORM_SHARE = 4  # a log has so many times more lines than forms, but for their numbers
+_CANDIDATES = 400
+_WORDS_CHARS = 64 << 10  # that words are counted in
+_ERROR_CHARS, _ERROR_HITS, _ERRORS = 32 << 10, 40, 8
+_VALUES = 6
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)")
+_CONTROL = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
+_FAULTS = (
+    *("error", "exception", "fatal", "panic", "denied", "refused", "not found", "traceback"),
+    *("assert", "expected", "fail", "cannot"),
+)
+_TELLS = ("important", "remember", "note", "listening", "password", "port", "token", "secret")
+_DIGITS = digits.encode()
+_WORD_BYTES = (ascii_letters + digits).encode() + bytes(range(128, 256))
+
+
+def _pattern(text: bytes) -> Any:
+    options = re2.Options()
+    options.case_sensitive = False
+    options.never_capture = True
+    options.one_line = False
+    options.posix_syntax = False
+    return re2.compile(text, options)
+
+
+_OVER_LINES = re2.compile("|".join(map(re.escape, OVER_LINES)).encode())
+_GIVES_VALUE = _pattern(rb"(?m:^)[^\n]{3,60} (?:is|are|was|called|named)(?: now)? \S+(?m:$)")
+_FAULTY = _pattern(
+    rb"error|exception|fatal|panic|denied|refused|not found|traceback|assert|expected|fail"
+)
+
+_LOOKS = words(
+    "cat head tail less more sed nl bat ls tree find fd grep rg ag awk wc stat file du pwd which"
+    " type sort uniq cut tr diff xxd od hexdump readlink realpath basename dirname jq yq"
+)
+_LOOKERS = _LOOKS | {"cd", "git"}
+_GIT_LOOKS = words("status log diff show blame branch ls-files grep rev-parse shortlog")
+_WRITES = re.compile(r"sed\s+(?:-\w+\s+)*-i|find\b.*-(?:delete|exec)|>")
+
+
+def clean(text: str) -> str:
+    """Without colours and control characters."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.translate(_CONTROL)
+
+
+def only_looks(command: str) -> bool:
+    """Whether a shell's command just shows what is on disk: all its parts do."""
+    first = command.split(None, 1)[:1]
+    if first and "=" not in first[0] and first[0].rpartition("/")[2] not in _LOOKERS:
+        return False  # as most do, and at no cost
+    if _WRITES.search(command):
+        return False
+    parts = re.split(r"\|\||&&|[|;\n]", command)
+    names = [_program(part) for part in parts if part.strip()]
+    return bool(names) and all(names)
+
+
+def _program(part: str) -> bool:
+    words = [word for word in part.split() if "=" not in word.split("/")[0]]
+    if not words:
+        return False
+    name = words[0].rpartition("/")[2]
+    if name == "cd" or name == "echo":
+        return name == "cd"
+    if name == "git":
+        verb = next((word for word in words[1:] if not word.startswith("-")), "")
+        return verb in _GIT_LOOKS
+    return name in _LOOKS
+
+
+class Kept(Struct, frozen=True):
+    """What is left of an output: `odd` are lines unlike the others of it."""
+
+    head: str = ""  # all of a short one
+    odd: tuple[str, ...] = ()
+    tail: str = ""
+
+    @property
+    def chars(self) -> int:
+        """How much that is, about."""
+        return len(self.head) + len(self.tail) + sum(map(len, self.odd))
+
+
+NOTHING = Kept()
+
+
+def shorten(text: str, *, failed: bool = False, is_report: bool = False) -> Kept:
+    """What may tell something of an output of any length: all of a short one, else its first lines,
+    its last, and those unlike the others; without secrets that take several lines. `is_report`:
+    somebody wrote it to be read. Cheap: it is done to all that is printed."""
+    if is_report and len(text) <= _REPORT_CHARS:
+        return Kept(redact_blocks(text))
+    if len(text) <= SHORT_CHARS and text.count("\n") < _SHORT_LINES:
+        return Kept(redact_blocks(text))
+    if " " not in text and "," not in text and "\n" not in text:
+        return NOTHING  # encoded
+    if len(text) > _SCAN_CHARS:
+        text, half = redact_blocks(text), _SCAN_CHARS // 2
+        text = f"{text[:half]}\n{text[-half:]}"
+    data = text.encode("utf-8", "replace")
+    forms = data.translate(None, _DIGITS).split(b"\n")
+    seen = Counter(forms)
+    is_log = len(seen) <= len(forms) // _FORM_SHARE
+    if _OVER_LINES.search(b"\n%s" % b"\n".join(seen) if is_log else data) is not None:
+        text, is_log = redact_blocks(text), False
+    if not is_log:
+        if len(text) > len(forms) * LINE_CHARS:
+            text = _in_pieces(text)
+        data = text.encode("utf-8", "replace")
+        forms = data.translate(None, _WORD_BYTES).split(b"\n")
+        seen = Counter(forms)
+    max_alike = max(1 + len(forms) // _ODD_SHARE, min(_FEW_ALIKE, len(forms) // _ALIKE_SHARE))
+    rare = {form for form, number in seen.items() if number <= max_alike}
+    found = _odd_lines(text, forms, rare) if rare else []
+    if not is_log:
+        found += _hits(data[_HEAD_CHARS:-_TAIL_CHARS], _GIVES_VALUE, _VALUES)
+    if failed:
+        found += _hits(data[-_ERROR_CHARS:-_TAIL_CHARS], _FAULTY, _ERROR_HITS)[-_ERRORS:]
+    first, last = (1, 2) if is_log else (_HEAD_LINES, _TAIL_LINES)
+    head = text[:_HEAD_CHARS].rpartition("\n")[0].split("\n", first)[:first]
+    tail = text[-_TAIL_CHARS:].partition("\n")[2].rstrip().rsplit("\n", last)[-last:]
+    return Kept("\n".join(head), tuple(found), "\n".join(tail))
+
+
+def _in_pieces(line: str) -> str:
+    """A long line of data (JSON, a list) as one line for each thing in it."""
+    return line.replace(', "', ',\n"').replace(',"', ',\n"').replace("},{", "},\n{")
+
+
+def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[str]:
+    """The lines of a text that have a form which few others have, in order."""
+    lines = text.split("\n")
+    places = [place for place, form in enumerate(forms) if form in rare and tells(lines[place])]
+    if len(places) > _ODD_LINES:
+        places = _most_telling(text, lines, places)
+    return [lines[place] for place in places]
+
+
+def _most_telling(text: str, lines: list[str], places: list[int]) -> list[int]:
+    """Of too many lines those that say what no other says: by their words, and by what they do."""
+    step = -(-len(places) // _CANDIDATES)
+    often = Counter(text[:_WORDS_CHARS].lower().split())
+
+    def worth(place: int) -> float:
+        line = lines[place][: 2 * LINE_CHARS].lower()
+        said = line.split()
+        score = sum(often[word] <= 1 for word in said) / (2 + len(said))
+        if _has(line, _TELLS) or names_fault(line):
+            score += 0.5
+        return score + (0.5 if named_value(line.strip()) is not None else 0.0)
+
+    ranked = sorted(places[::step], key=worth, reverse=True)
+    return sorted(ranked[:_ODD_LINES])
+
+
+def _hits(data: bytes, pattern: Any, max_hits: int) -> list[str]:
+    """Lines that match; of those alike but for numbers, the last."""
+    shapes: dict[bytes, bytes] = {}
+    place = 0
+    for _ in range(max_hits):
+        match = pattern.search(data, place)
+        if match is None:
+            break
+        start = data.rfind(b"\n", 0, match.start()) + 1
+        end = data.find(b"\n", match.end())
+        end = len(data) if end < 0 else end
+        place = end + 1
+        line = data[start:end].strip()[: 4 * LINE_CHARS]
+        shapes[line.translate(None, _DIGITS)[:60]] = line
+    return [line.decode("utf-8", "replace") for line in shapes.values()]
+
+
+def names_fault(line: str) -> bool:
+    """Whether a line tells of something that went wrong."""
+    return _has(line, _FAULTS)
+
+
+def _has(line: str, words: tuple[str, ...]) -> bool:
+    low = line.lower()
+    for word in words:  # noqa: SIM110 — `any` costs twice as much, and this is every line
+        if word in low:
+            return True
+    return False
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text that can tell something, each once, in order."""
+    found: dict[str, None] = {}
+    for line in clean(text).split("\n"):
+        bare = line.strip()
+        if "  " in bare or "\t" in bare:
+            bare = " ".join(bare.split())
+        if not tells(bare):
+            continue
+        if len(bare) <= LINE_CHARS:
+            found[bare] = None
+        else:
+            found.update(dict.fromkeys(_wrapped(bare)))
+    return list(found)
+
+
+def _wrapped(line: str) -> list[str]:
+    """The beginning of a long line, as lines."""
+    found: list[str] = []
+    while len(line) > LINE_CHARS and len(found) < _WRAPPED_LINES:
+        first = cut_line(line, LINE_CHARS)
+        found.append(first)
+        line = line[max(1, len(first) - 1) :].lstrip()
+    return [*found, line][:_WRAPPED_LINES]
+
+
+def cut_line(line: str, max_chars: int) -> str:
+    """The first words of a line, none of them halved: half a secret is hard to see."""
+    return line[: max_chars - 2].rpartition(" ")[0] + " …"
+
+
+def tells(line: str) -> bool:
+    """Whether a line can tell anything: rules, brackets and encoded data do not."""
+    if len(line) < 2 or not (line[0].isalnum() or any(map(str.isalnum, line))):
+        return False
+    return len(line) <= 80 or " " in line[:80]

@@ -1,0 +1,102 @@
+"""Which sentences of an agent's matter to the next session, and what they do.
+
+Told by their words, in English: agents think aloud in it, whatever the user speaks. A sentence in
+another language has no such word, and counts by what it names: numbers, paths, quoted things."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from segue.core.handoffs.digest.shapes import named_value
+from segue.core.handoffs.digest.types import Kind
+
+MAX_CHARS = 500
+_MIN_CHARS = 12
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[])")
+_WORD = re.compile(r"[a-z']+")
+_BULLET = re.compile(r"^(?:[-*•]|\d{1,3}[.)]|#{1,6})\s+")
+_NAMED = re.compile(r"`[^`\n]{2,80}`|\"[^\"\n]{2,60}\"|[\w./-]*[/_.][\w/-]+|\b\w*\d[\w.-]*\b")
+
+# The weight of a word. What is said in passing ("let me look") weighs less than nothing.
+_WORDS: dict[Kind, dict[str, float]] = {
+    "decision": {
+        **dict.fromkeys(("decided", "decision", "decide", "chose", "chosen", "choosing"), 3.0),
+        **dict.fromkeys(("agreed", "settled", "must", "never", "convention", "constraint"), 2.0),
+        **dict.fromkeys(("instead", "rather", "because", "therefore", "prefer", "keep"), 1.5),
+        **dict.fromkeys(("always", "avoid", "only", "should", "don't", "required", "so"), 0.8),
+    },
+    "finding": {
+        **dict.fromkeys(("found", "discovered", "confirmed", "turns", "revealed", "learned"), 2.0),
+        **dict.fromkeys(("cause", "caused", "culprit", "bug", "reason", "important", "note"), 2.0),
+        **dict.fromkeys(("remember", "actually", "expects", "requires", "means", "due"), 1.5),
+        **dict.fromkeys(("issue", "problem", "shows", "password", "token", "version"), 1.2),
+        **dict.fromkeys(("port", "id", "url", "key", "named", "called", "word", "value"), 1.0),
+        **dict.fromkeys(("fails", "failing", "missing", "wrong", "broken", "error", "is"), 0.6),
+    },
+    "dropped": {
+        **dict.fromkeys(("abandoned", "abandon", "reverted", "revert", "dropped", "drop"), 3.0),
+        **dict.fromkeys(("gave", "gives", "dead", "unworkable", "impossible", "undo"), 2.0),
+        **dict.fromkeys(("didn't", "doesn't", "can't", "cannot", "won't", "unable"), 1.6),
+        **dict.fromkeys(("longer", "failed", "incompatible", "unsupported", "tried"), 1.2),
+    },
+    "plan": {
+        **dict.fromkeys(("plan", "remaining", "todo", "next", "still", "afterwards"), 1.2),
+        **dict.fromkeys(("then", "later", "finally", "step", "will", "need"), 0.5),
+    },
+    "question": {},
+}
+_WEIGHTS: dict[str, tuple[Kind, float]] = {
+    word: (kind, weight) for kind, words in _WORDS.items() for word, weight in words.items()
+}
+_IN_PASSING = re.compile(
+    r"(?i)(?:ok(?:ay)?|good|great|perfect|now|first|next|then|let me|let's|i'll|i will|i'm going to"
+    r"|now i|now let|checking|looking|running|reading|step \d+)\b"
+)
+_NAMED_MAX = 4
+
+
+class Sentence(Struct, frozen=True):
+    """One of the agent's, with what it does and how much it matters."""
+
+    kind: Kind
+    text: str
+    score: float
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """Those of a reply that matter at all, in order. Code in fences does not speak."""
+    fenced = False
+    for line in text.split("\n"):
+        bare = line.strip()
+        if bare.startswith(("```", "~~~")):
+            fenced = not fenced
+            continue
+        if fenced or len(bare) < _MIN_CHARS or bare.startswith("|"):
+            continue
+        bare = _BULLET.sub("", bare)
+        pieces = _SENTENCE.split(bare) if len(bare) > 120 else (bare,)
+        for piece in pieces:
+            if len(piece) >= _MIN_CHARS and (found := judge(piece)) is not None:
+                yield found
+
+
+def judge(sentence: str) -> Sentence | None:
+    """What a sentence does; None if it matters to nobody."""
+    text = sentence if len(sentence) <= MAX_CHARS else sentence[: MAX_CHARS - 1] + "…"
+    totals: dict[Kind, float] = {}
+    for word in set(_WORD.findall(text.lower())):
+        if (found := _WEIGHTS.get(word)) is not None:
+            totals[found[0]] = totals.get(found[0], 0.0) + found[1]
+    named = min(_NAMED_MAX, sum(1 for _ in _NAMED.finditer(text)))
+    score = sum(totals.values()) + 0.7 * named
+    if text.rstrip("`*\"') ").endswith("?"):
+        return Sentence("question", text, score + 1.0)
+    if named_value(text) is not None:
+        score += 1.0  # a thing has a value
+    if _IN_PASSING.match(text):
+        score -= 1.5
+    if score <= 0.6:
+        return None
+    kind: Kind = max(totals, key=lambda k: totals[k]) if totals else "finding"
+    return Sentence(kind, text, score)

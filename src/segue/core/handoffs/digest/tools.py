@@ -1,0 +1,78 @@
+"""What tools do, by the names and arguments that agents give them: for any agent's."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from segue.core.handoffs.digest.words import words
+
+READERS = words("read read_file readfile view open_file notebookread read_many_files get_file cat")
+"""They show a file."""
+LOOKERS = READERS | words(
+    "grep glob ls list list_directory search search_file_content find codebase_search"
+    " read_mcp_resource toolsearch bashoutput"
+)
+"""They show what can be seen again."""
+AGENTS = words("task agent subagent delegate dispatch_agent spawn_agent codebase_investigator")
+"""They have another agent work, and return what it found."""
+QUESTIONS = words("askuserquestion ask_user question request_user_input ask_followup_question")
+"""They ask the user."""
+
+_PATHS = ("file_path", "notebook_path", "filePath", "path", "absolute_path", "target_file")
+_CHANGE_CHARS = 160
+
+
+class Tool(Struct, frozen=True):
+    """What a tool does."""
+
+    reads: bool = False  # a file
+    looks: bool = False  # at what can be seen again
+    works: bool = False  # another agent does
+    asks: bool = False  # the user
+
+
+def tool(name: str) -> Tool:
+    """By its name, as any agent spells it; also a server's (`mcp__files__read`)."""
+    plain = name.lower().rpartition("__")[2].replace("-", "_")
+    return Tool(plain in READERS, plain in LOOKERS, plain in AGENTS, plain in QUESTIONS)
+
+
+def path_in(given: Any) -> str:
+    """The file that a call names, or ""."""
+    if not isinstance(given, dict):
+        return ""
+    return next((path for key in _PATHS if isinstance(path := given.get(key), str)), "")
+
+
+def change_of(given: Any) -> str:
+    """What a writing call changes, in short: how many lines, and the first of them."""
+    if isinstance(given, str):
+        return _patch(given)
+    if not isinstance(given, dict):
+        return ""
+    old = _text(given, "old_string", "oldString", "old_str", "oldText")
+    new = _text(given, "new_string", "newString", "new_str", "newText", "content", "file_text")
+    if not old and not new:
+        return _patch(_text(given, "patchText", "patch", "input", "command", "cmd"))
+    gone = set(old.split("\n")) if old else set()
+    there = new.split("\n") if new else []
+    added = [line for line in there if line not in gone]
+    removed = len(gone.difference(there)) if old else 0
+    return _told(len(added), removed, added)
+
+
+def _patch(text: str) -> str:
+    lines = text.split("\n")
+    added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    return _told(len(added), removed, added) if added or removed else ""
+
+
+def _told(added: int, removed: int, lines: list[str]) -> str:
+    first = next((line.strip() for line in lines if len(line.strip()) > 3), "")
+    counts = f"+{added} −{removed}"
+    return f"{counts}: {first}"[:_CHANGE_CHARS] if first else counts
+
+
+def _text(given: dict[str, Any], *names: str) -> str:
+    return next((said for name in names if isinstance(said := given.get(name), str) and said), "")

@@ -1,0 +1,75 @@
+"""A digest: plain data that can be kept as JSON. Lists are in the order of the work."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from segue.core.sessions.remarks import Todo
+
+Kind = Literal["decision", "finding", "dropped", "plan", "question"]
+"""What a sentence of the agent's does. dropped: an approach that was given up, and why."""
+
+
+class UserPrompt(Struct, frozen=True, kw_only=True):
+    """Words of the user's. `number` counts from 1 in the session, the task included."""
+
+    number: int
+    text: str
+    is_correction: bool = False  # it takes something back that was said before
+
+
+class Statement(Struct, frozen=True, kw_only=True):
+    """A sentence of the agent's that the next session must know."""
+
+    kind: Kind
+    text: str
+    place: int  # in the order of the work
+    score: float = 0.0
+    earlier: str = ""  # what it said of the same thing before: no longer true
+    form: int = 0  # the same for sentences that differ in what they name
+
+
+class CommandResult(Struct, frozen=True, kw_only=True):
+    """A tool call and what came of it."""
+
+    call: str  # the command; of other tools, the name and the argument in short
+    place: int
+    lines: tuple[str, ...] = ()  # of its output, those that tell something
+    scores: tuple[float, ...] = ()  # of each line
+    exit_code: int | None = None
+    failed: bool = False
+    times: int = 1  # it was made, with this as the last outcome
+    by_agent: bool = False  # a sub-agent's work
+
+    @property
+    def score(self) -> float:
+        """Of its best line."""
+        return max(self.scores, default=0.0)
+
+
+class FileTouched(Struct, frozen=True, kw_only=True):
+    """A file that the session read or wrote."""
+
+    path: str
+    reads: int = 0
+    writes: int = 0
+    change: str = ""  # the last one, in short: "+12 −3: def total(order):"
+
+
+class Digest(Struct, frozen=True, kw_only=True):
+    """What a conversation knew."""
+
+    prompts: tuple[UserPrompt, ...] = ()  # without the task and segue's own words
+    last_words: str = ""
+    statements: tuple[Statement, ...] = ()
+    failures: tuple[CommandResult, ...] = ()  # not repaired since
+    results: tuple[CommandResult, ...] = ()
+    todos: tuple[Todo, ...] = ()
+    files: tuple[FileTouched, ...] = ()
+    images: tuple[str, ...] = ()
+    compactions: int = 0  # the agent's own
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows nothing."""
+        return self == Digest(compactions=self.compactions)

@@ -1,0 +1,335 @@
+"""The machine of a handoff in a terminal: a fact in a step leads to a step and to acts.
+
+How it works:
+
+1. `TABLE` has a rule for every step and every kind of fact: a function, and the steps that it may
+   lead to. Where a row names no rule for a step, nothing changes. `types` has the types.
+2. The context is cleared only while the last that was seen of the document's file was a valid one.
+   `has_document` says so, and whatever is seen of the file changes it.
+3. A session's document is asked for, awaited, and asked for again if it is not valid; then segue
+   writes one. What cannot be typed is tried again for a while; then the user is asked, once, with a
+   document on disk.
+4. What is typed is asking, clearing or resuming, and each is answered before another is given: by
+   what was typed or heard, or by the time that is up.
+5. The user goes first. What they say before the context is cleared makes a document stale, and what
+   they do in the new session is left to them.
+6. A session at its prompt is its user's. One that came to the end of its turn, or was interrupted
+   by the user, rests until it works again; segue resumes only work that it has stopped itself. If
+   the user interrupts what segue asked for, that is the end of it.
+7. A turn has `busy_wait_s` to end by itself. One that comes near the agent's own limit is
+   interrupted before that, between two tools.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from segue.core.handoffs.machine import handlers as on
+from segue.core.handoffs.machine.handlers import BY_USER, MOST_REQUESTS, HandoffContext, Stepped
+from segue.core.handoffs.machine.types import (
+    Act,
+    AgentGone,
+    AnyAct,
+    AnyFact,
+    AskUser,
+    Blocked,
+    Busy,
+    Cancel,
+    Cleared,
+    Done,
+    FileSeen,
+    HandoffFact,
+    HandoffStep,
+    Interrupt,
+    Metrics,
+    NotInterrupted,
+    NotTyped,
+    NotWritten,
+    OwnWritten,
+    Planned,
+    PromptSeen,
+    ReadFile,
+    Ready,
+    RecordFigures,
+    RetryRequested,
+    TerminalHandoff,
+    TimeUp,
+    TurnInterrupted,
+    Typed,
+    TypeText,
+    Used,
+    UserSpoke,
+    WentOn,
+    What,
+    WriteOwn,
+)
+from segue.core.handoffs.metrics import metrics
+from segue.core.policy import Policy
+
+__all__ = [
+    "BY_USER",
+    "MOST_REQUESTS",
+    "TABLE",
+    "Act",
+    "AgentGone",
+    "AnyAct",
+    "AnyFact",
+    "AskUser",
+    "Blocked",
+    "Busy",
+    "Cancel",
+    "Cleared",
+    "Done",
+    "FileSeen",
+    "HandoffFact",
+    "HandoffStep",
+    "Interrupt",
+    "Metrics",
+    "NotInterrupted",
+    "NotTyped",
+    "NotWritten",
+    "OwnWritten",
+    "Planned",
+    "PromptSeen",
+    "ReadFile",
+    "Ready",
+    "RecordFigures",
+    "RetryRequested",
+    "TerminalHandoff",
+    "TimeUp",
+    "TurnInterrupted",
+    "TypeText",
+    "Typed",
+    "Used",
+    "UserSpoke",
+    "WentOn",
+    "What",
+    "WriteOwn",
+    "acts_again",
+    "due",
+    "fold",
+    "metrics",
+    "step",
+    "transitions",
+]  # fmt: skip
+
+TYPE_S = 180.0  # what was given to be typed and not answered by then was not typed
+CLEAR_S = 30.0  # for a new session to be seen
+QUIET_S = 20.0  # at least, for a turn after its document, or a new session, to come to its prompt
+CUT_S = 5.0  # for a turn to come to its prompt that was interrupted: a key may be swallowed
+LAND_S = 60.0  # for what was typed to be seen in the transcript
+
+
+def step(cycle: TerminalHandoff, fact: AnyFact, policy: Policy, now: float) -> Stepped:
+    """What this fact makes of the cycle, and what is done about it. The same arguments have the
+    same answer."""
+    if isinstance(fact, TimeUp):
+        when = due(cycle, policy)
+        if when is None or now < when:
+            return cycle, []
+    return TABLE[cycle.step, type(fact)].handle(cycle, fact, HandoffContext(policy, now))
+
+
+def fold(
+    cycle: TerminalHandoff, entries: Iterable[tuple[AnyFact, float]], policy: Policy
+) -> TerminalHandoff:
+    """The cycle that these facts, each with its time, make of it."""
+    for fact, at in entries:
+        cycle, _ = step(cycle, fact, policy, at)
+    return cycle
+
+
+def due(cycle: TerminalHandoff, policy: Policy) -> float | None:
+    """When `TimeUp` is to be told; None if nothing is waited for."""
+    match cycle.step:
+        case HandoffStep.WAITING:
+            wait = policy.busy_wait_s if cycle.forced else None
+            if cycle.cut_at is not None:
+                wait = CUT_S
+        case HandoffStep.ASKED:
+            wait = policy.handoff_wait_s
+        case HandoffStep.WRITTEN | HandoffStep.CLEARED:
+            wait = max(policy.busy_wait_s, QUIET_S)
+        case HandoffStep.CLEARING:
+            wait = CLEAR_S if cycle.is_typed else TYPE_S
+        case HandoffStep.ASKING | HandoffStep.RESUMING:
+            wait = TYPE_S
+        case HandoffStep.RESUMED:
+            wait = policy.handoff_wait_s if cycle.is_heard else LAND_S
+        case _:
+            wait = None
+    return None if wait is None else cycle.step_at + wait
+
+
+def acts_again(cycle: TerminalHandoff) -> list[AnyAct]:
+    """What was decided and not answered: for a process that goes on with a cycle of another's."""
+    match cycle.step:
+        case HandoffStep.ASKING:
+            return [TypeText("request")]
+        case HandoffStep.WRITING:
+            return [WriteOwn()]
+        case HandoffStep.CLEARING if not cycle.has_document:
+            return [WriteOwn()]
+        case HandoffStep.CLEARING if not cycle.is_typed:
+            return [TypeText("clear")]
+        case HandoffStep.CLEARED | HandoffStep.RESUMED if (
+            not cycle.has_document and not cycle.is_read
+        ):
+            return [WriteOwn()]
+        case HandoffStep.RESUMING:
+            return [TypeText("resume")]
+        case HandoffStep.NEEDS_USER:
+            return [AskUser(cycle.why)]
+        case _:
+            return []
+
+
+# The table
+
+
+class HandoffRule(Struct, frozen=True):
+    """What a fact does in a step, and the steps that it may lead to."""
+
+    handle: Callable[[TerminalHandoff, Any, HandoffContext], Stepped]
+    leads_to: frozenset[HandoffStep]
+
+
+WAITING, RESTING = HandoffStep.WAITING, HandoffStep.RESTING
+ASKING, ASKED, WRITING = HandoffStep.ASKING, HandoffStep.ASKED, HandoffStep.WRITING
+WRITTEN, CLEARING, CLEARED = HandoffStep.WRITTEN, HandoffStep.CLEARING, HandoffStep.CLEARED
+RESUMING, RESUMED = HandoffStep.RESUMING, HandoffStep.RESUMED
+DONE, NEEDS_USER, CANCELLED = HandoffStep.DONE, HandoffStep.NEEDS_USER, HandoffStep.CANCELLED
+
+_Rows = dict[
+    tuple[HandoffStep, ...],
+    tuple[Callable[[TerminalHandoff, Any, HandoffContext], Stepped], tuple[HandoffStep, ...]],
+]
+
+_OPEN = tuple(step for step in HandoffStep if not step.is_final)
+_STAYS: tuple[HandoffStep, ...] = ()
+
+# For each fact: in which steps, what is done, and where that may lead besides the same step.
+_ROWS: dict[type[HandoffFact], _Rows] = {
+    Planned: {_OPEN: (on.planned, _STAYS)},
+    Busy: {
+        (WAITING, WRITTEN, CLEARED): (on.busy, _STAYS),
+        (RESTING,): (on.works_again, (WAITING,)),
+        (NEEDS_USER,): (on.unblocked, (WAITING, CLEARED)),
+    },
+    TurnInterrupted: {
+        (WAITING,): (on.interrupted, (RESTING, CANCELLED)),
+        (ASKED,): (on.interrupted, (WAITING, CANCELLED)),
+        (ASKING, WRITING, WRITTEN): (on.interrupted, (CANCELLED,)),
+        (CLEARING, CLEARED, RESUMING, RESUMED): (on.interrupted, (CANCELLED,)),
+    },
+    NotInterrupted: {
+        (WAITING,): (on.not_interrupted, (WRITING,)),
+        (WRITTEN,): (on.not_interrupted, (WRITING, NEEDS_USER)),
+    },
+    Blocked: {(WAITING, WRITTEN, CLEARED): (on.blocked, _STAYS)},
+    Used: {_OPEN: (on.used, _STAYS)},
+    Cancel: {_OPEN: (on.cancel, (CANCELLED,))},
+    RetryRequested: {
+        (RESTING,): (on.retry, (WAITING,)),
+        (NEEDS_USER,): (on.retry, (WAITING, CLEARED, RESUMED)),
+    },
+    Ready: {
+        (WAITING,): (on.ready_to_be_asked, (ASKING, RESTING, WRITING)),
+        (WRITTEN,): (on.ready_to_be_cleared, (CLEARING,)),
+        (CLEARED,): (on.ready_to_resume, (RESUMING,)),
+        (NEEDS_USER,): (on.unblocked, (WAITING, CLEARED)),
+    },
+    TimeUp: {
+        (WAITING,): (on.time_for_turn, (WRITING,)),
+        (WRITTEN,): (on.time_for_turn, (WRITING, NEEDS_USER)),
+        (ASKED,): (on.time_for_document, (WRITING,)),
+        (ASKING,): (on.time_to_type, (WAITING, WRITING, WRITTEN)),
+        (CLEARING,): (on.time_to_type, (WAITING, WRITING, WRITTEN, NEEDS_USER)),
+        (RESUMING,): (on.time_to_type, (CLEARED, NEEDS_USER)),
+        (CLEARED,): (on.time_for_new_session, (NEEDS_USER,)),
+        (RESUMED,): (on.time_to_go_on, (CLEARED, NEEDS_USER)),
+    },
+    Typed: {
+        (ASKING,): (on.typed_request, (ASKED, WRITTEN)),
+        (CLEARING,): (on.typed_clear, _STAYS),
+        (RESUMING,): (on.typed_resume, (RESUMED,)),
+    },
+    PromptSeen: {
+        (WAITING,): (on.asked_otherwise, (ASKED,)),
+        (ASKING,): (on.typed_request, (ASKED, WRITTEN)),
+        (CLEARING,): (on.typed_clear, _STAYS),
+        (ASKED, RESUMED): (on.heard, _STAYS),
+        (CLEARED, RESUMING, NEEDS_USER): (on.typed_resume, (RESUMED,)),
+    },
+    NotTyped: {
+        (ASKING,): (on.refused, (WAITING, WRITING, WRITTEN)),
+        (CLEARING,): (on.refused, (WAITING, WRITING, WRITTEN, NEEDS_USER)),
+        (RESUMING,): (on.refused, (CLEARED, NEEDS_USER)),
+    },
+    FileSeen: {
+        (WAITING,): (on.file_comes, (WRITTEN, CANCELLED)),
+        (ASKED,): (on.file_comes, (WAITING, WRITING, WRITTEN, CANCELLED)),
+        (WRITING,): (on.file_comes, (WRITTEN, CLEARED, NEEDS_USER)),
+        (WRITTEN,): (on.file_changes, (WRITING,)),
+        (ASKING, CLEARING, NEEDS_USER): (on.file_meanwhile, _STAYS),
+        (CLEARED, RESUMING, RESUMED): (on.file_after_clearing, _STAYS),
+    },
+    OwnWritten: {
+        (WRITING,): (on.own_written, (WRITTEN, CLEARED, NEEDS_USER)),
+        (CLEARING,): (on.own_while_clearing, _STAYS),
+        (WRITTEN, CLEARED, RESUMING, RESUMED, NEEDS_USER): (on.own_noted, _STAYS),
+    },
+    NotWritten: {(WRITING, CLEARED, RESUMING): (on.not_written, (NEEDS_USER,))},
+    Cleared: {
+        (WAITING, RESTING, ASKING, ASKED): (on.cleared, (CANCELLED,)),
+        (WRITING,): (on.cleared, (CANCELLED,)),
+        (WRITTEN,): (on.cleared, (CLEARED, WRITING, CANCELLED)),
+        (CLEARING,): (on.cleared, (CLEARED, WRITING)),
+        (NEEDS_USER,): (on.cleared, _STAYS),
+        (CLEARED, RESUMING, RESUMED): (on.named, _STAYS),
+    },
+    ReadFile: {(CLEARED, RESUMING, RESUMED, NEEDS_USER): (on.goes_on, (RESUMED, DONE))},
+    WentOn: {
+        (CLEARED, RESUMING): (on.goes_on, _STAYS),
+        (RESUMED, NEEDS_USER): (on.goes_on, (DONE,)),
+    },
+    AgentGone: {
+        (WAITING, RESTING, ASKING, ASKED): (on.gone, (CANCELLED,)),
+        (WRITING, WRITTEN, CLEARING): (on.gone, (CANCELLED, NEEDS_USER)),
+        (CLEARED, RESUMING, RESUMED): (on.gone, (NEEDS_USER,)),
+        (NEEDS_USER,): (on.gone, (CANCELLED,)),
+    },
+    UserSpoke: {
+        (WAITING,): (on.user_spoke, _STAYS),
+        (ASKED, WRITTEN): (on.user_spoke, (WAITING,)),
+        (WRITING,): (on.user_spoke, (WAITING, NEEDS_USER)),
+        (CLEARING, RESUMING): (on.user_spoke, _STAYS),
+        (CLEARED,): (on.user_spoke, (NEEDS_USER,)),
+        (NEEDS_USER,): (on.user_goes_on, (CANCELLED,)),
+    },
+}
+
+
+def _table() -> dict[tuple[HandoffStep, type[HandoffFact]], HandoffRule]:
+    table = {
+        (where, fact): HandoffRule(on.nothing, frozenset({where}))
+        for fact in _ROWS
+        for where in HandoffStep
+    }
+    for fact, row in _ROWS.items():
+        for steps, (handle, leads_to) in row.items():
+            for where in steps:
+                table[where, fact] = HandoffRule(handle, frozenset({where, *leads_to}))
+    return table
+
+
+TABLE = _table()
+"""The rule for every step and every kind of fact."""
+
+
+def transitions() -> Iterator[tuple[HandoffStep, type[HandoffFact], tuple[HandoffStep, ...]]]:
+    """Every step and fact of which something may follow, with the steps that it may lead to."""
+    for (where, fact), rule in TABLE.items():
+        if rule.handle is not on.nothing:
+            yield where, fact, tuple(step for step in HandoffStep if step in rule.leads_to)

@@ -1,0 +1,570 @@
+"""What each fact does to a handoff in a terminal. One function a row of the table in the package;
+each is only called in the steps that the table names."""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.handoffs.machine.types import (
+    AgentGone,
+    AnyAct,
+    AnyFact,
+    AskUser,
+    Blocked,
+    Busy,
+    Cancel,
+    Cleared,
+    Done,
+    FileSeen,
+    HandoffStep,
+    Interrupt,
+    NotInterrupted,
+    NotTyped,
+    NotWritten,
+    OwnWritten,
+    Planned,
+    PromptSeen,
+    ReadFile,
+    Ready,
+    RecordFigures,
+    RetryRequested,
+    Source,
+    TerminalHandoff,
+    TimeUp,
+    TurnInterrupted,
+    Typed,
+    TypeText,
+    Used,
+    UserSpoke,
+    WentOn,
+    What,
+    WriteOwn,
+)
+from segue.core.handoffs.metrics import metrics
+from segue.core.policy import Policy
+
+MOST_REQUESTS = 3
+MOST_INVALID = 2  # documents; then segue writes one
+MOST_CLEARS = 3
+MOST_RESUMES = 3
+MOST_INTERRUPTS = 3  # of one turn
+MOST_REFUSED = 10  # of those, because the user typed just then or a question was open
+LATE_S = 10.0  # by then an interrupt that was decided has come into the records
+BEFORE_S = 1.0  # records are as exact as their agent's clock
+WORKS = "the agent works on"
+REFUSED = "refused_interrupt"
+BY_USER = "by_user"
+"""Among a cycle's tries: the user asked for it, whatever the zone."""
+
+_PENDING: dict[HandoffStep, What] = {
+    HandoffStep.ASKING: "request",
+    HandoffStep.CLEARING: "clear",
+    HandoffStep.RESUMING: "resume",
+}
+
+Stepped = tuple[TerminalHandoff, list[AnyAct]]
+
+
+class HandoffContext(Struct, frozen=True):
+    """By which rules and when."""
+
+    policy: Policy
+    now: float
+
+
+# Ways that several facts lead
+
+
+def _to(
+    cycle: TerminalHandoff, where: HandoffStep, moment: HandoffContext, **changes: Any
+) -> TerminalHandoff:
+    """Whether the command to clear was sent matters only while that is awaited, and what was in
+    the way in one step may not be in the next."""
+    if where is not HandoffStep.CLEARING:
+        changes["is_typed"] = False
+    if where is not cycle.step:
+        changes["cuts"] = 0
+    if where not in (cycle.step, HandoffStep.WRITING, HandoffStep.NEEDS_USER):
+        changes["blocked"] = ""
+    return replace(cycle, step=where, step_at=moment.now, **changes)
+
+
+def _counted(cycle: TerminalHandoff, what: str) -> TerminalHandoff:
+    return replace(cycle, tries={**cycle.tries, what: cycle.tries.get(what, 0) + 1})
+
+
+def _end(
+    cycle: TerminalHandoff, where: HandoffStep, moment: HandoffContext, why: str = ""
+) -> Stepped:
+    over = _to(cycle, where, moment, why=why, over_at=moment.now)
+    return over, [RecordFigures(metrics(over, moment.now)), Done()]
+
+
+def _write_own(
+    cycle: TerminalHandoff, moment: HandoffContext, why: str, question: str = ""
+) -> Stepped:
+    return _to(cycle, HandoffStep.WRITING, moment, why=why, question=question), [WriteOwn()]
+
+
+def _ask(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+    """Never without a document, if one can be had."""
+    if not cycle.has_document and not cycle.is_cleared:
+        return _write_own(cycle, moment, why, question=why)
+    return _ask_now(cycle, moment, why)
+
+
+def _ask_now(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+    where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
+    asked = _to(cycle, HandoffStep.NEEDS_USER, moment, why=why + where, question="")
+    return asked, [AskUser(asked.why)]
+
+
+def _written(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+    """A valid document is on disk."""
+    if cycle.question:
+        return _ask_now(cycle, moment, cycle.question)
+    if cycle.is_cleared:
+        return _to(cycle, HandoffStep.CLEARED, moment), []
+    return _to(cycle, HandoffStep.WRITTEN, moment, written_at=moment.now, refused_at=None), []
+
+
+def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+    if cycle.cuts >= MOST_INTERRUPTS:
+        return _ask(replace(cycle, blocked=WORKS), moment, f"{WORKS}, and cannot be interrupted")
+    counted = _counted(cycle, f"interrupt_{cycle.step.value}")
+    counted = replace(counted, was_cut=True, cut_at=moment.now, cuts=cycle.cuts + 1)
+    return _to(counted, cycle.step, moment), [Interrupt()]
+
+
+def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
+    """Whether this is the moment to interrupt a turn that comes near the agent's own limit: between
+    two tools; and with a tool running if that moment was missed once, or there is no room for
+    another result."""
+    if not cycle.forced or cycle.cut_at is not None or cycle.near_tokens is None:
+        return False
+    is_late = cycle.is_past or cycle.last_used_tokens > cycle.near_tokens
+    return not fact.is_hooked and (fact.at_boundary or is_late)
+
+
+def _rest(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+    """The user's move. What was seen of the turn that is over says nothing of the next one."""
+    kept = replace(cycle, cut_at=None, owes=False, near_tokens=None, refused_at=None)
+    return _to(kept, HandoffStep.RESTING, moment, why=why), []
+
+
+def _decline(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+    """The user stopped what segue had begun: it is not begun again."""
+    where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
+    why = f"the user interrupted it{where}"
+    return _end(replace(cycle, is_declined=True), HandoffStep.CANCELLED, moment, why)
+
+
+def _is_ours(cycle: TerminalHandoff, fact: TurnInterrupted) -> bool:
+    """Whether segue ended that turn: it had decided to, and nothing was typed since. A record that
+    comes much later is of another key."""
+    return cycle.cut_at is not None and (fact.at is None or fact.at <= cycle.cut_at + LATE_S)
+
+
+def _again(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+    """The document is out of date: all over, once the turn has ended."""
+    fresh = _to(
+        cycle, HandoffStep.WAITING, moment, is_stale=True, question="", refused_at=None, cut_at=None
+    )
+    tries = {key: number for key, number in cycle.tries.items() if not key.startswith("clear")}
+    fresh = replace(fresh, has_document=False, source="", stale_before=moment.now)
+    return replace(fresh, tries=tries), []
+
+
+def _seen(cycle: TerminalHandoff, fact: FileSeen) -> TerminalHandoff:
+    ok = fact.ok and fact.stable
+    if not ok:
+        return replace(cycle, has_document=False)
+    source: Source = "segue" if fact.by_segue else "agent"
+    return replace(cycle, has_document=True, source=source, document_bytes=fact.bytes)
+
+
+def _is_old(cycle: TerminalHandoff, fact: FileSeen) -> bool:
+    """Of an earlier request: not valid then, or the user spoke since."""
+    if fact.changed_at is None:
+        return cycle.step is HandoffStep.WAITING and cycle.is_stale
+    return fact.changed_at < cycle.stale_before
+
+
+def _own(cycle: TerminalHandoff, fact: OwnWritten) -> TerminalHandoff:
+    return replace(cycle, has_document=True, source="segue", document_bytes=fact.bytes)
+
+
+# What each fact does
+
+
+def nothing(cycle: TerminalHandoff, fact: AnyFact, moment: HandoffContext) -> Stepped:
+    return cycle, []
+
+
+def planned(cycle: TerminalHandoff, fact: Planned, moment: HandoffContext) -> Stepped:
+    if not fact.forced or cycle.forced:
+        return cycle, []
+    since = moment.now if cycle.step is HandoffStep.WAITING else cycle.step_at
+    return replace(cycle, forced=True, step_at=since), []
+
+
+def busy(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
+    """The turn gets its whole time from when it begins or goes on."""
+    if cycle.blocked or fact.is_new:
+        cycle = replace(cycle, blocked="", step_at=moment.now)
+    if cycle.step is HandoffStep.WAITING and _is_near_cut(cycle, fact):
+        return _interrupt(cycle, moment)
+    return cycle, []
+
+
+def works_again(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
+    """On the user's next words: its turn gets its whole time."""
+    return _to(cycle, HandoffStep.WAITING, moment, why=""), []
+
+
+def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffContext) -> Stepped:
+    if _is_ours(cycle, fact):
+        if (
+            cycle.step is HandoffStep.ASKED
+        ):  # its hook asked it in the very moment: it heard nothing
+            return _to(cycle, HandoffStep.WAITING, moment, owes=True), []
+        return replace(cycle, owes=True), []
+    if cycle.tries.get(BY_USER):
+        if fact.at is None or fact.at < cycle.began_at - BEFORE_S:
+            return cycle, []  # before they asked for the handoff
+        if cycle.step is HandoffStep.WAITING and not cycle.owes:
+            return cycle, []  # so that it comes sooner
+    if cycle.step is HandoffStep.WAITING and not cycle.owes:
+        return _rest(cycle, moment, "the user interrupted it: the next move is theirs")
+    return _decline(cycle, moment)
+
+
+def not_interrupted(
+    cycle: TerminalHandoff, fact: NotInterrupted, moment: HandoffContext
+) -> Stepped:
+    key = f"interrupt_{cycle.step.value}"
+    count = max(0, cycle.tries.get(key, 0) - 1)
+    tries = {**cycle.tries, key: count, REFUSED: cycle.tries.get(REFUSED, 0) + 1}
+    was_cut = any(n for name, n in tries.items() if name.startswith("interrupt"))
+    cuts = max(0, cycle.cuts - 1)
+    # An earlier key may have ended the turn: its record is still segue's own.
+    cut_at = cycle.cut_at if cuts or cycle.owes else None
+    refused = replace(cycle, tries=tries, cut_at=cut_at, was_cut=was_cut, cuts=cuts)
+    if tries[REFUSED] >= MOST_REFUSED:
+        refused = replace(refused, blocked=refused.blocked or WORKS)
+        return _ask(refused, moment, f"{WORKS}, and cannot be interrupted: {fact.why}")
+    return refused, []
+
+
+def blocked(cycle: TerminalHandoff, fact: Blocked, moment: HandoffContext) -> Stepped:
+    return replace(cycle, blocked=fact.why), []
+
+
+def unblocked(cycle: TerminalHandoff, fact: Busy | Ready, moment: HandoffContext) -> Stepped:
+    """The user was asked to take something out of the way, and did; or the turn has ended."""
+    waits = not cycle.blocked or (cycle.blocked == WORKS and isinstance(fact, Busy))
+    return (cycle, []) if waits else _on(cycle, moment)
+
+
+def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+    """Only what makes up for work that segue stopped, or what the user asked for, is typed into a
+    session at its prompt."""
+    if not cycle.owes and not cycle.tries.get(BY_USER):
+        # It may have come to its end just before it was to be interrupted.
+        was_cut = cycle.cut_at is not None and not fact.is_over
+        if not was_cut and (fact.is_over or fact.is_long):
+            return _rest(cycle, moment, "its turn is over: the next move is the user's")
+        if not (was_cut and fact.is_long):
+            return cycle, []
+    if cycle.tries.get("request", 0) >= MOST_REQUESTS:
+        return _write_own(cycle, moment, "asked often enough")
+    return _to(cycle, HandoffStep.ASKING, moment, is_heard=False, is_stale=False), [
+        TypeText("request")
+    ]
+
+
+def ready_to_be_cleared(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+    if not cycle.has_document:
+        return cycle, []
+    tried = _counted(cycle, "clear_tried")
+    return _to(tried, HandoffStep.CLEARING, moment, is_typed=False), [TypeText("clear")]
+
+
+def ready_to_resume(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+    if not cycle.has_document:
+        return cycle, [WriteOwn()]
+    return _to(cycle, HandoffStep.RESUMING, moment, is_heard=False, is_stale=False), [
+        TypeText("resume")
+    ]
+
+
+def typed_request(
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+) -> Stepped:
+    if fact.what != "request":
+        return cycle, []
+    is_heard = isinstance(fact, PromptSeen)
+    asked = replace(_counted(cycle, "request"), is_heard=is_heard, refused_at=None, is_stale=False)
+    asked = replace(asked, asked_at=asked.asked_at or moment.now, owes=True)
+    if not is_heard:  # at its prompt: what was to be interrupted is over
+        asked = replace(asked, cut_at=None)
+    if asked.has_document:  # it was written meanwhile
+        return _written(asked, moment)
+    return _to(asked, HandoffStep.ASKED, moment), []
+
+
+def typed_clear(
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+) -> Stepped:
+    if fact.what != "clear" or cycle.is_typed:
+        return cycle, []
+    sent = _to(
+        _counted(cycle, "clear"), HandoffStep.CLEARING, moment, is_typed=True, refused_at=None
+    )
+    return sent, [] if sent.has_document else [WriteOwn()]
+
+
+def typed_resume(
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+) -> Stepped:
+    if fact.what != "resume" or not cycle.is_cleared:
+        return cycle, []
+    told = _counted(cycle, "resume") if cycle.step is HandoffStep.RESUMING else cycle
+    heard = isinstance(fact, PromptSeen)
+    return _to(told, HandoffStep.RESUMED, moment, is_heard=heard, refused_at=None), []
+
+
+def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, moment: HandoffContext) -> Stepped:
+    """By a hook, or by what was taken for not typed; a request of before says nothing."""
+    return (cycle, []) if cycle.asked_at is not None else typed_request(cycle, fact, moment)
+
+
+def heard(cycle: TerminalHandoff, fact: PromptSeen, moment: HandoffContext) -> Stepped:
+    own = "request" if cycle.step is HandoffStep.ASKED else "resume"
+    if fact.what != own or cycle.is_heard:
+        return cycle, []
+    return _to(cycle, cycle.step, moment, is_heard=True), []
+
+
+def refused(cycle: TerminalHandoff, fact: NotTyped, moment: HandoffContext) -> Stepped:
+    if fact.what != _PENDING[cycle.step] or cycle.is_typed:
+        return cycle, []
+    return _not_typed(cycle, moment, fact.why, retry=fact.retry)
+
+
+def _not_typed(cycle: TerminalHandoff, moment: HandoffContext, why: str, *, retry: bool) -> Stepped:
+    since = moment.now if cycle.refused_at is None else cycle.refused_at
+    cycle = replace(cycle, refused_at=since, why=why)
+    patience = moment.policy.draft_wait_s + moment.policy.busy_wait_s
+    waits = retry and moment.now - since < patience
+    match cycle.step:
+        case HandoffStep.ASKING if cycle.has_document:
+            return _written(cycle, moment)
+        case HandoffStep.ASKING:
+            if waits:
+                return _to(cycle, HandoffStep.WAITING, moment), []
+            question = "" if retry else f"nothing can be typed: {why}"
+            return _write_own(replace(cycle, refused_at=None), moment, why, question)
+        case HandoffStep.CLEARING:
+            if cycle.is_stale:
+                return _again(cycle, moment)
+            if not cycle.has_document:
+                return _write_own(cycle, moment, "the document is gone or not valid any more")
+            if waits:
+                return _to(cycle, HandoffStep.WRITTEN, moment), []
+            return _ask(cycle, moment, f"the context cannot be cleared: {why}")
+        case _:
+            if waits and not cycle.is_stale:
+                return _to(cycle, HandoffStep.CLEARED, moment), []
+            return _ask(cycle, moment, f"the new session cannot be told to go on: {why}")
+
+
+def file_comes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+    if _is_old(cycle, fact):
+        return cycle, []
+    seen = _seen(cycle, fact)
+    is_asked = cycle.step in (HandoffStep.WAITING, HandoffStep.ASKED)
+    if seen.has_document and fact.nothing_left and is_asked and not cycle.tries.get(BY_USER):
+        why = f"nothing is left to do; the handoff document is {cycle.file}"
+        return _end(seen, HandoffStep.CANCELLED, moment, why)
+    if seen.has_document:
+        return _written(seen, moment)
+    if cycle.step is not HandoffStep.ASKED or fact.ok or not fact.stable:
+        return seen, []
+    seen = _counted(seen, "invalid")
+    if seen.tries["invalid"] >= MOST_INVALID:
+        return _write_own(seen, moment, f"the session's document is not valid: {fact.why}")
+    why = f"the document is not valid: {fact.why}"
+    return _to(seen, HandoffStep.WAITING, moment, why=why, stale_before=moment.now), []
+
+
+def file_meanwhile(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+    return (cycle, []) if fact.ok and _is_old(cycle, fact) else (_seen(cycle, fact), [])
+
+
+def file_changes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+    seen = _seen(cycle, fact)
+    if seen.has_document or not fact.stable:
+        return seen, []
+    return _write_own(seen, moment, f"the document is not valid any more: {fact.why}")
+
+
+def file_after_clearing(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+    seen = _seen(cycle, fact)
+    if seen.has_document or not fact.stable or cycle.is_read:
+        return seen, []
+    return seen, [WriteOwn()]
+
+
+def own_written(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
+    return _written(_own(cycle, fact), moment)
+
+
+def own_noted(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
+    return _own(cycle, fact), []
+
+
+def own_while_clearing(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
+    return _own(cycle, fact), [] if cycle.is_typed else [TypeText("clear")]
+
+
+def not_written(cycle: TerminalHandoff, fact: NotWritten, moment: HandoffContext) -> Stepped:
+    return _ask_now(cycle, moment, f"no handoff document can be written: {fact.why}")
+
+
+def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
+    gone = replace(
+        cycle,
+        is_cleared=True,
+        cleared_at=moment.now,
+        new_session_id=fact.new_session_id,
+        is_stale=False,
+        refused_at=None,
+    )
+    if cycle.step is HandoffStep.NEEDS_USER:
+        return gone, []
+    if not cycle.tries.get("clear_tried"):
+        return _end(cycle, HandoffStep.CANCELLED, moment, "the context was cleared by hand")
+    if cycle.has_document:
+        return _to(gone, HandoffStep.CLEARED, moment), []
+    return _write_own(gone, moment, "the document is gone or not valid any more")
+
+
+def named(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
+    return replace(cycle, new_session_id=cycle.new_session_id or fact.new_session_id), []
+
+
+def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, moment: HandoffContext) -> Stepped:
+    if not cycle.is_cleared:
+        return cycle, []
+    is_read = cycle.is_read or isinstance(fact, ReadFile)
+    went_on = cycle.went_on or isinstance(fact, WentOn)
+    on = replace(cycle, is_read=is_read, went_on=went_on, is_heard=True)
+    if is_read and went_on:
+        return _end(on, HandoffStep.DONE, moment)
+    return _to(on, HandoffStep.RESUMED, moment) if is_read else on, []
+
+
+def gone(cycle: TerminalHandoff, fact: AgentGone, moment: HandoffContext) -> Stepped:
+    why = f"the agent's process ended{f': {fact.why}' if fact.why else ''}"
+    if not cycle.is_cleared and not cycle.tries.get("clear"):
+        return _end(cycle, HandoffStep.CANCELLED, moment, why)
+    if cycle.step is HandoffStep.NEEDS_USER:
+        return cycle, []
+    return _ask_now(cycle, moment, why)
+
+
+def user_spoke(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) -> Stepped:
+    if cycle.step is HandoffStep.WAITING:  # instead of what was interrupted
+        return _to(cycle, HandoffStep.WAITING, moment, cut_at=None, cuts=0, owes=False), []
+    if cycle.step in (HandoffStep.CLEARING, HandoffStep.RESUMING):
+        return replace(cycle, is_stale=True), []
+    if cycle.is_cleared:
+        return _ask(cycle, moment, "the new session was told something else by hand")
+    return _again(cycle, moment)
+
+
+def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) -> Stepped:
+    """In the new session, instead of what they were asked for."""
+    if not cycle.is_cleared:
+        return cycle, []
+    return _end(cycle, HandoffStep.CANCELLED, moment, "the user went on by hand")
+
+
+def used(cycle: TerminalHandoff, fact: Used, moment: HandoffContext) -> Stepped:
+    if cycle.is_cleared:
+        return replace(cycle, new_used_tokens=fact.used_tokens), []
+    path = cycle.zone_path
+    if fact.zone and (not path or path[-1] != fact.zone):
+        path = (*path, fact.zone)
+    fits = cycle.next_fits if fact.next_fits is None else fact.next_fits
+    near = fact.used_tokens if cycle.near_tokens is None else cycle.near_tokens
+    return replace(
+        cycle,
+        last_used_tokens=fact.used_tokens,
+        zone_path=path,
+        next_fits=fits,
+        near_tokens=near if fact.is_near else None,
+        is_past=fact.is_past,
+    ), []
+
+
+def cancel(cycle: TerminalHandoff, fact: Cancel, moment: HandoffContext) -> Stepped:
+    return _end(cycle, HandoffStep.CANCELLED, moment, fact.why)
+
+
+def retry(cycle: TerminalHandoff, fact: RetryRequested, moment: HandoffContext) -> Stepped:
+    return _on(replace(cycle, tries={**cycle.tries, BY_USER: 1}), moment)
+
+
+def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+    """From where the user was asked. Much may have been done since: a context that is not cleared
+    needs a new document."""
+    tries = {key: number for key, number in cycle.tries.items() if _lasts(key, number)}
+    fresh = replace(cycle, tries=tries, refused_at=None, why="", forced=True)
+    if not cycle.is_cleared:
+        return _again(fresh, moment)
+    where = HandoffStep.RESUMED if cycle.is_read else HandoffStep.CLEARED
+    return _to(fresh, where, moment, is_stale=False), []
+
+
+def _lasts(key: str, number: int) -> bool:
+    """That the user wanted it is not forgotten, nor that there is no use in asking."""
+    return key == BY_USER or (key == "request" and number >= MOST_REQUESTS)
+
+
+def time_for_document(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+    wait = f"{moment.policy.handoff_wait_s:g} s"
+    return _write_own(cycle, moment, f"the session wrote no document in {wait}")
+
+
+def time_for_turn(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+    if cycle.step is HandoffStep.WRITTEN and not cycle.has_document:
+        return _write_own(cycle, moment, "the document is not valid any more")
+    if cycle.blocked:
+        return _ask(cycle, moment, f"nothing can be typed: {cycle.blocked}")
+    return _interrupt(cycle, moment)
+
+
+def time_to_type(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+    if not cycle.is_typed:
+        return _not_typed(cycle, moment, "no answer", retry=True)
+    if cycle.is_stale:
+        return _again(cycle, moment)
+    if not cycle.has_document:
+        return _write_own(cycle, moment, "the document is gone or not valid any more")
+    if cycle.tries["clear"] < MOST_CLEARS:
+        return _to(cycle, HandoffStep.WRITTEN, moment), []
+    return _ask(cycle, moment, "the context was not cleared")
+
+
+def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+    return _ask(cycle, moment, f"the new session is not ready: {cycle.blocked or 'it works'}")
+
+
+def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+    if not cycle.is_heard and cycle.tries.get("resume", 0) < MOST_RESUMES:
+        return _to(cycle, HandoffStep.CLEARED, moment), []
+    said = "read the document, but did not go on" if cycle.is_read else "did not read the document"
+    return _ask(cycle, moment, f"the new session {said}")

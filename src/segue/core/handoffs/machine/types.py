@@ -1,0 +1,350 @@
+"""One handoff in a terminal. Types only: what is known of it, what happens to it (facts), and what
+is done about it (acts). `core/handoffs/machine` leads from one to the other.
+
+A fact is written down before it is acted on, so a cycle is what its facts made of it, in this
+process or the next."""
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct, field
+
+
+class HandoffStep(StrEnum):
+    """Where a cycle stands. The values are what users see."""
+
+    WAITING = "waiting"  # for the turn to end, or for the moment in which it is interrupted
+    RESTING = "resting"  # the turn is over: the next move is the user's
+    ASKING = "asking"  # the request is being typed
+    ASKED = "asked"  # the session has it, and has yet to write the document
+    WRITING = "writing"  # segue writes the rule-made document
+    WRITTEN = "written"  # a valid document is on disk; waits for the turn to end
+    CLEARING = "clearing"  # the context is being cleared
+    CLEARED = "cleared"  # a new session is there; waits until it can be told something
+    RESUMING = "resuming"  # it is being told to read the document
+    RESUMED = "resumed"  # it was told, and has yet to read it and to go on
+    DONE = "done"
+    NEEDS_USER = "needs_user"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more happens."""
+        return self in (HandoffStep.DONE, HandoffStep.CANCELLED)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it counts among the handoffs at once: neither over nor left to the user."""
+        return not self.is_final and self not in (HandoffStep.NEEDS_USER, HandoffStep.RESTING)
+
+
+What = Literal["request", "clear", "resume"]
+"""What is typed into a session."""
+
+Source = Literal["agent", "segue", ""]
+"""Who wrote the document; "": there is none yet."""
+
+
+class TerminalHandoff(Struct, frozen=True, kw_only=True):
+    """All that is known of a handoff, as its facts made it."""
+
+    id: str  # "h-…", of a to z, digits and dashes
+    agent: str
+    session_id: str
+    project: str
+    cwd: str
+    file: str  # the document's, absolute
+    began_at: float
+    used_tokens: int  # at the mark
+    window_tokens: int
+    limit_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
+    forced: bool = False  # at the hard mark or by the user: a turn that does not end is interrupted
+    zone_path: tuple[str, ...] = ()  # the zones that the session went through, in order
+
+    step: HandoffStep = HandoffStep.WAITING
+    step_at: float = 0.0  # since when it is waited there
+    why: str = ""  # of the last step back, question or end, in one line
+    source: Source = ""
+    has_document: bool = False  # what was last seen of the file was a valid document
+    document_bytes: int = 0
+    is_heard: bool = False  # the transcript shows what was typed last
+    is_stale: bool = False  # the user spoke after the session was asked
+    stale_before: float = 0.0
+    """What was written or heard before then is of an earlier request."""
+    is_typed: bool = False  # the command that clears the context was sent
+    is_cleared: bool = False
+    is_read: bool = False  # the new session read the document
+    went_on: bool = False  # and did something after that
+    new_session_id: str = ""
+    tries: dict[str, int] = field(default_factory=dict)  # how often each thing was done
+    refused_at: float | None = None  # since when nothing could be typed
+    blocked: str = ""  # what is in the way that only the user can take away, such as a dialog
+    was_cut: bool = False  # a turn was interrupted for it: the session does not go on by itself
+    cut_at: float | None = None  # when that was last decided; None: never, or much happened since
+    cuts: int = 0  # how often in this turn, without success
+    owes: bool = False
+    """segue has kept the session from its work, so it is for segue to have it go on. Else a session
+    at its prompt is its user's: it has done what it was asked, or they stopped it."""
+    is_declined: bool = False  # the user interrupted what segue asked for
+    near_tokens: int | None = None
+    """The size at which it was first seen that the next reply may reach the agent's own limit."""
+    is_past: bool = False  # and no room is left for what a tool prints
+    question: str = ""  # what the user is asked once the rule-made document is written
+
+    asked_at: float | None = None
+    written_at: float | None = None
+    cleared_at: float | None = None
+    over_at: float | None = None
+    last_used_tokens: int = 0  # of the session that is replaced
+    new_used_tokens: int = 0  # of the one that goes on
+    next_fits: bool | None = None  # whether the next work would still have fitted; None: unknown
+
+    @property
+    def fraction(self) -> float:
+        """Of the window, at the mark."""
+        return self.used_tokens / self.window_tokens if self.window_tokens > 0 else 0.0
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """What ADR 017 wants to know of each handoff."""
+
+    id: str
+    agent: str
+    session_id: str
+    new_session_id: str
+    project: str
+    outcome: HandoffStep
+    why: str
+    began_at: float
+    forced: bool
+    source: Source
+    trigger_tokens: int
+    trigger_fraction: float
+    window_tokens: int
+    last_tokens: int  # when the context was cleared, or the cycle ended
+    last_fraction: float
+    document_bytes: int
+    document_tokens: int  # about
+    new_tokens: int  # of the new session, as far as it was seen
+    zone_path: tuple[str, ...]
+    waited_s: float | None  # from the mark to the request; None: it was not asked
+    written_s: float | None  # from the request to the document
+    duration_s: float
+    interrupts: int
+    tries: dict[str, int]
+    went_on: bool
+    justified: bool | None
+    """Whether 90 % was reached of what the session could use, or the next work would not have
+    fitted; None if the context was not cleared."""
+
+
+# Facts
+
+
+class HandoffFact(Struct, frozen=True, tag_field="fact", tag=str.lower):
+    """Something that happened to a handoff."""
+
+
+class Planned(HandoffFact, frozen=True):
+    """It is to be made; told again once it is forced."""
+
+    forced: bool = False
+
+
+class Ready(HandoffFact, frozen=True):
+    """The agent is idle at its prompt, and something could be typed. `is_over`: by its records the
+    turn has ended, and nobody interrupted it; `is_long`: it has been so for a while."""
+
+    is_over: bool = False
+    is_long: bool = False
+
+
+class Busy(HandoffFact, frozen=True):
+    """It works; `is_new`: on what the user has just sent. `at_boundary`: no tool runs;
+    `is_hooked`: its own hook asks it for the document when the next one has run."""
+
+    is_new: bool = False
+    at_boundary: bool = False
+    is_hooked: bool = False
+
+
+class TurnInterrupted(HandoffFact, frozen=True, tag="interrupted"):
+    """By its records the last turn was interrupted, then: by segue or by the user. The time is the
+    record's own and may be that of the turn's last message."""
+
+    at: float | None = None
+
+
+class NotInterrupted(HandoffFact, frozen=True):
+    """No key was pressed: the turn has just ended, the user types, or a question is open."""
+
+    why: str = ""
+
+
+class Blocked(HandoffFact, frozen=True):
+    """Neither: a dialog is open, the pane is scrolled, or what it shows is not understood. Nothing
+    may be typed or pressed there."""
+
+    why: str = "a dialog is open"
+
+
+class TimeUp(HandoffFact, frozen=True):
+    """`due` has come. Told too early, it changes nothing."""
+
+
+class Typed(HandoffFact, frozen=True):
+    """It was typed and sent."""
+
+    what: What
+
+
+class NotTyped(HandoffFact, frozen=True):
+    """It was not, and nothing of it is left in the input line; `retry`: it may be later."""
+
+    what: What
+    why: str
+    retry: bool = True
+
+
+class PromptSeen(HandoffFact, frozen=True, tag="heard"):
+    """The transcript shows it."""
+
+    what: What
+
+
+class FileSeen(HandoffFact, frozen=True):
+    """The document's file as it is; `stable`: it does not change any more. `changed_at`: what was
+    written for an earlier request changes nothing; None: it was written for this one."""
+
+    ok: bool
+    why: str = ""
+    bytes: int = 0
+    stable: bool = True
+    changed_at: float | None = None
+    by_segue: bool = False  # it is the rule-made one
+    nothing_left: bool = False  # it says that all of the work is done
+
+
+class OwnWritten(HandoffFact, frozen=True):
+    """The rule-made document is on disk, and was found valid there."""
+
+    bytes: int
+
+
+class NotWritten(HandoffFact, frozen=True):
+    """It could not be written."""
+
+    why: str
+
+
+class Cleared(HandoffFact, frozen=True):
+    """The session's context is gone: another session is there, or an empty one."""
+
+    new_session_id: str = ""
+
+
+class ReadFile(HandoffFact, frozen=True):
+    """The new session read the document."""
+
+
+class WentOn(HandoffFact, frozen=True):
+    """The new session did something after that."""
+
+
+class AgentGone(HandoffFact, frozen=True, tag="gone"):
+    """The agent's process ended."""
+
+    why: str = ""
+
+
+class UserSpoke(HandoffFact, frozen=True):
+    """The session was told something that segue did not type."""
+
+
+class Used(HandoffFact, frozen=True):
+    """A new size of the session: of the new one, once the context is cleared."""
+
+    used_tokens: int
+    zone: str = ""
+    next_fits: bool | None = None
+    is_near: bool = False  # the next reply may leave less than a checkpoint needs
+    is_past: bool = False  # there is less left already, or will be with what a tool prints now
+
+
+class Cancel(HandoffFact, frozen=True):
+    """The user wants none."""
+
+    why: str = "cancelled by the user"
+
+
+class RetryRequested(HandoffFact, frozen=True, tag="retry"):
+    """The user says: go on."""
+
+
+AnyFact = (
+    Planned
+    | Ready
+    | Busy
+    | Blocked
+    | TurnInterrupted
+    | NotInterrupted
+    | TimeUp
+    | Typed
+    | NotTyped
+    | PromptSeen
+    | FileSeen
+    | OwnWritten
+    | NotWritten
+    | Cleared
+    | ReadFile
+    | WentOn
+    | AgentGone
+    | UserSpoke
+    | Used
+    | Cancel
+    | RetryRequested
+)
+
+
+# Acts. Each may be carried out twice: whoever does, looks first whether it is done.
+
+
+class Act(Struct, frozen=True, tag_field="act", tag=str.lower):
+    """What is done next."""
+
+
+class TypeText(Act, frozen=True, tag="type"):
+    """Type it, unless the transcript shows it already; answered by `Typed`, `PromptSeen` or
+    `NotTyped`. "clear" only after the document was read and found valid once more, in the
+    same breath."""
+
+    what: What
+
+
+class Interrupt(Act, frozen=True):
+    """End the turn, as the agent's terminal does it; answered by `NotInterrupted` if no key was
+    pressed."""
+
+
+class WriteOwn(Act, frozen=True):
+    """Make the rule-made document and write it to the file, unless a valid one is there: answered
+    by `OwnWritten`, `FileSeen` or `NotWritten`."""
+
+
+class AskUser(Act, frozen=True):
+    """Tell the user what they have to do."""
+
+    why: str
+
+
+class RecordFigures(Act, frozen=True, tag="record"):
+    """Keep this for good."""
+
+    metrics: Metrics
+
+
+class Done(Act, frozen=True):
+    """It is over, well or not: `RecordFigures` says."""
+
+
+AnyAct = TypeText | Interrupt | WriteOwn | AskUser | RecordFigures | Done

@@ -1,0 +1,328 @@
+"""What segue says to a session: the request for a checkpoint, the first words of the session that
+goes on after it, and what the same session is told when it is begun again, the user's check did not
+pass or its own compaction forgot something; and what a session in a terminal is told as its window
+fills, up to its handoff. Templates are texts with named blanks; `system/config/prompts` loads
+them."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
+
+from segue.core.handoffs.checkpoint import MOST_CHARS, Checkpoint, render
+from segue.core.handoffs.quoting import indented, name
+from segue.core.lines import shorten
+from segue.core.secrets.redact import redact
+from segue.core.stops.reasons import StopReason
+
+REQUEST, CONTINUATION = "checkpoint_request", "continuation"
+RESUME, CHECK_FAILED = "resume", "check_failed"
+AFTER_COMPACTION = "after_compaction"
+LARGE_TASK, HIGH_CONTEXT = "large_task", "high_context"
+HANDOFF_REQUEST, HANDOFF_RESUME = "handoff_request", "handoff_resume"
+NAMES: Mapping[str, tuple[str, ...]] = {
+    REQUEST: (),
+    CONTINUATION: ("reason", "leg", "task", "checkpoint", "note"),
+    RESUME: ("reason", "note"),
+    CHECK_FAILED: ("command", "exit_code", "output"),
+    AFTER_COMPACTION: ("known",),
+    LARGE_TASK: (),
+    HIGH_CONTEXT: (),
+    HANDOFF_REQUEST: ("file",),
+    HANDOFF_RESUME: ("file",),
+}
+"""The blanks that a template must have."""
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    REQUEST: ("reason", "max_words"),
+    CONTINUATION: (),
+    RESUME: ("leg",),
+    CHECK_FAILED: ("leg",),
+    AFTER_COMPACTION: ("note",),
+    LARGE_TASK: ("percent", "tokens", "limit"),
+    HIGH_CONTEXT: ("percent", "used", "window"),
+    HANDOFF_REQUEST: ("percent", "max_words"),
+    HANDOFF_RESUME: ("reason", "note"),
+}
+"""Those that it may have besides."""
+
+_TAG = "<checkpoint>"
+_BEGINS = "CONTINUING FROM A PREVIOUS SESSION"
+_TASK_HEAD = "# The original task, word for word\n"
+_KNOWN_HEAD = "\n# What is known of the work so far\n"
+_BLANK = re.compile(
+    r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{[ ]{0,3}([A-Za-z_][A-Za-z0-9_]*)[ ]{0,3}\}"
+)
+_OWN_TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}checkpoint\b)", re.IGNORECASE)
+_MOST_WORDS = 2_000  # of a handoff document
+_CALL_CHARS = 2_000
+_OUTPUT_CHARS = 8_000
+_NOT_TEXT = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+_WHY_ASKED = {StopReason.USER_EXIT: "the user ends this session"}
+_CIRCLES = (
+    "The previous session was replaced because it turned in circles ({}). Don't repeat what led"
+    " nowhere: find another way, or, if there is none, say what is in the way and stop."
+)
+_AT_WORK = (
+    "This needs no answer: go on with what you are doing. If all of it is done already, give your"
+    " last answer again as it was, and nothing else."
+)
+_RULES_ONLY = (
+    "The previous session was cut off before it could write a checkpoint itself: this is what its"
+    " records and the files tell. What is done is in the files and, if there is a repository, in"
+    " its history: look there first."
+)
+_NONE = (
+    "There is no checkpoint: the previous session was cut off before it could write one. What is"
+    " done is in the files and, if there is a repository, in its history: look there first."
+)
+_IN_DOUBT = """
+The last tool call{whose} was interrupted, or its result was lost: it may have been
+done already, in full or in part. Look at what is there before you do it again.{call}
+"""
+_CHANGED = """
+The working tree changed after that work stopped: {what}. Look at the files before you rely on what
+was known of them.
+"""
+
+
+_RELAY = """
+The work so far was done by another agent ({before}); you are {agent}. Its tools, MCP
+servers, skills and memory files are not yours: use your own.
+"""
+_UNREAD = """
+This project's instructions are also in {files}: read that before you go on, and keep to it.
+"""
+
+
+class Relay(Struct, frozen=True, kw_only=True):
+    """A handoff to another agent: from whom to whom, and which instruction files of the project the
+    new one does not read by itself."""
+
+    before: str
+    agent: str
+    unread: tuple[str, ...] = ()
+
+
+def check_template(text: str, names: Collection[str], optional: Collection[str] = ()) -> list[str]:
+    """What is wrong with a template, one line each: blanks that nobody fills, and blanks that are
+    missing. `{{word}}` is the word in braces."""
+    known = {*names, *optional}
+    found = [match[2] for match in _BLANK.finditer(text) if match[2]]
+    faults = [
+        f"unknown placeholder {{{name}}}: known are {_listed(known)};"
+        f" write {{{{{name}}}}} for the word in braces"
+        for name in dict.fromkeys(found)
+        if name not in known
+    ]
+    return faults + [f"missing placeholder {{{name}}}" for name in names if name not in found]
+
+
+def faults_of(name: str, text: str) -> list[str]:
+    """The same for one of our templates, and what else it cannot do without."""
+    faults = check_template(text, NAMES[name], OPTIONAL[name])
+    if name == REQUEST and _TAG not in text:
+        faults.append(f"missing {_TAG}: the agent must be told to answer with such a block")
+    return faults
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """The template with its blanks filled, in one pass: braces in the values are left alone."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"{{{match[1]}}}"
+        return values.get(match[2], match[0])
+
+    return _BLANK.sub(value, text)
+
+
+def request(
+    template: str,
+    *,
+    reason: str = "the context window is nearly full",
+    why: StopReason | None = None,
+    max_tokens: int = 4_000,
+) -> str:
+    """What asks a session for its checkpoint, of at most so many tokens. They are told as words:
+    models count those better, and 1.5 tokens are one, so half as many leave some room. `why` says
+    more than `reason`, if it is given."""
+    if why is not None:
+        reason = _WHY_ASKED.get(why, reason)
+    return fill(template, {"reason": reason, "max_words": f"{max(1, max_tokens // 2):,}"})
+
+
+def continuation(
+    template: str,
+    *,
+    task: str,
+    checkpoint: Checkpoint | None,
+    reason: StopReason,
+    leg: int,
+    call_in_doubt: str | None = None,
+    max_chars: int = MOST_CHARS,
+    circles: str = "",
+    relay: Relay | None = None,
+    changed: str = "",
+) -> str:
+    """The first prompt of the session that goes on. `leg`: which one this is, from 1. The task is
+    handed on word for word, the checkpoint without secrets and in at most `max_chars`.
+
+    `call_in_doubt`: the last tool call, if no result of it was seen; "" if even the call is not
+    known; None if there is no doubt. `circles`: what the session before did without getting
+    anywhere; "" if that is not why it is replaced. `changed`: what others changed in the files
+    since, if anything. `relay`: another agent worked before."""
+    told = _rendered(checkpoint, max_chars) if checkpoint else ""
+    values = {
+        "reason": _CIRCLES.format(_one_line(circles)) if circles else _why(reason),
+        "leg": str(leg),
+        "task": task,
+        # A checkpoint that says how it ends would end there.
+        "checkpoint": f"{_TAG}\n{_OWN_TAG.sub('‹', told) or _NONE}\n</checkpoint>",
+        "note": _note(call_in_doubt, " of the previous session")
+        + _changed(changed)
+        + _relay_note(relay),
+    }
+    return fill(template, values)
+
+
+def task_in(prompt: str) -> str:
+    """The task, if this is a continuation in segue's own words; else the prompt itself."""
+    if not prompt.startswith(_BEGINS):
+        return prompt
+    _, found, rest = prompt.partition(_TASK_HEAD)
+    task, is_whole, _ = rest.partition(_KNOWN_HEAD)
+    return task.strip() if found and is_whole else prompt
+
+
+def resume(
+    template: str,
+    *,
+    reason: StopReason,
+    leg: int,
+    call_in_doubt: str | None = None,
+    changed: str = "",
+) -> str:
+    """What a session is told when it is begun again. `call_in_doubt` and `changed` as for
+    `continuation`."""
+    values = {
+        "reason": reason.facts.why_again or f"The session stopped: {reason.description}.",
+        "leg": str(leg),
+        "note": _note(call_in_doubt, "") + _changed(changed),
+    }
+    return fill(template, values)
+
+
+def check_failed(template: str, *, command: str, exit_code: int, output: str, leg: int = 0) -> str:
+    """What a session is told when the user's check of its work did not pass: with the end of what
+    the check printed, without secrets."""
+    values = {
+        "command": indented(command.strip()),
+        "exit_code": str(exit_code),
+        "output": indented(_end_of(output)) or "    (nothing)",
+        "leg": str(leg),
+    }
+    return fill(template, values)
+
+
+def after_compaction(template: str, *, known: str, at_work: bool = False) -> str:
+    """What a session is told of what its own compaction left out (`digest.left_out`). `at_work`: as
+    a message in the middle of its work; else more words follow."""
+    values = {"known": _OWN_TAG.sub("‹", known), "note": _AT_WORK if at_work else ""}
+    return fill(template, values).strip() + "\n"
+
+
+def large_task(template: str, *, percent: float, task_tokens: int, max_tokens: int) -> str:
+    """What is said before a task that is too large for what is left of the window: how large it is
+    thought to be, and how large one may be now."""
+    values = {
+        "percent": f"{percent:.0f}",
+        "tokens": f"{task_tokens:,}",
+        "limit": f"{max_tokens:,}",
+    }
+    return fill(template, values)
+
+
+def high_context(template: str, *, percent: float, used_tokens: int, window_tokens: int) -> str:
+    """The reminder that the window is nearly full."""
+    values = {
+        "percent": f"{percent:.0f}",
+        "used": f"{used_tokens:,}",
+        "window": f"{window_tokens:,}",
+    }
+    return fill(template, values)
+
+
+def handoff_request(
+    template: str, *, percent: float, file: str, max_words: int = _MOST_WORDS
+) -> str:
+    """What asks a session in a terminal to write its handoff document to this file."""
+    values = {"percent": f"{percent:.0f}", "file": name(file), "max_words": f"{max_words:,}"}
+    return fill(template, values)
+
+
+def handoff_resume(
+    template: str,
+    *,
+    file: str,
+    reason: StopReason = StopReason.CONTEXT_EXHAUSTED,
+    call_in_doubt: str | None = None,
+) -> str:
+    """What the session after it is told first. `call_in_doubt` as for `continuation`."""
+    values = {
+        "file": name(file),
+        "reason": _why(reason),
+        "note": _note(call_in_doubt, " of the previous session"),
+    }
+    return fill(template, values)
+
+
+def _why(reason: StopReason) -> str:
+    return reason.facts.why or f"The previous session stopped: {reason.description}."
+
+
+def _rendered(checkpoint: Checkpoint, max_chars: int) -> str:
+    if checkpoint.told is not None:
+        return render(checkpoint, max_chars=max_chars, with_task=False)
+    room = max_chars - len(_RULES_ONLY) - 2
+    known = render(checkpoint, max_chars=room, with_task=False)
+    return f"{_RULES_ONLY}\n\n{known}" if known else ""
+
+
+def _end_of(output: str) -> str:
+    """Whole lines; of a last line that is too long, its end."""
+    text = _NOT_TEXT.sub("", output[-32 * _OUTPUT_CHARS :])
+    text = redact(text.replace("\r\n", "\n").replace("\r", "\n").rstrip())[0]
+    kept, _ = shorten(text, _OUTPUT_CHARS, keeps_end=True)
+    return (kept or "…" + text[-_OUTPUT_CHARS:]).strip("\n") if text else ""
+
+
+def _note(call_in_doubt: str | None, whose: str) -> str:
+    if call_in_doubt is None:
+        return ""
+    return fill(_IN_DOUBT, {"call": _call(call_in_doubt), "whose": whose})
+
+
+def _relay_note(relay: Relay | None) -> str:
+    if relay is None:
+        return ""
+    said = fill(_RELAY, {"before": relay.before, "agent": relay.agent})
+    files = ", ".join(name(each) for each in relay.unread)
+    return said + (fill(_UNREAD, {"files": files}) if files else "")
+
+
+def _changed(what: str) -> str:
+    return fill(_CHANGED, {"what": _one_line(what)}) if what else ""
+
+
+def _call(text: str) -> str:
+    short, _ = shorten(redact(text.strip())[0], _CALL_CHARS)
+    return "\n\n" + indented(short) if short else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(redact(text)[0].split())
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(names)) or "none"

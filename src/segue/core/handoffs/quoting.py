@@ -1,0 +1,58 @@
+"""Text from outside inside a prompt: what a file, a command, a todo or a tool is called can be
+anything, also a heading and an instruction below it. Here it stays what it is: one line of a list,
+or lines of a quotation."""
+
+import json
+import re
+
+_ENDS = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_BREAKS = re.compile(rf"[ \t]*(?:{_ENDS.pattern})[ \t]*")
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+)
+_BLOCK = re.compile(
+    r"#{1,6}(?:\s|$)|`{3}|~{3}|>|[-+*](?:\s|$)|\d{1,9}[.)](?:\s|$)|<|={1,}\s*$|\[[^\]]*\]:"
+    r"|(?:-\s*){2,}$|(?:\*\s*){3,}$|(?:_\s*){3,}$"
+)
+"""What begins a block in Markdown, also inside a list."""
+BREAK = " ⏎ "
+
+
+def line(text: str) -> str:
+    """The text on one line; where lines ended is seen."""
+    one = _BREAKS.sub(BREAK, text.strip()).replace("\t", " ")
+    one = re.sub(rf"(?:{BREAK}){{2,}}", BREAK, one)
+    return re.sub(" {2,}", " ", _UNSEEN.sub(lambda m: f"\\x{ord(m[0]):02x}", one)).strip()
+
+
+def below(text: str) -> str:
+    """A line of a program's below an item, with its own indentation: as deep in as no block can
+    begin."""
+    return f"      {_BREAKS.sub(BREAK, text.strip(chr(10)))}"
+
+
+def item(text: str) -> str:
+    """The same where an item of a list begins: it begins nothing else there."""
+    one = line(text)
+    if not _BLOCK.match(one):
+        return one
+    ticks = "`" * (max(map(len, re.findall("`+", one)), default=0) + 1)
+    return f"{ticks} {one} {ticks}"
+
+
+def name(path: str) -> str:
+    """A path as it is; one that would not be seen as itself is quoted as JSON quotes it, so that
+    it can still be opened."""
+    is_plain = path == path.strip() and path.isprintable() and not _UNSEEN.search(path)
+    return item(path) if is_plain else json.dumps(path)
+
+
+def quotation(text: str) -> str:
+    """Lines of a quotation: no heading, fence or list in it goes on below."""
+    lines = _ENDS.split(text.strip("\n"))
+    return "\n".join(f"> {each}".rstrip() for each in lines) if text.strip() else ""
+
+
+def indented(text: str) -> str:
+    """Lines as deep in as code is."""
+    return "\n".join(f"    {each}" for each in _ENDS.split(text)) if text else ""

@@ -1,0 +1,22 @@
+"""What was meant by a name that nobody knows."""
+
+from collections.abc import Iterable
+
+_MOST = 80  # characters that are looked at
+_LEAST = 0.6
+
+
+def did_you_mean(name: str, known: Iterable[str], *, least: float = _LEAST) -> str:
+    """ "did you mean status?", or "": a name that begins so, else the one that looks most like it.
+    Case, dashes and underscores do not matter. `least`: how like it, from 0 to 1."""
+    import difflib
+
+    names = {_plain(each): each for each in known}
+    given = _plain(name[:_MOST])
+    begun = [plain for plain in names if len(given) > 1 and plain.startswith(given)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(given, names, 1, least)
+    return f"did you mean {names[close[0]]}?" if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,0 +1,134 @@
+"""Which tasks may start now, in which order, and why the others may not. Pure: one plan serves the
+worker that starts them and the list that people look at."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from segue.core.queue.types import Caps, Task, TaskState
+
+
+class Conditions(Struct, frozen=True, kw_only=True):
+    """How the world stands."""
+
+    now: float
+    caps: Caps = Caps()
+    machine: str = ""  # this one
+    account_of: Callable[[str], str] = str  # of an agent
+    limited: Mapping[str, float] = {}
+    """Accounts that met a limit, and until when."""
+    unreplied: frozenset[str] = frozenset()
+    """Running tasks whose agent has not replied yet since it was started."""
+    lost: frozenset[str] = frozenset()
+    """Running tasks whose process is gone."""
+    known: Mapping[str, Task] = {}
+    """Tasks by id, also those that are over: what others come after."""
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the plan says of one task."""
+
+    task: Task
+    agent: str = ""  # start it now, with this agent; "": do not
+    account: str = ""
+    why: str = ""  # why not
+    until: float | None = None  # when it may be looked at again, if that is known
+    is_blocked: bool = False  # nothing changes unless the user does something
+
+    @property
+    def starts(self) -> bool:
+        """Whether it may start now."""
+        return self.agent != ""
+
+
+class _Plan:
+    def __init__(self, tasks: Sequence[Task], there: Conditions) -> None:
+        self.there = there
+        self.jobs = 0
+        self.projects: Counter[str] = Counter()
+        self.accounts: Counter[str] = Counter()
+        self.places: dict[str, str] = {}  # trees that are taken, and by which task
+        self.unproven: set[str] = set()  # accounts where one goes first
+        limited = {t.account for t in tasks if t.state is TaskState.WAITING and t.is_limited}
+        for task in tasks:
+            if task.state is TaskState.RUNNING and task.id not in there.lost:
+                self._count(task, task.account)
+                if task.account in limited and task.id in there.unreplied:
+                    self.unproven.add(task.account)
+            elif task.run and task.here:
+                self.places[task.place] = task.id  # half done: nobody else works there
+        self.limited_accounts = limited
+
+    def _count(self, task: Task, account: str) -> None:
+        self.jobs += 1
+        self.projects[task.project] += 1
+        self.accounts[account] += 1
+        self.places[task.place] = task.id
+
+    def decide(self, task: Task) -> Verdict:
+        there, caps = self.there, self.there.caps
+        if blocked := self._after(task):
+            return blocked
+        if task.machine and task.machine != there.machine:
+            return Verdict(task=task, why="its folder is on another machine")
+        if task.not_before > there.now:
+            return Verdict(task=task, why=task.why or "not yet due", until=task.not_before)
+        if self.places.get(task.place, task.id) != task.id:
+            return Verdict(task=task, why=f"{self.places[task.place]} is at work in its folder")
+        if caps.max_per_project and self.projects[task.project] >= caps.max_per_project:
+            return Verdict(task=task, why=f"max_per_project = {caps.max_per_project} is reached")
+        chosen = self._agent(task)
+        if not chosen.starts:
+            return chosen
+        if self.jobs >= caps.jobs:
+            return Verdict(task=task, why="waits for a free place")
+        self._count(task, chosen.account)
+        if chosen.account in self.limited_accounts:
+            self.unproven.add(chosen.account)
+        return chosen
+
+    def _after(self, task: Task) -> Verdict | None:
+        for name in task.after:
+            before = self.there.known.get(name)
+            state = before.state if before is not None else None
+            if state is TaskState.DONE:
+                continue
+            if state is None:
+                return Verdict(task=task, why=f"{name}, which it comes after, is gone",
+                               is_blocked=True)  # fmt: skip
+            told = f"comes after {name}"
+            if state.is_final:
+                how = f"segue queue retry {name}"
+                told = f"{told}, which is {state.value}: {how}"
+            return Verdict(task=task, why=told, is_blocked=state.is_final)
+        return None
+
+    def _agent(self, task: Task) -> Verdict:
+        """The first agent of its list that may work now. A run that was begun stays with its own;
+        it knows by itself when to hand over to another."""
+        why, until = "", None
+        for agent in (task.agent,) if task.run and task.agent else task.agents:
+            account = self.there.account_of(agent)
+            cap = self.there.caps.max_per_account
+            reset = self.there.limited.get(account, 0.0)
+            if reset > self.there.now:
+                until = reset if until is None else min(until, reset)
+                why = why or f"{agent} is limited"
+            elif account in self.unproven:
+                why = why or f"{agent} was limited: one task goes first"
+            elif cap and self.accounts[account] >= cap:
+                why = why or f"max_per_account = {cap} is reached for {agent}"
+            else:
+                return Verdict(task=task, agent=agent, account=account)
+        return Verdict(task=task, why=why, until=until)
+
+
+def plan(tasks: Sequence[Task], there: Conditions) -> list[Verdict]:
+    """A verdict on each task that is not over and has no living process, in the order in which they
+    start: what was begun goes first, then the higher priority, then the older one."""
+    open_tasks = [t for t in tasks if not t.state.is_final]
+    laid_out = _Plan(open_tasks, there)
+    idle = [t for t in open_tasks if t.state is not TaskState.RUNNING or t.id in there.lost]
+    idle.sort(key=lambda t: (t.state is TaskState.QUEUED, -t.priority, t.number))
+    return [laid_out.decide(task) for task in idle]

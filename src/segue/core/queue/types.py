@@ -1,0 +1,112 @@
+"""A task: work that was submitted, and what became of it. Types only."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from segue.core.runs.types import Outcome
+
+
+class TaskState(StrEnum):
+    """Where a task stands. The values are what users see."""
+
+    QUEUED = "queued"
+    RUNNING = "running"  # a process has it: its tree is being prepared, or its run works
+    WAITING = "waiting"  # its run waits for a limit; no process runs
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    NEEDS_YOU = "needs-you"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return self not in (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What a task's branch holds, compared with the branch it is to be merged into."""
+
+    head: str = ""  # the branch's newest commit
+    target: str = ""  # what it is compared with: a branch's name, or a commit
+    target_head: str = ""
+    commits: int = 0
+    files: int = 0
+    insertions: int = 0
+    deletions: int = 0
+    uncommitted: int = 0  # files that are in the tree alone
+    conflicts: tuple[str, ...] = ()  # files that a merge could not settle
+    is_checked: bool = False  # whether a merge was tried; an old git cannot without a tree
+    is_merged: bool = False
+    note: str = ""  # what could not be told, or not be done
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be lost without it."""
+        return not (self.commits or self.uncommitted or self.note) and bool(self.head)
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One task. What the user asked for comes first; a worker fills in the rest."""
+
+    id: str
+    text: str
+    agents: tuple[str, ...]  # in the user's order; the first that is not limited begins
+    cwd: str  # where it was submitted: its settings and its project are this folder's
+    created_at: float
+    project: str = ""  # what per-project limits count: the repository, or the folder
+    repo: str = ""  # a path or a URL; "" with `here`
+    is_url: bool = False
+    ref: str = ""  # as the user wrote it
+    machine: str = ""  # the only one that can do it, if its folder is there; "": any
+    here: bool = False  # in `cwd` itself, without a tree of its own
+    check: str = ""
+    setup: str = ""  # a command for its tree; what counts is what was set when it was submitted
+    link: tuple[str, ...] = ()  # untracked files that its tree is given links to
+    commits: bool = True  # what it leaves uncommitted is committed on its branch, once it is done
+    flags: tuple[str, ...] | None = None  # the agent's own
+    policy: str = ""
+    sets: tuple[str, ...] = ()
+    priority: int = 0
+    after: tuple[str, ...] = ()
+
+    number: int = 0  # the order in which tasks were submitted, from 1
+    state: TaskState = TaskState.QUEUED
+    not_before: float = 0.0
+    why: str = ""  # why it does not run, if that is known
+    is_limited: bool = False  # it waits for an account's limit
+    cancel_asked: bool = False
+    agent: str = ""  # the one that was chosen
+    account: str = ""
+    run: str = ""
+    tree: str = ""  # its worktree, once there is one
+    tree_machine: str = ""  # where that is
+    former_runs: tuple[str, ...] = ()  # of machines that were lost, with what they did there
+    salvaged_at: float | None = None  # of such a machine's work, what was pushed by then is here
+    branch: str = ""
+    base: str = ""  # the commit it started from
+    links: tuple[str, ...] = ()  # files of the tree that are links to the user's own
+    target: str = ""  # the branch it is to be merged into
+    is_ready: bool = False  # the tree is there, and its setup ran
+    setups: int = 0  # how often the setup was begun anew
+    again: bool = False  # the user asked to go on with its run, which is over
+    tries: int = 0  # processes in a row that were lost
+    tried_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    work: Work | None = None
+    is_tree_removed: bool = False
+
+    @property
+    def place(self) -> str:
+        """The tree that only one task may be in at a time."""
+        return self.cwd if self.here else f"task:{self.id}"
+
+
+class Caps(Struct, frozen=True, kw_only=True):
+    """How many tasks may run at once; None: any number."""
+
+    jobs: int = 2  # on this machine
+    max_per_project: int | None = None
+    max_per_account: int | None = None

@@ -1,0 +1,1 @@
+"""May a stopped session be resumed without its user? Pure."""

@@ -1,0 +1,408 @@
+"""A session that stopped, seen from outside: what is done about it.
+
+Nothing here looks at a screen. A banner that vanished or scrolled away says nothing; only the
+session's own records say that it went on. And nothing is decided for good: a wait ends with the
+same question again, asked with what is known by then.
+"""
+
+from math import isfinite
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from segue.core.policy import Place, Policy
+from segue.core.resumes.quiet_hours import Local, ends_at
+from segue.core.resumes.quiet_hours import parse as parse_quiet_hours
+from segue.core.runs.waits import backoff_s, wait_after
+from segue.core.sessions.remarks import LimitSeen
+from segue.core.stops.reasons import StopReason, of_nature
+from segue.core.stops.types import EndedBy, RateLimitInfo, Reset, Stop
+
+NOT_RESUMING = "Session ended by user, not auto-resuming"
+CACHE_S = 3_600.0
+"""For so long, at most, a provider keeps what a session sent: later, all of it is paid again."""
+
+LOOK_AGAIN_S = 60.0
+_DAY_S = 86_400.0
+_LEFT_BY_HOOK = frozenset({"clear", "resume"})  # the user went over to another session
+_ENDED_BY_HOOK = frozenset({"prompt_input_exit", "logout"})
+_LIMITED = of_nature("passing")
+_NEVER_LOADED = of_nature("broken")
+_GENERAL_SCOPES = frozenset({"five_hour", "seven_day"})
+_LONG_SCOPES = ("seven_day", "week", "month")
+_SOURCES = {"header": 1, "record": 1, "text": 0}
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """What the first request of a session that goes on costs: all of it again if the cache is
+    cold."""
+
+    tokens: int
+    cold: bool
+    usd: float | None = None
+
+    @property
+    def in_words(self) -> str:
+        """For people."""
+        cost = f", about ${self.usd:.2f}" if self.usd is not None else ""
+        return f"{self.tokens:,} tokens {'with a cold cache' if self.cold else 'cached'}{cost}"
+
+
+class StoppedSession(Struct, frozen=True, kw_only=True):
+    """What is known of a session that stopped: its process is gone, or it sits at its prompt."""
+
+    agent: str
+    session_id: str
+    project: str = ""
+    stop: Stop | None = None
+    state: Literal["exited", "at_prompt"] = "exited"
+    at: float  # when it stopped
+    ended_by: EndedBy = "unknown"
+    by_hook: str = ""  # the reason that the agent's own hook gave for its end
+
+    in_run: bool = False  # `segue run` has it, and decides itself
+    is_own: bool = False  # segue runs inside this session
+    is_open: bool = False  # another process has it open
+    has_file: bool = True  # it is on disk: agents begin another one for an id that they do not know
+    went_on: bool = False  # its records show a reply, or the user's words, after the stop
+    replied: bool = True  # since it was last resumed
+    mid_turn: bool = True  # it was cut off; else nothing was under way
+    is_subagent_only: bool = False  # a sub-agent was stopped, the main thread was not
+
+    has_pane: bool = False
+    pane_shell: bool = False  # a shell waits in it
+    has_tmux: bool = False
+
+    native_continues_at: float | None = None  # the agent itself says that it goes on then
+    limit_scope: str = ""
+    limits: dict[str, LimitSeen] = field(default_factory=dict)  # as they are known now
+
+    idle_s: float = 0.0  # of the session, when it stopped
+    used_tokens: int = 0
+    window_tokens: int = 0
+    model: str = ""
+    usd: float | None = None  # of reading it all again, if that is known
+
+
+class ResumeHistory(Struct, frozen=True, kw_only=True):
+    """What was done before, with this session and with others."""
+
+    resumes: int = 0  # of this session, since the user's last word
+    last_resume_at: float | None = None
+    user_left_project_at: float | None = None
+    yes_until: float | None = None
+    allowed: bool = False  # the user has said yes to this very ending
+    paused: bool = False
+    waking_now: int = 0  # sessions that were resumed and have not replied yet
+    proven: bool = False  # one of those that wait together has replied
+    last_wake_at: float | None = None  # of any session
+
+
+class Leave(Struct, frozen=True, tag="leave"):
+    """Nothing is done."""
+
+    why: str
+
+
+class AskUser(Struct, frozen=True, tag="ask"):
+    """The user must say so first; `segue` says it once."""
+
+    why: str
+
+
+class WaitForReset(Struct, frozen=True, tag="wait"):
+    """To be decided again then."""
+
+    until: float
+    why: str
+
+
+class StandBy(Struct, frozen=True, tag="stand_by"):
+    """The agent goes on by itself; to be decided again then, if it did not."""
+
+    until: float
+    why: str
+
+
+class Resume(Struct, frozen=True, tag="resume"):
+    """Go on now. "resume": begin the session's process again; "continue": tell the one that sits at
+    its prompt; "handoff": a new session, with a handoff that segue wrote."""
+
+    place: Place
+    prompt: Literal["resume", "continue", "handoff"]
+    why: str
+    price: Price | None = None
+
+
+Verdict = Leave | AskUser | WaitForReset | StandBy | Resume
+
+
+def decide(
+    ending: StoppedSession,
+    history: ResumeHistory,
+    policy: Policy,
+    *,
+    now: float,
+    local: Local,
+    draw: float,
+) -> Verdict:
+    """What is done about it. `draw`, from 0 to 1, spreads those that wake together; it is to be the
+    same each time this ending is asked about.
+
+    Never a `Resume` of what the user ended (unless `resume_user_exits`), in quiet hours, without
+    `auto_resume`, more than `max_resumes` times between two words of the user's, or where the
+    session's process still is, in a place that is not its own.
+    """
+    left = _left_alone(ending, policy)
+    if left is not None:
+        return left
+    stop = ending.stop
+    if stop is None or not policy.auto_resume:
+        return Leave("auto_resume is off for this project")
+    if not policy.is_sure(stop) and not history.allowed:
+        return AskUser(f"{stop.reason.description}, but only {stop.confidence:.0%} sure of it")
+    is_dead = not ending.replied and history.resumes > 0 and stop.reason in _NEVER_LOADED
+    if is_dead and not history.allowed:
+        return AskUser(f"it was resumed and ended without a reply ({stop.reason.description})")
+    if history.resumes >= policy.max_resumes:
+        return AskUser(f"resumed {history.resumes} times since your last word (max_resumes)")
+    if history.paused:
+        return WaitForReset(now + LOOK_AGAIN_S, "paused")
+    stands_by = _native(ending, policy, now)
+    if stands_by is not None:
+        return stands_by
+    held = _limit(ending, stop, history, policy, now, draw)
+    if held is None:
+        held = _manners(history, policy, now=now, local=local, draw=draw)
+    if held is None and (why := unattended(ending.limits, history, policy, now=now)):
+        held = AskUser(why)
+    return held or _resume(ending, stop, policy, now)
+
+
+def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
+    """The reset of a limit that was seen again: the first that was told, unless the new one comes
+    from a better source, or from as good a one and is earlier.
+
+    A banner that is read again and again would else move it on for ever: "resets 7pm", read at
+    8pm, is tomorrow.
+    """
+    if new is None or new.at is None or not isfinite(new.at):
+        return old
+    if old is None or old.at is None:
+        return new
+    better = _SOURCES[new.source] - _SOURCES[old.source]
+    return new if better > 0 or (better == 0 and new.at < old.at) else old
+
+
+def told_again(old: Stop, new: Stop) -> Stop:
+    """The verdict on a stop that is waited for, now that it is told of once more: the same limit
+    keeps the reset that counts by `merge_reset`. Another limit has a reset of its own."""
+    limit = StopReason.RATE_LIMIT
+    if old.reason is not limit or new.reason is not limit:
+        return new
+    scopes = {each.details.scope for each in (old, new) if isinstance(each.details, RateLimitInfo)}
+    if len(scopes - {None}) > 1:
+        return new
+    seen = _stated(new)
+    reset = merge_reset(_stated(old), seen)
+    if reset is None or reset is seen:
+        return new
+    details = new.details
+    if isinstance(details, RateLimitInfo):
+        details = replace(details, retry_source=reset.source)
+    return replace(new, retry_at=reset.at, retry_after_s=None, details=details)
+
+
+def _stated(stop: Stop) -> Reset | None:
+    """The reset that a stop states."""
+    if stop.retry_at is None:
+        return None
+    source = stop.details.retry_source if isinstance(stop.details, RateLimitInfo) else None
+    return Reset(at=stop.retry_at, source=source or "text")
+
+
+def unattended(
+    limits: dict[str, LimitSeen], history: ResumeHistory, policy: Policy, *, now: float
+) -> str:
+    """Why segue's own work must rest, because as much of a limit's window is used as the user wants
+    to be used without them; "" if it need not. Also to be asked while a session works that segue
+    has resumed."""
+    if policy.max_unattended is None or _has_yes(history, now):
+        return ""
+    for scope, limit in limits.items():
+        over = limit.resets_at is not None and limit.resets_at <= now  # it tells of the old window
+        if over or limit.used_percent is None:
+            continue
+        if limit.used_percent >= policy.max_unattended * 100:
+            most = f"{policy.max_unattended:.0%} (max_unattended)"
+            return f"{limit.used_percent:.0f} % of {scope} is used; without you no more than {most}"
+    return ""
+
+
+def price_of(ending: StoppedSession, now: float) -> Price:
+    """What going on then would cost."""
+    return Price(
+        tokens=max(0, ending.used_tokens),
+        cold=ending.idle_s + max(0.0, now - ending.at) >= CACHE_S,
+        usd=ending.usd,
+    )
+
+
+def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
+    """What is nobody's business but the user's, or the run's."""
+    if ending.in_run:
+        return Leave("it belongs to a run of segue's, which decides itself")
+    if ending.is_own:
+        return Leave("segue itself runs in this session")
+    if ending.by_hook in _LEFT_BY_HOOK:
+        return Leave(NOT_RESUMING)
+    if ended_by_user(ending) and not policy.resume_user_exits:
+        return Leave(NOT_RESUMING)
+    if ending.went_on:
+        return Leave("it went on")
+    stop = ending.stop
+    if stop is None or stop.reason is StopReason.UNKNOWN:
+        return Leave("nothing says why it stopped")
+    if stop.reason is StopReason.NEEDS_USER:
+        return AskUser(stop.remediation or stop.reason.description)
+    if policy.resume_after(stop.reason) == "none":
+        advice = f": {stop.remediation}" if stop.remediation else ""
+        return Leave(f"{stop.reason.description}{advice}")
+    if stop.reason in _NEVER_LOADED and not ending.mid_turn:
+        return Leave(f"{stop.reason.description}, but nothing was under way")
+    if ending.is_open and ending.state == "exited":
+        return Leave("another process has it open")
+    if not ending.has_file and ending.state == "exited":
+        return Leave("its file is gone: the agent would begin another session in its place")
+    return None
+
+
+def ended_by_user(ending: StoppedSession) -> bool:
+    """Whether the user ended it, by whatever sign."""
+    if ending.ended_by == "user" or ending.by_hook in (_ENDED_BY_HOOK | _LEFT_BY_HOOK):
+        return True
+    stop = ending.stop
+    return stop is not None and (stop.reason is StopReason.USER_EXIT or stop.ended_by == "user")
+
+
+def _native(ending: StoppedSession, policy: Policy, now: float) -> StandBy | None:
+    """The agent's own way to go on, which needs its process, and the main thread stopped."""
+    at = ending.native_continues_at
+    if at is None or ending.state != "at_prompt" or ending.is_subagent_only:
+        return None
+    until = at + policy.stand_by_s
+    return StandBy(until, "the agent says that it goes on by itself") if now < until else None
+
+
+def _limit(
+    ending: StoppedSession,
+    stop: Stop,
+    history: ResumeHistory,
+    policy: Policy,
+    now: float,
+    draw: float,
+) -> AskUser | WaitForReset | None:
+    """How long a limit, an overload or the last failure is waited for."""
+    tries = history.resumes + 1
+    if stop.reason not in _LIMITED:
+        if not history.resumes or history.last_resume_at is None:
+            return None
+        until = ending.at + backoff_s(policy, history.resumes, draw)
+        return WaitForReset(until, "it was resumed before: a while later") if now < until else None
+    scope, reset_at = _rejecting(ending, now)
+    if reset_at is not None:
+        # What is known now goes before what was said then: other work may have used it up since.
+        stop = replace(stop, retry_at=max(reset_at, stop.retry_at or reset_at))
+    wait = wait_after(stop, policy, at=ending.at, draw=draw, tries=tries)
+    is_long = any(word in (scope or ending.limit_scope) for word in _LONG_SCOPES) or (
+        wait.reset_at is not None and wait.reset_at - ending.at > _DAY_S
+    )
+    is_limit = stop.reason is StopReason.RATE_LIMIT
+    if is_limit and is_long and policy.weekly_needs_yes and not _has_yes(history, now):
+        return AskUser("a weekly limit: going on after it needs your yes (weekly_needs_yes)")
+    if wait.until - ending.at > policy.max_limited_s + policy.reset_jitter_max_s:
+        return AskUser("its limit resets later than is waited for (max_limited_s)")
+    why = f"{scope or ending.limit_scope or stop.reason.description}, until it resets"
+    return WaitForReset(wait.until, why) if now < wait.until else None
+
+
+def _rejecting(ending: StoppedSession, now: float) -> tuple[str, float | None]:
+    """The limit that would still refuse, and resets last; ("", None) if none is known."""
+    found: tuple[str, float | None] = ("", None)
+    for scope, limit in ending.limits.items():
+        reset_at = limit.resets_at
+        full = limit.rejected or (limit.used_percent or 0.0) >= 100
+        # Limits of single models, or of extra usage, are no matter to others.
+        concerns = scope == ending.limit_scope or scope in _GENERAL_SCOPES
+        if not (full and concerns) or reset_at is None or not isfinite(reset_at):
+            continue
+        if reset_at > now and (found[1] is None or reset_at > found[1]):
+            found = (scope, reset_at)
+    return found
+
+
+def _has_yes(history: ResumeHistory, now: float) -> bool:
+    return history.yes_until is not None and now < history.yes_until
+
+
+def _manners(
+    history: ResumeHistory, policy: Policy, *, now: float, local: Local, draw: float
+) -> WaitForReset | None:
+    """When others, or the user, go first."""
+    left_at = history.user_left_project_at
+    if left_at is not None and left_at <= now < left_at + policy.user_exit_grace_s:
+        until = left_at + policy.user_exit_grace_s
+        return WaitForReset(
+            until, "you have just ended a session in this project (user_exit_grace_s)"
+        )
+    quiet_until = ends_at(parse_quiet_hours(policy.quiet_hours), now, local)
+    if quiet_until is not None:
+        return WaitForReset(quiet_until, "quiet hours")
+    at_once = policy.resumes_at_once if history.proven else 1
+    if history.waking_now >= at_once:
+        return WaitForReset(
+            now + max(1.0, policy.resume_gap_s), "another session is just being resumed"
+        )
+    last = history.last_wake_at
+    # As much again is drawn, so that those who wait for the same gap do not end it together.
+    if last is not None and last <= now < (until := last + policy.resume_gap_s * (1 + draw)):
+        return WaitForReset(until, "sessions are resumed one by one (resume_gap_s)")
+    return None
+
+
+def _resume(ending: StoppedSession, stop: Stop, policy: Policy, now: float) -> AskUser | Resume:
+    place = _place(ending, policy)
+    if place is None:
+        return AskUser(
+            "it is open where segue cannot type"
+            if ending.state == "at_prompt"
+            else "there is no place to resume it that is allowed (resume_places)"
+        )
+    price = price_of(ending, now)
+    why = f"{stop.reason.description}: going on"
+    if _is_full(ending, stop, policy):
+        return Resume(place, "handoff", f"{why} in a new session", None)
+    prompt: Literal["continue", "resume"] = "continue" if ending.state == "at_prompt" else "resume"
+    return Resume(place, prompt, f"{why}, {price.in_words}", price)
+
+
+def _is_full(ending: StoppedSession, stop: Stop, policy: Policy) -> bool:
+    """Whether there is no going on in the same window. Nor in one that had reached the mark when a
+    limit stopped it: no compaction ran then, so its first request would be one, of all of it."""
+    full = StopReason.CONTEXT_EXHAUSTED
+    if stop.reason is full or full in stop.also:
+        return True
+    mark = policy.hard_mark * ending.window_tokens
+    return policy.auto_handoff and policy.hard_mark <= 1 and 0 < mark <= ending.used_tokens
+
+
+def _place(ending: StoppedSession, policy: Policy) -> Place | None:
+    """The first of the user's places that there is. A session that sits at its prompt has one place
+    only: a second process would be a twin that writes to the same file."""
+    can: dict[Place, bool] = {
+        "pane": ending.has_pane and (ending.state == "at_prompt" or ending.pane_shell),
+        "window": ending.has_tmux and ending.state == "exited",
+        "headless": ending.state == "exited",
+    }
+    return next((place for place in policy.resume_places if can[place]), None)

@@ -1,0 +1,42 @@
+"""A session that died without segue: whether work is left in it, and how it can go on."""
+
+from typing import Literal
+
+from segue.core.sessions.types import Look
+from segue.core.stops.reasons import StopReason
+
+Way = Literal["same_session", "new_session", "other_agent"]
+"""How the work goes on: in the session itself; in a new one of its agent, with a checkpoint; in one
+of another agent."""
+
+_OVER = frozenset({StopReason.COMPLETED, StopReason.USER_EXIT})
+
+
+def died_of(look: Look) -> StopReason | None:
+    """Why a session stopped that no process is behind; None if nothing was ever asked of it.
+    Records that end in the middle of a turn are those of a process that was killed."""
+    if look.stop is None:
+        return None
+    if look.stop.reason is StopReason.UNKNOWN and not look.awaits_user:
+        return StopReason.CRASH
+    return look.stop.reason
+
+
+def has_work_left(reason: StopReason | None) -> bool:
+    """Whether it neither finished nor was ended by the user."""
+    return reason is not None and reason not in _OVER
+
+
+def ways(
+    reason: StopReason, *, is_driven: bool, resumes: bool, is_cut: bool = False
+) -> tuple[Way, ...]:
+    """All that there are, the best first. `is_driven`: segue can start its agent, `resumes`: which
+    can go on with an old session; `is_cut`: its file ends in the middle of a record, to which the
+    next one would be glued."""
+    found: list[Way] = []
+    is_full = reason is StopReason.CONTEXT_EXHAUSTED
+    if is_driven and resumes and not is_full and not is_cut:
+        found.append("same_session")
+    if is_driven:
+        found.append("new_session")
+    return (*found, "other_agent")

@@ -1,0 +1,91 @@
+"""A run that nobody drives, seen by the daemon: whether it is taken up again.
+
+After a reboot, a power cut, an OOM killer or a closed terminal a run is unfinished, and no process
+is left to see to it. Unlike a session, it knows by itself how to go on: all that is decided here is
+whether it may, without its user.
+"""
+
+from msgspec import Struct
+
+from segue.core.policy import Policy
+from segue.core.resumes.decisions import LOOK_AGAIN_S, AskUser, Leave, WaitForReset
+from segue.core.resumes.quiet_hours import Local, ends_at
+from segue.core.resumes.quiet_hours import parse as parse_quiet_hours
+from segue.core.runs.types import Run, RunState
+from segue.core.runs.waits import backoff_s
+
+OLD_S = 7 * 86_400.0
+"""What was left alone for so long is not taken up any more: its user has done without it."""
+SETTLE_S = 3.0
+"""For so long a run may be without a segue: one that is just being resumed or detached is."""
+
+
+class Left(Struct, frozen=True, kw_only=True):
+    """What is known of a run that nobody drives."""
+
+    run: Run
+    last_at: float  # when something happened to it last
+    gone_since: float  # since when it was seen without a segue
+    cancel_asked: bool = False  # the user asked for its end, and nobody was there to hear it
+    is_elsewhere: bool = False  # another machine's: what runs there cannot be seen from here
+    has_folder: bool = True
+    tries: int = 0  # how often it was taken up before
+    tried_at: float | None = None
+    paused: bool = False
+    user_left_project_at: float | None = None
+    last_takeup_at: float | None = None  # of any run
+
+
+class TakeUp(Struct, frozen=True, tag="take_up"):
+    """Go on with it now, in a process of its own."""
+
+    why: str
+
+
+Verdict = Leave | AskUser | WaitForReset | TakeUp
+
+
+def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float) -> Verdict:
+    """What is done about it. Never a `TakeUp` of what the user ended, in quiet hours, without
+    `auto_resume`, or more than `max_resumes` times. `draw`, from 0 to 1, spreads tries."""
+    held = _left_alone(left, policy, now)
+    if held is not None:
+        return held
+    if left.tries >= policy.max_resumes:
+        return AskUser(f"it was taken up {left.tries} times already (max_resumes)")
+    if left.paused:
+        return WaitForReset(now + LOOK_AGAIN_S, "paused")
+    until = left.gone_since + SETTLE_S
+    why = "it may be about to go on by itself"
+    if left.tries and left.tried_at is not None:
+        until, why = left.tried_at + backoff_s(policy, left.tries, draw), "it was taken up before"
+    left_at, last_at = left.user_left_project_at, left.last_takeup_at
+    if now >= until and left_at is not None and left_at <= now:
+        until = left_at + policy.user_exit_grace_s
+        why = "you have just ended a session in this project (user_exit_grace_s)"
+    if now >= until and (quiet := ends_at(parse_quiet_hours(policy.quiet_hours), now, local)):
+        until, why = quiet, "quiet hours"
+    if now >= until and last_at is not None and last_at <= now:
+        until, why = last_at + policy.resume_gap_s, "one is taken up after the other (resume_gap_s)"
+    if now < until:
+        return WaitForReset(until, why)
+    run = left.run
+    return TakeUp(f"interrupted by {run.interrupted}" if run.interrupted else "its segue is gone")
+
+
+def _left_alone(left: Left, policy: Policy, now: float) -> Leave | None:
+    run = left.run
+    if run.state.is_final:
+        return Leave("it is over")
+    if left.cancel_asked or (run.state is RunState.STOPPING and run.outcome_due is not None):
+        return Leave("it was being ended")
+    if left.is_elsewhere:
+        return Leave("it belongs to another machine")
+    if not policy.auto_resume:
+        return Leave("auto_resume is off for this project")
+    if not left.has_folder:
+        return Leave("its folder is gone")
+    due_at = run.wait.until if run.wait is not None else 0.0
+    if now - max(left.last_at, due_at) > OLD_S:
+        return Leave("it was left alone for more than a week")
+    return None

@@ -1,0 +1,108 @@
+"""Whether a session is handed over at its next boundary, and why.
+
+How it works. A request for a checkpoint is not read at once: at a boundary the last tools' results
+are in the conversation already, and in no reading yet. Whoever waits for one boundary more has
+them asked one turn later. So the size is forecast at which a request would be read that is sent
+one boundary later than the next. If it is past the hard mark, the handoff begins now; the hard mark
+lies before the agent's own limit by the reserve.
+
+A session that must be resumed to be asked, and is larger then, can be asked only while that fits:
+this is a limit of its own, with a soft mark before it in the same proportion. Once it is passed,
+nothing is gained by ending the session early, and the policy's marks alone count.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.runs.types import ContextMeasured, Run
+from segue.core.sessions.forecast import later
+from segue.core.sessions.growth import Growth, Sample, growth
+from segue.core.sessions.marks import Marks, marks
+
+KEPT_SIZES = 60  # of the last replies, also of earlier sessions: what a new one can go by
+MIN_REPLIES = 3  # of a session's own: one that has just begun is not given up for what may come
+_PART = 1_000  # a thousandth of the window: parts of one reply, not two replies
+
+
+def measured(run: Run, fact: ContextMeasured) -> Run:
+    """The run with this reading, and what it adds to the growth."""
+    # Where the agent acts by itself is known once its window is.
+    known = fact.enforced_tokens or run.abilities.enforced_tokens
+    run = replace(
+        run,
+        reading=fact.reading,
+        is_timely=fact.is_timely,
+        abilities=replace(run.abilities, enforced_tokens=known),
+    )
+    if run.asked or run.purpose != "work":
+        return run  # answering is no work
+    used, sizes = fact.reading.used_tokens, run.sizes
+    if sizes and run.replies > 0 and abs(used - sizes[-1]) * _PART < fact.reading.window_tokens:
+        return replace(run, sizes=(*sizes[:-1], used))
+    return replace(run, sizes=(*sizes, used)[-KEPT_SIZES:], replies=run.replies + 1)
+
+
+def marks_of(run: Run) -> Marks:
+    """The policy's, in this session's window."""
+    window = run.reading.window_tokens if run.reading else 0
+    return marks(run.policy, window, run.abilities.enforced_tokens)
+
+
+def why_due(run: Run) -> str:
+    """Why it is handed over at the next boundary, in a few words; "" if it is not."""
+    reading, found = run.reading, marks_of(run)
+    if reading is None or found.soft_tokens is None or found.hard_tokens is None:
+        return ""
+    used, room = reading.used_tokens, _room(run, found)
+    at = f"context at {share(run, used)}"
+    if used >= found.soft_tokens:
+        return f"{at}, soft mark {share(run, found.soft_tokens)}"
+    if used >= room.soft_tokens:
+        return f"{at}, and it can be asked up to {share(run, room.limit_tokens)}"
+    if room.is_passed or used * 2 < room.limit_tokens:
+        return ""
+    pace = _pace(run)
+    if pace is None:
+        return ""
+    if later(used, pace, turns=2 if run.is_timely else 3) < room.limit_tokens:
+        return ""
+    added = share(run, pace.large_reply_tokens or 0)
+    return f"{at}, +{added} per turn: the next turn would pass {share(run, room.limit_tokens)}"
+
+
+def share(run: Run, tokens: int) -> str:
+    """A size as people read it: of the window, if that is known."""
+    window = run.reading.window_tokens if run.reading else 0
+    if window <= 0:
+        return f"{tokens:,} tokens"
+    return f"{f'{tokens / window * 100:.1f}'.removesuffix('.0')} %"
+
+
+class _Room(Struct, frozen=True):
+    """Up to where a request may be read, and from where on the next boundary is taken for it."""
+
+    limit_tokens: int
+    soft_tokens: int
+    is_passed: bool = False  # it is too large to be resumed and asked: looking ahead helps nobody
+
+
+def _room(run: Run, found: Marks) -> _Room:
+    hard, soft = found.hard_tokens or 0, found.soft_tokens or 0
+    able, reading = run.abilities, run.reading
+    if able.talks or not able.resumes or able.resume_factor <= 1 or reading is None:
+        return _Room(hard, soft)
+    # What is resumed must be read before the hard mark, as what is not.
+    most = min(hard, reading.window_tokens - run.policy.reserve_tokens)
+    askable = int(most / able.resume_factor)
+    if askable >= hard:
+        return _Room(hard, soft)
+    if reading.used_tokens > askable:
+        return _Room(hard, soft, is_passed=True)
+    return _Room(askable, askable * soft // hard)
+
+
+def _pace(run: Run) -> Growth | None:
+    """How this session grows, and the run's earlier ones did; None if it has just begun."""
+    if run.replies < MIN_REPLIES:
+        return None
+    return growth([Sample(None, size, 0) for size in run.sizes])

@@ -1,0 +1,400 @@
+"""What follows when a leg is over, by the state it ended in and by the verdict on its end."""
+
+from msgspec.structs import replace
+
+from segue.core.runs import outcomes
+from segue.core.runs.machine import relays
+from segue.core.runs.machine.moves import (
+    RunContext,
+    compose,
+    fail,
+    finish,
+    go_on,
+    no_session,
+    relayed,
+    settle,
+    start,
+    wait,
+    wait_for_account,
+)
+from segue.core.runs.outcomes import when
+from segue.core.runs.types import (
+    STRATEGIES,
+    LegEnded,
+    LegNotStarted,
+    Limited,
+    Outcome,
+    Resumed,
+    Run,
+    RunCheck,
+    RunState,
+    RunStep,
+    Wait,
+)
+from segue.core.runs.waits import is_outage
+from segue.core.stops.reasons import StopReason, of_nature
+from segue.core.stops.types import Stop
+
+_PASSING, _ACCOUNT = of_nature("passing"), of_nature("account")
+_FINAL = _ACCOUNT | of_nature("final")
+"""Nothing follows by itself."""
+_NOT_OURS = _PASSING | _ACCOUNT | {StopReason.CONTEXT_EXHAUSTED, StopReason.NEEDS_USER}
+"""What a leg that segue ended may have ended of before; all else are traces of our own signals."""
+_WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.loads)
+"""Says nothing about the account: without a reply, it is the session that does not load."""
+
+
+def worked(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """A leg ended that was starting or working."""
+    run = _count(run, fact)
+    if _circled(run, fact):
+        return _another(run)
+    if fact.stop.ended_for == "recall":
+        return go_on(run, moment, "telling the session what its own compaction left out")
+    return _by_verdict(run, fact, moment)
+
+
+def resumed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """A leg ended that was to go on with an old session."""
+    run = _count(run, fact)
+    if _circled(run, fact):
+        return _another(run)
+    reason = _reason(run, fact.stop)
+    if run.leg_replied or reason not in _WILL_NOT_LOAD:
+        return _by_verdict(run, fact, moment)
+    why = f"the session does not load ({reason.description})"
+    if run.strict:
+        return no_session(run, why)
+    return compose(run, f"{why}: handing over to a new one", run.why)
+
+
+def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """A new session ended before it was seen to act."""
+    acted = fact.progressed or (fact.replied and fact.stop.reason is StopReason.COMPLETED)
+    if acted or run.ending == "loop":  # it worked, if to no end
+        return worked(replace(run, handoffs=run.handoffs + 1), fact, moment)
+    run = _count(run, fact, guards=False)  # the strategies are few: they need no other guard
+    stop, reason = fact.stop, _reason(run, fact.stop)
+    if _is_outage(run, stop) and _is_sure(run, stop):
+        bare = replace(run, session_id="")
+        return wait(bare, moment, stop, outage=True, limits=fact.limits)
+    if reason in _PASSING and _is_sure(run, stop):
+        # Whatever it said is given up: the same continuation begins another session.
+        bare = replace(run, has_replied=False, session_id="")
+        return wait(bare, moment, stop, limits=fact.limits)
+    if reason in _ACCOUNT or reason in (
+        StopReason.MAX_TURNS,
+        StopReason.REFUSAL,
+        StopReason.NEEDS_USER,
+    ):
+        return _by_verdict(run, fact, moment)
+    if reason is StopReason.USER_EXIT and not run.policy.resume_user_exits:
+        return _by_verdict(run, fact, moment)
+    place = STRATEGIES.index(run.strategy) + 1
+    if place == len(STRATEGIES):
+        return fail(run, outcomes.not_taken_over(run, stop))
+    strategy = STRATEGIES[place]
+    ended = outcomes.how_it_ended(replace(stop, reason=reason))
+    what = f"the new session did not take over ({ended}): next, {HOLDS[strategy]}"
+    state = RunState.HANDING_OVER
+    return start(run, moment, what, state=state, prompt="continuation", strategy=strategy)
+
+
+HOLDS = {
+    "checkpoint": "with the checkpoint",
+    "rules": "with what is known without the agent's words",
+    "minimal": "with the task alone",
+}
+
+
+def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """A leg ended that was asked for a checkpoint, or only started to be asked."""
+    asked_alone = run.purpose == "checkpoint"
+    run = _count(run, fact, guards=not asked_alone)
+    stop, sure = fact.stop, _is_sure(run, fact.stop)
+    if not run.told and sure and stop.reason in _ACCOUNT:
+        return _out_of(run, fact, moment)
+    if not run.told and not asked_alone:
+        if sure and stop.reason is StopReason.MAX_TURNS:
+            return fail(run, outcomes.stopped(run, stop))
+        if sure and (stop.reason in _PASSING or _is_outage(run, stop)):
+            # The same session goes on after the wait, and is asked again as soon as it replies.
+            outage = _is_outage(run, stop)
+            return wait(run, moment, stop, outage=outage, limits=fact.limits)
+        if sure and stop.reason is StopReason.COMPLETED and not run.abilities.talks:
+            return _completed(run)  # it was faster than the interrupt
+    guard = None if asked_alone else _guard(run)
+    if guard is not None:
+        return fail(run, guard)
+    if run.told:
+        return compose(run, "the checkpoint is told: writing down what is handed on", run.why)
+    can_ask = run.asked and run.has_replied and run.session_id and not run.abilities.talks
+    is_full = stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for
+    if can_ask and not asked_alone and not is_full:
+        return start(
+            run,
+            moment,
+            "asking its session for a checkpoint",
+            state=RunState.CHECKPOINTING,
+            prompt="checkpoint",
+            session_id=run.session_id,
+            purpose="checkpoint",
+        )
+    # What the end of a leg says that segue ended is no cause.
+    own = stop.ended_for or run.ending == "handoff" or stop.reason is StopReason.COMPLETED
+    said = "" if own else f" ({stop.reason.description})"
+    what = f"no checkpoint was told{said}: handing on what is known without"
+    return compose(run, what, run.why)
+
+
+def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """A leg ended that was ended on purpose."""
+    run = _count(run, fact, guards=not run.interrupted)  # it is not to blame for a hang-up
+    in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
+    if in_time and not run.presses:
+        return _completed(run)
+    if run.interrupted and not run.again:
+        return _interrupted(run, fact.stop, moment)
+    return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+
+
+def _interrupted(run: Run, stop: Stop, moment: RunContext) -> RunStep:
+    """The leg is over, the run is not: it goes on as soon as somebody drives it."""
+    if stop.reason is StopReason.COMPLETED:
+        return _completed(run)
+    if stop.reason in _PASSING and _is_sure(run, stop):
+        return wait(run, moment, stop)
+    return _rest(replace(run, why=StopReason.CRASH), moment)
+
+
+def _rest(run: Run, moment: RunContext) -> RunStep:
+    now = Wait(until=moment.at, since=moment.at, why=StopReason.CRASH)
+    return RunStep(replace(settle(run), state=RunState.WAITING, wait=now))
+
+
+def unstartable(run: Run, fact: LegNotStarted, moment: RunContext) -> RunStep:
+    """A leg was never there."""
+    run = replace(run, is_live=False, leg_since=None)
+    if run.state is RunState.STOPPING and run.interrupted and not run.again:
+        return _rest(run, moment)
+    if run.state is RunState.STOPPING:
+        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+    if run.state is RunState.CHECKPOINTING:
+        what = f"the session could not be asked: {fact.what}; handing on what is known without"
+        return compose(run, what, run.why)
+    return fail(run, outcomes.unstartable(run, fact.what))
+
+
+def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
+    """A leg was not started, because its account is limited: another agent of the list goes on, or
+    it is waited for. The next leg has this one's number: it was never there."""
+    if run.leg_replied:
+        return RunStep(run)
+    run = replace(run, is_live=False, leg_since=None, leg=run.leg - 1)
+    if run.state is RunState.STOPPING and run.interrupted and not run.again:
+        return _rest(run, moment)
+    if run.state is RunState.STOPPING:
+        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+    if run.state is RunState.CHECKPOINTING:
+        what = "the session cannot be asked while its account is limited: handing on what is known"
+        return compose(run, what, run.why)
+    if fact.follows:
+        what = f"{run.agent}: {fact.by} goes first after the limit"
+        return wait_for_account(run, moment, fact.until, what, follows=fact.by)
+    run = replace(run, why=run.why or StopReason.RATE_LIMIT)
+    if fact.until - moment.at > run.policy.relay_after_s:
+        reason = StopReason.RATE_LIMIT
+        told = relayed(run, moment, reason, until=fact.until, limits=fact.limits)
+        if told is not None:
+            return told
+    met = f" ({fact.by} met it)" if fact.by else ""
+    what = f"{run.agent}: the account is limited until {when(fact.until)}{met}"
+    return wait_for_account(run, moment, fact.until, what)
+
+
+def _out_of(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """Its account lets the agent do nothing more: another of the list goes on, or nobody."""
+    stop = fact.stop
+    if _is_sure(run, stop):
+        told = relayed(run, moment, stop.reason, until=None, limits=fact.limits)
+        if told is not None:
+            return told
+    return fail(run, outcomes.stopped(run, stop))
+
+
+def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+    """The user asks to go on with a run that has ended: what was counted against it is forgotten,
+    what was spent is not."""
+    stop = run.stop
+    run = replace(
+        relays.changed(run, fact.relay, fact.flags),
+        out=(),
+        relay_to="",
+        policy=fact.policy or run.policy,
+        flags=run.flags if fact.flags is None else fact.flags,
+        strict=fact.strict,
+        why=stop.reason if stop else StopReason.USER_EXIT,
+        limit_tries=0,
+        limited_s=0.0,
+        overload_tries=0,
+        outage_tries=0,
+        outage_since=None,
+        failure="",
+        failures=0,
+        idle_legs=0,
+        idle_relays=0,
+        check_tries=0,
+        presses=0,
+        pressed_at=None,
+        again="",
+        interrupted="",
+        outcome=None,
+        outcome_due=None,
+    )
+    is_full = stop is not None and stop.reason is StopReason.CONTEXT_EXHAUSTED
+    has_work = run.has_replied or run.checkpoint > 0 or run.prompt == "continuation"
+    has_work = has_work or run.origin is not None
+    if fact.strict and (is_full or not run.has_replied):
+        why = "its context window is full" if is_full else "it never replied"
+        return no_session(run, why)
+    if run.has_replied and not fact.fresh and not is_full:
+        return go_on(run, moment, "resumed by the user, in the same session")
+    if has_work:
+        return compose(run, "resumed by the user, in a new session", run.why)
+    what = "started again by the user: there was no reply yet"
+    return start(run, moment, what, state=RunState.STARTING, prompt="task")
+
+
+def _end(run: Run, outcome: Outcome, moment: RunContext) -> RunStep:
+    if run.again:
+        again = Resumed(fresh=run.again == "fresh", strict=run.again == "strict")
+        return user_resumes(run, again, moment)
+    is_users = outcome.exit_code == outcomes.USER_ENDED
+    return finish(run, RunState.CANCELLED if is_users else RunState.FAILED, outcome)
+
+
+def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+    """Design's table of reasons."""
+    stop, reason = fact.stop, _reason(run, fact.stop)
+    if reason is StopReason.COMPLETED:
+        return _completed(run)
+    if reason is StopReason.NEEDS_USER:
+        return finish(run, RunState.NEEDS_YOU, outcomes.needs_user(run, stop))
+    if reason is StopReason.USER_EXIT and not run.policy.resume_user_exits:
+        return finish(run, RunState.CANCELLED, outcomes.user_ended(run, stop=stop))
+    if reason in _ACCOUNT:
+        return _out_of(run, fact, moment)
+    if reason in _FINAL:
+        return fail(run, outcomes.stopped(run, stop))
+    is_stall = run.ending == "stall"
+    if not is_stall and not _is_sure(run, stop):
+        return fail(run, outcomes.unsure(run, stop))
+    if reason in _PASSING or _is_outage(run, stop):
+        return wait(run, moment, stop, outage=_is_outage(run, stop), limits=fact.limits)
+    if reason is StopReason.TIMEOUT and not fact.progressed:
+        return fail(run, outcomes.timed_out(run, stop, stalled=is_stall))
+    guard = _guard(run)
+    if guard is not None:
+        return fail(run, guard)
+    run = replace(run, why=reason)
+    if reason is StopReason.CONTEXT_EXHAUSTED:
+        return compose(run, f"{reason.description}: handing over to a new session", reason)
+    return go_on(run, moment, f"{reason.description}: going on")
+
+
+def _completed(run: Run) -> RunStep:
+    if not run.check:
+        return finish(run, RunState.DONE, outcomes.done(run))
+    return RunStep(
+        replace(settle(run), state=RunState.CHECKING), (RunCheck(reason="completed: checking it"),)
+    )
+
+
+def _reason(run: Run, stop: Stop) -> StopReason:
+    """The stop's, unless segue ended the leg because it hung."""
+    if run.ending != "stall" or stop.reason is StopReason.COMPLETED:
+        return stop.reason
+    if stop.reason in _NOT_OURS and _is_sure(run, stop):
+        return stop.reason
+    return StopReason.TIMEOUT
+
+
+def _is_outage(run: Run, stop: Stop) -> bool:
+    """Whether nothing at all was heard of the model in this leg, for want of a connection. A stream
+    that broke off shows that there is one."""
+    is_own = run.ending is None and stop.reason in (StopReason.OVERLOADED, StopReason.TIMEOUT)
+    return is_own and not run.leg_replied and is_outage(stop)
+
+
+def _is_sure(run: Run, stop: Stop) -> bool:
+    return run.policy.is_sure(stop)
+
+
+def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
+    """The run with this leg over, and with what it cost. `guards`: whether the leg counts against
+    the run if nothing changed in it."""
+    run = replace(
+        run,
+        is_live=False,
+        leg_since=None,
+        stop=fact.stop,
+        has_replied=run.has_replied or fact.replied,
+        leg_replied=run.leg_replied or fact.replied,
+        active_s=run.active_s + max(0.0, fact.active_s),
+        tokens=run.tokens + max(0, fact.tokens),
+        cost_usd=run.cost_usd + max(0.0, fact.cost_usd),
+    )
+    if fact.progressed:
+        run = replace(
+            run,
+            limit_tries=0,
+            limited_s=0.0,
+            overload_tries=0,
+            failure="",
+            failures=0,
+            idle_legs=0,
+            idle_relays=0,
+        )
+    if run.leg_replied:
+        run = replace(run, outage_tries=0, outage_since=None)
+    if not guards or _reason(run, fact.stop) in _PASSING or _is_outage(run, fact.stop):
+        return run
+    if run.ending == "loop":  # whatever it did before
+        return replace(run, idle_legs=run.idle_legs + 1)
+    idle_legs = 0 if fact.progressed else run.idle_legs + 1
+    if run.ending not in (None, "stall"):  # segue ended it: that is no failure of the agent's
+        return replace(run, idle_legs=idle_legs)
+    failure = "" if fact.stop.reason is StopReason.COMPLETED else fact.failure
+    is_same = failure != "" and failure == run.failure
+    return replace(
+        run,
+        idle_legs=idle_legs,
+        failure=failure,
+        failures=run.failures + 1 if is_same else int(failure != ""),
+    )
+
+
+def _circled(run: Run, fact: LegEnded) -> bool:
+    """Whether segue ended the leg because it got nowhere, and it had not just ended by itself."""
+    ended_itself = fact.stop.reason is StopReason.COMPLETED or (
+        fact.stop.reason in _NOT_OURS and _is_sure(run, fact.stop)
+    )
+    return run.ending == "loop" and not ended_itself
+
+
+def _another(run: Run) -> RunStep:
+    """A new session, which is told what led nowhere; or none, once that was tried often enough."""
+    if run.idle_legs >= run.policy.idle_legs:
+        return fail(run, outcomes.went_in_circles(run))
+    what = outcomes.circles(run.circles) if run.circles else "no progress"
+    return compose(run, f"{what}: handing over to a new session", StopReason.TIMEOUT)
+
+
+def _guard(run: Run) -> Outcome | None:
+    """How the run ends if it only turns in circles."""
+    if run.failures >= run.policy.same_failures:
+        return outcomes.breaker(run)
+    if run.idle_legs >= run.policy.idle_legs:
+        what = f"{run.idle_legs} legs in a row changed nothing"
+        return outcomes.no_progress(run, what, "idle_legs")
+    return None

@@ -1,0 +1,430 @@
+"""What a run can do next: each move leads from a run to a run and its decisions.
+
+A leg is started here and nowhere else, and only if no limit of the user's forbids it.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.runs import outcomes
+from segue.core.runs.due import marks_of, share, why_due
+from segue.core.runs.machine import relays
+from segue.core.runs.outcomes import Cap, when
+from segue.core.runs.types import (
+    AskCheckpoint,
+    Compose,
+    EndLeg,
+    Finish,
+    HowEnded,
+    Origin,
+    Outcome,
+    PromptKind,
+    Purpose,
+    Run,
+    RunState,
+    RunStep,
+    StartLeg,
+    Strategy,
+    Timer,
+    Wait,
+    WaitUntil,
+    WhyEnded,
+)
+from segue.core.runs.waits import is_long_window, wait_after
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
+
+
+class RunContext(Struct, frozen=True):
+    """What the world adds to a fact: the time, and a random number from 0 to 1."""
+
+    at: float
+    draw: float
+
+
+def settle(run: Run) -> Run:
+    """The run with nothing under way in a leg: for all states in which none is live."""
+    return replace(
+        run,
+        asked=False,
+        asked_at=None,
+        is_in_tool=False,
+        ending=None,
+        ended_how="",
+        outcome_due=None,
+        wait=None,
+        outcome=None,
+    )
+
+
+def finish(run: Run, state: RunState, outcome: Outcome) -> RunStep:
+    """It is over."""
+    ended = replace(settle(run), state=state, outcome=outcome)
+    return RunStep(ended, (Finish(reason=outcome.what, state=state, outcome=outcome),))
+
+
+def fail(run: Run, outcome: Outcome) -> RunStep:
+    """It is over, and not done."""
+    return finish(run, RunState.FAILED, outcome)
+
+
+def start(
+    run: Run,
+    moment: RunContext,
+    reason: str,
+    *,
+    state: RunState,
+    prompt: PromptKind,
+    session_id: str = "",
+    purpose: Purpose = "work",
+    strategy: Strategy | None = None,
+) -> RunStep:
+    """Starts the next leg, in this session or in a new one; or fails if the run may have no more.
+
+    Nothing of the old session is left in a new one's run but the counts.
+    """
+    cap = cap_reached(run, moment.at)
+    if cap is not None:
+        return fail(run, outcomes.capped(run, cap))
+    same = session_id != ""
+    asks = purpose == "checkpoint"
+    begun = replace(
+        settle(run),
+        state=state,
+        leg=run.leg + 1,
+        is_live=True,
+        purpose=purpose,
+        prompt=prompt,
+        session_id=session_id,
+        has_replied=same and run.has_replied,
+        leg_replied=False,
+        reading=run.reading if same else None,
+        is_timely=False,
+        replies=run.replies if same else 0,
+        is_due=same and run.is_due,
+        asked=asks,
+        asked_at=moment.at if asks else None,
+        told=same and run.told,
+        strategy=strategy or run.strategy,
+        leg_since=moment.at,
+        circles=None if same else run.circles,
+        relay_to="",
+    )
+    decision = StartLeg(
+        reason=reason,
+        leg=begun.leg,
+        purpose=purpose,
+        prompt=prompt,
+        session_id=session_id,
+        strategy=begun.strategy,
+        agent=run.agent if run.relay else "",
+    )
+    return RunStep(begun, (decision,))
+
+
+def cap_reached(run: Run, at: float) -> Cap | None:
+    """The limit that forbids another leg, if there is one."""
+    policy = run.policy
+    legs = run.leg - run.outage_legs
+    if policy.max_legs is not None and legs >= policy.max_legs:
+        return Cap("max_legs", f"{legs} legs are over, and no more are allowed")
+    if policy.max_tokens is not None and run.tokens >= policy.max_tokens:
+        return Cap("max_tokens", f"{run.tokens:,} tokens are spent: the limit of this run")
+    if policy.max_cost_usd is not None and run.cost_usd >= policy.max_cost_usd:
+        return Cap("max_cost_usd", f"${run.cost_usd:,.2f} is spent: the limit of this run")
+    if policy.max_active_s is not None and run.active_s >= policy.max_active_s:
+        return active_cap(run)
+    if policy.max_wall_s is not None and at - run.created_at >= policy.max_wall_s:
+        return wall_cap(run)
+    return None
+
+
+def limit_cap(run: Run, timer: Timer) -> Cap | None:
+    """The limit that this timer is of; None if there is none."""
+    policy = run.policy
+    if timer == "active" and policy.max_active_s is not None:
+        return active_cap(run)
+    if timer == "wall" and policy.max_wall_s is not None:
+        return wall_cap(run)
+    if timer == "tokens" and policy.max_tokens is not None:
+        return Cap("max_tokens", f"{policy.max_tokens:,} tokens are spent: the limit of this run")
+    if timer == "cost" and policy.max_cost_usd is not None:
+        what = f"${policy.max_cost_usd:,.2f} is spent: the limit of this run"
+        return Cap("max_cost_usd", what)
+    if timer == "output" and policy.max_output_bytes is not None:
+        what = f"leg {run.leg} printed more than {policy.max_output_bytes:,} bytes"
+        return Cap("max_output_bytes", what)
+    return None
+
+
+def active_cap(run: Run) -> Cap:
+    """The limit on time in which an agent ran."""
+    allowed = outcomes.span(run.policy.max_active_s or 0)
+    return Cap("max_active_s", f"timed out: {allowed} of active time", outcomes.TIMED_OUT)
+
+
+def wall_cap(run: Run) -> Cap:
+    """The limit on time since the task was given."""
+    allowed = outcomes.span(run.policy.max_wall_s or 0)
+    return Cap("max_wall_s", f"timed out: {allowed} since it was created", outcomes.TIMED_OUT)
+
+
+def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
+    """The same session again; what it was told, in a new one, if it never replied; and a handoff if
+    it cannot be resumed."""
+    if run.has_replied:
+        why = _why_not_resumed(run)
+        if why:
+            return no_session(run, why) if run.strict else compose(run, f"{reason}; {why}")
+        unheard = run.prompt == "check" and not run.leg_replied
+        prompt: PromptKind = "check" if unheard else "resume"
+        session_id = run.session_id
+        return start(
+            run, moment, reason, state=RunState.RESUMING, prompt=prompt, session_id=session_id
+        )
+    if run.strict:
+        return no_session(run, "it never replied")
+    if run.prompt == "continuation":
+        return start(run, moment, reason, state=RunState.HANDING_OVER, prompt="continuation")
+    again: PromptKind = "check" if run.prompt == "check" else "task"
+    return start(run, moment, reason, state=RunState.STARTING, prompt=again)
+
+
+def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
+    """Begins with a session that died without segue: goes on in it, or writes down what it knew for
+    a new one. If its account is limited, not before the reset."""
+    stop = origin.stop
+    run = replace(run, stop=stop, why=stop.reason)
+    what = f"rescuing {origin.agent} session {origin.session_id} ({stop.reason.description})"
+    if not origin.is_same:
+        return compose(run, f"{what}: writing down what it knew", stop.reason)
+    run = replace(
+        run,
+        session_id=origin.session_id,
+        has_replied=True,
+        reading=origin.reading,
+        prompt="resume",
+    )
+    if is_limited(run, moment.at):
+        return wait(run, moment, stop)
+    return go_on(run, moment, f"{what}: going on in the same session")
+
+
+def is_limited(run: Run, at: float) -> bool:
+    """Whether the session that is rescued met a limit of this run's own agent that is not over."""
+    origin = run.origin
+    if origin is None or run.leg > 0 or origin.agent != run.agent:
+        return False
+    is_limit = origin.stop.reason is StopReason.RATE_LIMIT
+    return is_limit and (origin.stop.retry_at or 0.0) > at
+
+
+def _why_not_resumed(run: Run) -> str:
+    if run.told:
+        return "its session has handed its work over"
+    if not run.abilities.resumes:
+        return f"{run.agent} cannot resume a session"
+    return "" if run.session_id else "its session's id is not known"
+
+
+def no_session(run: Run, why: str) -> RunStep:
+    """Fails, because the user wants no other session."""
+    return fail(run, outcomes.no_session(run, why))
+
+
+def compose(run: Run, reason: str, why: StopReason | None = None) -> RunStep:
+    """Writes down what is handed on; a new session follows."""
+    why = why or (run.stop.reason if run.stop else StopReason.CONTEXT_EXHAUSTED)
+    return RunStep(
+        replace(settle(run), state=RunState.CHECKPOINTING, why=why),
+        (Compose(reason=reason),),
+    )
+
+
+def wait(
+    run: Run,
+    moment: RunContext,
+    stop: Stop,
+    *,
+    outage: bool = False,
+    limits: Mapping[str, float] | None = None,
+) -> RunStep:
+    """Waits for a limit, an overload or an outage to pass; or gives up, at once if that is sure to
+    come. An outage is nobody's refusal: it is waited out as long as a limit may be. A run with a
+    list of agents has another go on, if this one cannot for too long. `limits`: until when others
+    of the list are limited."""
+    policy, overloaded = run.policy, stop.reason is StopReason.OVERLOADED and not outage
+    tries = (run.overload_tries if overloaded else run.limit_tries) + 1
+    if outage:
+        since = moment.at if run.outage_since is None else run.outage_since
+        tries = run.outage_tries + 1
+        run = replace(run, outage_since=since, outage_tries=tries, outage_legs=run.outage_legs + 1)
+    planned = wait_after(stop, policy, at=moment.at, draw=moment.draw, tries=tries)
+    planned = replace(planned, outage_since=run.outage_since if outage else None)
+    wait_s = planned.until - moment.at
+    run = replace(run, why=stop.reason)
+    in_vain = tries > policy.overload_tries and (overloaded or outage)
+    is_limit = not overloaded and not outage
+    is_long = is_limit and (
+        run.limited_s + wait_s > policy.relay_after_s
+        or (planned.reset_at is None and is_long_window(stop))
+    )
+    if (in_vain or is_long) and not run.interrupted:
+        until = planned.reset_at or max(planned.until, moment.at + policy.relay_after_s)
+        told = relayed(run, moment, stop.reason, until=until, limits=limits or {})
+        if told is not None:
+            return told
+    if overloaded and tries > policy.overload_tries:
+        why = f"tried {policy.overload_tries} times"
+        return fail(run, outcomes.limited(run, planned, "overload_tries", why))
+    if (given_up := _too_long(run, planned, moment)) is not None:
+        return given_up
+    waiting = replace(
+        settle(run),
+        state=RunState.WAITING,
+        wait=planned,
+        limited_s=run.limited_s + wait_s,
+        limit_tries=run.limit_tries if overloaded or outage else tries,
+        overload_tries=tries if overloaded else run.overload_tries,
+    )
+    what = stop.reason.description
+    if outage:
+        reason = f"{outcomes.outage(planned)}; next try at {when(planned.until)}"
+    elif planned.reset_at is None:
+        reason = f"{what}, reset unknown: try {tries} at {when(planned.until)}"
+    else:
+        reason = f"{what} until {when(planned.reset_at)}: going on at {when(planned.until)}"
+    return RunStep(waiting, (WaitUntil(reason=reason, wait=planned),))
+
+
+def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
+    """Fails, if the user does not want to wait for so long."""
+    policy, wait_s = run.policy, planned.until - moment.at
+    if run.limited_s + wait_s > policy.max_limited_s:
+        why = f"it would be {outcomes.span(run.limited_s + wait_s)} of waiting without progress"
+        return fail(run, outcomes.limited(run, planned, "max_limited_s", why))
+    if policy.max_wall_s is not None and planned.until >= run.created_at + policy.max_wall_s:
+        why = "the time of this run is over before"
+        return fail(run, outcomes.limited(run, planned, "max_wall_s", why))
+    return None
+
+
+def wait_for_account(
+    run: Run, moment: RunContext, until: float, reason: str, *, agent: str = "", follows: str = ""
+) -> RunStep:
+    """Waits until an account is free: a reset that another run or session was told, or its first
+    reply after that. `agent`: who goes on then, if not the one that is at work."""
+    policy, draw = run.policy, min(1.0, max(0.0, moment.draw))
+    spread_s = policy.reset_jitter_max_s - policy.reset_jitter_min_s
+    pause_s = 0.0 if follows else policy.reset_jitter_min_s + spread_s * draw
+    planned = Wait(
+        until=max(until, moment.at) + pause_s,
+        since=moment.at,
+        why=StopReason.RATE_LIMIT,
+        reset_at=None if follows else until,
+        is_relative=follows != "",
+        draw=draw,
+        agent=agent if agent != run.agent else "",
+        follows=follows,
+    )
+    if (given_up := _too_long(run, planned, moment)) is not None:
+        return given_up
+    limited_s = run.limited_s if follows else run.limited_s + planned.until - moment.at
+    waiting = replace(settle(run), state=RunState.WAITING, wait=planned, limited_s=limited_s)
+    if not follows:
+        reason = f"{reason}: going on at {when(planned.until)}"
+    return RunStep(waiting, (WaitUntil(reason=reason, wait=planned),))
+
+
+def relayed(
+    run: Run,
+    moment: RunContext,
+    why: StopReason,
+    *,
+    until: float | None,
+    limits: Mapping[str, float],
+) -> RunStep | None:
+    """Another agent of the list goes on, now or as soon as the first of them is free; None if there
+    is none, or none before this one. `until`: when this one is free again, None: not in this run.
+    """
+    if not run.relay or why.value not in run.policy.relay_on:
+        return None
+    run = relays.limited(replace(run, why=why), limits, moment.at)
+    run = relays.without(run, run.agent, until, why)
+    what = f"{run.agent}: {why.description}"
+    if until is not None:
+        what = f"{what} until {when(until)}"
+    if agent := relays.next_free(run, moment.at):
+        return relay(run, moment, agent, f"{what}; {agent} goes on")
+    first = relays.first_free(run)
+    if first is None or (until is not None and until <= first[1]):
+        return None
+    agent, free_at = first
+    reason = f"{what}, and {agent} is limited until {when(free_at)}"
+    return wait_for_account(run, moment, free_at, reason, agent=agent)
+
+
+def relay(run: Run, moment: RunContext, agent: str, reason: str) -> RunStep:
+    """This agent goes on, in a session of its own: with a checkpoint, or with the task as it was
+    given if nothing was done yet."""
+    if run.has_replied:
+        return compose(replace(run, relay_to=agent), reason, run.why)
+    # Nobody has taken up what the last one was told.
+    state = RunState.HANDING_OVER if run.prompt == "continuation" else RunState.STARTING
+    return start(relays.with_agent(run, agent), moment, reason, state=state, prompt=run.prompt)
+
+
+def end_leg(run: Run, how: HowEnded, ending: WhyEnded, reason: str) -> RunStep:
+    """Ends the live leg."""
+    ended = replace(run, ending=ending, ended_how=how)
+    return RunStep(ended, (EndLeg(reason=reason, leg=run.leg, how=how or "gentle"),))
+
+
+def hand_over(
+    run: Run,
+    moment: RunContext,
+    reason: str,
+    *,
+    now: bool,
+    in_tool: bool = False,
+    why: StopReason = StopReason.CONTEXT_EXHAUSTED,
+) -> RunStep:
+    """Begins a handoff: asks the live session for its checkpoint, if it can be asked. `in_tool`:
+    while a tool runs that is not interrupted."""
+    run = replace(run, state=RunState.CHECKPOINTING, is_due=False, why=why)
+    asking = replace(run, asked=True, asked_at=moment.at, is_in_tool=in_tool)
+    ask = AskCheckpoint(reason=reason, leg=run.leg, now=now, why=why)
+    if run.abilities.talks:
+        return RunStep(asking, (ask,))
+    if not run.abilities.resumes or _too_large_to_resume(run):
+        cause = "it is too large to be asked" if run.abilities.resumes else "it cannot be asked"
+        return end_leg(run, "gentle", "handoff", f"{reason}; {cause}")
+    # Asking means ending it here: its session is resumed with the request.
+    return RunStep(replace(asking, ending="handoff", ended_how="gentle"), (ask,))
+
+
+def _too_large_to_resume(run: Run) -> bool:
+    reading = run.reading
+    if reading is None or reading.window_tokens <= 0:
+        return False
+    return reading.used_tokens * run.abilities.resume_factor > reading.window_tokens
+
+
+def look(run: Run, moment: RunContext) -> RunStep:
+    """Compares the newest reading with the marks."""
+    reading = run.reading
+    if reading is None or run.ended_how:
+        return RunStep(run)
+    hard = marks_of(run).hard_tokens
+    if hard is not None and reading.used_tokens >= hard:
+        at = f"context at {share(run, reading.used_tokens)}, hard mark {share(run, hard)}"
+        return hand_over(run, moment, f"{at}: handing over now", now=True)
+    return RunStep(replace(run, is_due=why_due(run) != ""))
+
+
+def due_reason(run: Run) -> str:
+    """Why a handoff is due."""
+    what, why = "handing over at this boundary", why_due(run)
+    return f"{why}: {what}" if why else what

@@ -1,0 +1,480 @@
+"""A run: one task carried to its end. Types only: what is known of it, what happens to it (facts),
+and what is done about it (decisions). `core/runs/machine` leads from one to the other.
+
+A fact is written down before it is acted on, so a run is what its facts made of it: the same facts
+lead to the same run, in this process or the next.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct, field
+
+from segue.core.policy import Policy
+from segue.core.sessions.reading import Reading
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
+
+
+class RunState(StrEnum):
+    """Where a run stands. The values are what users see."""
+
+    STARTING = "starting"  # the first session was begun, and has not replied yet
+    WORKING = "working"
+    CHECKPOINTING = "checkpointing"  # the session is asked for its checkpoint, and then replaced
+    HANDING_OVER = "handing over"  # a new session was begun with it, and has not acted yet
+    WAITING = "waiting"  # until a time; no process runs
+    RESUMING = "resuming"  # the same session was begun again, and has not replied yet
+    CHECKING = "checking"  # the user's own check of the work runs
+    STOPPING = "stopping"  # it is ended on purpose: by the user or by a limit
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    NEEDS_YOU = "needs-you"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return self in (RunState.DONE, RunState.FAILED, RunState.CANCELLED, RunState.NEEDS_YOU)
+
+
+IdleKind = Literal["calls", "replies", "tokens", "compactions"]
+"""What a session may spend without progress, up to a limit."""
+
+Purpose = Literal["work", "checkpoint"]
+"""What a leg is started for: the task, or only to ask its session for a checkpoint."""
+
+PromptKind = Literal["task", "resume", "check", "checkpoint", "continuation"]
+"""What a leg is told: the task as given; to go on; that the check failed; to write a checkpoint;
+the task again, with what is known of the work so far."""
+
+Strategy = Literal["checkpoint", "rules", "minimal"]
+"""What a continuation holds: all; what is known without the agent; nothing but the task. If a
+session does not take the first, the next one follows."""
+STRATEGIES: tuple[Strategy, ...] = ("checkpoint", "rules", "minimal")
+
+WhyEnded = Literal[
+    "handoff", "recall", "stall", "loop", "limit", "cap", "user", "cancel", "hangup"
+]  # fmt: skip
+"""Why segue itself ended a leg. recall: its session is resumed with what its own compaction left
+out."""
+
+HowEnded = Literal["", "close", "gentle", "kill"]
+"""How hard the live leg was told to end, so far; "": not at all."""
+
+Again = Literal["", "same", "fresh", "strict"]
+"""How the user asked to go on while the run was being stopped; "": not at all."""
+
+Timer = Literal[
+    "wait", "stall", "active", "wall", "tokens", "cost", "output", "checkpoint", "finish"
+]  # fmt: skip
+"""wait: a wait is over. stall: no output for too long. active, wall, tokens, cost, output: limits.
+checkpoint: the session took too long to write one. finish: after the first Ctrl+C, the running tool
+took too long."""
+
+
+class Abilities(Struct, frozen=True, kw_only=True):
+    """What the machine must know of an agent; from its drive."""
+
+    talks: bool = False  # takes more words while it runs
+    resumes: bool = True  # can go on with an old session
+    resume_factor: float = 1.0
+    """How much larger a session is once it was resumed; above this share of the window it is not
+    asked for anything any more."""
+    enforced_tokens: int | None = None  # where it compacts or refuses by itself (rule 3)
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One agent of a run's list, with all that is its own: no agent has another's flags."""
+
+    agent: str
+    flags: tuple[str, ...] = ()
+    abilities: Abilities = Abilities()
+    policy: Policy = Policy()
+
+
+class Out(Struct, frozen=True):
+    """An agent of the list that cannot go on: until then; None: not in this run."""
+
+    agent: str
+    until: float | None
+    why: StopReason
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """A wait, as a row that any later process can read."""
+
+    until: float  # unix time
+    since: float
+    why: StopReason
+    reset_at: float | None = None  # as the provider said; None: unknown, this is a guess
+    is_relative: bool = False  # said as a number of seconds: a changed clock does not move it
+    draw: float = 0.0  # the random number in it
+    tries: int = 1
+    outage_since: float | None = None  # the network is unreachable since then
+    agent: str = ""  # who goes on after it, if that is another agent
+    follows: str = ""  # not for a reset: for the first reply of this run or session
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    exit_code: int
+    reason: str  # a stop reason, or "check_failed", "no_progress", "breaker", "cap"
+    what: str  # one line: what happened
+    advice: str = ""  # one line or more: what to do next
+    change: str = ""  # which setting was at work, and how to change it
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """The session that a rescue goes on with: it died without segue."""
+
+    agent: str
+    session_id: str
+    path: str  # of its file, or of the database that it is in
+    stop: Stop  # why it stopped, as far as its records tell
+    stopped_at: float | None = None
+    reading: Reading | None = None
+    is_same: bool = False  # the run goes on in it; else in a new one, with a checkpoint
+    doubt: str | None = None
+    """Its last tool call, if nobody knows whether it was done; "": not even the call is known."""
+    changed: str = ""  # what changed in the working tree since it stopped
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """All that is known of a run, as its facts made it."""
+
+    id: str
+    task: str
+    agent: str  # of the newest leg
+    cwd: str
+    created_at: float
+    policy: Policy  # that agent's, as abilities and flags are
+    abilities: Abilities = Abilities()
+    flags: tuple[str, ...] = ()  # the user's own, for the agent
+    check: str = ""
+    relay: tuple[Member, ...] = ()  # all agents that may have it, in order; () if there is but one
+    out: tuple[Out, ...] = ()  # those of them that cannot go on now
+    relay_to: str = ""  # the agent that is about to take over
+    relays: int = 0  # how often another agent took over
+    idle_relays: int = 0  # of those, in a row without progress
+    origin: Origin | None = None  # None: it began with its task
+
+    state: RunState = RunState.STARTING
+    leg: int = 0  # the newest one's number; 0: none was started
+    is_live: bool = False  # whether that leg still runs, as far as is known
+    purpose: Purpose = "work"
+    prompt: PromptKind = "task"
+    session_id: str = ""
+    has_replied: bool = False  # this session, ever: else there is nothing to resume
+    leg_replied: bool = False
+    reading: Reading | None = None
+    is_timely: bool = False  # of the reading: see `ContextMeasured`
+    sizes: tuple[int, ...] = ()
+    """Of the context after the last replies, in order, also those of earlier sessions."""
+    replies: int = 0  # how many of them are this session's
+    is_due: bool = False  # hand over at the next boundary (`core/runs/due`)
+    asked: bool = False  # the live leg was asked for a checkpoint
+    asked_at: float | None = None
+    is_in_tool: bool = False  # the request is read once the tool that runs has finished
+    told: bool = False  # this session handed its work over: nothing more happens in it
+    why: StopReason | None = None  # why the next leg is not the first
+    circles: "Looped | None" = None  # what led nowhere, if that is why a session was given up
+    ending: WhyEnded | None = None  # segue is ending the live leg, and why
+    ended_how: HowEnded = ""
+    outcome_due: Outcome | None = None  # how the run ends once the leg that is being ended is over
+    stop: Stop | None = None  # the last one
+    checkpoint: int = 0  # the newest one's number; 0: there is none
+    strategy: Strategy = "checkpoint"
+    wait: Wait | None = None
+
+    handoffs: int = 0  # verified ones
+    limit_tries: int = 0  # waits in a row for a limit, without progress
+    limited_s: float = 0.0  # how long they were
+    overload_tries: int = 0
+    outage_tries: int = 0
+    outage_since: float | None = None  # nothing was heard of the model since
+    outage_legs: int = 0  # that ended so, in all: no cap counts them
+    failure: str = ""  # the last one, normalised
+    failures: int = 0  # how often it came in a row, without progress
+    idle_legs: int = 0  # in a row, without progress
+    check_tries: int = 0
+    presses: int = 0  # of Ctrl+C
+    pressed_at: float | None = None  # the first one
+    again: Again = ""
+    interrupted: str = ""  # by what, so that segue had to go: it is not over, and nobody drives it
+    strict: bool = False  # the session loads again, or the run fails
+    active_s: float = 0.0  # of the legs that are over
+    leg_since: float | None = None  # when the live leg was started
+    tokens: int = 0  # spent by the legs that are over
+    cost_usd: float = 0.0
+    outcome: Outcome | None = None
+
+
+# Facts: what happened. `leg` says which one it happened to: news of an old one changes nothing.
+
+
+class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=str.lower):
+    """Something that happened to a run."""
+
+
+class Created(Fact, frozen=True, kw_only=True):
+    """The user gave the task."""
+
+
+class LegStarted(Fact, frozen=True, kw_only=True, tag="started"):
+    """A leg's process runs."""
+
+    leg: int
+    session_id: str = ""  # "" if the agent has yet to tell it
+
+
+class SessionNamed(Fact, frozen=True, kw_only=True, tag="named"):
+    """The agent told its session's id."""
+
+    leg: int
+    session_id: str
+
+
+class LegNotStarted(Fact, frozen=True, kw_only=True, tag="unstartable"):
+    """A leg could not be started at all: no program, no folder, another writer."""
+
+    leg: int
+    what: str
+
+
+class Limited(Fact, frozen=True, kw_only=True):
+    """The leg was not started: the agent's account is limited until then, as another run or session
+    has found out; or one of them goes first after the reset (`follows`)."""
+
+    leg: int
+    until: float
+    by: str = ""
+    follows: bool = False
+    limits: dict[str, float] = field(default_factory=dict)  # as in `LegEnded`
+
+
+class Replied(Fact, frozen=True, kw_only=True):
+    """The model's first reply of this leg; `acted`: with a tool call, or it ended the turn well."""
+
+    leg: int
+    acted: bool = False
+
+
+class ContextMeasured(Fact, frozen=True, kw_only=True, tag="read"):
+    """A new size of the context."""
+
+    leg: int
+    reading: Reading
+    enforced_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
+    is_timely: bool = False
+    """Whether there is a boundary before the model is asked again: the reply's tools still run. If
+    not, what is said now is read one turn later."""
+
+
+class Boundary(Fact, frozen=True, kw_only=True):
+    """A natural one: no tool runs, the last one has just finished. `ahead`: it is yet to come, a
+    tool runs, and what is said now to an agent that talks is read when that has finished."""
+
+    leg: int
+    ahead: bool = False
+
+
+class CheckpointReceived(Fact, frozen=True, kw_only=True, tag="told"):
+    """The session answered the request for a checkpoint; `number` is its place in the store."""
+
+    leg: int
+    number: int
+
+
+class CheckpointComposed(Fact, frozen=True, kw_only=True, tag="composed"):
+    """What is handed on is written down: checkpoint `number`; 0: even that failed."""
+
+    number: int
+    has_told: bool = False  # the agent's own words are in it
+    limits: dict[str, float] = field(default_factory=dict)  # as in `LegEnded`
+
+
+class LegEnded(Fact, frozen=True, kw_only=True):
+    """A leg is over: its process is gone, and so is all that it left behind."""
+
+    leg: int
+    stop: Stop
+    replied: bool = False
+    progressed: bool = False  # rule 10
+    failure: str = ""  # normalised, for the breaker
+    tokens: int = 0
+    cost_usd: float = 0.0
+    active_s: float = 0.0
+    limits: dict[str, float] = field(default_factory=dict)
+    """Until when the accounts of the list's agents are limited, as far as it is known and they
+    are."""
+
+
+class Checked(Fact, frozen=True, kw_only=True):
+    """The user's check ran."""
+
+    ok: bool
+    exit_code: int = 0
+    fault: str = ""  # why it could not even be run
+
+
+class Elapsed(Fact, frozen=True, kw_only=True):
+    """A timer's time has come."""
+
+    timer: Timer
+    leg: int = 0
+    early: Literal["", "works_on"] = ""
+    """Why before its time: the session was asked for a checkpoint and called a tool instead."""
+
+
+class Looped(Fact, frozen=True, kw_only=True):
+    """The session works and gets nowhere (`idle`). `call` is the one that it made most often
+    meanwhile."""
+
+    leg: int
+    calls: int  # how many of `kind` came to nothing
+    kind: IdleKind = "calls"
+    call: str = ""
+    made: int = 0
+    failed: int = 0  # of those
+
+
+class Arrived(Fact, frozen=True, kw_only=True):
+    """Of the first `actions` of a session that took the work over, what it did again although it
+    was handed on (`core/handoffs/digest/arrival`)."""
+
+    leg: int
+    actions: int = 0
+    commands: int = 0
+    files: int = 0
+    questions: int = 0
+
+
+class SessionReminded(Fact, frozen=True, kw_only=True, tag="recalled"):
+    """The session's own compaction, the leg's `compaction`th, left something out: the session is
+    told `chars` characters of it in a message, or, if it takes none, by the prompt that resumes
+    it."""
+
+    leg: int
+    compaction: int
+    chars: int = 0
+
+
+class InterruptRequested(Fact, frozen=True, kw_only=True, tag="pressed"):
+    """Ctrl+C."""
+
+
+class CancelAsked(Fact, frozen=True, kw_only=True):
+    """`segue cancel`, or a signal that ends segue."""
+
+    by: str = "segue cancel"
+
+
+class HungUp(Fact, frozen=True, kw_only=True):
+    """segue itself has to go, and not because the user wants the run ended: its terminal is gone,
+    or the machine shuts down."""
+
+    by: str = "a hang-up"
+
+
+class Resumed(Fact, frozen=True, kw_only=True):
+    """The user asked to go on with a run that had ended, or whose segue is gone. `fresh`: in a new
+    session; `strict`: in the same one or not at all."""
+
+    fresh: bool = False
+    strict: bool = False
+    policy: Policy | None = None  # if it was changed since
+    flags: tuple[str, ...] | None = None  # the agent's own from now on, if they were
+    relay: tuple[Member, ...] | None = None  # the list, if any of its rules was changed
+
+
+AnyFact = (
+    Created
+    | LegStarted
+    | SessionNamed
+    | LegNotStarted
+    | Limited
+    | Replied
+    | ContextMeasured
+    | Boundary
+    | CheckpointReceived
+    | CheckpointComposed
+    | LegEnded
+    | Checked
+    | Elapsed
+    | Looped
+    | SessionReminded
+    | Arrived
+    | InterruptRequested
+    | CancelAsked
+    | HungUp
+    | Resumed
+)
+
+
+# Decisions: what is done next, with its reason.
+
+
+class Decision(Struct, frozen=True, kw_only=True, tag_field="decision", tag=str.lower):
+    """What is done next. Doing it twice must not matter: segue may be killed in between."""
+
+    reason: str  # for people
+
+
+class StartLeg(Decision, frozen=True, kw_only=True):
+    """Start this leg; `session_id` "" is a new session."""
+
+    leg: int
+    purpose: Purpose = "work"
+    prompt: PromptKind = "task"
+    session_id: str = ""
+    strategy: Strategy = "checkpoint"
+    agent: str = ""  # "" in the logs of runs with one agent
+
+
+class AskCheckpoint(Decision, frozen=True, kw_only=True, tag="ask"):
+    """Ask the live leg for a checkpoint, in its own session; `now`: interrupt it first."""
+
+    leg: int
+    now: bool = False
+    why: StopReason = StopReason.CONTEXT_EXHAUSTED
+
+
+class EndLeg(Decision, frozen=True, kw_only=True):
+    """close: no more input, it ends by itself. gentle: as it likes best, then SIGTERM, grace,
+    SIGKILL. kill: SIGKILL."""
+
+    leg: int
+    how: Literal["close", "gentle", "kill"]
+
+
+class Compose(Decision, frozen=True, kw_only=True):
+    """Write down what is handed on: what the agent told, and what is known without it."""
+
+
+class WaitUntil(Decision, frozen=True, kw_only=True):
+    """Wait."""
+
+    wait: Wait
+
+
+class RunCheck(Decision, frozen=True, kw_only=True):
+    """Run the user's check."""
+
+
+class Finish(Decision, frozen=True, kw_only=True):
+    """It is over."""
+
+    state: RunState
+    outcome: Outcome
+
+
+AnyDecision = StartLeg | AskCheckpoint | EndLeg | Compose | WaitUntil | RunCheck | Finish
+
+
+class RunStep(Struct, frozen=True):
+    """What a fact led to."""
+
+    run: Run
+    decisions: tuple[AnyDecision, ...] = ()

@@ -1,0 +1,94 @@
+"""How long to wait after a limit or an overload, and how much of it is left."""
+
+from math import isfinite
+
+from msgspec import Struct
+
+from segue.core.policy import Policy
+from segue.core.runs.types import Wait
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import FailureInfo, RateLimitInfo, Stop
+
+_MOST_DOUBLINGS = 30
+_TRUSTED_TRIES = 2  # a short limit, then a long one; a third reset in a row was not true
+
+
+class _Reset(Struct, frozen=True):
+    at: float
+    is_relative: bool
+
+
+def wait_after(stop: Stop, policy: Policy, *, at: float, draw: float, tries: int) -> Wait:
+    """The wait that follows this stop. It never ends before the reset that was stated.
+
+    `tries`: how many waits in a row this makes, from 1; `draw`: a random number from 0 to 1, which
+    spreads runs that were stopped by the same limit. A reset in the past counts as unknown.
+    """
+    draw = min(1.0, max(0.0, draw))
+    reset = _reset(stop, at)
+    pause_s = backoff_s(policy, tries, draw)
+    if reset is None:
+        until = at + pause_s
+    elif stop.reason is StopReason.OVERLOADED:
+        until = max(reset.at, at + pause_s)
+    else:
+        spread_s = policy.reset_jitter_max_s - policy.reset_jitter_min_s
+        until = reset.at + policy.reset_jitter_min_s + spread_s * draw
+        if tries > _TRUSTED_TRIES:
+            until = max(until, at + backoff_s(policy, tries - _TRUSTED_TRIES, draw))
+    return Wait(
+        until=until,
+        since=at,
+        why=stop.reason,
+        reset_at=reset.at if reset else None,
+        is_relative=reset is None or reset.is_relative,
+        draw=draw,
+        tries=tries,
+    )
+
+
+def is_outage(stop: Stop) -> bool:
+    """Whether the network, or what should answer there, could not be reached."""
+    return isinstance(stop.details, FailureInfo) and stop.details.scope == "network"
+
+
+_LONG_WINDOWS = ("plan", "hour", "day", "dai", "week", "month")
+
+
+def is_long_window(stop: Stop) -> bool:
+    """Whether the limit is one of hours or more, by what it is called: also if nobody says when it
+    resets."""
+    scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+    return scope is not None and any(word in scope for word in _LONG_WINDOWS)
+
+
+def backoff_s(policy: Policy, tries: int, draw: float) -> float:
+    """Twice as long each time up to the policy's most, more or less by its jitter."""
+    doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MOST_DOUBLINGS)
+    around = 1 + policy.wait_jitter * (2 * draw - 1)
+    return min(doubled, policy.unknown_reset_max_s) * around
+
+
+def remaining_s(wait: Wait, now: float, elapsed_s: float | None = None) -> float:
+    """How much of the wait is left; 0 once it is over.
+
+    `now` is the wall clock, `elapsed_s` how long it was waited by a clock that nobody sets, if that
+    is known. A stated time ends by the wall clock alone: set back, it makes it longer. A number of
+    seconds is not moved by a clock that is set, and never longer than it was.
+    """
+    total_s = wait.until - wait.since
+    if not wait.is_relative:
+        return max(0.0, wait.until - now)
+    if elapsed_s is not None:
+        return max(0.0, total_s - max(0.0, elapsed_s))
+    return max(0.0, min(wait.until - now, total_s))
+
+
+def _reset(stop: Stop, at: float) -> _Reset | None:
+    if stop.retry_at is not None:
+        reset = _Reset(stop.retry_at, False)
+    elif stop.retry_after_s is not None:
+        reset = _Reset(at + stop.retry_after_s, True)
+    else:
+        return None
+    return reset if isfinite(reset.at) and reset.at > at else None

@@ -1,0 +1,239 @@
+"""Secrets out of texts that are kept or sent on: checkpoints, notes, logs, events.
+
+By form (what looks like a known vendor's key), by place (where a password stands in a command, a
+header, an address) and by name (what is called a password). The rules of the first two are data of
+the package, `secrets/*.toml`. RE2 over bytes: the time is linear whatever the text is, and lone
+surrogates pass. Names stay, values go; a value that was found once goes everywhere in the text."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from segue.core.secrets.context import told
+from segue.core.secrets.lines import merged, suspicious
+from segue.core.secrets.names import named
+from segue.core.secrets.rules import WordSets, rule, rules
+from segue.core.secrets.values import FITS, MARK, is_bare, is_mixed, is_placeholder, is_random
+
+__all__ = ["MARK", "OVER_LINES", "redact", "redact_blocks", "scrub"]
+
+_PASSES = 4  # what a first pass uncovers; one is enough for all but made-up texts
+_KEY_BYTES = 20_000  # a private key is no longer: a BEGIN and an END further apart are two mentions
+_AGAIN = 100  # so many different values are looked for elsewhere in the same text
+OVER_LINES = (
+    "PRIVATE KEY",
+    "Static key",
+    "ANSIBLE_VAULT",
+    "ecovery code",
+    "ackup code",
+    "assword:\n",
+    "-password\n",
+    "oken:\n",
+    "-token\n",
+    "auth-user-pass",
+    "chpasswd:",
+    '"password"\n',
+    "  value:",
+    "rivate-Lines",
+    "kind: Secret",
+    "ew value:",
+    "\npassword ",
+    "  password",
+)
+"""Without one of these no secret takes several lines."""
+_LEAST_CHARS = 8  # no secret with what tells that it is one is shorter
+_AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
+
+_URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
+_BARE = rb"[A-Za-z0-9_=.+/-]*(?:[0-9][A-Za-z]|[A-Za-z][0-9]|[a-z][A-Z])[A-Za-z0-9_=.+/-]{10,}"
+_IDS_BEFORE = (
+    rb"(?i)(?:sha-?[0-9]*|hash|digest|integrity|checksum|etag|fingerprint|md5|commit|cid|h1|public|base64|\?b\?)"
+    rb"[^\n]{0,12}$|/nix/store/$"
+)
+_DUMPED = rb"(?:[A-Za-z0-9+/=]{56,}|-----)[\"'\\nr,+]*\n[ \t\"'+]*$"  # the line before is one, too
+_DUMP_GOES_ON = rb"[\"'\\nr,+]*\n[ \t\"'+]*[A-Za-z0-9+/]{48}"
+_KEY_BEGINS = rb"-----BEGIN [A-Za-z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|Static key V1)-----"
+_KEY_ENDS = rb"-----END [A-Za-z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|Static key V1)-----"
+_KEY_BODY = (
+    rb"(?:(?:\s|\\[nr]){0,4}[+> |-]{0,4}"
+    rb"(?:[A-Za-z0-9+/=]{16,}|[A-Za-z-]{2,20}: [^\n\\]{1,200}|[A-Za-z0-9+/]{1,15}={1,2}))*"
+)
+
+
+def redact(text: str) -> tuple[str, int]:
+    """The text with each secret replaced by a mark, and how many there were. Twice is as once."""
+    data = text.encode("utf-8", "surrogatepass")
+    found = 0
+    for _ in range(_PASSES):
+        lines = suspicious(data)
+        if lines is None:
+            break
+        spans = merged(sorted(map(lines.placed, _spans(lines.text))))
+        if not spans:
+            break
+        spans = [_whole(data, span) for span in merged(sorted([*spans, *_again(data, spans)]))]
+        found += len(spans)
+        data = _without(data, spans)
+    return (data.decode("utf-8", "surrogatepass"), found) if found else (text, 0)
+
+
+def redact_blocks(text: str) -> str:
+    """The text without secrets, if one of them takes several lines: for those who keep single lines
+    of long texts, and redact these later. Costs next to nothing where there is none."""
+    return redact(text)[0] if any(word in text for word in OVER_LINES) else text
+
+
+def scrub(value: Any) -> Any:
+    """A value of plain lists, dicts and texts with every text in it redacted; names stay."""
+    if isinstance(value, str):
+        return redact(value)[0] if len(value) >= _LEAST_CHARS else value
+    if isinstance(value, list | tuple):
+        return [scrub(item) for item in value]
+    if isinstance(value, dict):
+        return {key: scrub(item) for key, item in value.items()}
+    return value
+
+
+def _whole(data: bytes, span: tuple[int, int]) -> tuple[int, int]:
+    """A place without half a character at its ends."""
+    start, end = span
+    while start and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return start, end
+
+
+def _without(data: bytes, spans: list[tuple[int, int]]) -> bytes:
+    pieces: list[bytes] = []
+    place = 0
+    for start, end in spans:
+        pieces += (data[place:start], MARK.encode())
+        place = end
+    return b"".join([*pieces, data[place:]])
+
+
+def _again(data: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Where else the values stand: a password is echoed, a token is quoted."""
+    values: dict[bytes, None] = {}
+    for start, end in spans:
+        value = data[start:end]
+        if _AGAIN_BYTES <= len(value) <= _KEY_BYTES and FITS["known"](value):
+            values[value] = None
+            if len(values) == _AGAIN:
+                break
+    for value in values:
+        place = data.find(value)
+        while place >= 0:
+            yield place, place + len(value)
+            place = data.find(value, place + len(value))
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where secrets stand; they may overlap."""
+    for match in rule(_forms()).finditer(data):
+        if is_mixed(match.group(0)):
+            yield match.span()
+    lowered = data.lower()
+    for number in _needed().matches(data):
+        yield from _placed(data, *_places()[number])
+    if b"://" in data:
+        for match in rule(_URL).finditer(data):
+            if _opens(match.group(1)):
+                yield match.span(1)
+    yield from named(data, lowered)
+    yield from _bare(data)
+    yield from told(data)
+    if b"PRIVATE KEY" in data or b"Static key" in data:
+        yield from _keys(data)
+
+
+def _bare(data: bytes) -> Iterator[tuple[int, int]]:
+    """Keys that neither a name nor a place tells, but the dice."""
+    for match in rule(_BARE).finditer(data):
+        start, end = match.span()
+        start = max(start, data.rfind(b"=", start, end - 20) + 1)
+        if end - start >= 20 and is_bare(data[start:end]) and not _is_dump(data, start, end):
+            yield start, end
+
+
+def _is_dump(data: bytes, start: int, end: int) -> bool:
+    """A line of a picture, a certificate or a program; a hash or an id that is named so."""
+    before = data[max(0, start - 90) : start]
+    if rule(_IDS_BEFORE).search(before[-40:]):
+        return True
+    return end - start >= 32 and bool(
+        rule(_DUMPED).search(before) or rule(_DUMP_GOES_ON).match(data[end : end + 60])
+    )
+
+
+def _opens(value: bytes) -> bool:
+    """Whether this is the password of an address: not a port and a path, not a:b."""
+    if b"/" in value and not is_random(value):
+        return False
+    return not is_placeholder(value) and not (len(value) < 4 and value.isalnum())
+
+
+def _placed(data: bytes, pattern: bytes, fits: str) -> Iterator[tuple[int, int]]:
+    compiled = rule(pattern)
+    for match in compiled.finditer(data):
+        for number in range(1, compiled.groups + 1):
+            value = match.group(number)
+            if not value or is_placeholder(value):
+                continue
+            if fits == "cookies":
+                yield from _cookies(value, match.start(number))
+            elif FITS[fits](value):
+                start = match.start(number)
+                yield start, start + len(value.rstrip())
+
+
+def _cookies(value: bytes, offset: int) -> Iterator[tuple[int, int]]:
+    """The values of a cookie header that look like keys, each alone."""
+    for match in rule(rb"[A-Za-z0-9_.-]+=([^;\s,]+)").finditer(value):
+        if FITS["random"](match.group(1)) and not is_placeholder(match.group(1)):
+            yield offset + match.start(1), offset + match.end(1)
+
+
+def _keys(data: bytes) -> Iterator[tuple[int, int]]:
+    """Private keys, whole or without their end."""
+    ends: list[int] | None = None
+    place = 0
+    for begin in rule(_KEY_BEGINS).finditer(data):
+        if begin.start() < place:
+            continue
+        if ends is None:
+            ends = [end.end() for end in rule(_KEY_ENDS).finditer(data)]
+        start = begin.end()
+        following = bisect_right(ends, start)
+        if following < len(ends) and ends[following] - start <= _KEY_BYTES:
+            place = ends[following]
+            if not rule(rb"[A-Za-z0-9+/]{32}").search(data, start, place):
+                continue  # the two lines alone, as programs name them
+        else:
+            place = rule(_KEY_BODY).match(data, start, start + _KEY_BYTES).end()
+        if place > start:
+            yield begin.start(), place
+
+
+@cache
+def _forms() -> bytes:
+    """All vendors' forms as one pattern."""
+    table: dict[str, list[str]] = rules("vendors")["forms"]
+    return "|".join(form for forms in table.values() for form in forms).encode()
+
+
+@cache
+def _places() -> tuple[tuple[bytes, str], ...]:
+    """The patterns, and what their groups must look like."""
+    return tuple(
+        (("(?i)" + place["pattern"]).encode(), place.get("value", "any"))
+        for place in rules("places")["place"]
+    )
+
+
+@cache
+def _needed() -> WordSets:
+    """What a text must contain for each of the places."""
+    return WordSets([place["needs"] for place in rules("places")["place"]])

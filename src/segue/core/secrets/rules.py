@@ -1,0 +1,48 @@
+"""The rules by which secrets are known, loaded from the package's data and compiled once."""
+
+import tomllib
+from functools import cache
+from pkgutil import get_data
+from typing import Any
+
+import re2
+
+_MAX_MEMORY = 64 << 20  # of one automaton
+
+
+@cache
+def rule(pattern: bytes) -> Any:
+    """RE2 over bytes, compiled when it is first needed: its time is linear whatever the text is."""
+    return re2.compile(pattern, options=_options())
+
+
+class WordSets:
+    """Which of many sets of words, without regard to case, have one in a text: all in one scan."""
+
+    def __init__(self, sets: list[list[str]]) -> None:
+        options = _options()
+        options.case_sensitive = False
+        self._all = list(range(len(sets)))
+        self._found = re2.Set.SearchSet(options)
+        for words in sets:
+            self._found.Add("|".join(map(re2.escape, words)).encode())
+        self._found.Compile()
+
+    def matches(self, data: bytes) -> list[int]:
+        """The numbers of these sets, ascending; of all of them if memory does not allow to tell."""
+        found = self._found.Match(data)
+        return self._all if found is None else sorted(found)
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY
+    return options
+
+
+@cache
+def rules(name: str) -> dict[str, Any]:
+    """A file of `secrets/*.toml`: data of the package, as constant as its code."""
+    return tomllib.loads((get_data("segue", f"secrets/{name}.toml") or b"").decode())

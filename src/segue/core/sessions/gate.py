@@ -1,0 +1,119 @@
+"""Whether a task may still be begun: how large it will be, and what is said about it.
+
+A size is an estimate, and so is the answer: by default a task that is too large is begun with a
+word about it; only a user who says so (`gate = "block"`) has it refused.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from segue.core.policy import Policy
+from segue.core.sessions.forecast import fits
+from segue.core.sessions.growth import LEAST_TASKS, bounded, typical_task
+from segue.core.sessions.reading import Reading, Zone
+
+CHARS_PER_TOKEN = 4  # of prose
+BYTES_PER_TOKEN = 3.5  # of code with line numbers, as agents read it
+
+
+class Sized(Struct, frozen=True):
+    """How many tokens something will take, and how that is known."""
+
+    tokens: int
+    source: Literal["told", "prompt", "history", "file"]
+    why: str
+
+
+class Gate(Struct, frozen=True):
+    """What is said to a task. `text` is a statement, empty if there is nothing to say; its numbers
+    are there for those who word it otherwise."""
+
+    verdict: Literal["allow", "warn", "block"]
+    text: str = ""
+    percent: int = 0
+    tokens: int = 0
+    limit_tokens: int = 0  # the largest task that would be begun without a word
+
+
+def told(tokens: int) -> Sized:
+    """A size that somebody states."""
+    return Sized(bounded(tokens), "told", "as told")
+
+
+def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
+    """What the task of a prompt will cost: its own words, and what tasks here usually cost.
+
+    `costs`: those of the project's earlier tasks (`growth.task_costs`). With fewer than
+    `growth.LEAST_TASKS` of them the words alone count, which is too little rather than too much.
+    """
+    own = max(1, -(-bounded(chars) // CHARS_PER_TOKEN))
+    usual = typical_task(costs)
+    if usual is None:
+        known = sum(cost > 0 for cost in costs)
+        why = f"its words alone: of {known} earlier tasks here nothing follows"
+        return Sized(own, "prompt", f"{why}, {LEAST_TASKS} are needed")
+    why = f"its words, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
+    return Sized(own + usual.median_tokens, "history", why)
+
+
+def size_of_tool(name: str, argument_bytes: int, file_bytes: int | None) -> Sized:
+    """What a tool call will add: what it is given, and the file that it reads if that is known."""
+    own = _tokens(argument_bytes)
+    if file_bytes is None:
+        return Sized(max(1, own), "prompt", f"what {name} is given; its result is not known")
+    return Sized(
+        max(1, own + _tokens(file_bytes)), "file", f"{name} of {bounded(file_bytes):,} bytes"
+    )
+
+
+def gate(
+    sized: Sized,
+    reading: Reading,
+    zone: Zone,
+    policy: Policy,
+    *,
+    enforced_at_tokens: int | None = None,
+) -> Gate:
+    """What the policy says to a task of this size; never raises.
+
+    In warning only small tasks are begun, in critical only tiny ones, in handoff none, and nowhere
+    one that would not leave the reserve. `zone` is the one that the session is in, which may be
+    held a little longer than the reading says (`zones`). Where the window is unknown all is
+    allowed. segue's own prompts are not to be asked about.
+    """
+    if policy.gate == "off":
+        return Gate("allow")
+    fit = fits(
+        sized.tokens,
+        reading,
+        policy,
+        reserve_tokens=policy.reserve_tokens,
+        enforced_at_tokens=enforced_at_tokens,
+    )
+    if fit.because == "unknown_window":
+        return Gate("allow")
+    limit = fit.room_tokens if fit.because != "handoff" else 0
+    for held, size in (
+        (Zone.WARNING, policy.warning_task_tokens),
+        (Zone.CRITICAL, policy.critical_task_tokens),
+        (Zone.HANDOFF, 1),
+    ):
+        if list(Zone).index(zone) >= list(Zone).index(held):
+            limit = min(limit, max(0, size - 1))
+    need = max(1, sized.tokens)
+    percent = round(min(reading.fraction, 9.99) * 100)
+    if need <= limit:
+        return Gate("allow", "", percent, need, limit)
+    verdict: Literal["warn", "block"] = "block" if policy.gate == "block" else "warn"
+    begun = f"tasks of up to {limit:,} are begun" if limit else "no new task is begun"
+    text = (
+        f"Context at {percent}%, complete large tasks after handoff. This one is estimated at"
+        f" {need:,} tokens ({sized.why}); in this session {begun} now."
+    )
+    return Gate(verdict, text, percent, need, limit)
+
+
+def _tokens(count: int) -> int:
+    return int(bounded(count) / BYTES_PER_TOKEN)

@@ -1,0 +1,215 @@
+"""How fast a session fills its window, and what its user's tasks have cost so far.
+
+Theory of operation. Samples become steps, one from each reply to the next, and a step has grown by
+what it lies above the highest size since the last compaction. So a compaction is no growth and no
+shrinking either, and the few tokens that agents leave out again (the thinking of earlier turns)
+are not counted twice when they are filled anew. Growth is a mean in which the largest tenth, at
+least one, counts no more than the next largest: one huge file moves it little, while a median
+would overlook that most tokens come from few steps. Time is active time: gaps in which nobody
+worked are left out, with the tokens of the step that ended them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import fsum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+IDLE_S = 300.0  # longer between a reply and the next turn: the user was away
+STALL_S = 1_800.0  # longer inside a turn: no tool or sub-agent, but a wait for a limit or the user
+LEAST_TASKS = 10  # below it a p90 is merely the largest
+
+_LOOK_BACK_SAMPLES = 10_000
+_RECENT_REPLIES = 300  # work changes (it is delegated, say): what was hours ago is no guide
+_RECENT_TURNS = 30
+_LATEST_REPLIES = 9  # how fast they come changes from one tool to the next
+_BLOCKS = 20
+_LEAST_ACTIVE_S = 60.0  # the burst in which a session starts says nothing of its pace
+_LATEST_S = 1e11  # the year 5138: later is no time, or milliseconds
+_MOST_TOKENS = 2**53  # beyond, floats lose tokens, and still larger integers raise
+
+
+class Sample(Struct, frozen=True):
+    """The size of the context after one main-thread reply; `turn` counts the user's prompts."""
+
+    at: float | None
+    used_tokens: int
+    turn: int
+
+
+class Growth(Struct, frozen=True, kw_only=True):
+    """How fast the context grows: never below 0, None where unknown, counts of what was seen."""
+
+    tokens_per_minute: float | None = None  # of active time
+    tokens_per_turn: float | None = None
+    tokens_per_reply: float | None = None
+    large_reply_tokens: int | None = None  # nine replies of ten add no more; one spike is no guide
+    reply_s: float | None = None  # from one reply to the next of the same turn: the recent median
+    replies: int = 0
+    turns: int = 0
+    compactions: int = 0
+    active_s: float = 0.0
+
+
+class Typical(Struct, frozen=True, kw_only=True):
+    """What the user's tasks have cost so far: costs that were really seen, no means."""
+
+    median_tokens: int
+    p90_tokens: int
+    tasks: int
+
+
+class _Step(NamedTuple):
+    rise: int | None  # None: nothing to compare with (the first reply, or a compaction)
+    at: float | None
+    turn: int  # counted here: any change of a sample's turn is a new one
+    compacted: bool
+
+
+def growth(
+    samples: Sequence[Sample], *, idle_s: float = IDLE_S, stall_s: float = STALL_S
+) -> Growth | None:
+    """The recent growth of one session, samples in the order of its transcript.
+
+    None unless two replies can be compared. Samples without a time, or before which the clock was
+    set back, still count per reply and per turn. From three turns on a single one moves
+    `tokens_per_turn` by no more than the next largest would; the last turn, which may still be
+    going on, is never a reason to expect less.
+    """
+    steps = list(_steps(samples[-_LOOK_BACK_SAMPLES:]))
+    rises = [step.rise for step in steps if step.rise is not None]
+    if not rises:
+        return None
+    costs = _turn_costs(steps)
+    ended = costs[:-1] if len(costs) > 3 else costs  # three at least, or one spike would count
+    paces = _paces(steps, idle_s, stall_s)[-_RECENT_REPLIES:]
+    return Growth(
+        tokens_per_minute=_per_minute(paces),
+        tokens_per_turn=max(_usual(costs[-_RECENT_TURNS:]), _usual(ended[-_RECENT_TURNS:])),
+        tokens_per_reply=_usual(rises[-_RECENT_REPLIES:]),
+        large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:])),
+        reply_s=_reply_s(steps),
+        replies=len(steps),
+        turns=steps[-1].turn + 1,
+        compactions=sum(step.compacted for step in steps),
+        active_s=fsum(seconds for _, seconds in paces),
+    )
+
+
+def task_costs(samples: Sequence[Sample]) -> list[int]:
+    """What each turn of one session added to the context, in order; turns that added nothing not.
+
+    The first turn counts from its first reply on: the size before it is the agent's own prompt.
+    """
+    return [cost for cost in _turn_costs(_steps(samples)) if cost > 0]
+
+
+def typical_task(costs: Iterable[int]) -> Typical | None:
+    """Median and p90 of `task_costs` of many sessions; None with too little history."""
+    ranked = sorted(bounded(cost) for cost in costs if cost > 0)
+    count = len(ranked)
+    if count < LEAST_TASKS:
+        return None
+    return Typical(
+        median_tokens=ranked[(count - 1) // 2],
+        p90_tokens=ranked[(count * 9 + 9) // 10 - 1],
+        tasks=count,
+    )
+
+
+def _replies(samples: Iterable[Sample]) -> Iterator[tuple[float | None, int, int]]:
+    """Each reply once. Agents write a reply's size with each of its parts, and copy on resuming."""
+    seen: set[tuple[float | None, int, int]] = set()
+    last = 0
+    for sample in samples:
+        used, at = bounded(sample.used_tokens), sample.at
+        at = at if at is not None and abs(at) < _LATEST_S else None
+        reply = (at, used, sample.turn)
+        # No reply adds nothing, and a size of zero is a record that the client made up.
+        if used not in (0, last) and (at is None or reply not in seen):
+            seen.add(reply)
+            last = used
+            yield reply
+
+
+def _steps(samples: Iterable[Sample]) -> Iterator[_Step]:
+    turn, peak, last = 0, 0, None
+    for at, used, number in _replies(samples):
+        turn += last is not None and number != last
+        # A tenth below the peak: less than that is what agents leave out from one turn to the next.
+        compacted = used * 10 < peak * 9
+        known = last is not None and not compacted
+        yield _Step(max(0, used - peak) if known else None, at, turn, compacted)
+        peak, last = max(peak, used) if known else used, number
+
+
+def _turn_costs(steps: Iterable[_Step]) -> list[int]:
+    costs: dict[int, int] = {}
+    for step in steps:
+        if step.rise is not None:
+            costs[step.turn] = costs.get(step.turn, 0) + step.rise
+    return list(costs.values())
+
+
+def _paces(steps: Iterable[_Step], idle_s: float, stall_s: float) -> list[tuple[int, float]]:
+    """Tokens and seconds of the steps in which somebody worked."""
+    active: list[tuple[int, float]] = []
+    idle: list[tuple[int, float]] = []
+    tokens, since, turn = 0, None, 0
+    for step in steps:
+        tokens += step.rise or 0
+        if step.rise is not None and (step.at is None or step.at == since):
+            continue  # no time of its own: its tokens go with the next step that has one
+        if step.rise is not None and step.at is not None and since is not None and step.at > since:
+            seconds, most = step.at - since, stall_s if step.turn == turn else idle_s
+            (idle if seconds > most else active).append((tokens, max(0.0, min(seconds, most))))
+        tokens, since, turn = 0, step.at, step.turn
+    return active or idle  # idle ones, cut short, if there is nothing better to go by
+
+
+def _reply_s(steps: Sequence[_Step]) -> float | None:
+    gaps = [
+        after.at - before.at
+        for before, after in pairwise(steps[-_LATEST_REPLIES - 1 :])
+        if before.at is not None and after.at is not None and before.turn == after.turn
+    ]
+    known = sorted(gap for gap in gaps if gap >= 0)
+    return known[len(known) // 2] if known else None
+
+
+def _per_minute(paces: list[tuple[int, float]]) -> float | None:
+    """Blocks of about equal time: single steps last two seconds or twenty minutes."""
+    total = fsum(seconds for _, seconds in paces)
+    if not total >= _LEAST_ACTIVE_S:
+        return None
+    enough = total / _BLOCKS * (1 - 1e-6)  # equal steps make equal blocks, however they are rounded
+    blocks: list[tuple[int, float]] = []
+    tokens, length = 0, 0.0
+    for more, seconds in paces:
+        tokens, length = tokens + more, length + seconds
+        if length >= enough:
+            blocks.append((tokens, length))
+            tokens, length = 0, 0.0
+    # The rest is too short for a block of its own: its rate would be anything.
+    blocks[-1] = (blocks[-1][0] + tokens, blocks[-1][1] + length)
+    return _usual([t * 60 / seconds for t, seconds in blocks], [seconds for _, seconds in blocks])
+
+
+def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """The mean, in which the largest tenth counts as the next largest does."""
+    cap = _high(values)
+    shares = weights or [1.0] * len(values)
+    return fsum(min(v, cap) * share for v, share in zip(values, shares, strict=True)) / fsum(shares)
+
+
+def _high(values: Sequence[float]) -> float:
+    """The largest but for the largest tenth, of which there is at least one."""
+    count = len(values)
+    cut = max(1, count // 10) if count > 2 else 0  # of two nobody knows which one is the spike
+    return sorted(values)[count - 1 - cut]
+
+
+def bounded(tokens: int) -> int:
+    """A count that can be calculated with, whatever a record says."""
+    return max(0, min(tokens, _MOST_TOKENS))

@@ -1,0 +1,186 @@
+"""Every request of a session file with its tokens: the base of totals, growth and costs.
+
+A ledger is one flat array of whole numbers, seven a request, because a history has hundreds of
+thousands of them: it is written to the index as it stands and summed without making objects.
+
+A reply is often written more than once (one record per content block, a copy in a forked or
+resumed session), so rows have a key. Of equal keys one row counts: the main thread's before a
+sub-agent's, then the larger, then the first. That is also how ccusage decides, so that totals can
+be compared to the token.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from segue.core.sessions.spend import Spend
+
+WIDTH = 7
+SIDE, ENDS_TURN = 1, 2
+"""Flags: a sub-agent's request; a reply after which it is the user's turn."""
+
+ROW_BYTES = WIDTH * 8
+_MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
+
+
+class Entry(Struct, frozen=True):
+    """One request as it stands in a ledger."""
+
+    key: int
+    at: float | None
+    model: str
+    flags: int
+    spend: Spend
+
+    @property
+    def is_side(self) -> bool:
+        """Whether a sub-agent asked."""
+        return bool(self.flags & SIDE)
+
+
+class Ledger:
+    """The requests of one file, in its order. Adding is the only change."""
+
+    def __init__(self, data: bytes = b"", models: list[str] | None = None) -> None:
+        self.rows = array("q")
+        self.rows.frombytes(data[: len(data) // ROW_BYTES * ROW_BYTES])
+        self.models: list[str] = models if models is not None else []
+        self._numbers = {name: number for number, name in enumerate(self.models)}
+        keys = self.rows[::WIDTH]
+        self._places = {key: place for place, key in enumerate(keys) if key}
+
+    def __len__(self) -> int:
+        return len(self.rows) // WIDTH
+
+    def tobytes(self) -> bytes:
+        """As the index keeps it; `Ledger(data, models)` is the way back."""
+        return self.rows.tobytes()
+
+    def keys(self, first: int = 0) -> "array[int]":
+        """The keys of all rows from this one on; 0 for a request that has none."""
+        return self.rows[first * WIDTH :: WIDTH]
+
+    def add(
+        self,
+        key: int,
+        at_ms: int,
+        model: str,
+        flags: int,
+        input_tokens: int,
+        output_tokens: int,
+        cache_read_tokens: int,
+        cache_write_tokens: int,
+    ) -> bool:
+        """Takes a request in; False if it was there already (the better of the two stays).
+
+        `key` is 0 for a request that cannot be told from others: it always counts.
+        """
+        total = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens
+        if total > _MOST:
+            return False
+        number = self._numbers.get(model)
+        if number is None:
+            number = self._numbers[model] = len(self.models)
+            self.models.append(model)
+        rows = self.rows
+        end = len(rows) // WIDTH
+        place = self._places.setdefault(key, end) if key else end
+        if place == end:
+            rows.extend(
+                (
+                    key,
+                    at_ms,
+                    number << 8 | flags,
+                    input_tokens,
+                    output_tokens,
+                    cache_read_tokens,
+                    cache_write_tokens,
+                )
+            )
+            return True
+        start = place * WIDTH
+        old = rows[start + 2]
+        old_total = sum(rows[start + 3 : start + WIDTH])
+        if (flags & SIDE, -total) < (old & SIDE, -old_total):
+            rows[start + 2] = number << 8 | flags | old & ENDS_TURN
+            rows[start + 3] = input_tokens
+            rows[start + 4] = output_tokens
+            rows[start + 5] = cache_read_tokens
+            rows[start + 6] = cache_write_tokens
+        else:
+            rows[start + 2] |= flags & ENDS_TURN
+        return False
+
+    def end_turn(self) -> None:
+        """The last request was the last of its turn."""
+        if self.rows:
+            self.rows[-WIDTH + 2] |= ENDS_TURN
+
+    def entry(self, place: int) -> Entry:
+        """The request at a place."""
+        key, at_ms, tag, given, said, read, written = self.rows[
+            place * WIDTH : place * WIDTH + WIDTH
+        ]
+        return Entry(
+            key,
+            at_ms / 1000 if at_ms else None,
+            self._model(tag >> 8),
+            tag & 0xFF,
+            Spend(
+                input_tokens=given,
+                output_tokens=said,
+                cache_read_tokens=read,
+                cache_write_tokens=written,
+            ),
+        )
+
+    def _model(self, number: int) -> str:
+        return self.models[number] if 0 <= number < len(self.models) else ""
+
+    def find(self, key: int) -> Entry | None:
+        """The request with this key."""
+        place = self._places.get(key)
+        return None if place is None else self.entry(place)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self.entry, range(len(self)))
+
+    def adopt(self, parent: "Ledger") -> int:
+        """Gives the leading rows that repeat another ledger's, one by one from its first, the keys
+        they have there; how many there were."""
+        same = 0
+        mine, theirs = self.rows, parent.rows
+        for start in range(0, min(len(mine), len(theirs)), WIDTH):
+            if mine[start + 3 : start + WIDTH] != theirs[start + 3 : start + WIDTH]:
+                break
+            self._places.pop(mine[start], None)
+            mine[start] = theirs[start]
+            self._places[mine[start]] = same
+            same += 1
+        return same
+
+    def totals(self) -> dict[str, Spend]:
+        """Tokens by model, without models that used none."""
+        rows = self.rows
+        sums: dict[int, list[int]] = {}
+        tags = {tag >> 8 for tag in rows[2::WIDTH]}
+        if len(tags) == 1:  # as most files: summed without a loop
+            sums[tags.pop()] = [sum(rows[column::WIDTH]) for column in range(3, WIDTH)]
+        else:
+            for start in range(0, len(rows), WIDTH):
+                found = sums.setdefault(rows[start + 2] >> 8, [0, 0, 0, 0])
+                found[0] += rows[start + 3]
+                found[1] += rows[start + 4]
+                found[2] += rows[start + 5]
+                found[3] += rows[start + 6]
+        return {
+            self._model(number): Spend(
+                input_tokens=given,
+                output_tokens=said,
+                cache_read_tokens=read,
+                cache_write_tokens=written,
+            )
+            for number, (given, said, read, written) in sums.items()
+            if given or said or read or written
+        }

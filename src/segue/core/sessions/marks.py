@@ -1,0 +1,35 @@
+"""Where a session is handed over, in tokens."""
+
+from msgspec import Struct
+
+from segue.core.policy import Policy
+from segue.core.sessions.forecast import forecast
+from segue.core.sessions.reading import Reading
+
+
+class Marks(Struct, frozen=True, kw_only=True):
+    """Inclusive: a session that holds as many tokens has reached the mark. None: never.
+
+    `soft_tokens` is never above `hard_tokens`, and there is one exactly if there is the other.
+    """
+
+    soft_tokens: int | None = None
+    hard_tokens: int | None = None
+
+
+def marks(policy: Policy, window_tokens: int, enforced_tokens: int | None = None) -> Marks:
+    """The policy's marks in a window of this size.
+
+    Where the agent itself compacts or refuses at `enforced_tokens`, they lie before it by what a
+    checkpoint needs. A hard mark above 1 switches both off.
+    """
+    ahead = forecast(
+        Reading(window_tokens=window_tokens),
+        None,
+        policy,
+        reserve_tokens=policy.reserve_tokens,
+        enforced_at_tokens=enforced_tokens,
+    )
+    hard = ahead.handoff.at_tokens
+    soft = ahead.soft.at_tokens
+    return Marks(soft_tokens=hard if soft is None else soft, hard_tokens=hard)

@@ -1,0 +1,104 @@
+"""Where the marks should be, by how sessions have grown so far.
+
+How it works. A handoff that begins at a mark is not read there: the reading that first reaches the
+mark lies past it by a part of one turn, and the request is read one turn later. From consecutive
+turns of real sessions this can be computed for every mark, also for those that no session has
+reached: a mark falls into a turn the more likely the longer the turn is, and anywhere in it with
+the same chance. A handoff is late if its request is read above `LATE`, or above what the agent
+itself allows. The best mark is the highest with no more late handoffs than the user accepts.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+LATE = 0.90
+"""Of the window: above it, a request for a checkpoint comes late."""
+LEAST_TURNS = 150
+LEAST_SESSIONS = 3
+_LOWEST, _HIGHEST = 30, 90  # percent
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """One session: the size of its context after each reply, in order."""
+
+    sizes: tuple[int, ...]
+    window_tokens: int
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """Where the hard mark should be, and why. `hard_mark` is None if the history is too small, or
+    if no mark is good enough; `why` says which."""
+
+    hard_mark: float | None
+    why: str
+    sessions: int
+    turns: int
+    median_turn: float = 0.0  # of the window
+    large_turn: float = 0.0  # 95 of 100 add no more
+    late_now: float | None = None  # with today's mark
+    late_then: float | None = None
+
+
+def advise(
+    histories: Iterable[History], *, now_mark: float, max_late: float = 0.05, limit: float = LATE
+) -> Advice:
+    """The highest mark at which at most `max_late` of all handoffs are late. `limit`: where late
+    begins, of the window; lower where the agent itself compacts before."""
+    pairs: list[tuple[float, float]] = []
+    sessions = 0
+    for history in histories:
+        rises = _rises(history)
+        found = list(pairwise(rises))
+        sessions += bool(found)
+        pairs += found
+    turns = sorted(first for first, _ in pairs)
+    if len(pairs) < LEAST_TURNS or sessions < LEAST_SESSIONS:
+        why = (
+            f"too small a history: {len(pairs)} turns of {sessions} sessions, and"
+            f" {LEAST_TURNS} of {LEAST_SESSIONS} are needed"
+        )
+        return Advice(hard_mark=None, why=why, sessions=sessions, turns=len(pairs))
+    best = next(
+        (
+            mark / 100
+            for mark in range(_HIGHEST, _LOWEST - 1, -1)
+            if late_share(pairs, mark / 100, limit) <= max_late
+        ),
+        None,
+    )
+    why = "" if best is not None else f"turns are so large that no mark keeps below {max_late:.0%}"
+    return Advice(
+        hard_mark=best,
+        why=why,
+        sessions=sessions,
+        turns=len(pairs),
+        median_turn=_quantile(turns, 0.5),
+        large_turn=_quantile(turns, 0.95),
+        late_now=late_share(pairs, now_mark, limit) if now_mark <= 1 else None,
+        late_then=None if best is None else late_share(pairs, best, limit),
+    )
+
+
+def late_share(pairs: Sequence[tuple[float, float]], mark: float, limit: float) -> float:
+    """How many of the handoffs that begin at this mark are read above the limit. Of each turn, the
+    part counts after which the next turn ends above it."""
+    total = sum(first for first, _ in pairs)
+    if total <= 0:
+        return 0.0
+    room = limit - mark
+    late = sum(min(first, max(0.0, first - (room - second))) for first, second in pairs)
+    return late / total
+
+
+def _rises(history: History) -> list[float]:
+    """What each reply added, of the window. A compaction is no turn."""
+    window = history.window_tokens
+    if window <= 0:
+        return []
+    return [(b - a) / window for a, b in pairwise(history.sizes) if b > a]
+
+
+def _quantile(ranked: Sequence[float], share: float) -> float:
+    return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0

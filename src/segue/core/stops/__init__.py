@@ -1,0 +1,1 @@
+"""Why did it stop? Pure: text, records and exit codes in, one stop out."""

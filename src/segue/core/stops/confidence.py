@@ -1,0 +1,118 @@
+"""How sure a verdict is: the share of right ones among those that rest on such a sign.
+
+Not counted where the rules were made (there it would be 1), but on messages that were collected
+afterwards, each set read by the rules as they were before anybody looked at it: 610 earlier ones
+and three sets of 408 (docs/classify.md has the table); signs that such messages hardly have
+(records, exits) on the 248 recorded runs. One wrong verdict is added to each count, so that nothing
+that was seen seldom is called certain.
+
+Sentences and codes are counted by what they name, too: a farewell is a farewell less often than a
+rate limit is one. Each such count is joined with `_WEIGHT` verdicts of the kind as a whole, so that
+what was seen twice is not called certain. Codes are counted on all messages of the corpus in which
+one was heard, also where a sentence beat it: that is how often the code alone would have been right
+(`tests/core/stops/test_confidence.py` counts again).
+"""
+
+from segue.core.stops.codes import PROVIDER_CODES
+from segue.core.stops.composition import is_family
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Rank, Sign, Strength
+
+Count = tuple[int, int]
+"""How many were right, of how many."""
+
+_RIGHT_OF: dict[tuple[Rank, Strength], Count] = {
+    (Rank.STRUCTURE, Strength.SENTENCE): (109, 109),
+    (Rank.STRUCTURE, Strength.CODE): (115, 115),
+    (Rank.STRUCTURE, Strength.HINT): (8, 8),
+    (Rank.TEXT, Strength.SENTENCE): (417, 433),
+    (Rank.TEXT, Strength.CODE): (33, 40),
+    (Rank.TEXT, Strength.PHRASE): (10, 12),
+    (Rank.TEXT, Strength.HINT): (19, 24),
+    (Rank.EXIT, Strength.CODE): (20, 20),
+    (Rank.EXIT, Strength.PHRASE): (9, 9),
+    # Only the messages: in the recordings, who sent a SIGTERM was known, as it is not elsewhere.
+    (Rank.EXIT, Strength.HINT): (8, 23),
+}
+# Not counted: a phrase in a record is as sure as a status there, the user's own wording as a
+# sentence of ours, and that the driver says who ended it as a signal is.
+_AS: dict[tuple[Rank, Strength], tuple[Rank, Strength]] = {
+    (Rank.STRUCTURE, Strength.PHRASE): (Rank.STRUCTURE, Strength.HINT),
+    (Rank.STRUCTURE, Strength.OWN): (Rank.STRUCTURE, Strength.SENTENCE),
+    (Rank.TEXT, Strength.OWN): (Rank.TEXT, Strength.SENTENCE),
+    (Rank.EXIT, Strength.SENTENCE): (Rank.EXIT, Strength.CODE),
+    (Rank.EXIT, Strength.OWN): (Rank.EXIT, Strength.CODE),
+}
+SENTENCES: dict[StopReason, Count] = {
+    StopReason.RATE_LIMIT: (24, 24),
+    StopReason.CONTEXT_EXHAUSTED: (11, 12),
+    StopReason.BILLING: (6, 6),
+    StopReason.AUTH: (5, 5),
+    StopReason.MAX_BUDGET: (2, 2),
+    StopReason.MAX_TURNS: (3, 3),
+    StopReason.REFUSAL: (9, 9),
+    StopReason.OVERLOADED: (7, 8),
+    StopReason.TIMEOUT: (4, 5),
+    StopReason.CRASH: (6, 6),
+    StopReason.ERROR: (2, 2),
+    StopReason.USER_EXIT: (5, 7),
+}
+"""A sentence that is known word for word, on the first two of the three sets."""
+FAMILIES: Count = (5, 8)
+"""A sentence that is known by its kind alone; joined with codes, which err as often."""
+UNKNOWN: Count = (108, 132)
+"""Texts in which nothing was found, and that were no stops: on the two last sets."""
+HARD_CODES: dict[StopReason, Count] = {
+    StopReason.RATE_LIMIT: (19, 20),
+    StopReason.CONTEXT_EXHAUSTED: (4, 4),
+    StopReason.AUTH: (4, 4),
+    StopReason.OVERLOADED: (7, 8),
+}
+"""A provider's own code, in an error that the agent printed."""
+SOFT_CODES: dict[StopReason, Count] = {
+    StopReason.RATE_LIMIT: (10, 11),
+    StopReason.CONTEXT_EXHAUSTED: (8, 8),
+    StopReason.BILLING: (3, 3),
+    StopReason.AUTH: (1, 2),
+    StopReason.MAX_BUDGET: (1, 1),
+    StopReason.MAX_TURNS: (1, 1),
+    StopReason.REFUSAL: (2, 2),
+    StopReason.OVERLOADED: (2, 4),
+    StopReason.TIMEOUT: (11, 11),
+}
+"""Other code-like words there: names of exceptions, codes of gateways. A code that names no cause
+("error") is as sure as the kind as a whole: only where nothing else speaks does a verdict rest on
+it."""
+_WEIGHT = 10
+_NOTHING_READ = 0.5
+
+
+def is_hard(sign: Sign) -> bool:
+    """Whether it is a provider's own code for this reason, in text."""
+    is_code = PROVIDER_CODES.get(sign.evidence.quote) is sign.reason
+    return sign.rank is Rank.TEXT and is_code
+
+
+def confidence(best: Sign | None, *, read: bool = True) -> float:
+    """The share of right verdicts among those that rest on such a sign; without one, among those on
+    a text in which there is none (`read`: there was a text)."""
+    if best is None:
+        return round(UNKNOWN[0] / (UNKNOWN[1] + 1), 2) if read else _NOTHING_READ
+    kind = _AS.get((best.rank, best.strength), (best.rank, best.strength))
+    whole = _RIGHT_OF[kind]
+    if is_hard(best):
+        counts = HARD_CODES.values()
+        whole = (sum(count[0] for count in counts), sum(count[1] for count in counts))
+        return _joined(HARD_CODES.get(best.reason, (0, 0)), whole)
+    if kind == (Rank.TEXT, Strength.CODE) and best.reason in SOFT_CODES:
+        return _joined(SOFT_CODES[best.reason], whole)
+    if kind == (Rank.TEXT, Strength.SENTENCE):
+        if is_family(best.evidence.rule):
+            return _joined(FAMILIES, _RIGHT_OF[Rank.TEXT, Strength.CODE])
+        return _joined(SENTENCES.get(best.reason, (0, 0)), whole)
+    return round(whole[0] / (whole[1] + 1), 2)
+
+
+def _joined(count: Count, whole: Count) -> float:
+    share = whole[0] / (whole[1] + 1)
+    return round((count[0] + _WEIGHT * share) / (count[1] + _WEIGHT), 2)

@@ -1,0 +1,93 @@
+"""From events to the signs of the final turn.
+
+Theory of operation. A session is a row of turns; only the last one ended. So a `Started` or a
+`Prompt` wipes the slate. Within the turn, an error counts only if nothing of the turn comes after
+it: a reply or a tool call shows that the agent went on, whatever it said before. The agent's own
+closing record (`Ended`) beats all that, and of several (a turn that wakes again for background
+work) the last one counts.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from segue.core.stops.events import (
+    Compaction,
+    Ended,
+    Event,
+    Failure,
+    Limit,
+    Other,
+    Prompt,
+    Reply,
+    Retry,
+    Started,
+    ToolCall,
+    Usage,
+)
+from segue.core.stops.types import Tokens
+
+
+class Turn(Struct, kw_only=True):
+    """What is left of a session's events when only the last turn counts."""
+
+    seen: int = 0  # events that say anything
+    ended: Ended | None = None
+    failure: Failure | None = None
+    limit: Limit | None = None  # rejected, and nothing went on after it
+    compaction: Compaction | None = None  # begun or failed, and nothing went on after it
+    waiting: Retry | None = None  # the agent waits to try again, and nothing came after it
+    tokens: Tokens | None = None
+    model: str = ""
+    unread: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """The records stop without a closing one."""
+        return self.seen > 0 and self.ended is None
+
+
+def fold(events: Iterable[Event]) -> Turn:
+    """The last turn of a stream or session file."""
+    turn = Turn()
+    window: int | None = None
+    for event in events:
+        if isinstance(event, Other):
+            turn.unread += not event.known
+            continue
+        turn.seen += 1
+        if isinstance(event, Started | Prompt):
+            if isinstance(event, Started) and event.model:
+                turn.model = event.model
+            _go_on(turn)
+        elif isinstance(event, Reply | ToolCall):
+            _go_on(turn)
+        elif isinstance(event, Retry):
+            turn.waiting = event
+        elif isinstance(event, Usage):
+            window = event.window_tokens or window
+            turn.tokens = Tokens(event.used_tokens, window)
+        elif isinstance(event, Compaction):
+            # Done is not yet gone on: pi 0.73 compacts after an overflow and then says nothing.
+            turn.compaction = None if event.phase == "done" else event
+            if event.used_tokens is not None:
+                turn.tokens = Tokens(event.used_tokens, window)
+        elif isinstance(event, Limit):
+            # Of several full windows the one that opens last decides.
+            if event.rejected and (event.resets_at or 0) >= _reset(turn.limit):
+                turn.limit = event
+        elif isinstance(event, Ended):
+            turn.ended, turn.waiting = event, None
+        elif isinstance(event, Failure):
+            turn.failure, turn.waiting = event, None
+    if turn.tokens is not None and turn.tokens.window is None and window is not None:
+        turn.tokens = Tokens(turn.tokens.used, window)
+    return turn
+
+
+def _go_on(turn: Turn) -> None:
+    turn.ended = turn.failure = turn.limit = turn.compaction = turn.waiting = None
+
+
+def _reset(limit: Limit | None) -> float:
+    return (limit.resets_at or 0) if limit is not None else 0

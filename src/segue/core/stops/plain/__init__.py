@@ -1,0 +1,1 @@
+"""Plain text: unwrapped, cut into units, and each unit given a voice."""

@@ -1,0 +1,70 @@
+"""Does a screen end in a question that only the user can answer?
+
+Clients draw their permission prompts and menus each in their own way, but all of them show the same
+three things: a question, ways to answer it, and the keys for that. Two of the three, as the last
+thing on a screen, are a dialog; what it asks does not matter.
+"""
+
+import re
+
+from segue.core.stops.plain.unwrap import Line
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Evidence, Rank, Sign, Strength
+
+_LOOK_BACK = 30
+_FOOTER_LINES = 3
+_CURSOR = r"[❯›>●○◉◯◌▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*)?"
+_QUESTION = re.compile(
+    rf"(?i)^{_CURSOR}(?:(?:allow|apply|approve|grant|would you like|do you (?:want|trust)|select"
+    r"|choose|review your|set up|run (?:this|the)|proceed|overwrite|trust|permission|confirm|add"
+    r"|how would you)\b.{0,200}[?:]"
+    r"|.{0,120}\b(?:allow|approve|proceed|continue|permission|would you like|want to)\b.{0,80}\?)$"
+)
+_OPTION = re.compile(
+    rf"(?i)^{_CURSOR}(?:\d{{1,2}}[.)]\s+\S|(?:yes|no|allow|approve|always|never|cancel|deny|reject"
+    r"|accept|modify|explain|edit|skip|switch)\b)"
+)
+_CHOSEN = re.compile(r"(?i)\b(?:yes|no|allow|approve|always|cancel|deny|reject|accept)\b")
+_KEYS = re.compile(
+    r"(?i)(?:\b(?:enter|return)|↵|⏎)\s+(?:to\s+)?(?:submit|confirm|select|choose|accept)\b.{0,80}"
+    r"\besc(?:ape)?\b|\besc(?:ape)?\s+(?:to\s+)?(?:cancel|go back|reject|exit)\b.{0,60}"
+    r"\b(?:enter|return|tab|y/n)\b"
+)
+_INLINE = re.compile(
+    r"(?i)\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
+    r"|\(y\)es\s?/\s?\(n\)o|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
+)
+
+
+def asked(lines: list[Line], source: str) -> Sign | None:
+    """The sign of a dialog at the end of a screen; None if there is none."""
+    shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text][-_LOOK_BACK:]
+    if not shown:
+        return None
+    if _INLINE.search(shown[-1].text):
+        return _sign(shown[-1], source)
+    keys = any(_KEYS.search(line.text) for line in shown[-_FOOTER_LINES:])
+    options = [line for line in shown if _OPTION.match(line.text)]
+    place = next((n for n in range(len(shown) - 1, -1, -1) if _QUESTION.match(shown[n].text)), None)
+    question = None if place is None else shown[place]
+    if keys and (question or options):
+        return _sign(question or options[0], source)
+    if place is None or question is None:
+        return None
+    below = shown[place + 1 :]
+    answers = [line for line in below if _OPTION.match(line.text)]
+    chosen = sum(1 for line in answers if _CHOSEN.search(line.text))
+    # Nothing may stand below the question but ways to answer it, or the rest of one.
+    if chosen >= 2 and len(answers) * 2 >= len(below):
+        return _sign(question, source)
+    return None
+
+
+def _sign(line: Line, source: str) -> Sign:
+    return Sign(
+        reason=StopReason.NEEDS_USER,
+        rank=Rank.TEXT,
+        strength=Strength.CODE,  # a sentence above it says why it asks
+        evidence=Evidence("screen.dialog", line.text[:200], f"{source}:{line.number}"),
+        message=line.text[:200],
+    )

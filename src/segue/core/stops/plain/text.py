@@ -1,0 +1,221 @@
+"""Who speaks? Plain output is cut into units, and each unit gets a voice.
+
+Terminal output mixes the agent's own words with prompts, tool results, files, diffs and prose.
+A stop message counts only where the agent itself speaks as an error, so before any wording is
+looked for, each line is cleaned (colours, boxes, bullets), lines that belong together are joined
+into units, and code, diffs, lists, tables and tool results are muted. What remains is:
+
+- ERROR: the unit opens like an error ("API Error: …", "✕ …", "openai.BadRequestError: …", a log
+  line of that level, an error body): a phrase anywhere inside it counts;
+- PLAIN: anything else that speaks: only a sentence that opens a line counts;
+- PROMPT: what the user typed: only the words that end a session count;
+- RUNNING: the agent shows that it is still at work: nothing before it is an ending;
+- MUTED: never counts.
+"""
+
+from msgspec import Struct
+
+from segue.core.stops.plain import voice
+from segue.core.stops.plain.unwrap import Line, is_html, unescape, untagged
+from segue.core.stops.plain.voice import Voice
+
+
+class Unit(Struct, frozen=True):
+    """Lines that belong together, cleaned, joined by newlines; `line` is the first one's number."""
+
+    text: str
+    voice: Voice
+    line: int
+    under_tool: bool = False  # stands below a tool call: muted, but an interrupt shows here too
+    speaker: bool = False  # opens with the bullet under which the model itself speaks
+    log: bool = False  # a stamped log line
+    prefix: str = ""  # what the logger put before it
+    result: bool = False  # hangs below another unit
+    indent: int = 0
+    wrapped: bool = False  # a width broke it, maybe in the middle of a word
+
+
+def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) -> list[Unit]:
+    """Cuts unwrapped lines into units with voices.
+
+    `errors_only`: the channel carries nothing but errors (a failed request's body), so what
+    speaks at all speaks as an error. `logs`: whether a log line here can be the agent's own; in a
+    conversation it is some tool's output.
+    """
+    maker = _Maker(errors_only, logs)
+    for line in lines:
+        maker.take(line)
+    return maker.done()
+
+
+class _Maker:
+    """Collects lines until something shows that the next one belongs to another unit."""
+
+    def __init__(self, errors_only: bool, logs: bool) -> None:
+        self._errors_only = errors_only
+        self._logs = logs
+        self._log = False
+        self._prefix = ""
+        self._in_page = False  # a gateway's page, as an error's body
+        self._item_indent: int | None = None  # of the item of a list that is open
+        self._frame = False  # the line above names a frame of a Python stack trace
+        self._in_code = False
+        self._in_diff = False
+        self._in_fence = False
+        self._in_result = False  # the lines of a tool's result, until a blank one
+        self._indent = 0
+        self._results = 0  # below the tool call above
+        self._result = False
+        self._units: list[Unit] = []
+        self._lines: list[str] = []
+        self._wrapped = False
+        self._start = 1
+        self._voice = Voice.PLAIN
+        self._under_tool = False
+        self._tool_open = False
+        self._speaker = False
+
+    def done(self) -> list[Unit]:
+        self._flush()
+        return self._units
+
+    def take(self, line: Line) -> None:
+        text = line.text
+        if is_html(text) and (self._in_page or self._errors_only or self._awaits_page):
+            self._in_page = "</html" not in text.lower()
+            text = untagged(text)
+            if text and self._lines:
+                self._lines.append(text)
+                return
+            if not text:
+                return
+        if not text:
+            if not self._in_page:
+                self._flush()
+                self._in_code = self._in_result = False
+                self._item_indent = None
+            return
+        mark, said = voice.split_mark(text)
+        if mark and not said:
+            self._flush()
+            return
+        if self._quoted(mark, said):
+            self._flush()
+            return
+        if self._frame and not mark and (voice.is_code(said) or line.indent):
+            self._frame = voice.is_stack(said)
+            return  # the code of a frame: nobody says it
+        self._frame = voice.is_frame(said)
+        self._wrapped = self._wrapped or (line.goes_on and bool(self._lines))
+        if line.goes_on and self._speaks_as_error and not mark:
+            self._lines.append(said)
+            return
+        in_code = self._in_code and not self._errors_only
+        whose = voice.voice_of(mark, said, logs=self._logs, in_code=in_code, prefix=line.prefix)
+        if not mark and (self._in_result or self._in_item(line)):
+            whose = Voice.MUTED
+        if whose is Voice.MUTED and voice.is_item(said) and not line.prefix:
+            self._item_indent = line.indent
+        if whose is not Voice.MUTED or voice.opens_code(said):
+            self._in_code = whose is Voice.MUTED
+        if self._lines and not mark and self._belongs(said, whose, line.prefix):
+            if not voice.is_stack(said):
+                self._lines.append(said)
+            return
+        self._flush()
+        self._in_page = False
+        self._indent, self._prefix = line.indent, line.prefix
+        self._log = bool(line.prefix) or voice.is_log(said)
+        self._begin(said, whose, line.number, mark)
+
+    @property
+    def _reported(self) -> bool:
+        """Did the client itself announce what is in the fence below?"""
+        last = self._units[-1] if self._units and not self._lines else None
+        return last is not None and voice.announces_report(last.text)
+
+    def _in_item(self, line: Line) -> bool:
+        """Does a line go on with the item of a list above it?"""
+        if self._item_indent is None or line.prefix or line.indent <= self._item_indent:
+            self._item_indent = None
+            return False
+        return True
+
+    @property
+    def _awaits_page(self) -> bool:
+        """May a gateway's page stand here, as the answer that an error speaks of?"""
+        if self._speaks_as_error:
+            return True
+        if not self._lines or not voice.names_answer(self._lines[-1]):
+            return False
+        self._voice = Voice.ERROR
+        return True
+
+    @property
+    def _speaks_as_error(self) -> bool:
+        return bool(self._lines) and self._voice is Voice.ERROR
+
+    def _quoted(self, mark: str, said: str) -> bool:
+        """Inside a fence or a patch: somebody shows a text, nobody speaks."""
+        if voice.is_fence(said):
+            reported = self._reported and not self._in_fence
+            self._in_fence = not (self._in_fence or reported)
+            return not reported
+        self._in_diff = voice.opens_diff(said) or (self._in_diff and not mark)
+        return self._in_fence or self._in_diff
+
+    def _belongs(self, said: str, whose: Voice, prefix: str) -> bool:
+        if prefix != self._prefix if prefix else voice.is_log(said):
+            return False
+        if whose is Voice.PLAIN:
+            return True
+        if self._voice is Voice.PLAIN:
+            open_quote = sum(line.count('"') for line in self._lines) % 2
+            if open_quote or (voice.wraps(self._lines[-1]) and said[:1].islower()):
+                return True
+        return self._voice is Voice.ERROR and voice.continues_error(said)
+
+    def _begin(self, said: str, whose: Voice, number: int, mark: str) -> None:
+        self._result = result = voice.is_result(mark)
+        self._speaker = voice.is_speaker(mark)
+        if mark and not result:
+            self._tool_open, self._results = self._speaker and voice.is_tool_call(said), 0
+        self._results += result
+        # The first thing below a call is its result; an error of the client may follow it.
+        own = self._results > 1 and voice.is_client_error(said)
+        self._under_tool = result and self._tool_open and not own
+        self._in_result = self._under_tool or (self._in_result and not mark)
+        if self._under_tool:
+            whose = Voice.MUTED
+        if whose in (Voice.MUTED, Voice.PROMPT, Voice.RUNNING):
+            self._units.append(
+                Unit(
+                    said,
+                    whose,
+                    number,
+                    under_tool=self._under_tool,
+                    speaker=self._speaker,
+                    indent=self._indent,
+                )
+            )
+            return
+        self._lines, self._start, self._voice = [said], number, whose
+
+    def _flush(self) -> None:
+        if self._lines:
+            whose = Voice.ERROR if self._errors_only else self._voice
+            joined = unescape("\n".join(self._lines))
+            self._units.append(
+                Unit(
+                    joined,
+                    whose,
+                    self._start,
+                    speaker=self._speaker,
+                    log=self._log,
+                    prefix=self._prefix,
+                    result=self._result,
+                    indent=self._indent,
+                    wrapped=self._wrapped,
+                )
+            )
+        self._lines, self._wrapped = [], False

@@ -1,0 +1,334 @@
+"""Undoes what terminals and loggers do to text, before anybody looks for words in it.
+
+A provider's sentence reaches a screen or a log through other programs: each puts something before
+every line (a stamp, a container's name, a quote mark, a gutter), draws a box around it, breaks it
+at a width, or puts it into a string of its own. None of that says anything. What is left are the
+lines as they were written, each with the number of the line it began on, so that evidence still
+points into the original; what stood before a line is kept beside it, because it says when it was
+written and how loud.
+
+Everything here is linear in the text, and each kind of wrapping is taken off at most `DEPTH` times.
+"""
+
+import json
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+DEPTH = 3
+MAX_LINE_CHARS = 16_384  # no client prints a longer message; what lies beyond is never matched
+_NARROWEST = 30  # nobody wraps at fewer columns
+_PREFIX_WITHIN = 200
+_DECODED_CHARS = 65_536
+
+
+class Line(Struct, frozen=True):
+    """One line as it was written: cleaned, without what was put before it."""
+
+    text: str
+    number: int
+    indent: int = 0
+    prefix: str = ""  # what a logger put before it
+    goes_on: bool = False  # the line above was broken here, by a width
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\ufeff\ufe0f\ud800-\udfff]"
+)
+_EDGE = " \t\n\u00a0\u3000" + "".join(map(chr, range(0x2500, 0x25A0)))  # blanks, and boxes
+_COLUMN = re.compile(r"\s[│┃║].*$")
+_SPACES = re.compile(r"[ \t\u00a0\u2000-\u200a\u202f\u3000]+")
+_PLAIN_MARKS = str.maketrans("‘’ʼ“”‑：，。（）！", "'''\"\"-:,.()!")
+
+
+def clean(raw: str) -> str:
+    """One line without colours, control characters, boxes and other panes."""
+    line = _CONTROL.sub("", _ANSI.sub("", raw[:MAX_LINE_CHARS])).translate(_PLAIN_MARKS)
+    if "│" in line or "┃" in line or "║" in line:
+        line = _COLUMN.sub("", line.strip(_EDGE))
+    head = line.lstrip()[:1]
+    line = line.strip(_EDGE)
+    if head in "└╰" and line and head:
+        line = f"{head} {line}"
+    return _SPACES.sub(" ", line).strip()
+
+
+_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
+
+
+def unescape(text: str) -> str:
+    """Undoes the escapes of a JSON text inside a string, at any depth, as far as words need it."""
+    if "\\" not in text:
+        return text
+    for _ in range(DEPTH):
+        text = text.replace("\\\\", "\\")
+    text = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), text)
+    text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", " ")
+    return text.replace('\\"', '"').replace("\\'", "'")
+
+
+_BROKEN_WORD = re.compile(r"(?<=[\w/.-])\n(?=[\w/.-])")
+
+
+def unbroken(text: str) -> str:
+    """A text as it was if its lines were cut at a column, in the middle of words."""
+    return _BROKEN_WORD.sub("", text)
+
+
+_TAG = re.compile(r"<!--.*?-->|</?[A-Za-z!][^<>]{0,400}>|<!--.*$")
+_ENTITIES = (("&nbsp;", " "), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&"))
+_HTML = re.compile(
+    r"(?i)<(?:!doctype|!--|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]"
+    r"|pre|h[1-6]|br|hr|center|ul|li|header|section|main)\b)"
+)
+
+
+def is_html(text: str) -> bool:
+    """Does a line hold the markup of a page?"""
+    return "<" in text and bool(_HTML.search(text))
+
+
+def untagged(text: str) -> str:
+    """What a line of a page says to people."""
+    said = _TAG.sub(" ", text)
+    for entity, meant in _ENTITIES:
+        said = said.replace(entity, meant)
+    return " ".join(said.split())
+
+
+# --- what stands before every line ------------------------------------------------------------
+
+_DAY = r"\d{2,4}[-/]\d\d[-/]\d\d|\d\d/[A-Z][a-z]{2}/\d{4}"
+_HOUR = r"\d\d:\d\d:\d\d(?:[.,:]\d+)?(?:\s?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_STAMP = (
+    rf"(?:{_DAY})[T ,:]\s?{_HOUR}|\d\d-\d\d\s{_HOUR}|[A-Z][a-z]{{2}}\s{{1,2}}\d\d?\s{_HOUR}|{_HOUR}"
+    r"|[EWIF]\d{4}\s\d\d:\d\d:\d\d\.\d+|\d{1,4}\.\d\d\.\d{3}\.\d{3}|\d{10}(?:\.\d+)?"
+)
+_LEVEL = r"(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL|CRITICAL|SEVERE|NOTICE)"
+# Each alternative ends where the next may begin; none can match in two ways, so it is linear.
+_ITEMS = re.compile(
+    rf"""(?x)(?:
+      (?P<stamp>[\[(]?(?:{_STAMP})(?:[:,]\s{_LEVEL}/[\w-]{{1,40}})?[\])]?)(?=[\s|:\]]|$)
+    | (?P<level>[\[(]?{_LEVEL}[\])]?)(?=[\s|:\]]|$)
+    | (?P<low>\[(?:error|warn|warning|info|crit|debug|emerg|alert)\])
+    | (?P<pair>(?:time|ts|timestamp|level|logger|source|caller|component)
+        =(?:"[^"]{{0,80}}"|[^\s"]{{1,60}}))
+    | (?P<source>\[[\w.:/@ #-]{{1,60}}\] | \([\w =.:#-]{{1,40}}\) | <[\w.-]{{1,40}}>)(?=[\s:|]|$)
+    | (?P<file>[\w./-]{{1,60}}\.(?:[jt]sx?|py|go|rs|cc|cpp|java|rb):\d+\]?)
+    | (?P<job>\d+\#\d+: | \d{{1,7}}(?=\s[\w./-]+\.\w+:\d) | \*\d+(?=\s)
+        | [EWID]\s(?:srv|slot)\s+\w+:(?:\sid\s+\d+\s\|)?)
+    )[ \t]*(?:[-|—:]+(?=\s)[ \t]*|:(?=\w))?"""
+)
+_NAME = re.compile(
+    r"(?:(?P<pipe>[\w.-]{2,40}\s{0,30}\|\s)|(?P<out>(?:agent |child )?std(?:err|out): )"
+    r"|[\w.-]{1,40} [\w./-]{1,40}\[\d+\]: "
+    r"|(?!\w*(?i:error|exception|fail|limit|code|status|message|warning|reason|caused))"
+    r"[\w.:/-]{2,40}(?:\[\d+\])?(?:: | [-—|] |:(?=[A-Z0-9]))|[a-z_]\w*(?:\.\w+)+:(?=\S)"
+    r"|(?P<msg>msg=\"?))"
+)
+_SOURCE_COLUMN = re.compile(r"\s{2,}[\w.]{2,30}\.(?:py|rs|go|ts|js):\d+$")
+_ITEMS_MOST = 8
+
+
+def prefix_of(text: str) -> str:
+    """What a logger put before a line: stamps, levels, names of modules and processes; "" if
+    nothing there can only be a logger's."""
+    if not text or not (text[0].isdigit() or text[0] in "[(*<" or text[0].isalpha()):
+        return ""
+    end, sure, names = 0, False, 0
+    head = text[:_PREFIX_WITHIN]
+    for _ in range(_ITEMS_MOST):
+        if item := _ITEMS.match(head, end):
+            kind = item.lastgroup
+            sure = (
+                sure
+                or kind in ("stamp", "level", "low", "job")
+                or (kind == "pair" and item[0].startswith(("time", "ts", "level")))
+            )
+            if kind == "source" and not sure and "pid=" not in item[0] and end == 0:
+                # "[API Error: …]" is speech; what else may be in brackets stands before a level.
+                following = _ITEMS.match(head, item.end())
+                out = _NAME.match(head, item.end())
+                if not (following and following.lastgroup in ("stamp", "level", "source")) and not (
+                    out and out["out"]
+                ):
+                    break
+        elif (sure or end == 0) and names < 1 and (item := _NAME.match(head, end)):
+            told = bool(item["pipe"] or item["out"] or item["msg"])
+            if end == 0 and not told:
+                break
+            sure = sure or told
+            names += 1
+        elif end and not sure and (item := _NAME.match(head, end)) and item["out"]:
+            sure = True
+        else:
+            break
+        end = item.end()
+    return head[:end] if sure else ""
+
+
+_SHARED_LEAST = 6
+_LAST_SIGN = re.compile(r"^.*[\]|>:)](?=\s|$)\s*", re.S)
+_SPEECH = re.compile(r"(?i)error[\s:]|fail|exception|limit|\b[45]\d\d\b|^\W*[\"'({]")
+
+
+def _shared(texts: list[str]) -> str:
+    """What all lines of a text begin with, if only a program can have put it there."""
+    spoken = [text for text in texts if text]
+    if len(spoken) < 2:
+        return ""
+    low, high = min(spoken), max(spoken)
+    end = next((n for n, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    sign = _LAST_SIGN.match(low[: min(end, _PREFIX_WITHIN)])
+    logged = prefix_of(low)
+    if (
+        sign
+        and logged.startswith(sign[0])
+        and all(text.startswith(logged.rstrip()) for text in spoken)
+    ):
+        return logged
+    prefix = sign[0] if sign else ""
+    if len(prefix) < _SHARED_LEAST or _SPEECH.search(prefix.replace("ERROR", "")):
+        return ""
+    return prefix
+
+
+_DIGITS = re.compile(r"\d+")
+
+
+def _kind(prefix: str) -> str:
+    return _DIGITS.sub("0", prefix)
+
+
+# --- whole blocks -------------------------------------------------------------------------------
+
+_FRAME = re.compile(r"^\s*\+[-=]{3,}\+?\s*$")
+_CELL = re.compile(r"^\s*\|(?P<cell>.*)\|\s*$")
+
+
+def _peeled(lines: list[str]) -> list[str]:
+    """Without what every line has: quote marks, string quotes, an ASCII box, a gutter."""
+    for _ in range(DEPTH):
+        spoken = [line for line in lines if line.strip()]
+        if not spoken:
+            return lines
+        quoted = [line for line in spoken if not _AFTERWORD.match(line)]
+        if all(line.lstrip().startswith(">") for line in quoted) and (
+            len(quoted) > 1 or any(_speaks_up(line.lstrip()[1:]) for line in quoted)
+        ):
+            lines = [line.lstrip().removeprefix(">") for line in lines]
+        elif len(spoken) > 2 and all(_quoted(line.strip()) for line in spoken):
+            lines = [line.strip().rstrip(",")[1:-1] for line in lines]
+        elif len(spoken) > 2 and _FRAME.match(spoken[0]) and _FRAME.match(spoken[-1]):
+            cells = [_CELL.match(line) for line in spoken[1:-1]]
+            if not all(cell and "|" not in cell["cell"] for cell in cells):
+                return lines
+            lines = ["" if _FRAME.match(line) else line.strip().strip("|") for line in lines]
+        else:
+            return lines
+    return lines
+
+
+_MESSAGE_KEYS = {"message", "error", "text", "msg"}
+
+
+def _decoded(raw: list[str]) -> list[str]:
+    """What a text of one line says that is nothing but a JSON string, or an object around one; the
+    text itself if it is neither."""
+    spoken = [line for line in raw if line.strip()]
+    if (
+        len(spoken) != 1
+        or not spoken[0].lstrip().startswith('"')
+        or len(spoken[0]) > _DECODED_CHARS
+    ):
+        return raw
+    value: object = spoken[0]
+    for _ in range(DEPTH + 1):
+        if isinstance(value, dict) and len(value) == 1 and _MESSAGE_KEYS & value.keys():
+            (value,) = value.values()
+        if not isinstance(value, str):
+            return raw
+        try:
+            value = json.loads(value, strict=False)
+        except (ValueError, RecursionError):
+            return raw if value is spoken[0] else str(value).split("\n")
+    return raw
+
+
+def _quoted(line: str) -> bool:
+    return len(line) > 2 and line[0] in "\"'" and line.rstrip(",").endswith(line[0])
+
+
+_AFTERWORD = re.compile(r"(?i)^\s*request id: \S+\s*$")
+_SPOKEN_UP = re.compile(
+    r"(?i)^\s*(?:[■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴]|(?:api |llm |provider |request )?(?:error|failed)\b\s*[:\d(])"
+)
+
+
+def _speaks_up(text: str) -> bool:
+    """One quoted line may be what a user typed; an error's own opening is not."""
+    return bool(_SPOKEN_UP.match(text))
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
+    """The lines as they were written; what only a width broke off is marked (`goes_on`)."""
+    lines = []
+    written = _decoded(raw)
+    peeled = _peeled(written)
+    texts = [clean(_SOURCE_COLUMN.sub("", o) if ":" in o[-12:] else o) for o in peeled]
+    shared = _shared(texts)
+    for offset, one in enumerate(peeled):
+        text = texts[offset]
+        prefix = shared if shared and text.startswith(shared) else prefix_of(text)
+        lines.append(
+            Line(
+                text[len(prefix) :].strip(),
+                first_line + (offset if written is raw else 0),
+                len(one) - len(one.lstrip(" ")),
+                prefix,
+            )
+        )
+    return _marked(lines)
+
+
+_OPENING = re.compile(
+    r"^\s*(?:[\^~]+|[^\s\w\"'({\[<-]\s|at \w|File \"|\d{1,3}[.)]\s"
+    r"|[-*+]\s(?![{\[('\"])|```|[│┃║|▌])|^\s\s"
+)
+
+
+def _marked(lines: list[Line]) -> list[Line]:
+    """Marks the lines that go on with the one above: it was as full as it could be, and this one
+    does not begin anew."""
+    start = 0
+    while start < len(lines):
+        end = start + 1
+        kind = _kind(lines[start].prefix)
+        while end < len(lines) and lines[end].text and _same(kind, lines[end], lines[end - 1]):
+            end += 1
+        width = max((len(line.text) for line in lines[start:end]), default=0)
+        for index in range(start + 1, end):
+            above, line = lines[index - 1], lines[index]
+            if width >= _NARROWEST and _goes_on(above, line, width):
+                lines[index] = replace(line, goes_on=True, prefix="")
+        start = end
+    return lines
+
+
+def _same(kind: str, line: Line, above: Line) -> bool:
+    hangs = not line.prefix and line.indent >= above.indent
+    return bool(above.text) and (hangs or _kind(line.prefix) == kind)
+
+
+def _goes_on(above: Line, line: Line, width: int) -> bool:
+    word = line.text.split(" ", 1)[0]
+    if len(above.text) + 1 + len(word) <= width or len(above.text) < _NARROWEST - 4:
+        return False
+    if _OPENING.match(line.text) or above.text[:1] in "^~":
+        return False
+    return above.text[-1] not in ".!?:;" or line.text[:1].islower()

@@ -1,0 +1,327 @@
+"""Whose voice is a line? The shapes by which code, logs, bodies and errors are told apart.
+
+These are shapes, not wordings: what they say is not looked at here, only how it is said. A line
+that opens like an error may say anything; a line of code says nothing, whatever stands in it.
+"""
+
+import re
+from enum import Enum
+
+_LEVEL_WITHIN = 400  # a log line's level stands at its beginning
+_RAISED_WITHIN = 300
+_WRAPPED_CHARS = 56
+
+
+class Voice(Enum):
+    """Who speaks in a unit."""
+
+    ERROR = "error"
+    PLAIN = "plain"
+    PROMPT = "prompt"
+    RUNNING = "running"
+    MUTED = "muted"
+
+
+_MARK = re.compile(
+    r"^(?P<mark>[⏺●■□✕✗✖✘❌⛔🚫🛑🖐⎿└╰↳✦•◦⚠⚡⏹ⓘℹ✻✽✶✢✳✔✓✅⏱🌐📝📋💡❯›▌»🔴🟡⨯×⏵▶→]+|[>%$](?=\s)|\w{1,12}>(?=\s))\s*"
+)
+_ERROR_MARKS = set("■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴")
+_RESULT_MARKS = set("⎿└╰↳")
+_PROMPT_MARKS = set("❯›▌»>$%")
+_SPEAKER_MARKS = set("⏺●✦")
+
+_LOG = re.compile(
+    r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
+    r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d"
+    r"|(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
+    r"|[\w./-]{1,60}\.(?:[jt]sx?|py|go|rs|java|rb):\d+\b"
+    r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
+)
+_LOG_LEVEL = re.compile(
+    r"(?i)error\b|\b(?:fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
+)
+_NOT_OURS = (
+    r"(?!(?:assertion|import|modulenotfound|syntax|name|attribute|index|key|filenotfound"
+    r"|zerodivision|unicode\w+|permission)error\b)"
+)
+# "I keep getting this error: …" is talk about an error.
+_NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
+_ERROR_LEAD = re.compile(
+    r"(?ix)^(?:\^C)?(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
+    r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
+    r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
+    r"     (?:error|failed|failure|exception|status)\b"
+    r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
+    r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
+    r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
+    r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution|(?:model|api|llm)\s+call)"
+    r"     \s+(?:failed|error)\b"
+    r"| аpi\s+error\b|(?:错误|ошибка|erreur|fehler)\s?:"
+    r"| \(\w{2,20}\)\s+error:|(?:the\s+)?service\s+reports\s+an\s+error\b"
+    r"| (?:[a-z_.]+\s*:\s*)?<\w*(?:Rendezvous|RpcError)\b"
+    r"| task\s+exception\s+was\s+never\s+retrieved\b"
+    rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
+    r"     (?:\s*[:({'\[-]|$)"
+    r"| (?-i:(?:[a-z_]\w*\.)*(?:exceptions?|errors?)\.[A-Z]\w+)\b\s*[:(]"
+    r"| (?-i:(?:[a-z_]\w*\.)+(?:[A-Z]\w*)?Timeout)\b\s*[:(]"
+    r"| (?-i:(?:[a-z_]\w*\.)+[A-Z]\w+):\s[45]\d\d\b"
+    r"| \(\w*(?:error|exception)\)"
+    r"| (?:[a-z]+\s+)?exception:\s[45]\d\d\b"
+    r"| (?:http|status|(?:got\s+)?status(?:[\s_]*code)?|error\s*code|code)[\s:=]*[45]\d\d\b"
+    r"| [45]\d\d\s+(?:-\s)?[\[{<\"'a-z]"
+    r"| \[[^\]]{0,40}(?:error|\b[45]\d\d\b)[^\]]{0,40}\]"
+    r"| (?:sorry|oops|uh-oh)\b"
+    r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
+    r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
+    r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
+    r"| unexpected\s+(?:api\s+)?response\b"
+    r"| api\s+time-?out\b"
+    r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
+    r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
+    r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
+    r"| (?:[a-z]+\s){1,4}(?:check|call|request|query|turn|stream|generation"
+    r"     |inference|completion|execution|run|task|session|job|step)\s+failed:"
+    r"| (?:[a-z]+\s){0,2}error\s+with\s|errno\s+\d+\b|-\s+could\s+not\s"
+    r"| \[[^\]]{0,20}(?:错误|エラー)\]"
+    r"| -\s+caused\s+by:"
+    r"| stopped:"
+    r"| keyboard\s?interrupt\b"
+    r"| unexpected\s+status\b"
+    r"| ran\s+into\s+(?:this|an)\s+error\b"
+    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
+    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|request\s+failed)\b"
+    r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
+    r"| something\s+went\s+wrong\b"
+    r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
+    r"| (?:forbidden|unauthorized|bad\s+request|bad\s+gateway|service\s+unavailable"
+    r"     |too\s+many\s+requests|internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
+    r")"
+)
+_BODY_LEAD = re.compile(
+    r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:\w{0,20}error\w{0,20}|cause|details?"
+    r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
+    r"|severity|context|request_?id|name|event|num_turns|subtype|terminal_reason|is_error|result"
+    r"|stop_reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
+)
+_BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
+_NO_ERROR = re.compile(
+    r"[\"']?\w{0,20}error\w{0,20}[\"']?\s*:\s*(?:null|None|false|False|\"\"|''|\{\}|\[\]|0\b)"
+)
+# An object that says somewhere that it is an error: a logger's record, an SDK's repr.
+_ERROR_INSIDE = re.compile(
+    r"^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\bis_error=True\b|\bblock_reason=<"
+)
+_BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
+_MUTED = re.compile(
+    r"""(?x)^(?:
+      [+-](?!-\w|\s[Cc]aused\s[Bb]y:)(?:\s|[^\s\d]|\d*$)
+    | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
+    | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
+        |br|hr|center|ul|li)\b)
+    | >>>\s | \S{1,200}\.py:\d+:\s\w+(?:Error|Exception)$ | E\s | \#!? | --\s
+    | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
+    )"""
+)
+# In a log a message may begin with any sign; a failed test's report still is one.
+_MUTED_IN_LOG = re.compile(
+    r"^(?:\S{1,200}\.py:\d+: \w+(?:Error|Exception)$|E\s|@@\s|>\s|[+-]\s|_{6,}|={6,}"
+    r"|(?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+::)"
+)
+_STATEMENT = re.compile(
+    r"""(?x)^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
+      |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
+      |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
+      )\b.*(?:[(){}\[\];=$"'`\\|<>]|:$)
+    """
+)
+_CODE = re.compile(
+    r"""(?x)
+      ^@\w | ;\s*$ | [)\w"']\s*\{\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
+    | ^\w[\w.\[\]"']*\s+[+|]?=\s+\S | ^\w+=\S*$ | ^\w+=\w+\(
+    | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
+    """
+)
+_FIELD = re.compile(
+    r"^\w{2,30}=\S*$|^(?:status|details|debug_error_string|code|message)\s=\s"
+)  # gRPC's
+_TOLD = re.compile(r"^(?:subtype|terminal_reason|stop_reason|finish_reason|exit_reason|error)=\S")
+_CITED = re.compile(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
+_SHAPE = re.compile(r"\"\|\"|:\s?\.\.\.[,}]")  # of a record, in a document about it
+_LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
+_KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
+_RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+_ERROR_LATER = re.compile(
+    r"^(?!\W*(?:[-*#>]|\d+[.)]))[^\"`]{0,140}?[.:\]—-]\s+(?:API )?(?:Error|Exception|ERROR)"
+    r"(?: (?:during|while|in|from) [\w ]{1,60})?:\s"
+)
+_RAISED_LATER = re.compile(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
+_STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
+_FRAME = re.compile(r"^File \".{1,400}\", line \d+")
+_REPORT = re.compile(r"(?i)^an uncaught exception occurred:$")
+_ITEM = re.compile(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
+_TEST = re.compile(
+    r"^(?:expect|assert\w*|describe|it|test|self\.assert\w+)\(.*|\.(?:toEqual|toBe|toThrow|toMatch\w*)\("
+)
+_ANSWER = re.compile(r"(?i)\b(?:api response|response(?: body)?|error|body|reply)\s*[:=]?$")
+_TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
+_RUNNING = re.compile(
+    r"(?i)^(?:working|thinking|running|waiting)\b.*\besc to (?:interrupt|cancel)"
+    r"|^[A-Z]\w{2,}ing\b.*…$"
+    r"|^\S{3,}…\s*\(.*(?:thinking|tokens|esc to|\d+s)\b.*|\w…\s\(esc to interrupt"
+)
+
+
+def split_mark(line: str) -> tuple[str, str]:
+    """The bullet or prompt that a line opens with, and what is said after it."""
+    found = _MARK.match(line)
+    return (found["mark"], line[found.end() :]) if found else ("", line)
+
+
+def is_prompt(mark: str) -> bool:
+    """Does the user's own line stand behind this mark?"""
+    return bool(mark) and (mark[0] in _PROMPT_MARKS or mark[-1] == ">")
+
+
+_DIFF = re.compile(r"^(?:@@ |diff --git |index [0-9a-f]{6,}\.\.|\+\+\+ |--- [ab]/)")
+_FENCE = re.compile(r"^(?:```|~~~\w*$)")
+
+
+def opens_diff(said: str) -> bool:
+    """The head of a patch, after which unmarked lines are context."""
+    return bool(_DIFF.match(said))
+
+
+def is_fence(said: str) -> bool:
+    """The fence of a quoted block."""
+    return bool(_FENCE.match(said))
+
+
+def is_client_error(said: str) -> bool:
+    """An error in the words that only the client itself uses."""
+    return said.startswith("API Error")
+
+
+def is_result(mark: str) -> bool:
+    """Is this the hook under which a result hangs?"""
+    return bool(mark) and mark[0] in _RESULT_MARKS
+
+
+def is_speaker(mark: str) -> bool:
+    """Is this the bullet under which the model itself speaks?"""
+    return bool(mark) and mark[0] in _SPEAKER_MARKS
+
+
+def is_tool_call(said: str) -> bool:
+    """Name(arguments), as clients show a call."""
+    return bool(_TOOL_CALL.match(said))
+
+
+def is_log(said: str) -> bool:
+    """A stamped or levelled log line."""
+    return bool(_LOG.match(said))
+
+
+def is_item(said: str) -> bool:
+    """An item of a list; what is indented below it belongs to it."""
+    return bool(_ITEM.match(said))
+
+
+def is_test(said: str) -> bool:
+    """A line that only a test's source has."""
+    return bool(_TEST.search(said))
+
+
+def is_stack(said: str) -> bool:
+    """A frame of a stack trace."""
+    return bool(_STACK.match(said))
+
+
+def is_frame(said: str) -> bool:
+    """Where a frame of a Python stack trace is; its code follows in the next line."""
+    return bool(_FRAME.match(said))
+
+
+def announces_report(said: str) -> bool:
+    """The line above a client's own crash report, which it prints as a fenced block."""
+    return bool(_REPORT.search(said))
+
+
+def names_answer(said: str) -> bool:
+    """A line that says: what follows is what the server answered."""
+    return bool(_ANSWER.search(said))
+
+
+def is_body(said: str) -> bool:
+    """A line of a JSON-like body."""
+    return bool(_BODY.match(said))
+
+
+def is_faulty(text: str) -> bool:
+    """Does a body speak of a fault at all?"""
+    return bool(_BODY_ERROR.search(_NO_ERROR.sub("", text)))
+
+
+def opens_code(said: str) -> bool:
+    """A line of code after which its arguments or fields follow."""
+    return said[-1:] in ("(", "{", "[", ",") and is_code(said)
+
+
+def is_code(said: str) -> bool:
+    """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
+    if _LITERAL.match(said) and not _KEY.match(said):
+        return True
+    if is_body(said):
+        return False
+    return bool(_STACK.match(said) or _STATEMENT.match(said) or _CODE.search(said))
+
+
+def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "") -> Voice:
+    """The voice of one cleaned line. `logs`: whether a log line can be the agent's own;
+    `in_code`: the line above opened a piece of code; `prefix`: what a logger put before it."""
+    if is_prompt(mark):
+        return Voice.PROMPT
+    if _RUNNING.search(said):
+        return Voice.RUNNING
+    log = bool(prefix) or is_log(said)
+    muted = _MUTED_IN_LOG if prefix else _MUTED
+    if (not mark and (muted.match(said) or (not logs and log))) or (prefix and mark[:1] == ">"):
+        return Voice.MUTED
+    if in_code and is_body(said) and not _RAISED.match(said):
+        return Voice.MUTED
+    if _CITED.match(said) or _SHAPE.search(said):
+        return Voice.MUTED
+    if mark and mark[0] in _ERROR_MARKS:
+        return Voice.ERROR
+    if said.endswith(";") and _KEY.match(said) and not prefix:
+        return Voice.MUTED  # a field of a type, not of a body
+    if _STATEMENT.match(said):  # before the errors: `throw new Error(…)` opens like one
+        return Voice.MUTED
+    if _ERROR_LEAD.match(said):
+        return Voice.ERROR
+    if log:
+        return Voice.ERROR if _LOG_LEVEL.search((prefix + said)[:_LEVEL_WITHIN]) else Voice.PLAIN
+    if (_BODY_LEAD.match(said) and is_faulty(said)) or _ERROR_INSIDE.search(said):
+        return Voice.ERROR
+    if _TOLD.match(said) and logs:
+        return Voice.ERROR
+    if is_code(said):
+        return Voice.MUTED
+    if _ERROR_LATER.match(said[:_RAISED_WITHIN]):
+        return Voice.ERROR
+    if _RAISED.match(said) or _RAISED_LATER.match(said[:_RAISED_WITHIN]):
+        return Voice.ERROR
+    return Voice.PLAIN
+
+
+def wraps(line: str) -> bool:
+    """Does this line look as if its sentence went on in the next one?"""
+    return len(line) >= _WRAPPED_CHARS and (line[-1].isalpha() or line[-1] in ",:")
+
+
+def continues_error(said: str) -> bool:
+    """Does a line go on with the error above it, although it may look like something else?"""
+    if _ERROR_LEAD.match(said) and said[0] not in "\"'{}":
+        return False
+    if is_body(said) or is_stack(said) or _FIELD.match(said):
+        return True
+    return not (_ERROR_LEAD.match(said) or is_log(said) or _MUTED.match(said) or is_code(said))

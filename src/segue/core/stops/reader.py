@@ -1,0 +1,327 @@
+"""From words to signs: which wordings a message or a tail of text really says.
+
+A hit is not yet a sign. It is dropped, and the reason kept for `segue explain`, if it is
+negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence, or if a
+counter-wording stands in the same unit. What follows from the order of units is told in
+`segue.core.stops.text_verdict`.
+"""
+
+import re
+from datetime import tzinfo
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.stops import resets
+from segue.core.stops.composition import is_family
+from segue.core.stops.plain.text import Unit
+from segue.core.stops.plain.unwrap import clean, unbroken, unescape
+from segue.core.stops.plain.voice import Voice, is_client_error, wraps
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Evidence, Rank, Reset, Sign, Strength, Tokens
+from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Hit, Where
+
+LONG_RETRY_S = 60.0
+"""An agent that retries within this time is at work; one that sits longer has stopped."""
+
+_RETRYING = re.compile(
+    r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
+    r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
+    r"|\battempt:? ?#?\d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
+    r"|إعادة المحاولة|重试中"
+    r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
+    r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
+)
+_COUNTED = re.compile(r"\b(\d+) ?(?:/|of) ?(\d+)\b")
+_NEGATION = re.compile(
+    r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
+    r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
+    r"[^.:;,·\n({\[\"]{0,24})\Z"
+)
+_NOT = re.compile(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
+_MENTION = re.compile(
+    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
+    r"|(?:was|is now|has been) (?:the|a|shown|printed|added|fixed|resolved|handled)"
+    r"|means|appears|indicates|shows up"
+    r"|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ "
+    r"|when (?:combined|you|a|an|the)\b"
+    r"|[—–-] (?:re-?try|re-?route|switch|truncate|fall back|back off|cool ?down|then|the agent)\b)"
+)
+_CONDITIONAL = re.compile(
+    r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
+    r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
+)
+_STAMP = re.compile(r"^\W?(?:\d{2,4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,:Z+]*\W?\s+(?:[-|]\s)?")
+_TALK = re.compile(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
+_QUOTE_CHARS = 200
+_DIGITS = 12
+_SCOPES = tuple(
+    (name, re.compile(rf"(?i){form}"))
+    for name, form in (
+        ("five_hour", r"\b(?:5|five)[- ]?h(?:our|r)?s?\b|\bsession (?:usage )?limit"),
+        ("model", r"\b(?:opus|sonnet|haiku|fable)(?: \d[\d.]*)? (?:weekly )?limit"),
+        ("seven_day", r"\bweekly\b|\b7[- ]days?\b"),
+        ("monthly", r"\bmonthly\b|\bper month\b"),
+        ("daily", r"\bdaily\b|\bper[- ]?day\b|\b[RT]PD\b"),
+        ("minute", r"\bper[- ]?min(?:ute)?\b|\b[RT]PM\b"),
+        ("concurrency", r"\bconcurren(?:t|cy)\b"),
+    )
+)
+
+
+class MatchedMessage(Struct, frozen=True):
+    """What one unit says: signs that count, and those that were heard and lost."""
+
+    signs: tuple[Sign, ...] = ()
+    lost: tuple[Sign, ...] = ()
+    foreign: bool = False  # not the agent but another program speaks
+    view: bool = False  # a report or a view that the user asked for
+
+
+class MessageReader(Struct, frozen=True, kw_only=True):
+    """What is needed to understand words: wordings, and the time and place to read times in."""
+
+    catalogue: Catalogue
+    now: float
+    tz: tzinfo
+    agent: str | None = None
+    in_errors: bool = True  # whether a phrase inside an error counts; not so in a conversation
+
+    def message(self, message: str, where: str, at: float | None = None) -> list[Sign]:
+        """The signs of an error message that came in a structured record."""
+        text = unescape("\n".join(clean(line) for line in message.splitlines()))
+        if not text:
+            return []
+        hits = _longest(
+            [h for place in _STRUCTURED for h in self.catalogue.find(text, place, self.agent)]
+        )
+        signs = []
+        for hit in hits:
+            sign = self._sign(hit, text, Rank.STRUCTURE, where, at)
+            if sign is not None and not sign.lost:
+                signs.append(sign)
+        return signs
+
+    def unit(self, unit: Unit, where: str) -> MatchedMessage | None:
+        """What a unit of plain text says; None if it says that the agent goes on by itself."""
+        at = resets.stamp(unit.prefix or unit.text, self.tz) if unit.log else None
+        text = _STAMP.sub("", unit.text, count=1) if unit.log else unit.text
+        if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
+            # What is said below the last of such lines may still be an end.
+            *_, last = _RETRYING.finditer(text)
+            rest = text[last.end() :].partition("\n")[2]
+            if _has_tries_left(text[last.start() :].partition("\n")[0]):
+                return None  # the cause of this try, shown below its count
+            said = self.unit(replace(unit, text=rest), where) if rest else None
+            return said if said is not None and said.signs else None
+        places = _PLACES[unit.voice, unit.under_tool]
+        if not self.in_errors:
+            places = tuple(place for place in places if place != "error")
+        hits, text = self._hits(text, places, unit.wrapped)
+        counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
+        signs: list[Sign] = []
+        lost: list[Sign] = []
+        for hit in hits:
+            sign = self._sign(hit, text, Rank.TEXT, where, at)
+            if sign is None:
+                continue
+            inside = unit.voice is Voice.ERROR and "error" in hit.wording.where
+            if inside and sign.lost == _MIDDLE:
+                sign = replace(sign, lost="")  # all lines of an error are its own
+            talk = _CONDITIONAL if not hit.wording.lead else _TALK
+            clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
+            clause = clause or _is_prose(hit, unit)
+            if unit.voice is Voice.PLAIN and not sign.lost and clause:
+                sign = replace(sign, lost="prose: it opens like a clause, not like a message")
+            quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]
+            if unit.voice is Voice.PLAIN and not sign.lost and quoted:
+                sign = replace(sign, lost="inside quotes that opened above")
+            counter = next((c for c in counters if _silences(c, hit, text)), None)
+            if counter is not None and not sign.lost:
+                sign = replace(sign, lost=f"{SILENCED}{counter.wording.id}")
+            (lost if sign.lost else signs).append(sign)
+        if counters and not lost and not signs:
+            lost.append(unexplained(unit, where, lost=f"{SILENCED}{counters[0].wording.id}"))
+        foreign = any(c.wording.covers == "source" for c in counters)
+        view = any(c.wording.covers == "all" for c in counters)
+        return MatchedMessage(tuple(signs), tuple(lost), foreign, view)
+
+    def _hits(self, text: str, places: tuple[Where, ...], wrapped: bool) -> tuple[list[Hit], str]:
+        """The wordings that a text holds. One that a width broke is read both ways, and the way in
+        which it says more is the right one."""
+        found = _longest([h for p in places for h in self.catalogue.find(text, p, self.agent)])
+        if not wrapped or (joined := unbroken(text)) == text:
+            return found, text
+        other = _longest([h for p in places for h in self.catalogue.find(joined, p, self.agent)])
+        more = _told(other) > _told(found)
+        return (other, joined) if more else (found, text)
+
+    def reset_in(self, text: str) -> Reset | None:
+        """The time at which a limit ends, told in another unit than the limit itself."""
+        return _reset_of(text, self.now, self.tz)
+
+    def _retries(self, text: str) -> bool:
+        found = list(_RETRYING.finditer(text))
+        if not found or all(_was_last_try(text[each.start() :]) for each in found):
+            return False
+        wait = _reset_of(text, self.now, self.tz)
+        return wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S
+
+    def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
+        if hit.wording.reason == NOT_A_STOP:
+            return None
+        reason = StopReason(hit.wording.reason)
+        return Sign(
+            reason=reason,
+            rank=rank,
+            strength=hit.strength,
+            evidence=Evidence(hit.wording.id, _quote(hit.quote), where),
+            scope=hit.wording.scope or (_scope(text) if reason is StopReason.RATE_LIMIT else None),
+            reset=self._reset(reason, text, at),
+            tokens=_tokens(hit.groups),
+            message=_quote(text),
+            lost=_why_lost(hit, text),
+        )
+
+    def _reset(self, reason: StopReason, text: str, at: float | None) -> Reset | None:
+        if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
+            return None
+        return _reset_of(text, self.now if at is None else at, self.tz)
+
+
+@lru_cache(maxsize=64)
+def _reset_of(text: str, now: float, tz: tzinfo) -> Reset | None:
+    """Cached: every sign of a message has the same."""
+    found = resets.parse(text, now=now, tz=tz)
+    if found is None and "\n" in text and (joined := unbroken(text)) != text:
+        return resets.parse(joined, now=now, tz=tz)
+    return found
+
+
+_LAST_TRY = re.compile(r"(?i)^attempt:? ?#?(\d{1,4}) ?(?:/|of) ?(\d{1,4})\b")
+
+
+def _was_last_try(notice: str) -> bool:
+    """ "attempt 3/3": nothing is tried after it."""
+    counted = _LAST_TRY.match(notice)
+    return counted is not None and int(counted[1]) >= int(counted[2])
+
+
+def _has_tries_left(notice: str) -> bool:
+    counted = _COUNTED.search(notice)
+    return counted is not None and int(counted[1][:9]) < int(counted[2][:9])
+
+
+def _told(hits: list[Hit]) -> tuple[int, int]:
+    """How much is said: in how exact words, and in how many."""
+    return max(((hit.strength, hit.end - hit.start) for hit in hits), default=(-1, 0))
+
+
+_STRUCTURED: tuple[Where, ...] = ("error", "start", "line", "tool")
+_PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
+    (Voice.ERROR, False): ("error", "start", "line", "tool"),
+    (Voice.PLAIN, False): ("start", "line", "tool"),
+    (Voice.PROMPT, False): ("prompt",),
+    (Voice.MUTED, False): (),
+    (Voice.MUTED, True): ("tool",),
+}
+SILENCED = "not a stop: "
+
+
+def _silences(counter: Hit, hit: Hit, text: str) -> bool:
+    """A counter-wording silences its whole unit, or only what stands on its own line."""
+    if counter.wording.covers != "line":
+        return True
+    return "\n" not in text[min(counter.end, hit.end) : max(counter.start, hit.start)]
+
+
+def _longest(hits: list[Hit]) -> list[Hit]:
+    """Without sentences that are the beginning, the end or the middle of a longer sentence with
+    another reason: "exceeded your quota, please check your billing" is one thing, not two."""
+    return [hit for hit in hits if not any(_covers(other, hit) for other in hits)]
+
+
+def _covers(longer: Hit, hit: Hit) -> bool:
+    if is_family(hit.wording.id) != is_family(longer.wording.id):
+        overlap = longer.start < hit.end and hit.start < longer.end
+        return overlap and is_family(hit.wording.id) and longer.wording.reason != NOT_A_STOP
+    return (
+        longer.wording.reason not in (hit.wording.reason, NOT_A_STOP)
+        and hit.wording.reason != NOT_A_STOP
+        and longer.strength == hit.strength >= Strength.SENTENCE
+        and longer.start < hit.end
+        and hit.start < longer.end
+        and longer.end - longer.start > hit.end - hit.start
+    )
+
+
+_PROSE_WORDS = 9
+_FAMILY_WORDS = 4
+_MIDDLE = "the middle of a sentence"
+
+
+_SUBORDINATE = re.compile(
+    r"(?i)\b(?:when(?:ever)?|if|that|which|who(?:se)?|caused|returns?|unless)\b"
+)
+
+
+def _is_prose(hit: Hit, unit: Unit) -> bool:
+    """Does a sentence begin in small letters, and take many words to come to the point? A message
+    opens with a capital, or with the point."""
+    if is_family(hit.wording.id):
+        told = unit.speaker and not is_client_error(unit.text)
+        quiet = hit.quote[:1].islower() and len(hit.quote.split()) > _FAMILY_WORDS and not unit.log
+        return told or quiet or bool(hit.wording.lead and _SUBORDINATE.search(hit.quote))
+    return bool(
+        hit.wording.lead
+        and hit.quote[:1].islower()
+        and not any(sign in hit.quote for sign in (":", "...", '"'))
+        and len(hit.quote.split()) > _PROSE_WORDS
+    )
+
+
+def _why_lost(hit: Hit, text: str) -> str:
+    before, after = text[: hit.start], text[hit.end :]
+    if _NEGATION.search(before[-48:]):
+        return "negated or conditional"
+    if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern):
+        return "negated"
+    if "start" not in hit.wording.where and "line" not in hit.wording.where:
+        return ""
+    if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():
+        return "a part of a longer word"
+    if _MENTION.match(after) and text[hit.end - 1 : hit.end] not in ".!":
+        return "only mentioned"
+    line_before = before.rstrip("\n").rsplit("\n", 1)[-1] if before.endswith("\n") else ""
+    if wraps(line_before):
+        return _MIDDLE
+    return ""
+
+
+def unexplained(unit: Unit, where: str, lost: str = "") -> Sign:
+    """The sign of an error that no wording knows."""
+    return Sign(
+        reason=StopReason.ERROR,
+        rank=Rank.EXIT,  # an error that nobody knows says no more than an exit code
+        strength=Strength.HINT,
+        evidence=Evidence("text.error_voice", _quote(unit.text), where),
+        message=_quote(unit.text),
+        lost=lost,
+    )
+
+
+def _tokens(groups: dict[str, str]) -> Tokens | None:
+    used, limit = (groups.get(name, "").replace(",", "") for name in ("used", "limit"))
+    if not (used.isdigit() and len(used) < _DIGITS and len(limit) < _DIGITS):
+        return None
+    return Tokens(int(used), (int(limit) or None) if limit.isdigit() else None)
+
+
+def _scope(text: str) -> str | None:
+    return next((name for name, form in _SCOPES if form.search(text)), None)
+
+
+def _quote(text: str) -> str:
+    short = " ".join(text.split())
+    return short if len(short) <= _QUOTE_CHARS else f"{short[: _QUOTE_CHARS - 1]}…"

@@ -1,0 +1,49 @@
+"""Readings that stand in plain text (seed 004).
+
+Its own pattern misses its own source line, so both forms are read here, the last one in the text:
+`Token usage: 63153/200000; 136847 remaining` and `Context: 31.6% (63,153/200,000 tokens)`.
+"""
+
+import re
+
+from segue.core.stops.types import Tokens
+
+_FORMS = (
+    re.compile(r"(?i)\btoken usage:\s*(?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)"),
+    re.compile(
+        r"(?i)\bcontext:[^\n(]{0,40}?[\d.]+\s*%\s*\((?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)\s*tokens\)"
+    ),
+    re.compile(r"(?i)\bused\s+(?P<used>[\d,]+)\s+of\s+(?P<window>[\d,]+)\s+tokens\b"),
+    re.compile(
+        r"(?i)(?<![\d.,])(?P<used>\d[\d.,]{0,12}k?)\s*/\s*(?P<window>\d[\d.,]{0,12}[km]?)\s+tokens\s+\(\d+%\)"
+    ),
+    # Seed 000's own form has no window; codex' footer looks alike and counts all requests.
+    re.compile(
+        r"(?i)(?<![\d.,])(?P<used>\d[\d,]{3,9})\s+tokens?\s+used\b(?!.*context left)(?P<window>)"
+    ),
+)
+_LINE_CHARS = 512
+
+
+def text_reading(lines: list[str]) -> Tokens | None:
+    """The last reading that a text states, or None."""
+    for line in reversed(lines):
+        short = line[:_LINE_CHARS]
+        for form in _FORMS:
+            found = list(form.finditer(short))
+            if found:
+                used, window = _count(found[-1]["used"]), _count(found[-1]["window"])
+                if used is not None:
+                    return Tokens(used, window or None)
+    return None
+
+
+def _count(text: str) -> int | None:
+    if not text:
+        return None
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    digits = text.rstrip("kKmM").replace(",", "")
+    try:
+        return int(float(digits) * scale)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,61 @@
+"""A text in an agent's input line: what may be typed, and whether that is what stands there.
+
+The line is wrapped as the agent likes, so blanks say nothing about whether two texts are the same.
+"""
+
+import re
+
+from segue.core.terminals.screen import Screen
+
+PART_CHARS = 40  # of a text that is too long to be shown whole
+_NARROW = 40
+_UNTYPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_FOLD = re.compile(r"\[Pasted [^\]\n]*\]")
+
+
+def typeable(text: str) -> tuple[str, int]:
+    """A text without what a terminal would take for keys, and how much that was: control
+    characters but for newlines and tabs, and a `!` in front, with which some agents run a shell."""
+    clean, dropped = _UNTYPED.subn("", text.replace("\r\n", "\n"))
+    clean = clean.strip()
+    if clean.startswith("!"):
+        rest = clean.lstrip("! \t\n")
+        clean, dropped = rest, dropped + clean.count("!") - rest.count("!")
+    return clean + " " if clean.endswith("\\") else clean, dropped  # it may escape the Enter
+
+
+def is_all(screen: Screen, text: str) -> bool:
+    """Whether the input line is seen to hold this text and nothing else."""
+    return not screen.pasted and _solid(screen.draft) == _solid(text)
+
+
+def shows(screen: Screen, text: str) -> bool:
+    """Whether the input line shows nothing else, after this text was put in: also if it is folded,
+    or too long to be shown whole."""
+    if screen.pasted and _FOLD.fullmatch(screen.draft.strip()):
+        return True
+    seen = _solid(screen.draft)
+    return seen == _solid(text) or (len(seen) >= PART_CHARS and seen in _solid(text))
+
+
+def without(screen: Screen, text: str) -> str:
+    """The draft without this text; all of it, if the text is not found in it."""
+    if shows(screen, text):
+        return ""
+    draft, ours = screen.draft, _solid(text)
+    if screen.pasted and _FOLD.search(draft):
+        return _FOLD.sub("", draft, count=1)
+    places = [place for place, char in enumerate(draft) if not char.isspace()]
+    at = _solid(draft).find(ours)
+    if at < 0 or not ours:
+        return draft
+    return draft[: places[at]] + draft[places[at + len(ours) - 1] + 1 :]
+
+
+def rows(draft: str) -> int:
+    """How many lines it may take on a screen, and rather more."""
+    return sum(len(line) // _NARROW + 1 for line in draft.split("\n"))
+
+
+def _solid(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,240 @@
+"""Runs for pages: all of them over time, and one whole."""
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from segue.core.handoffs.checkpoint import Checkpoint, render
+from segue.core.runs.types import Run, RunState
+from segue.core.stops.events import Ended, Failure, Reply, ToolCall
+from segue.core.stops.reasons import StopReason
+from segue.dashboard import drawing, words
+from segue.dashboard.drawing import Piece
+from segue.dashboard.sources import RunRow, Source
+from segue.errors import SegueError
+from segue.runs.folders import RunFolder, read
+from segue.runs.store.port import KeptDecision, KeptLeg, Store
+from segue.system import clock
+from segue.views import tables
+from segue.views.lines.runs import Teller
+from segue.views.run_outcome import commands
+from segue.views.verdicts import duration
+
+_DAY_S = 86_400.0
+_WORDS = 30
+_TAIL_BYTES = 96_000
+_DECISIONS = 100
+_STORY = 200
+
+
+def overview(source: Source, now: float) -> dict[str, Any]:
+    """The list, with what each went through in the last day."""
+    now_minute = now // 60 * 60 + 60  # the axis moves once a minute
+    since = now_minute - _DAY_S
+    rows = source.picture.runs
+    with source.store() as store:
+        pieces = {
+            row.run.id: _pieces(store, row.run, now_minute)
+            for row in rows
+            if not row.run.state.is_final or _is_recent(row.run, since)
+        }
+    if pieces:
+        first = min(min((p.since for p in each), default=now) for each in pieces.values())
+        since = max(since, first - 60)
+    return {
+        "axis": drawing.hours(since, now_minute, clock.local_zone()),
+        "runs": [
+            {
+                **_line(row),
+                "timeline": drawing.timeline(
+                    [pieces[row.run.id]], since, now_minute, f"what {row.run.id} went through"
+                )
+                if row.run.id in pieces
+                else "",
+            }
+            for row in rows
+        ],
+    }
+
+
+def _is_recent(run: Run, since: float) -> bool:
+    return run.created_at >= since
+
+
+def _line(row: RunRow) -> dict[str, Any]:
+    run = row.run
+    wait = run.wait if run.state is RunState.WAITING else None
+    reading = run.reading
+    return {
+        "id": run.id,
+        "title": words.line(run.task, 140),
+        "agent": words.line(run.agent, 30),
+        "folder": words.tilde(run.cwd),
+        "state": words.line(row.state, 60),
+        "class": run.state.value.replace(" ", "-"),
+        "waits_until": wait.until if wait is not None else None,
+        "created_at": run.created_at,
+        "legs": run.leg,
+        "handoffs": run.handoffs,
+        "tokens": tables.short(run.tokens),
+        "cost": f"${run.cost_usd:,.2f}" if run.cost_usd else "",
+        "percent": "" if reading is None else f"{reading.percent:.0f} %",
+        "is_final": run.state.is_final,
+        "is_driven": row.is_driven,
+        "can_resume": run.state is not RunState.DONE and not row.is_driven,
+        "can_cancel": not run.state.is_final,
+    }
+
+
+def _pieces(store: Store, run: Run, now: float) -> list[Piece]:
+    """Legs and waits, in order of time."""
+    found = []
+    for leg in store.legs(run.id):
+        begin = leg.started_at or leg.planned_at
+        if begin is None:
+            continue
+        end = leg.ended_at or (now if run.is_live and leg.leg == run.leg else begin)
+        found.append(Piece(begin, end, f"leg {_kind(leg)}", _leg_title(leg, end - begin)))
+    for wait in waits(store.decisions(run.id)):
+        end = min(wait["until"], now)
+        title = f"waited for {words.line(wait['why'])}, {duration(end - wait['since'])}"
+        found.append(Piece(wait["since"], end, "wait", title))
+    return found
+
+
+def _kind(leg: KeptLeg) -> str:
+    if leg.purpose == "checkpoint":
+        return "checkpoint"
+    if not leg.ended_at:
+        return "running"
+    return "fine" if leg.reason in ("completed", "context_exhausted", "") else "cut"
+
+
+def _leg_title(leg: KeptLeg, length_s: float) -> str:
+    ended = leg.fault or leg.reason.replace("_", " ") or "running"
+    return words.line(f"leg {leg.leg}: {ended}, {duration(length_s)}", 120)
+
+
+def waits(decisions: list[KeptDecision]) -> list[dict[str, Any]]:
+    """The waits that were decided."""
+    return [each.data["wait"] for each in decisions if each.decision == "waituntil"]
+
+
+def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
+    """All that is shown of one. Raises InputError if there is none."""
+    row = source.run(run_id)
+    run = row.run
+    with source.store() as store:
+        legs, decisions = store.legs(run_id), store.decisions(run_id)
+        readings, stops = (
+            store.readings(run_id),
+            {kept.leg: kept.stop for kept in store.stops(run_id)},
+        )
+        kept = store.checkpoint(run_id, run.checkpoint) if run.checkpoint else None
+        teller = Teller(clock.local_zone())
+        story = [line for entry in store.log(run_id) for line in teller.lines(entry)]
+        pieces = _pieces(store, run, now // 5 * 5 + 5)
+    is_over = run.state.is_final
+    since = min((piece.since for piece in pieces), default=run.created_at)
+    until = max((piece.until for piece in pieces), default=run.created_at + 1)
+    outcome = run.outcome
+    policy = run.policy
+    return {
+        **_line(row),
+        "title": words.line(run.task.strip().partition("\n")[0], 90) or run.id,
+        "task": words.text(run.task, 4_000),
+        "check": words.line(run.check),
+        "outcome": words.line(outcome.what) if outcome else "",
+        "advice": [words.line(line) for line in outcome.advice.splitlines()] if outcome else [],
+        "next": [words.line(line) for line in commands(run)] if is_over else [],
+        "worked": duration(run.active_s),
+        "timeline": drawing.timeline([pieces], since, until, "legs and waits over time"),
+        "axis": drawing.hours(since, max(until, since + 4), clock.local_zone()),
+        "curve": drawing.curve(
+            [(each.at, each.reading.fraction) for each in readings],
+            [("soft", policy.soft_mark), ("hard", policy.hard_mark)],
+            "how full the window was, with the marks for a handoff",
+        )
+        if len(readings) > 1
+        else "",
+        "leg_list": [_leg(leg, stops.get(leg.leg)) for leg in legs],
+        "decisions": [
+            {"at": each.at, "reason": words.line(each.reason)}
+            for each in decisions[::-1]
+            if each.reason
+        ][:_DECISIONS],
+        "words": live_words(run),
+        "answer": words.text(RunFolder(run.id).answer(run.leg), 8_000) if is_over else "",
+        "checkpoint": _checkpoint(kept),
+        "checkpoint_number": run.checkpoint,
+        "story": [words.line(line) for line in story[-_STORY:]],
+    }
+
+
+def _leg(leg: KeptLeg, stop: Any) -> dict[str, Any]:
+    from segue.views.run_story import ended_for
+
+    own = ended_for(stop) if stop is not None else ""
+    ended = leg.fault or own or (StopReason(leg.reason).description if leg.reason else "running")
+    return {
+        "number": leg.leg,
+        "what": "checkpoint" if leg.purpose == "checkpoint" else leg.prompt,
+        "ended": words.line(ended, 120),
+        "tokens": tables.short(leg.tokens) if leg.ended_at else "",
+        "cost": f"${leg.cost_usd:,.2f}" if leg.cost_usd else "",
+        "length": duration(leg.active_s) if leg.ended_at else "",
+        "started_at": leg.started_at,
+        "is_live": leg.ended_at is None and leg.started_at is not None,
+    }
+
+
+def _checkpoint(kept: dict[str, Any] | None) -> str:
+    if kept is None:
+        return ""
+    try:
+        return words.text(render(msgspec.convert(kept, Checkpoint), with_task=False))
+    except (msgspec.ValidationError, ValueError):
+        return "written by another version of segue; `segue show` of that version prints it"
+
+
+def live_words(run: Run) -> list[dict[str, str]]:
+    """The agent's last words and calls, as far as the newest leg's stream tells."""
+    if run.leg == 0:
+        return []
+    folder = RunFolder(run.id).path / f"leg-{run.leg:03}"
+    try:
+        with open(folder / "stdout", "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0, size - _TAIL_BYTES)
+            data = os.pread(file.fileno(), size - start, start)
+    except OSError:
+        return []
+    found = _of_records(run, data, is_whole=start == 0)
+    if not found and (text := read(folder / "answer.md")):
+        found = [{"who": "says", "text": words.text(text, 2_000)}]
+    return found[-_WORDS:]
+
+
+def _of_records(run: Run, data: bytes, *, is_whole: bool) -> list[dict[str, str]]:
+    from segue import agents
+    from segue.runs import begin
+    from segue.sessions.tail import records
+    from segue.system.config import settings as layered
+
+    with suppress(SegueError):
+        begin.register(layered.load(run.cwd, os.environ))
+    profile = agents.find(run.agent)
+    if profile is None:
+        return []
+    found = []
+    for event in profile.parse(records(data, whole=is_whole)):
+        if isinstance(event, Reply) and event.text.strip():
+            found.append({"who": "says", "text": words.text(event.text.strip(), 2_000)})
+        elif isinstance(event, ToolCall):
+            did = f"{event.name} {event.command or event.argument}".strip()
+            found.append({"who": "calls", "text": words.line(did, 200)})
+        elif isinstance(event, Failure) and not isinstance(event, Ended) and event.message:
+            found.append({"who": "error", "text": words.line(event.message, 300)})
+    return found

@@ -1,0 +1,219 @@
+"""What the pages show, read from where it is kept: the daemon if one answers, else session files;
+runs and notes always from their own files. One thread uses it."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from segue.core.runs.types import Run
+from segue.errors import InputError, SegueError
+from segue.runs.store import leases, open_store
+from segue.runs.store.owners import run_seen
+from segue.runs.store.port import Holder, run_key
+from segue.runs.store.sqlite import SqliteStore
+from segue.system import clock
+from segue.system.files import state
+from segue.views import tables
+from segue.views.machine import RECENT_S, Machine, list_sessions, with_machine
+from segue.watch.log import LOG_NAME, Log, Note, open_log
+from segue.watch.server.remote import Remote
+
+_ASK_S = 0.4  # the daemon, although it noted nothing: it notes only what matters
+_FILES_S = 1.0
+_SHARE = 60  # asking takes at most one part in so many of the time
+_RUNS = 200
+_FEW = 20  # sessions: to ask for more, one by one, costs more than to ask for all
+
+
+class RunRow(Struct, frozen=True):
+    """A run, and where it stands in a few words."""
+
+    run: Run
+    state: str
+    is_driven: bool
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    """All that is known at one moment."""
+
+    at: float
+    daemon: dict[str, Any] | None = None  # what it says of itself; None: there is none
+    sessions: list[dict[str, Any]] = []  # as `segue status --json` has them
+    runs: list[RunRow] = []  # the newest first
+    trouble: str = ""
+
+
+class Source:
+    """Reads only what may have changed. `look` is cheap if nothing did."""
+
+    def __init__(self) -> None:
+        self.picture = Picture(at=0.0)
+        self._store: SqliteStore | None = None
+        self._log: Log | None = None
+        self._versions = (-1, -1)
+        self._again_at = 0.0
+
+    def look(self) -> bool:
+        """Whether the picture is another now."""
+        now, runs, notes = clock.now(), self._runs_version(), self._notes_version()
+        before, self._versions = self._versions, (runs, notes)
+        is_due = time.monotonic() >= self._again_at
+        if before == self._versions and not is_due:
+            return False
+        was = self.picture
+        trouble = ""
+        try:
+            rows = self._rows(now) if runs != before[0] or is_due else was.runs
+        except SegueError as fault:
+            rows, trouble = [], str(fault)
+        daemon, sessions = was.daemon, was.sessions
+        if is_due:
+            daemon, sessions, trouble = self._sessions(now, trouble)
+        elif notes != before[1] and was.daemon is not None:
+            sessions = self._noted(before[1], sessions)
+        self.picture = Picture(at=now, daemon=daemon, sessions=sessions, runs=rows, trouble=trouble)
+        return msgspec.structs.replace(was, at=now) != self.picture
+
+    def _sessions(
+        self, now: float, trouble: str
+    ) -> tuple[dict[str, Any] | None, list[dict[str, Any]], str]:
+        remote = Remote(state.socket_path(), timeout_s=3.0)
+        began = time.monotonic()
+        try:
+            daemon: dict[str, Any] = remote.get("/v1/status")
+            found = [s for s in remote.sessions() if _is_shown(s, now)]
+            for changing in ("uptime_s", "log_seq"):  # else every look would find something new
+                daemon.pop(changing, None)
+            self._wait(began, _ASK_S)
+            return daemon, found, trouble
+        except SegueError:
+            pass
+        began = time.monotonic()
+        try:
+            machine, listed = with_machine(_recent)
+            machine.index.close()
+            sessions = [tables.as_dict(session) for session in listed]
+        except SegueError as fault:
+            sessions, trouble = [], str(fault)
+        self._wait(began, _FILES_S)
+        return None, sessions, trouble
+
+    def _noted(self, after: int, sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same, but for those of which something was noted: they are asked for alone. If that
+        is too much or in vain, all are, soon."""
+        log = self.notes()
+        names = {note.session_id for note in log.since(after)} - {""} if log is not None else set()
+        known = {session["session_id"]: place for place, session in enumerate(sessions)}
+        found = list(sessions)
+        if len(names) > _FEW or not names <= known.keys():
+            self.hurry()
+            return found
+        remote = Remote(state.socket_path(), timeout_s=3.0)
+        for name in names:
+            try:
+                found[known[name]] = remote.session(name)
+            except SegueError:
+                self.hurry()
+        return found
+
+    def _wait(self, began: float, least_s: float) -> None:
+        now = time.monotonic()
+        self._again_at = now + max(least_s, _SHARE * (now - began))
+
+    def hurry(self) -> None:
+        """Something was just done: the next look reads all."""
+        self._again_at = 0.0
+
+    # Runs
+
+    @contextmanager
+    def store(self) -> Iterator[SqliteStore]:
+        """The runs. Raises SegueError if they cannot be read."""
+        if self._store is None:
+            self._store = open_store()
+        yield self._store
+
+    def _runs_version(self) -> int:
+        try:
+            with self.store() as store:
+                return store.version()
+        except SegueError:
+            return -1
+
+    def _rows(self, now: float) -> list[RunRow]:
+        with self.store() as store:
+            found = []
+            for run in store.runs(limit=_RUNS):
+                holder = None if run.state.is_final else _driver(store, run)
+                said = tables.run_state(run_seen(run, holder), now) if run.wait is None else ""
+                found.append(RunRow(run, said or run.state.value, holder is not None))
+            return found
+
+    def run(self, run_id: str) -> RunRow:
+        """One, also an old one. Raises InputError."""
+        with self.store() as store:
+            run = store.run(run_id)
+            if run is None:
+                raise InputError(f"no run is called {run_id!r}")
+            holder = None if run.state.is_final else _driver(store, run)
+            said = tables.run_state(run_seen(run, holder), clock.now())
+            return RunRow(run, said, holder is not None)
+
+    # Notes
+
+    def notes(self) -> Log | None:
+        """The daemon's log; None if none was written yet."""
+        place = os.path.join(state.state_folder(), LOG_NAME)
+        if self._log is None and os.path.exists(place):
+            self._log = open_log(place)[0]
+        return self._log
+
+    def _notes_version(self) -> int:
+        try:
+            log = self.notes()
+            return log.version() if log is not None else 0
+        except SegueError:
+            return -1
+
+    def last_notes(self, count: int, kinds: tuple[str, ...] = ()) -> list[Note]:
+        """The newest first."""
+        log = self.notes()
+        if log is None:
+            return []
+        found: list[Note] = []
+        upto, span = log.version(), max(count * 4, 500)
+        while upto > 0 and len(found) < count:
+            first = max(0, upto - span)
+            page = [n for n in log.since(first, kinds, span) if n.seq <= upto]
+            found += page[::-1]
+            upto, span = first, span * 2
+        return found[:count]
+
+    def close(self) -> None:
+        """Gives the files back."""
+        if self._store is not None:
+            self._store.close()
+        if self._log is not None:
+            self._log.close()
+
+
+def _recent(machine: Machine) -> list[Any]:
+    found = list_sessions(machine, machine.now - RECENT_S)
+    return sorted(found, key=lambda session: not session.state.is_live)
+
+
+def _is_shown(session: dict[str, Any], now: float) -> bool:
+    from segue.dashboard.words import when
+
+    last = when(session.get("last_activity"))
+    return session["pid"] is not None or (last is not None and last >= now - RECENT_S)
+
+
+def _driver(store: SqliteStore, run: Run) -> Holder | None:
+    holder = store.holder(run_key(run.id))
+    return holder if holder is not None and leases.is_alive(holder) else None

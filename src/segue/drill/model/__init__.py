@@ -1,0 +1,1 @@
+"""The scripted model: a server outside, a pure script inside."""

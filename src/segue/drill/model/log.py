@@ -1,0 +1,69 @@
+"""What the scripted model was asked and did about it: one record for each request."""
+
+import re
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from segue.drill.model.answer import ModelAnswer
+from segue.drill.model.ask import Ask, Kind
+
+_STEP = re.compile(r"job/(step \d+|show)\b")
+_LABEL_CHARS = 60
+
+
+class Logged(Struct, kw_only=True):
+    """One request. It is there as soon as its answer is decided; `ended_at`, `is_finished` and, of
+    a broken delivery, `error` are filled in when the delivery is over."""
+
+    number: int
+    at: float  # unix time
+    method: str
+    path: str
+    wire: str = ""  # "": a path of no wire
+    kind: Kind | None = None
+    model: str = ""
+    is_stream: bool = False
+    sent_bytes: int = 0  # of the request's body
+    tokens: int | None = None  # of the prompt: counted, or else as the answer reports it
+    answered: str = ""  # a fault, "step 3", "look", "summary", another command, "text", "count"
+    delivery: str = "whole"
+    status: int | None = None  # None: no headers were sent
+    ended_at: float | None = None
+    is_finished: bool = False  # all that was to be sent was sent
+    error: str = ""  # why it was not, or what is wrong with the request or the script
+    body: Any | UnsetType = UNSET  # only if bodies are asked for
+
+
+def label(answer: ModelAnswer) -> str:
+    """What was answered, in a word or two."""
+    if answer.refusal is not None:
+        refusal = answer.refusal
+        return refusal.fault or f"status {refusal.status or 500}"
+    reply = answer.reply
+    if reply is None:
+        return "count" if answer.input_tokens is not None else "nothing"
+    if not reply.calls:
+        return "text"
+    command = reply.calls[0].command
+    found = _STEP.search(command)
+    return found[1] if found else command[:_LABEL_CHARS]
+
+
+def prompt_tokens(answer: ModelAnswer) -> int | None:
+    """The size of the prompt, where the answer says it."""
+    if answer.reply is not None:
+        spend = answer.reply.spend
+        return spend.total_tokens - spend.output_tokens
+    if answer.refusal is not None:
+        return answer.refusal.used_tokens
+    return answer.input_tokens
+
+
+def fill(logged: Logged, ask: Ask, answer: ModelAnswer) -> None:
+    """What is known once the answer is decided."""
+    logged.wire, logged.model, logged.kind = ask.wire, ask.model, ask.kind
+    logged.is_stream = ask.is_stream
+    logged.answered, logged.delivery = answer.told or label(answer), answer.delivery
+    counted = answer.counted_tokens
+    logged.tokens = prompt_tokens(answer) if counted is None else counted

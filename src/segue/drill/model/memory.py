@@ -1,0 +1,69 @@
+"""What a conversation tells an honest model about the job: all that it may act on. Pure."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from segue.drill.model.ask import Part
+
+_MARKER = re.compile(r"\bstep ([1-9][0-9]{0,3}) of ([1-9][0-9]{0,3}) done\b")
+_STEP = re.compile(r"\bjob/step ([1-9][0-9]{0,3})\b")
+_SHOW = "job/show"
+_TRIES = 3  # then it gives up, as a model would
+
+_BROKEN = re.compile(
+    r"""\b(?:interrupted|aborted|cancell?ed|killed|terminated|timed\ out|crashed|cut\ off)\b
+      | no\ result\ provided | before\ this\ call | doesn't\ want\ to\ proceed
+      | exit(?:ed)?(?:\ with)?(?:\ code|\ status)?:?\ -?[1-9] | exit_code\W+-?[1-9]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words of agents and supervisors for a call, or a session, that did not come to its end."""
+
+
+class ModelMemory(Struct, frozen=True):
+    """What is known, and what is to be done next."""
+
+    known: frozenset[int] = frozenset()
+    should_look: bool = False  # something broke: what is done is in the repository, not in here
+    is_stuck: bool = False  # the next step failed again and again
+
+
+def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
+    """Reads a conversation, as it was sent."""
+    known = frozenset(
+        int(number)
+        for part in parts
+        for number, of in _MARKER.findall(part.text)
+        if int(of) == steps and int(number) <= steps
+    )
+    place, command = _last_command(parts)
+    tried = _STEP.search(command)
+    after = [part for part in parts[place + 1 :] if part.role in ("user", "tool")]
+    told = [part for part in after if part.role == "user"]
+    if place < 0:
+        # Only the newest word: what an agent tells every model at first may hold such words too.
+        told = told[-1:]
+    elif tried and int(tried[1]) not in known:
+        told = after
+    should_look = any(map(_is_broken, told))
+    step = min(set(range(1, steps + 1)) - known, default=0)
+    tries = sum(
+        (found := _STEP.search(call.command)) is not None and int(found[1]) == step
+        for part in parts
+        for call in part.calls
+    )
+    return ModelMemory(known, should_look, is_stuck=step > 0 and tries >= _TRIES)
+
+
+def _last_command(parts: Sequence[Part]) -> tuple[int, str]:
+    """Where the last call of the job stands; -1 if there is none."""
+    for place in range(len(parts) - 1, -1, -1):
+        for call in reversed(parts[place].calls):
+            if _STEP.search(call.command) or _SHOW in call.command:
+                return place, call.command
+    return -1, ""
+
+
+def _is_broken(part: Part) -> bool:
+    return part.is_error or _BROKEN.search(part.text) is not None

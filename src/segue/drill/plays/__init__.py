@@ -1,0 +1,1 @@
+"""Plays: an agent, a scenario, a scratch folder, and what came of it."""

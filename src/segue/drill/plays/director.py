@@ -1,0 +1,165 @@
+"""Has plays played, each in a process and a scratch folder of its own, enclosed if need be."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue.drill import casts
+from segue.drill.plays import enclosure
+from segue.drill.plays.outcome import PlayOutcome
+from segue.drill.plays.play import MARK
+from segue.drill.plays.process import adopt_orphans, end_all, marked
+from segue.drill.scenarios.types import Scenario
+from segue.errors import SegueError
+
+Event = dict[str, Any]
+
+_LEAVE_S = 15.0  # it has an agent and its tools to end
+
+
+_STRAY = (
+    *("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".gemini", ".opencode"),
+    *(".pi", "opencode.json", ".env", ".git"),
+)
+"""What agents look for in the folders above theirs."""
+
+
+class DrillError(SegueError):
+    """A play could not be played: nothing is said about the agent."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, folder: str = "") -> None:
+        super().__init__(what)
+        self.folder = folder  # where it broke off
+
+
+class Director:
+    """Plays one after the other. Scratch folders go, unless they are to be kept; `within` is where
+    they are made, if not where temporary files are."""
+
+    def __init__(self, *, keep: bool = False, within: Path | None = None) -> None:
+        self.keep, self.within = keep, within
+        self.no_enclosure = enclosure.why_not()
+
+    def why_not(self, cast: casts.Cast) -> str:
+        """Why this agent may not play here, in one line; "" if it may."""
+        if cast.needs_namespace and self.no_enclosure:
+            return f"{cast.name} is not started: {self.no_enclosure}"
+        if cast.find(os.environ) is None:
+            return f"{cast.name} is not installed: {cast.install}"
+        return ""
+
+    def version(self, cast: casts.Cast) -> str:
+        """Of the program that would play; "" if it does not say."""
+        program = cast.find(os.environ)
+        if program is None:
+            return ""
+        argv = cast.version(program)
+        with tempfile.TemporaryDirectory(prefix="segue-drill-") as home:
+            told = enclosure.command(argv) if cast.needs_namespace else argv
+            return casts.version_of(told, _environment(Path(home)))
+
+    def play(
+        self,
+        cast: casts.Cast,
+        scenario: Scenario,
+        source: str,
+        tell: Callable[[Event], None],
+        *,
+        with_segue: bool = False,
+    ) -> PlayOutcome:
+        """What came of it. `source` is what `load` takes; `tell` hears what happens. Raises
+        DrillError if it could not be played."""
+        prefix = f"segue-drill-{cast.name}-{scenario.name}-{'with-' if with_segue else ''}"
+        place = self.within or Path(tempfile.gettempdir())
+        if cast.needs_namespace and (stray := _stray(place)):
+            raise DrillError(f"{stray} would be read by agents; set TMPDIR to another place")
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        except OSError as fault:
+            raise DrillError(f"{place}: no scratch folder: {fault.strerror}") from None
+        try:
+            command = self._command(cast, source, folder, with_segue)
+            return self._watch(command, folder, tell)
+        finally:
+            if not self.keep:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _command(
+        self, cast: casts.Cast, source: str, folder: Path, with_segue: bool
+    ) -> Sequence[str]:
+        play = [sys.executable, "-m", "segue.drill.plays.play", cast.name, source, str(folder)]
+        program = cast.find(os.environ)
+        if program is not None:
+            play += ["--program", program]
+        if with_segue:
+            play.append("--with-segue")
+        if self.no_enclosure and not cast.needs_namespace:
+            return play
+        return enclosure.command(play)
+
+    def _watch(
+        self, command: Sequence[str], folder: Path, tell: Callable[[Event], None]
+    ) -> PlayOutcome:
+        outcome: PlayOutcome | None = None
+        adopt_orphans()
+        mark, started = uuid.uuid4().hex, time.time()
+        with (
+            open(folder / "play.stderr", "w+b") as err,
+            subprocess.Popen(  # noqa: S603 - ourselves
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env={**_environment(folder), MARK: mark},
+                start_new_session=True,  # a terminal's Ctrl+C is for us, and we tell it
+            ) as play,
+        ):
+            try:
+                for line in play.stdout or ():
+                    event = json.loads(line)
+                    if event["kind"] == "outcome":
+                        outcome = msgspec.convert(event["outcome"], PlayOutcome)
+                    else:
+                        tell(event)
+            except BaseException:
+                play.terminate()  # it ends its agent and all that this one left
+                play.wait(_LEAVE_S)
+                raise
+            finally:
+                # For the case that it was killed itself.
+                end_all(lambda: marked(MARK, mark, started))
+            code = play.wait()
+            err.seek(0)
+            said = err.read().decode("utf-8", "replace").strip()
+        if outcome is None:
+            last = said.rpartition("\n")[2] or f"exit code {code}"
+            raise DrillError(last.removeprefix("segue: "), str(folder))
+        return outcome
+
+
+def _stray(place: Path) -> str:
+    """A file above a scratch folder that agents would take for theirs; "" if there is none."""
+    for folder in (place, *place.parents):
+        for name in _STRAY:
+            if (folder / name).exists():
+                return str(folder / name)
+    return ""
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of the user's: a drill must not read their config, nor their keys."""
+    kept = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SEGUE_AGENTS", "VIRTUAL_ENV")
+    found = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**found, "HOME": str(folder), "SEGUE_HOME": str(folder / "segue")}

@@ -1,0 +1,115 @@
+"""A play with segue: `segue run` as a user would type it, in a home of its own, with waits that are
+short enough for a drill."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+import segue
+from segue.core.runs.types import Run
+from segue.drill import casts
+from segue.errors import StateError
+from segue.runs.legs.leg import Exit, KeeperRecord
+from segue.runs.store import RUNS_NAME, open_store
+from segue.system.process.procfs import Procfs
+
+_ROOT = str(Path(segue.__file__).resolve().parent.parent)
+_SEGUE = f"import sys; sys.path.insert(0, {_ROOT!r}); from segue.start import main; main()"
+_POLICY: Mapping[str, bool | int | float] = {
+    "reset_jitter_min_s": 0.1,
+    "reset_jitter_max_s": 0.5,
+    "unknown_reset_wait_s": 1.0,
+    "unknown_reset_max_s": 4.0,
+    "checkpoint_s": 30.0,
+}
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """What `segue run` left behind."""
+
+    run: Run
+    waits: int
+    swept: int  # processes that its agents left, and that it ended
+
+
+def part(
+    cast: casts.Cast,
+    program: str,
+    stage: casts.PlayStage,
+    prompt: str,
+    home: Path,
+    settings: Mapping[str, bool | int | float],
+) -> casts.LegStart:
+    """Writes segue's private config into `home`; how to start it."""
+    driven = cast.driven(program, stage)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = f"[agents.{cast.agent}]\ncommand = {json.dumps(list(driven.command))}\n"
+    policy = "".join(
+        f"{name} = {json.dumps(value)}\n" for name, value in {**_POLICY, **settings}.items()
+    )
+    text = f"{command}\n[policy]\n{policy}"
+    (home / "config.toml").write_text(text, encoding="utf-8")
+    argv = [sys.executable, "-P", "-c", _SEGUE, "run", "--json", "--agent", cast.agent]
+    env = {**driven.env, "SEGUE_HOME": str(home)}
+    return casts.LegStart(argv=[*argv, prompt, "--", *driven.flags], env=env)
+
+
+def news(stdout: Path, after: int) -> tuple[list[str], int]:
+    """What segue decided and why, since byte `after` of its output; and where that ends."""
+    with stdout.open("rb") as file:
+        file.seek(after)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    return [said for line in whole.splitlines() for said in _said(line)], after + len(whole)
+
+
+def _said(line: bytes) -> Iterator[str]:
+    event: dict[str, Any] = json.loads(line)
+    for decision in event.get("decisions", []):
+        kind, reason = decision["decision"], decision["reason"]
+        if kind == "startleg" and decision["leg"] > 1:
+            yield f"leg {decision['leg']}: {reason}"
+        elif kind in ("ask", "waituntil", "finish"):
+            yield reason
+
+
+def signal_agent(home: Path, name: str) -> bool:
+    """Sends a signal to the agent of the newest leg, and to nothing else; False if none runs."""
+    legs = sorted(home.glob("runs/*/leg-*/keeper.json"))
+    if not legs:
+        return False
+    kept = msgspec.json.decode(legs[-1].read_bytes(), type=KeeperRecord)
+    try:
+        process = psutil.Process(kept.agent_pid)
+        facts = Procfs().facts(kept.agent_pid)
+        if facts is not None and facts.start_ticks != kept.agent_start_ticks:
+            return False  # another one by now
+        process.send_signal(signal.Signals[name])  # which compares the start time again
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def end_of(home: Path, stderr: Path) -> End:
+    """How the run ended. Raises StateError if there was none."""
+    if os.path.exists(home / RUNS_NAME):
+        with open_store(str(home / RUNS_NAME)) as store:
+            for run in store.runs():
+                decisions = store.decisions(run.id)
+                waits = sum(each.decision == "waituntil" for each in decisions)
+                return End(run=run, waits=waits, swept=_swept(home))
+    said = stderr.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    raise StateError(f"segue run did not start: {said.removeprefix('segue: ') or 'no output'}")
+
+
+def _swept(home: Path) -> int:
+    files = home.glob("runs/*/leg-*/exit.json")
+    return sum(len(msgspec.json.decode(file.read_bytes(), type=Exit).swept) for file in files)

@@ -1,0 +1,247 @@
+"""The job that shows loss: numbered steps in a scratch git repository, and a look at what came of
+them."""
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+
+from segue.drill.plays import facts
+from segue.drill.scenarios.types import Job
+from segue.errors import StateError
+
+_COMMITTED = re.compile(r"step ([1-9][0-9]{0,3})")
+
+
+class Continuity(Struct, frozen=True, kw_only=True):
+    """What the repository tells. A step is done when it is committed; nothing else counts."""
+
+    done: tuple[int, ...]  # in the order of the commits, each as often as it was done
+    lost: tuple[int, ...] = ()  # missing below the highest, or below the last if finished
+    repeated: tuple[int, ...] = ()  # done more than once
+    out_of_order: tuple[int, ...] = ()  # done for the first time after a higher one
+
+    @property
+    def is_whole(self) -> bool:
+        """Each step once and in order; none is missing that should be there."""
+        return not (self.lost or self.repeated or self.out_of_order)
+
+
+def make(folder: Path, job: Job) -> str:
+    """Makes the repository in `folder`, which may exist if it is empty; the prompt for the agent.
+
+    Raises StateError if there is no git, or if it cannot write there."""
+    try:
+        (folder / "job").mkdir(parents=True)
+        (folder / "steps").mkdir()
+        (folder / "steps" / "README").write_text("What the steps of the job leave behind.\n")
+        (folder / "job" / "step").write_text(_step(job))
+        (folder / "job" / "show").write_text(_show(job))
+    except OSError as fault:
+        raise StateError(f"{folder}: cannot be made: {fault.strerror}") from None
+    # No template: it could bring hooks of the user's.
+    _git(folder, "init", "-q", "--template=", ".")
+    _git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
+    for key, value in _CONFIG.items():
+        _git(folder, "config", key, value)
+    info = folder / ".git" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "exclude").write_text("/job/running*\n/steps/*.new*\n")
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-q", "-m", "The job")
+    return prompt(job)
+
+
+def prompt(job: Job) -> str:
+    """What the agent is asked. Holds no line that a done step prints, and no word of a break."""
+    n = job.steps
+    return (
+        f"This repository has a job of {n} numbered steps. Do them in order, from step 1 to step"
+        f" {n}, each exactly once. Step 1 is done by running the shell command `sh job/step 1`,"
+        f" step 2 by `sh job/step 2`, and so on: one command at a time, in the foreground, and"
+        f" nothing else. Each prints some text and, when it is done, a last line that says so."
+        f" `sh job/show` lists the steps that are done already. When all {n} steps are done,"
+        f" say so and end."
+        f"{facts.explained(job)}"
+    )
+
+
+def check(folder: Path, job: Job, *, finished: bool) -> Continuity:
+    """What was done, by the commits. `finished`: every step should be there. Raises StateError if
+    the repository cannot be read."""
+    subjects = _git(folder, "log", "--reverse", "--first-parent", "--format=%s").splitlines()
+    return judge([int(m[1]) for s in subjects if (m := _COMMITTED.fullmatch(s))], job, finished)
+
+
+def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
+    """The same, of steps in the order in which they were done."""
+    highest = 0
+    late: list[int] = []
+    seen: set[int] = set()
+    repeated: set[int] = set()
+    for step in done:
+        if step in seen:
+            repeated.add(step)
+        elif step < highest:
+            late.append(step)
+        seen.add(step)
+        highest = max(highest, step)
+    due = job.steps if finished else highest
+    return Continuity(
+        done=tuple(done),
+        lost=tuple(step for step in range(1, due + 1) if step not in seen),
+        repeated=tuple(sorted(repeated)),
+        out_of_order=tuple(late),
+    )
+
+
+def current(folder: Path) -> int | None:
+    """The step whose command runs now; None if there is none. One that was killed does not run."""
+    try:
+        step, pid = (folder / "job" / "running").read_text().split()
+        number, process = int(step), int(pid)
+    except (OSError, ValueError):  # gone, or not yet written
+        return None
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
+            return number
+    return None
+
+
+_CONFIG = {
+    "user.name": "Drill",
+    "user.email": "drill@example.invalid",
+    "commit.gpgSign": "false",
+    "core.hooksPath": "/dev/null",
+    "core.logAllRefUpdates": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+
+
+def _git(folder: Path, *args: str) -> str:
+    """Git as it is, without the user's settings."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
+        "LC_ALL": "C",
+    }
+    # A namespace may show us as another user than the folder's owner.
+    command = ["git", "-c", "safe.directory=*", "-C", str(folder), *args]
+    try:
+        done = subprocess.run(  # noqa: S603 - a program of the user's, with our own words
+            command, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False
+        )
+    except FileNotFoundError:
+        raise StateError("git is not on the PATH: drills need it") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        raise StateError(f"{folder}: git {args[0]} failed: {why}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+_GIT_SH = """\
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_CONFIG_NOSYSTEM=1 LC_ALL=C
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
+cd "$(dirname "$0")/.." || exit 1
+git() { command git -c 'safe.directory=*' "$@"; }
+"""
+
+
+def _step(job: Job) -> str:
+    return (
+        _STEP.replace("@GIT@", _GIT_SH)
+        .replace("@STEPS@", str(job.steps))
+        .replace("@BYTES@", str(job.output_bytes))
+        .replace("@SPIKE@", str(job.spike_step or 0))
+        .replace("@SPIKE_BYTES@", str(job.spike_bytes))
+        .replace("@SECONDS@", f"{job.step_s:.3f}")
+        .replace("@FACTS@", facts.FUNCTION if job.facts else "")
+        .replace("@CHECK@", facts.check_script(job))
+        .replace("@TELL@", facts.tell_script(job))
+    )
+
+
+def _show(job: Job) -> str:
+    return _SHOW.replace("@GIT@", _GIT_SH).replace("@STEPS@", str(job.steps))
+
+
+_STEP = r"""#!/bin/sh
+# One step of the job: sh job/step NUMBER
+# Done is what is committed. Killed before that, it leaves nothing that stops the next run.
+case $1 in
+[1-9] | [1-9][0-9] | [1-9][0-9][0-9] | [1-9][0-9][0-9][0-9]) n=$1 ;;
+*) echo "usage: sh job/step NUMBER" >&2; exit 2 ;;
+esac
+if [ "$n" -gt @STEPS@ ]; then
+    echo "there is no step $n: the last is @STEPS@" >&2
+    exit 2
+fi
+@GIT@
+@FACTS@
+@CHECK@
+# Written aside and moved, so that nobody reads half of it.
+echo "$n $$" >"job/running.$$" && mv -f "job/running.$$" job/running
+
+[ @SECONDS@ = 0.000 ] || sleep @SECONDS@
+
+echo "what step $n left" >"steps/$n.new.$$" && mv -f "steps/$n.new.$$" "steps/$n"
+tries=0
+until git add "steps/$n" 2>/dev/null &&
+    git commit -q --no-verify --allow-empty -m "step $n" 2>/dev/null; do
+    tries=$((tries + 1))
+    # A lock that stays for a second is one of a git that was killed.
+    [ "$tries" -eq 10 ] && rm -f .git/index.lock .git/HEAD.lock .git/refs/heads/main.lock
+    if [ "$tries" -gt 20 ]; then
+        echo "step $n could not be committed" >&2
+        exit 1
+    fi
+    sleep 0.1
+done
+
+[ "$(cat job/running 2>/dev/null)" = "$n $$" ] && rm -f job/running
+# First and last: some agents cut long outputs short, at either end.
+echo "step $n of @STEPS@ done"
+@TELL@
+bytes=@BYTES@
+[ "$n" -eq @SPIKE@ ] && bytes=@SPIKE_BYTES@
+awk -v seed="$n" -v left="$bytes" 'BEGIN {
+    count = split("amber basin cedar delta ember fjord grove heron inlet jetty knoll larch " \
+        "meadow nectar orchid pebble quartz raven saddle thicket umber valley willow yarrow " \
+        "anvil beacon copper dapple echo flint garnet harbor ivory juniper kelp lantern " \
+        "marble nimbus opal prairie quiver ripple sable tundra upland velvet walnut zephyr", word)
+    state = seed * 7919 + 17
+    while (left > 0) {
+        line = ""
+        while (length(line) < 60) {
+            state = (state * 16807) % 2147483647
+            line = line word[state % count + 1] " " state % 997 " "
+        }
+        line = substr(line, 1, left - 1)
+        print line
+        left -= length(line) + 1
+    }
+}'
+echo "step $n of @STEPS@ done"
+"""
+
+_SHOW = r"""#!/bin/sh
+# The steps that are done already: sh job/show
+@GIT@
+found=$(git log --reverse --first-parent --format=%s |
+    sed -n 's/^step \([0-9][0-9]*\)$/step \1 of @STEPS@ done/p')
+if [ -n "$found" ]; then
+    echo "$found"
+else
+    echo "no step is done yet"
+fi
+"""

@@ -1,0 +1,86 @@
+"""What came of a play, in a form that is printed, kept and compared."""
+
+from msgspec import Struct
+
+from segue.core.stops.reasons import StopReason
+from segue.drill.scenarios.types import Expectation
+
+
+class PlayOutcome(Struct, frozen=True, kw_only=True):
+    """One agent in one scenario, without segue or with it."""
+
+    agent: str
+    version: str
+    scenario: str
+    played_on: str  # the day, in ISO's form
+    with_segue: bool = False
+    steps: int  # 0: the scenario has turns of its own instead
+    done: list[int]  # the steps in the order in which they were done
+    lost: list[int]
+    repeated: list[int]
+    out_of_order: list[int]
+    reason: str  # why it ended: as `segue classify` says, or `segue run`
+    confidence: float
+    exit_code: int | None  # the agent's, or segue's
+    requests: int
+    legs: int
+    handoffs: int = 0
+    waits: int = 0
+    asked_at_percent: list[float] = []
+    """How full the window was when a request for a checkpoint reached the model, for each one."""
+    seconds: float
+    expects: Expectation
+    unfired: list[str] = []  # rules and events of the scenario that never came about
+    swept: int = 0  # processes that the agent left behind
+    folder: str = ""  # if it was kept
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is lost but what was not begun, nothing repeated, all in order."""
+        return not (self.repeated or self.out_of_order or self.lost)
+
+    @property
+    def is_done(self) -> bool:
+        """Every step, once and in order."""
+        return self.is_whole and len(self.done) == self.steps
+
+    @property
+    def held(self) -> bool:
+        """Whether it ended as well as it could."""
+        if self.with_segue and self.exit_code != _exit_code(self.reason):
+            return False
+        if self.expects.ends == "done":
+            return self.is_done and self.reason == "completed"
+        return self.is_whole and self.reason == self.expects.reason
+
+    @property
+    def in_words(self) -> str:
+        """What became of the job."""
+        if self.repeated:
+            return f"repeated step {self.repeated[0]}" + _more(self.repeated)
+        if self.lost:
+            return f"lost step {self.lost[0]}" + _more(self.lost)
+        if self.out_of_order:
+            return f"step {self.out_of_order[0]} out of order"
+        if self.is_done:
+            return f"all {self.steps} steps" if self.steps else "all that was asked"
+        return f"stopped after {len(self.done)} of {self.steps}"
+
+    @property
+    def way(self) -> str:
+        """How segue got there; "" if one leg was enough."""
+        counted = (
+            (self.legs if self.legs > 1 else 0, "leg"),
+            (self.handoffs, "handoff"),
+            (self.waits, "wait"),
+        )
+        return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counted if n)
+
+
+def _more(steps: list[int]) -> str:
+    return f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+
+
+def _exit_code(reason: str) -> int:
+    """That of `segue run`, by the reason that it gives; it may give others than a stop's."""
+    return StopReason(reason).facts.exit_code if reason in set(StopReason) else 1

@@ -1,0 +1,317 @@
+"""One play: one agent, one scenario, one scratch folder; the agent alone, or with segue.
+`python -m segue.drill.plays.play`.
+
+A play is a process of its own, because it is the one that orphans of a killed agent come to, and
+because it may stand in a network namespace of its own. It tells what happens as JSON lines.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from segue import api
+from segue.core.stops.types import EndedBy
+from segue.drill import casts
+from segue.drill.model.ask import Kind
+from segue.drill.model.log import Logged
+from segue.drill.model.script import Script
+from segue.drill.model.server import Running, running
+from segue.drill.plays import guided, job
+from segue.drill.plays.outcome import PlayOutcome
+from segue.drill.plays.process import PlayLeg, end_with_parent
+from segue.drill.scenarios import load
+from segue.drill.scenarios.types import Expectation, Scenario, ScenarioEvent
+from segue.errors import InputError, SegueError
+from segue.system import clock
+from segue.system.process.descendants import near, runs
+
+Tell = Callable[[dict[str, Any]], None]
+
+MARK = "SEGUE_PLAY"
+"""In the environment of all processes of one play."""
+
+_ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOOK_S = 0.02  # how often a step that is to be disturbed is looked for
+_SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
+_ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
+_FOR_SEGUE = ("interrupt", "hang_up")  # what a user's terminal does; the rest befalls the agent
+_MORE_S = 60.0  # that segue has beyond the agent's own limit: for waits, and more legs
+_LEAVE_S = 10.0  # segue has an agent to end
+_SETTLE_S = 2.0  # until the last keeper is gone
+
+
+class Play:
+    """See the module. `tell` is given what happens, as it happens."""
+
+    def __init__(
+        self,
+        cast: casts.Cast,
+        program: str,
+        scenario: Scenario,
+        folder: Path,
+        tell: Tell,
+        *,
+        with_segue: bool = False,
+    ) -> None:
+        self.cast, self.program, self.scenario, self.tell = cast, program, scenario, tell
+        self.with_segue = with_segue
+        self.home, self.project = folder / "home", folder / "project"
+        self.folder, self.segue_home = folder, folder / "segue"
+        who = "segue" if with_segue else "leg-1"
+        self.stdout, self.stderr = folder / f"{who}.stdout", folder / f"{who}.stderr"
+        self.heard = 0  # bytes of segue's output
+        self.ended_by: EndedBy = "unknown"
+        self.told = 0
+        self.events = list(scenario.events)  # yet to come
+        self.window = cast.window_tokens
+        self.step: int | None = None
+
+    def run(self) -> PlayOutcome:
+        """Plays it to its end, and leaves no process behind."""
+        for place in (self.home, self.home / "tmp", self.project):
+            place.mkdir(parents=True, exist_ok=True)
+        prompt = job.make(self.project, self.scenario.job)
+        context = self.scenario.context
+        self.window = (context and context.window_tokens) or self.cast.window_tokens
+        script = Script(self.scenario, window_tokens=self.window)
+        started = time.monotonic()
+        with running(script) as server:
+            stage = casts.PlayStage(
+                home=self.home,
+                project=self.project,
+                port=server.port,
+                window_tokens=self.window,
+                max_turns=self.scenario.max_turns,
+                options=self.scenario.options.get(self.cast.name, {}),
+            )
+            self.cast.prepare(stage)
+            exit_code, swept = self.leg(self.part(stage, prompt), server)
+            self.say_requests(server)
+            self.keep_log(server)
+            asked = list(server.requests)
+        unfired = [f"rule {place}" for place in script.unfired]
+        unfired += [f"{event.act} in step {event.in_step}" for event in self.events]
+        seconds = time.monotonic() - started
+        outcome = self.outcome(stage, exit_code)
+        outcome = self.judge_run(outcome) if self.with_segue else self.judge_leg(outcome, stage)
+        return replace(
+            outcome,
+            requests=len(asked),
+            asked_at_percent=asked_at_percent(asked, self.window),
+            swept=outcome.swept + swept,
+            seconds=round(seconds, 2),
+            unfired=unfired,
+        )
+
+    def part(self, stage: casts.PlayStage, prompt: str) -> casts.LegStart:
+        """Who is started: the agent, or segue, which starts it."""
+        if self.with_segue:
+            settings = {"stall_s": self.scenario.stall_s, **self.scenario.policy}
+            return guided.part(self.cast, self.program, stage, prompt, self.segue_home, settings)
+        return self.cast.start(self.program, stage, prompt, "")
+
+    def leg(self, part: casts.LegStart, server: Running) -> tuple[int | None, int]:
+        """One life of the agent, or of segue; its exit code, and how many processes it left."""
+        with PlayLeg.start(
+            part.argv,
+            env={**part.env, MARK: os.environ.get(MARK, "")},
+            cwd=self.project,
+            stdin=part.stdin,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            must_be_enclosed=self.cast.needs_namespace,
+            owns_all=True,  # this process is here for it alone
+        ) as leg:
+            exit_code = self.follow(leg, server)
+            if self.with_segue:
+                _settle()
+            return exit_code, len(leg.sweep())
+
+    def follow(self, leg: PlayLeg, server: Running) -> int | None:
+        """Until it ends, or has to be ended."""
+        limit_s = self.scenario.limit_for(self.cast.name) + (_MORE_S if self.with_segue else 0)
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            exit_code = leg.wait(_LOOK_S)
+            self.say_requests(server)
+            self.say_step()
+            self.say_decisions()
+            if exit_code is not None:
+                return exit_code
+            for event in [event for event in self.events if event.in_step == self.step]:
+                self.events.remove(event)
+                self.act(leg, event)
+        self.ended_by = "segue"
+        self.tell({"kind": "limit", "after_s": limit_s})
+        return leg.end(_LEAVE_S if self.with_segue else self.cast.interrupt_s)
+
+    def act(self, leg: PlayLeg, event: ScenarioEvent) -> None:
+        """What happens to the agent from outside; with segue, what a terminal does it does to
+        segue."""
+        if self.with_segue and event.act not in _FOR_SEGUE:
+            guided.signal_agent(self.segue_home, _SIGNALS[event.act])
+        else:
+            leg.signal(_SIGNALS[event.act])
+        self.ended_by = _ENDS_IT.get(event.act, "unknown")
+        self.tell({"kind": "act", "act": event.act, "in_step": event.in_step})
+
+    def say_requests(self, server: Running) -> None:
+        """What the model was asked since the last time."""
+        asked = server.requests[self.told :]
+        for request in asked:
+            self.tell({"kind": "request", "window": self.window, "request": _plain(request)})
+        self.told += len(asked)
+
+    def say_step(self) -> None:
+        """Which step's command runs now."""
+        step = job.current(self.project)
+        if step != self.step:
+            self.step = step
+            if step is not None:
+                self.tell({"kind": "step", "step": step, "of": self.scenario.job.steps})
+
+    def say_decisions(self) -> None:
+        """What segue does about it."""
+        if self.with_segue:
+            said, self.heard = guided.news(self.stdout, self.heard)
+            for each in said:
+                self.tell({"kind": "segue", "said": each})
+
+    def keep_log(self, server: Running) -> None:
+        """For those who look into a kept folder."""
+        lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
+        (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
+
+    def outcome(self, stage: casts.PlayStage, exit_code: int | None) -> PlayOutcome:
+        """What the repository tells."""
+        scenario = self.scenario
+        expects = scenario.expects
+        if scenario.max_turns is not None and not self.cast.takes_max_turns:
+            expects = Expectation()  # nothing keeps it from finishing
+        found = job.check(self.project, scenario.job, finished=False)
+        return PlayOutcome(
+            agent=self.cast.name,
+            version=casts.version_of(self.cast.version(self.program), casts.clean_env(stage)),
+            scenario=scenario.name,
+            played_on=datetime.fromtimestamp(clock.now(), UTC).date().isoformat(),
+            with_segue=self.with_segue,
+            steps=0 if scenario.turns else scenario.job.steps,
+            done=list(found.done),
+            lost=list(found.lost),
+            repeated=list(found.repeated),
+            out_of_order=list(found.out_of_order),
+            reason="",
+            confidence=0.0,
+            exit_code=exit_code,
+            requests=0,
+            legs=1,
+            seconds=0.0,
+            expects=expects,
+            folder=str(self.folder),
+        )
+
+    def judge_leg(self, outcome: PlayOutcome, stage: casts.PlayStage) -> PlayOutcome:
+        """Asks segue why the agent stopped."""
+        _, transcript = self.cast.session(stage)
+        stop = api.classify(
+            agent=self.cast.agent,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            transcript=transcript if transcript and transcript.suffix == ".jsonl" else None,
+            exit_code=outcome.exit_code,
+            ended_by=self.ended_by,
+        )
+        return replace(outcome, reason=stop.reason.value, confidence=stop.confidence)
+
+    def judge_run(self, outcome: PlayOutcome) -> PlayOutcome:
+        """As segue itself says."""
+        end = guided.end_of(self.segue_home, self.stderr)
+        run = end.run
+        reason = run.outcome.reason if run.outcome else f"not over: {run.state.value}"
+        return replace(
+            outcome,
+            reason="timeout" if self.ended_by == "segue" else reason,
+            confidence=run.stop.confidence if run.stop else 0.0,
+            legs=run.leg,
+            handoffs=run.handoffs,
+            waits=end.waits,
+            swept=end.swept,
+        )
+
+
+def _settle() -> None:
+    """segue knows that a leg is over a moment before its keeper is gone."""
+    until = time.monotonic() + _SETTLE_S
+    while any(map(runs, near(0.0))) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+
+
+def asked_at_percent(requests: Sequence[Logged], window_tokens: int) -> list[float]:
+    """How full the window was at each request for a checkpoint; what is asked again because it
+    was not answered is one request."""
+    found: list[float] = []
+    was_asked = False
+    for request in requests:
+        is_asked = request.kind is Kind.CHECKPOINT
+        if is_asked and not was_asked and request.tokens is not None:
+            found.append(round(request.tokens / window_tokens * 100, 1))
+        if request.kind in (Kind.MAIN, Kind.CONTINUATION, Kind.CHECKPOINT):
+            was_asked = is_asked
+    return found
+
+
+def _plain(request: Logged) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(request)
+    return plain
+
+
+def _end_cleanly() -> None:
+    """Any end but SIGKILL ends the agent too, and so does the end of whoever started this."""
+
+    def leave(number: int, _: object) -> None:
+        for each in _ENDINGS:  # nothing may disturb the sweep
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for each in _ENDINGS:
+        signal.signal(each, leave)
+    end_with_parent(signal.SIGTERM)
+
+
+def main() -> None:
+    _end_cleanly()
+    parser = argparse.ArgumentParser(prog="python -m segue.drill.plays.play")
+    parser.add_argument("agent")
+    parser.add_argument("scenario")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--program", default="")
+    parser.add_argument("--with-segue", action="store_true")
+    given = parser.parse_args()
+    cast = casts.find(given.agent)
+
+    def tell(event: dict[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
+
+    try:
+        program = given.program or cast.find(os.environ) or ""
+        if not program:
+            raise InputError(f"{cast.name} is not installed: {cast.install}")
+        scenario, with_segue = load.load(given.scenario), given.with_segue
+        play = Play(cast, program, scenario, given.folder, tell, with_segue=with_segue)
+        tell({"kind": "outcome", "outcome": msgspec.to_builtins(play.run())})
+    except (SegueError, OSError, ValueError) as fault:
+        sys.exit(f"segue: {fault}")
+
+
+if __name__ == "__main__":
+    main()

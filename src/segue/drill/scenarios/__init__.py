@@ -1,0 +1,1 @@
+"""Scenarios: their types, their loader, and the bundled ones."""

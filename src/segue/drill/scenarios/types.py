@@ -1,0 +1,125 @@
+"""A scenario: what the scripted model does, and what happens to the agent. Types; see `load`."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from segue.core.sessions.spend import Spend
+from segue.drill.model.answer import Delivery, Fault, ModelReply, Stop
+from segue.drill.model.ask import Kind
+
+Act = Literal["kill", "interrupt", "terminate", "hang_up"]
+Ends = Literal["done", "stopped"]
+
+
+class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What only the conversation holds, and later steps must be given.
+
+    printed: a step prints it, once. decided: the model chooses it, and says so before a step.
+    changed: a step prints it, and a later one another value, which counts from then on."""
+
+    kind: Literal["printed", "decided", "changed"]
+    told_in: int  # the step
+    needed_from: int  # this step and all that follow
+    changed_in: int | None = None
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
+    """The numbered steps."""
+
+    steps: int = 8
+    output_bytes: int = 2_000  # printed by each
+    step_s: float = 0.0  # how long each takes
+    spike_step: int | None = None  # this one prints more than the others
+    spike_bytes: int = 20_000  # so much; agents cut what is much longer
+    facts: list[ScenarioFact] = []
+
+
+class Context(Struct, frozen=True, forbid_unknown_fields=True):
+    """Counts the tokens that are really sent, and refuses what is too long."""
+
+    window_tokens: int | None = None  # None: the one that the agent believes in
+    fills_after_steps: float | None = None
+    """The conversation is counted larger than it is, so that the window is full after so many
+    steps. None: as it is."""
+    refuses: bool = True  # answers "too long" past the window
+
+
+class ScenarioRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When which request gets which answer instead of the model's own. The first that fits counts.
+
+    `fault` or `status`/`body` refuse; `text`, `command`, `stop`, `usage` reply; `delivery` alone
+    sends the model's own reply that way."""
+
+    kind: Kind = Kind.MAIN
+    before_step: int | None = None  # when the model would do this step
+    after_requests: int = 0  # so many of this kind came before
+    times: int | None = 1  # None: for ever
+    fault: Fault | None = None
+    status: int | None = None
+    body: str | None = None
+    message: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    retry_after_s: float | None = None
+    resets_in_s: float | None = None
+    in_stream: bool = False
+    text: str | None = None
+    command: str | None = None
+    stop: Stop | None = None
+    usage: Spend | None = None
+    delivery: Delivery = "whole"
+    delay_s: float = 0.0
+    chunk_s: float = 0.05
+
+
+class ScenarioEvent(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What happens to the agent from outside."""
+
+    act: Act
+    in_step: int  # while this step's command runs
+
+
+class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a right ending is."""
+
+    ends: Ends = "done"
+    """"stopped": the job cannot be finished (no key, no money, the user's own will); right is then
+    that nothing is lost or repeated, and that the reason is told."""
+    reason: str = ""  # the stop reason, if it ends "stopped"
+
+
+class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One rehearsal."""
+
+    schema: int = 1
+    name: str = ""  # the file's, if it says none
+    about: str
+    job: Job = Job()
+    context: Context | None = None
+    summary: Literal["faithful", "lazy", "forgets"] = "faithful"
+    """What compactions and checkpoints keep. lazy: the steps that are done, and no facts."""
+    rules: list[ScenarioRule] = field(default_factory=list)
+    turns: list[ModelReply] = field(default_factory=list)  # for main requests, instead of the job
+    events: list[ScenarioEvent] = field(default_factory=list)
+    expects: Expectation = Expectation()
+    max_turns: int | None = None  # given to the agent, where it takes one
+    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By agent: what its cast must do for this scenario, such as {"claude": {"plan": "1"}} for a
+    plan's login instead of a key."""
+    limit_s: float = 60.0  # the drill ends the agent then
+    slow_for: list[str] = field(default_factory=list)
+    """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
+    slow_limit_s: float | None = None  # the limit for those; None: limit_s
+
+    stall_s: float = 45.0
+    """With segue: after so much silence the agent is ended. Agents wait for 10 s and more before
+    they try again, and take as long to start on a busy machine."""
+    policy: dict[str, bool | int | float] = field(default_factory=dict)
+    """With segue: settings of its `[policy]`, such as {"soft_mark": 2.0, "hard_mark": 2.0} for a
+    segue that leaves a full window to the agent."""
+
+    def limit_for(self, agent: str) -> float:
+        """After how many seconds the drill ends this agent."""
+        if agent in self.slow_for and self.slow_limit_s is not None:
+            return self.slow_limit_s
+        return self.limit_s

@@ -1,0 +1,56 @@
+"""Many machines, one queue: the store and the queue in a PostgreSQL database that all can reach."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from segue.fleet.machines import Pulse
+    from segue.queue.port import Queue
+    from segue.runs.store.port import Store
+
+VARIABLE = "SEGUE_FLEET"
+
+
+def url(env: Mapping[str, str] | None = None) -> str:
+    """Where the fleet's database is; "": this machine works alone. The environment goes before
+    `[fleet]` in the user's file. Raises ConfigError."""
+    given = (os.environ if env is None else env).get(VARIABLE, "")
+    if given:
+        return given
+    from segue.system.config import config
+
+    return config.fleet().url
+
+
+def open_store() -> "Store":
+    """The runs: the fleet's, or this machine's. Raises StateError, ConfigError."""
+    from segue.runs import store
+
+    if not (where := url()):
+        return store.open_store()
+    from segue.fleet.store import PostgresStore
+
+    return PostgresStore(where)
+
+
+def open_queue() -> "Queue":
+    """The tasks: the fleet's, or this machine's. Raises StateError, ConfigError."""
+    from segue import queue
+
+    if not (where := url()):
+        return queue.open_queue()
+    from segue.fleet.queue import PostgresQueue
+
+    return PostgresQueue(where)
+
+
+def pulse() -> "Pulse":
+    """What says that this machine lives. Raises ConfigError."""
+    from segue.fleet.database import FleetDatabase
+    from segue.fleet.machines import Pulse
+    from segue.runs.store import leases
+    from segue.system.config import config
+
+    where = url()
+    return Pulse(lambda: FleetDatabase(where), leases.machine(), lease_s=config.fleet().lease_s)

@@ -1,0 +1,170 @@
+"""The fleet's database, opened: its tables made or brought up to date, or refused in one line.
+
+Two versions of segue may share it as long as they speak the same protocol; the number is raised
+when one could no longer read what the other writes.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from segue.errors import InputError, StateError
+from segue.runs.store.coding import pack, unpack
+
+PROTOCOL = 1
+CONNECT_S = 10
+_LOCK = 7_302_114_200_417
+"""Of those who migrate: an advisory lock, by a number that is nobody else's."""
+_MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
+_NAME = re.compile(r"([0-9]{4})_\w+\.sql")
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@|(password=)\S+")
+T = TypeVar("T")
+
+
+class FleetDatabase:
+    """An open connection. Raises StateError with one line if the database cannot be used."""
+
+    def __init__(self, url: str) -> None:
+        psycopg = _psycopg()
+        self.where = shown(url)
+        try:
+            self.db = psycopg.connect(
+                url, autocommit=True, connect_timeout=CONNECT_S, application_name="segue"
+            )
+        except psycopg.Error as fault:
+            raise self._unusable(fault) from None
+        self._fault = psycopg.Error
+        self._oddities = (psycopg.errors.IntegrityError, psycopg.ProgrammingError)
+        self._prepare()
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        self.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One transaction."""
+        with self._guarded(), self.db.transaction():
+            yield
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        """All rows of a question."""
+        with self._guarded():
+            cursor = self.db.execute(sql, tuple(values))
+            return cursor.fetchall() if cursor.description else []
+
+    def version(self) -> int:
+        """Another number once anybody has written anything."""
+        ((told,),) = self.rows("SELECT pg_current_snapshot()::text")
+        return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big")
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except self._fault as fault:
+            raise self._unusable(fault) from None
+
+    def _unusable(self, fault: Exception) -> StateError:
+        lines = str(fault).strip().splitlines() or [type(fault).__name__]
+        told = _PASSWORD.sub(r"\1\2…", lines[-1].strip())
+        return StateError(f"{self.where}: the fleet's database cannot be used: {told}")
+
+    # Its form
+
+    def _prepare(self) -> None:
+        steps = _steps()
+        if self._form() == max(steps):
+            return
+        with self.alone():
+            self.rows("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            self.rows("CREATE SCHEMA IF NOT EXISTS segue")
+            self.rows(
+                "CREATE TABLE IF NOT EXISTS segue.meta (name text PRIMARY KEY, value int NOT NULL)"
+            )
+            form = self._form()
+            for number in range(form + 1, max(steps) + 1):
+                with open(steps[number], encoding="utf-8") as script:
+                    self.db.execute(script.read().encode())
+            for name, value in (("form", max(steps)), ("protocol", PROTOCOL)):
+                self.rows(
+                    "INSERT INTO segue.meta VALUES (%s, %s)"
+                    " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    (name, value),
+                )
+
+    def _form(self) -> int:
+        """Which form the tables have; 0 if there are none. Raises StateError if a newer segue made
+        them in a way that this one does not speak."""
+        ((there,),) = self.rows("SELECT to_regclass('segue.meta') IS NOT NULL")
+        if not there:
+            return 0
+        found: dict[str, int] = dict(self.rows("SELECT name, value FROM segue.meta"))
+        if found.get("protocol", 0) > PROTOCOL:
+            raise StateError(
+                f"{self.where}: the fleet speaks protocol {found['protocol']}, this segue"
+                f" {PROTOCOL}; update segue on this machine"
+            )
+        return min(found.get("form", 0), max(_steps()))
+
+
+def shown(url: str) -> str:
+    """The database as it may be printed: without its password."""
+    return _PASSWORD.sub(r"\1\2…@" if "://" in url else r"\2…", url)
+
+
+def kept(value: object) -> bytes:
+    """A value as a column holds it."""
+    data = pack(value)
+    return data.encode() if isinstance(data, str) else data
+
+
+def read(data: bytes, kind: type[T]) -> T:
+    """The same, back. Raises StateError."""
+    try:
+        try:
+            return unpack(bytes(data).decode(), kind)
+        except (UnicodeDecodeError, msgspec.DecodeError):
+            return unpack(bytes(data), kind)
+    except ValueError as fault:
+        raise StateError(
+            f"the fleet's database: a row cannot be read ({fault}): a newer segue wrote it;"
+            " update segue"
+        ) from None
+
+
+def raw(text: str) -> bytes:
+    """A text as a column holds it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def plain(data: bytes) -> str:
+    """The same, back."""
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise InputError(
+            "a fleet needs psycopg, which is not installed: install segue with its extra fleet, or"
+            ' pip install "psycopg[binary]" beside it'
+        ) from None
+    return psycopg
+
+
+def _steps() -> dict[int, str]:
+    matches = (_NAME.fullmatch(name) for name in os.listdir(_MIGRATIONS))
+    return {int(match[1]): os.path.join(_MIGRATIONS, match[0]) for match in matches if match}

@@ -1,0 +1,168 @@
+"""The queue in PostgreSQL; see `segue.queue.port`."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from segue.core.queue.types import Caps, Task
+from segue.fleet import machines
+from segue.fleet.database import FleetDatabase, kept, raw, read
+from segue.queue import rules
+from segue.queue.port import task_key
+from segue.runs.store import leases
+from segue.runs.store.port import Holder, IsAlive, Lease
+
+_CLAIM = 7_302_114_200_418
+"""An advisory lock: claims are decided one after the other, so that caps hold on all machines."""
+
+
+class PostgresQueue(FleetDatabase):
+    """See `port.Queue`."""
+
+    def __init__(self, url: str, *, is_alive: IsAlive | None = None) -> None:
+        super().__init__(url)
+        self._is_alive = is_alive or partial(machines.is_alive, self)
+
+    def lives(self, holder: Holder) -> bool:
+        return self._is_alive(holder)
+
+    # What users do
+
+    def submit(self, tasks: Sequence[Task]) -> list[Task]:
+        added = []
+        with self.alone():
+            rules.check_after(tasks, dict.fromkeys(self._ids()))
+            for task in tasks:
+                sql = (
+                    "INSERT INTO segue.task (id, state, is_over, place, data)"
+                    " VALUES (%s, '', false, %s, '') RETURNING number"
+                )
+                ((number,),) = self.rows(sql, (task.id, raw(task.place)))
+                added.append(self._put(replace(task, number=number)))
+        return added
+
+    def edit(self, task_id: str, change: Callable[[Task], Task]) -> Task:
+        with self.alone():
+            task = self._locked(task_id)
+            new = rules.edited(task, change(task), self._is_held(task_id))
+            rules.check_after((replace(new, id=""),), dict.fromkeys(self._ids()))
+            return self._put(new)
+
+    def cancel(self, task_id: str, at: float) -> Task:
+        with self.alone():
+            return self._put(rules.cancelled(self._locked(task_id), self._is_held(task_id), at))
+
+    def retry(self, task_id: str, at: float) -> Task:
+        with self.alone():
+            return self._put(rules.retried(self._locked(task_id)))
+
+    def forget(self, task_id: str) -> None:
+        with self.alone():
+            rules.must_be_over(self._locked(task_id))
+            self.rows("DELETE FROM segue.task WHERE id = %s", (task_id,))
+
+    # What is known
+
+    def task(self, task_id: str) -> Task | None:
+        for (data,) in self.rows("SELECT data FROM segue.task WHERE id = %s", (task_id,)):
+            return read(data, Task)
+        return None
+
+    def tasks(self, *, unfinished: bool = False) -> list[Task]:
+        where = " WHERE NOT is_over" if unfinished else ""
+        sql = f"SELECT data FROM segue.task{where} ORDER BY number"  # noqa: S608
+        return [read(data, Task) for (data,) in self.rows(sql)]
+
+    def find(self, prefix: str) -> list[str]:
+        return sorted(name for name in self._ids() if name.startswith(prefix))
+
+    def holder(self, task_id: str) -> Holder | None:
+        return self._lease(task_id)[1]
+
+    # Who carries what
+
+    def claim(
+        self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
+    ) -> Lease | None:
+        with self.alone():
+            self.rows("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
+            task = self._locked(task_id)
+            # Only what counts: thousands of tasks may be waiting.
+            sql = (
+                "SELECT data, holder FROM segue.task"
+                " WHERE NOT is_over AND (holder IS NOT NULL OR place = %s OR id = %s)"
+            )
+            found = self.rows(sql, (raw(task.place), task_id))
+            rows = [(read(data, Task), _holder(held)) for data, held in found]
+            if not task.run and machines.is_drained(self, holder.machine):
+                return None  # what was begun goes on
+            if not rules.may_claim(
+                task, rows, me=holder, account=account, caps=caps, is_alive=self._is_alive
+            ):
+                return None
+            self._put(rules.claimed(task, now, agent=agent, account=account))
+            return self._give(task_id, holder)
+
+    def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
+        with self.alone():
+            return self._give(self._held(lease).id, holder)
+
+    def save(self, task: Task, lease: Lease, *, release: bool = False) -> None:
+        with self.alone():
+            self._put(rules.saved(self._held(lease), task))
+            if release:
+                self.rows("UPDATE segue.task SET holder = NULL WHERE id = %s", (task.id,))
+
+    def note(self, task: Task) -> None:
+        with self.alone():
+            for (data,) in self.rows(
+                "SELECT data FROM segue.task WHERE id = %s FOR UPDATE", (task.id,)
+            ):
+                now = read(data, Task)
+                if now.state.is_final:
+                    self._put(replace(now, work=task.work, is_tree_removed=task.is_tree_removed))
+
+    def _locked(self, task_id: str) -> Task:
+        sql = "SELECT data FROM segue.task WHERE id = %s FOR UPDATE"
+        for (data,) in self.rows(sql, (task_id,)):
+            return read(data, Task)
+        raise rules.unknown(task_id)
+
+    def _is_held(self, task_id: str) -> bool:
+        holder = self.holder(task_id)
+        return holder is not None and self._is_alive(holder)
+
+    def _lease(self, task_id: str) -> tuple[int, Holder | None]:
+        sql = "SELECT epoch, holder FROM segue.task WHERE id = %s"
+        for epoch, data in self.rows(sql, (task_id,)):
+            return epoch, _holder(data)
+        return 0, None
+
+    def _held(self, lease: Lease) -> Task:
+        task_id = lease.key.removeprefix(task_key(""))
+        task = self._locked(task_id)
+        epoch, holder = self._lease(task_id)
+        if holder is None or epoch != lease.epoch:
+            raise leases.lost(lease.key, holder)
+        return task
+
+    def _give(self, task_id: str, holder: Holder) -> Lease:
+        sql = "UPDATE segue.task SET epoch = epoch + 1, holder = %s WHERE id = %s RETURNING epoch"
+        ((epoch,),) = self.rows(sql, (kept(holder), task_id))
+        return Lease(task_key(task_id), epoch)
+
+    def _put(self, task: Task) -> Task:
+        self.rows(
+            "UPDATE segue.task SET state = %s, is_over = %s, place = %s, data = %s WHERE id = %s",
+            (task.state.value, task.state.is_final, raw(task.place), kept(task), task.id),
+        )
+        return task
+
+    def _ids(self) -> list[str]:
+        return [name for (name,) in self.rows("SELECT id FROM segue.task")]
+
+
+def _holder(data: Any) -> Holder | None:
+    return None if data is None else read(data, Holder)

@@ -1,0 +1,1 @@
+"""The MCP server: what an agent may ask about its own session."""

@@ -1,0 +1,395 @@
+"""What an agent may ask about its own session, and have done for it: the inside of the MCP server.
+
+The daemon is asked if it runs; without it everything but a handoff by request works the same, by
+looking at the sessions here and now. Sessions are in their documented form (docs/sessions.md).
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from segue.core.handoffs import document as handoff
+from segue.core.policy import Policy
+from segue.core.secrets.redact import redact
+from segue.core.sessions.gate import Sized, size_of_prompt, told
+from segue.core.sessions.types import SessionState, fit_in
+from segue.core.terminals.visible import one_line
+from segue.errors import InputError, SegueError
+from segue.system import clock
+from segue.system.config.policies import Policies
+from segue.system.files import documents as handoffs
+from segue.system.files import files, state
+from segue.system.process import procfs
+from segue.views import tables
+from segue.views.machine import RECENT_S, Machine, list_sessions, project_costs, with_machine
+from segue.watch.server.remote import NoDaemon, Remote
+
+NO_DAEMON = (
+    "segue watch is not running, so nobody can hand this session over: start it with `segue watch`,"
+    " or write the document yourself with write_handoff"
+)
+
+_MOST_SESSIONS = 100
+_MOST_TOKENS = 10**12
+_MOST_REASON = 300  # characters
+_PATIENCE_S = 3.0  # with the daemon
+_DEPTH = 64  # ancestors that are looked at
+_LIVE = frozenset(state.value for state in SessionState if state.is_live)
+_AWAITED = frozenset({"waiting", "asking", "asked"})  # steps of a cycle that want the document
+_SHORT = (
+    *("agent", "session_id", "cwd", "model", "state", "context", "last_activity"),
+    *("run", "run_state", "handed_over_to"),
+)
+
+Chosen = Literal["named", "parent", "newest_live", "newest"]
+_HOW: Mapping[Chosen, str] = {
+    "named": "as named",
+    "parent": "the one whose agent started this server",
+    "newest_live": "the newest live one of this folder",
+    "newest": "the newest one of this folder; none is live",
+}
+
+Found = TypeVar("Found")
+Told = dict[str, Any]  # a session, as `segue status --json` has it
+
+
+class McpAnswer(NamedTuple):
+    """What is told: a line or two for the model, and the same for programs."""
+
+    text: str
+    data: dict[str, Any]
+
+
+class Picked(NamedTuple):
+    """The session that is meant, and why that one."""
+
+    session: Told
+    chosen: Chosen
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.session['agent']} session {one_line(str(self.session['session_id']))}"
+
+    @property
+    def how(self) -> str:
+        """Which was taken, in a sentence."""
+        return f"Session: {one_line(str(self.session['session_id']))} ({_HOW[self.chosen]})."
+
+
+class Answers:
+    """For a server that an agent started in `folder`. Every call looks anew. Raises SegueError with
+    one line for whatever cannot be answered."""
+
+    def __init__(
+        self,
+        folder: str = "",
+        env: Mapping[str, str] | None = None,
+        *,
+        pid: int = 0,
+        remote: Callable[[], Remote] = lambda: Remote(state.socket_path(), timeout_s=_PATIENCE_S),
+    ) -> None:
+        self._folder = os.path.realpath(folder or os.getcwd())
+        self._env = os.environ if env is None else env
+        self._pid = pid or os.getpid()
+        self._remote = remote
+
+    def context_status(self, session: str = "") -> McpAnswer:
+        """How full a session is, how fast it grows, and when its handoff is due."""
+        picked = self._pick(session)
+        found = picked.session
+        text = f"{picked.label}: {_fullness(found)}. {picked.how}"
+        return McpAnswer(text, {"session": found, "chosen": picked.chosen})
+
+    def sessions(self) -> McpAnswer:
+        """Those with an agent behind them, and those of the last day; the live ones first."""
+        found, parents = self._recent(), self._ancestors()
+        listed = [
+            {key: one.get(key) for key in _SHORT} | {"is_mine": one.get("pid") in parents}
+            for one in found[:_MOST_SESSIONS]
+        ]
+        lines = [
+            one_line(f"{one['session_id']}  {one['agent']}  {_fullness(one)}")
+            for one in listed[:20]
+        ]
+        more = f"\nand {len(found) - len(lines)} more" if len(found) > len(lines) else ""
+        return McpAnswer("\n".join(lines) + more or "no session", {"sessions": listed})
+
+    def fits(
+        self, tokens: int | None = None, prompt: str | None = None, session: str = ""
+    ) -> McpAnswer:
+        """Whether a task of that size, or the one of that prompt, may be begun in a session."""
+        if (tokens is None) == (not prompt):
+            raise InputError("give either tokens or the prompt of the task")
+        if tokens is not None and not 0 < tokens < _MOST_TOKENS:
+            raise InputError("tokens must be a count above 0")
+        picked = self._pick(session)
+        sized = told(tokens) if tokens is not None else self._sized(prompt or "", picked)
+        fit = self._fit(picked, sized.tokens)
+        verdict = "yes" if fit["fits"] else "no"
+        by = "" if tokens is not None else f" Estimated at {sized.tokens:,}: {sized.why}."
+        fit |= {"estimated_by": sized.source, "chosen": picked.chosen}
+        return McpAnswer(f"{verdict}: {fit['why']}{by} {picked.how}", fit)
+
+    def write_handoff(self, text: str, session: str = "") -> McpAnswer:
+        """Keeps a handoff document, if it is one: where the daemon waits for it, else under a new
+        name. Never lost for want of a session: without one it is this folder's."""
+        clean, hidden = redact(text)
+        if len(clean.encode("utf-8", "replace")) > handoffs.MOST_BYTES:
+            raise InputError(f"the document is larger than {handoffs.MOST_BYTES:,} bytes")
+        if why := handoff.check(clean):
+            raise InputError(f"not kept: {why}. Write it again, whole.")
+        picked = self._pick_or_none(session)
+        found: Told = picked.session if picked else {}
+        project = self._project(found, is_named=bool(session))
+        folder = self._handoffs_of(project, found)
+        name = self._awaited(found, folder)
+        is_awaited = bool(name)
+        name = name or handoff.name(clock.now(), f"h-{secrets.token_hex(4)}")
+        path = handoffs.write(folder, name, clean if clean.endswith("\n") else clean + "\n")
+        is_told = self._tell(found, path)
+        notes = [f"Kept as {path}."]
+        if hidden:
+            notes.append(f"{hidden} that looked like secrets were taken out.")
+        notes.append(
+            "segue goes on from here; do nothing more."
+            if is_awaited
+            else "A new session goes on from it when told to read it."
+        )
+        notes.append(picked.how if picked else "No session of this folder is known.")
+        data = {
+            "file": str(path),
+            "name": name,
+            "uri": f"segue://handoffs/{name}",
+            "size_bytes": path.stat().st_size,
+            "secrets_removed": hidden,
+            "awaited": is_awaited,
+            "daemon_told": is_told,
+            "session_id": found.get("session_id"),
+            "chosen": picked.chosen if picked else None,
+        }
+        return McpAnswer(" ".join(notes), data)
+
+    def request_handoff(self, reason: str, session: str = "") -> McpAnswer:
+        """Asks the daemon to hand a session over now."""
+        picked = self._pick(session)
+        self._project(picked.session, is_named=bool(session))  # not one of another's
+        why = " ".join(redact(reason)[0].split())[:_MOST_REASON]
+        if not why:
+            raise InputError("say why the handoff is wanted")
+        asked = {"session": picked.session["session_id"], "reason": why}
+        try:
+            said = self._remote().post("/v1/handoff", asked)
+        except NoDaemon:
+            raise InputError(NO_DAEMON) from None
+        line = str(said.get("said", "")) if isinstance(said, dict) else ""
+        data = {"said": line, "session_id": asked["session"], "chosen": picked.chosen}
+        return McpAnswer(f"{line} {picked.how}".strip(), data)
+
+    def documents(self) -> list[handoffs.Document]:
+        """The handoffs of this folder's project, the newest first."""
+        return handoffs.listed(self._handoffs_of(self._folder, {}))
+
+    def document(self, name: str) -> str:
+        """One of them."""
+        return handoffs.read(self._handoffs_of(self._folder, {}), name)
+
+    # Which session
+
+    def _pick(self, name: str) -> Picked:
+        picked = self._pick_or_none(name)
+        if picked is None:
+            raise InputError(f"no session in {self._folder}; name one, `sessions` lists them")
+        return picked
+
+    def _pick_or_none(self, name: str) -> Picked | None:
+        if name:
+            if "/" in name or "\\" in name or name.startswith((".", "~")):
+                raise InputError("name a session by its id or the beginning of it, not by a path")
+            found = _named(self._recent(), name) or _named(self._all(), name)
+            if len(found) == 1:
+                return Picked(found[0], "named")
+            if not found:
+                raise InputError(f"no session {name[:80]!r}; `sessions` lists them")
+            ids = ", ".join(one_line(str(one["session_id"])) for one in found[:5])
+            raise InputError(f"{name[:80]!r} may be one of {len(found)}: {ids}")
+        return pick(self._recent(), self._ancestors(), self._folder)
+
+    def _recent(self) -> list[Told]:
+        """The daemon's, else by looking; live ones first, the newest first among each."""
+        found = self._daemon("/v1/sessions")
+        listed = found.get("sessions") if found else None
+        if not isinstance(listed, list):
+            listed = self._look(lambda m: _dicts(m, m.now - RECENT_S))
+        return sorted(listed, key=_rank, reverse=True)
+
+    def _all(self) -> list[Told]:
+        return self._look(_dicts)
+
+    def _look(self, work: Callable[[Machine], Found]) -> Found:
+        machine, found = with_machine(work)
+        machine.index.close()
+        return found
+
+    def _ancestors(self) -> list[int]:
+        """This server's parent, its parent, and so on."""
+        system, pid, found = procfs.system(), self._pid, []
+        for _ in range(_DEPTH):
+            facts = system.facts(pid)
+            if facts is None or facts.parent < 1:  # an agent in a container may be number 1
+                break
+            pid = facts.parent
+            found.append(pid)
+        return found
+
+    # What fits
+
+    def _fit(self, picked: Picked, tokens: int) -> dict[str, Any]:
+        name = str(picked.session["session_id"])
+        found = self._daemon("/v1/fits", session=name, tokens=tokens)
+        if found and isinstance(found.get("fits"), bool) and isinstance(found.get("why"), str):
+            return found
+        session = picked.session
+
+        def work(machine: Machine) -> dict[str, Any]:
+            own = (s for s in list_sessions(machine) if s.session_id == name)
+            known = next((s for s in own if s.path == session.get("path")), None)
+            fit = fit_in(known, tokens) if known is not None else None
+            if known is None or fit is None:
+                raise InputError(f"session {name}: its size is not known yet")
+            return {
+                "fits": fit.ok,
+                "tokens": tokens,
+                "room_tokens": fit.room_tokens,
+                "because": fit.because,
+                "why": fit.why,
+                "session": tables.as_dict(known),
+            }
+
+        return self._look(work)
+
+    def _sized(self, prompt: str, picked: Picked) -> Sized:
+        name = picked.session["session_id"]
+
+        def work(machine: Machine) -> Sized:
+            listed = list_sessions(machine)
+            known = next((one for one in listed if one.session_id == name), None)
+            costs = project_costs(machine, listed, known) if known is not None else []
+            return size_of_prompt(len(prompt), costs)
+
+        return self._look(work)
+
+    # Documents
+
+    def _project(self, found: Told, *, is_named: bool) -> str:
+        """The session's folder. One that is named must be of this server's project: an agent has
+        no business in another's."""
+        cwd = files.real(found["cwd"]) if found.get("cwd") else ""
+        if not cwd:
+            return self._folder
+        related = os.path.commonpath((cwd, self._folder)) in (cwd, self._folder)
+        if is_named and not related:
+            raise InputError(f"session {found['session_id']} is of another project")
+        return cwd
+
+    def _handoffs_of(self, project: str, found: Told) -> Path:
+        policy = self._policy(found | {"cwd": project})
+        return handoffs.folder_of(project, policy.handoff_folder)
+
+    def _policy(self, found: Told) -> Policy:
+        cwd = found.get("cwd") or self._folder
+        return Policies(self._env).policy(found.get("agent") or "", found.get("model") or "", cwd)
+
+    def _awaited(self, found: Told, folder: Path) -> str:
+        """The name under which the daemon waits for this session's document; "" if it does not."""
+        listed = (self._daemon("/v1/handoffs") or {}).get("handoffs")
+        for one in listed if isinstance(listed, list) else ():
+            if not isinstance(one, dict) or one.get("session_id") != found.get("session_id"):
+                continue
+            place, name = os.path.split(str(one.get("file", "")))
+            if one.get("step") in _AWAITED and handoffs.is_name(name):
+                return name if os.path.realpath(place) == os.path.realpath(folder) else ""
+        return ""
+
+    def _tell(self, found: Told, path: Path) -> bool:
+        """It sees the file by itself too; this is for those who watch no files."""
+        event = {
+            "hook_event_name": "HandoffWritten",
+            "agent": found.get("agent", ""),
+            "session_id": found.get("session_id", ""),
+            "cwd": found.get("cwd") or self._folder,
+            "file": str(path),
+        }
+        try:
+            self._remote().post("/v1/hook", event)
+        except (SegueError, UnicodeError):  # a path whose name is no UTF-8
+            return False
+        return True
+
+    def _daemon(self, path: str, **query: str | int) -> dict[str, Any] | None:
+        """What the daemon says; None without one, or if it says anything odd."""
+        try:
+            found = self._remote().get(path, **query)
+        except SegueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def pick(sessions: Sequence[Told], ancestors: Sequence[int], folder: str) -> Picked | None:
+    """Whose server this is, if nobody says: the session whose process is the nearest ancestor
+    (of this folder, if that process has several), else the newest live one of the folder, else the
+    newest. `sessions` are ranked, the best first."""
+
+    def is_here(one: Told) -> bool:
+        return bool(one.get("cwd")) and os.path.realpath(one["cwd"]) == folder
+
+    for pid in ancestors:
+        mine = [one for one in sessions if one.get("pid") == pid]
+        if mine:
+            return Picked(next(filter(is_here, mine), mine[0]), "parent")
+    here = next(filter(is_here, sessions), None)
+    if here is None:
+        return None
+    return Picked(here, "newest_live" if here.get("state") in _LIVE else "newest")
+
+
+def _named(sessions: Sequence[Told], name: str) -> list[Told]:
+    exact = [one for one in sessions if one.get("session_id") == name]
+    if exact or len(name) < 2:
+        return exact
+    return [one for one in sessions if str(one.get("session_id", "")).startswith(name)]
+
+
+def _rank(one: Told) -> tuple[bool, str]:
+    return one.get("state") in _LIVE, one.get("last_activity") or ""
+
+
+def _dicts(machine: Machine, since: float | None = None) -> list[Told]:
+    return [tables.as_dict(session) for session in list_sessions(machine, since)]
+
+
+def _fullness(one: Told) -> str:
+    """How full it is, and what became of it."""
+    said = _size(one)
+    if one.get("handed_over_to"):
+        said += f"; handed over to session {one_line(str(one['handed_over_to']))}"
+    if one.get("run"):
+        said += f"; part of {one['run']} ({one['run_state']})"
+    return said
+
+
+def _size(one: Told) -> str:
+    context, ahead = one.get("context"), one.get("handoff")
+    if not isinstance(context, dict):
+        return "its size is not known yet"
+    said = (
+        f"{context['percent']:.0f} % of {context['window']:,} tokens used, zone {context['zone']}"
+    )
+    if not isinstance(ahead, dict) or ahead.get("tokens") is None:
+        return said
+    if not ahead["tokens"]:
+        return f"{said}; the handoff is due"
+    turns = f", some {ahead['turns']:g} turns" if ahead.get("turns") else ""
+    return f"{said}; {ahead['tokens']:,} tokens{turns} to the handoff"

@@ -1,0 +1,291 @@
+"""Carries one task: makes its tree, drives its run, and writes down what came of it.
+
+A process of its own, which outlives the worker that started it. The worker's claim becomes its own
+before anything is done, so no two carry one task. Whatever it is doing when it is killed, the queue
+and the run's log say how far it came, and the next one goes on from there.
+"""
+
+import random
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from segue.core.policy import Policy
+from segue.core.queue.types import Task, TaskState
+from segue.core.runs import outcomes
+from segue.core.runs.types import AnyFact, Outcome, Run, RunState
+from segue.core.runs.waits import backoff_s
+from segue.core.stops.reasons import StopReason
+from segue.errors import InputError
+from segue.queue import trees
+from segue.queue.port import Queue, task_key
+from segue.runs import begin
+from segue.runs.begin import Driver, RunRequest, TreeTaken
+from segue.runs.clock import Clock
+from segue.runs.legs.check import CheckCommand
+from segue.runs.loop import Loop
+from segue.runs.notices import RunNotices
+from segue.runs.store import leases
+from segue.runs.store.port import Held, Lease, Store
+from segue.system import clock
+from segue.system.config import settings as layered
+from segue.system.config.settings import Flags, Settings
+from segue.system.git.worktrees import GitError
+
+SETUP_S = 3_600.0
+_LOOK_S = 0.2
+_AGAIN_S = 10.0  # until a folder or a run that another process has is asked for again
+_STATES = {
+    RunState.DONE: TaskState.DONE,
+    RunState.FAILED: TaskState.FAILED,
+    RunState.CANCELLED: TaskState.CANCELLED,
+    RunState.NEEDS_YOU: TaskState.NEEDS_YOU,
+}
+
+Say = Callable[[str], None]
+
+
+class Carrier:
+    """One task, in this process."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        store: Store,
+        lease: Lease,
+        task: Task,
+        *,
+        env: Mapping[str, str],
+        say: Say = lambda line: None,
+        seize: bool = False,
+    ) -> None:
+        """`seize`: this process held the run before, and could not give it back."""
+        self.queue, self.store, self.lease, self.task = queue, store, lease, task
+        self.env, self.say, self.clock, self.seize = env, say, Clock(), seize
+        self.began: Callable[[Task], None] = lambda task: None
+        """Is told that the task's run is about to be driven."""
+
+    def carry(self) -> Task:
+        """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
+        another, and StateError or OSError if nothing can be written: the worker tries again."""
+        try:
+            self._carry()
+        except (TreeTaken, Held) as fault:
+            self._put_back(str(fault), self.clock.now() + _AGAIN_S)
+        except GitError as fault:
+            self._try_later(str(fault))
+        except InputError as fault:  # also of the settings: they changed since it was submitted
+            self._end(TaskState.FAILED, _failed(self.task, str(fault)))
+        return self.task
+
+    def _carry(self) -> None:
+        if self._is_cancelled() and not self.task.run:
+            self._end(TaskState.CANCELLED, None)
+            return
+        self._leave_other_machine()
+        if not self.task.here and (not self.task.tree or self.task.is_tree_removed):
+            self._save(trees.make(self.task, self._base()))
+        if not self.task.here and not self.task.is_ready:
+            self._save(trees.link(self.task))
+            if not self._set_up():
+                return
+            self._save(replace(self.task, is_ready=True))
+        found = self.store.run(self.task.run) if self.task.run else None
+        if found is not None and found.state.is_final and not self.task.again:
+            self._left(found)  # it was carried by a process that was killed right then
+            return
+        self._run()
+
+    def _leave_other_machine(self) -> None:
+        """What a machine that was lost did is on its disk: the task is begun anew here."""
+        task = self.task
+        if not task.tree_machine or task.tree_machine == leases.machine():
+            return
+        former = (*task.former_runs, task.run) if task.run else task.former_runs
+        anew = replace(
+            task, run="", tree="", tree_machine="", again=False, is_ready=False,
+            former_runs=former,
+        )  # fmt: skip
+        self._save(trees.salvage(anew))
+
+    def _settings(self) -> Settings:
+        """Of the folder where the task was submitted. What is run is what the user saw then."""
+        task = self.task
+        flags = Flags(
+            policy=task.policy or None, set=task.sets, agent=task.agent, project_check=False
+        )
+        settings = layered.load(task.cwd, self.env, flags)
+        begin.register(settings)
+        return settings
+
+    def _base(self) -> str:
+        """Who comes after a task of the same repository begins with its work."""
+        for name in reversed(self.task.after):
+            before = self.queue.task(name)
+            if before is None or before.project != self.task.project or before.is_tree_removed:
+                continue
+            if before.branch:
+                return f"refs/heads/{before.branch}"
+        return ""
+
+    # The tree
+
+    def _set_up(self) -> bool:
+        """Runs the setup command of the tree; False if the task ended over it."""
+        command = self.task.setup
+        if not command:
+            return True
+        self.say(f"{self.task.id}: setting up: {command}")
+        folder = Path(trees.folder(self.task.id), f"setup-{self.task.setups}")
+        check = CheckCommand(folder, SETUP_S, self.clock.awake)
+        with self.clock.beating():
+            check.start(command, self.task.tree, self.env, grace_s=3.0)
+            while (code := check.poll()) is None:
+                if self._is_cancelled():
+                    check.finish(10.0)
+                    self._end(TaskState.CANCELLED, None)
+                    return False
+                time.sleep(_LOOK_S)
+        if code == 0:
+            return True
+        self.task = replace(self.task, setups=self.task.setups + 1)
+        what = f"the setup of its tree exited with {code}: {begin.literal(command)}"
+        self._end(
+            TaskState.FAILED,
+            Outcome(
+                exit_code=1,
+                reason="setup_failed",
+                what=what,
+                advice=f"What it printed: cat {shlex.quote(str(check.output))}\n"
+                f"Then: segue queue retry {self.task.id}",
+            ),
+        )
+        return False
+
+    # The run
+
+    def _run(self) -> None:
+        settings, task = self._settings(), self.task
+        wanted = begin.wanted(
+            told(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
+        )
+        wanted = replace(wanted, check=task.check)
+        if not task.run:
+            self._save(replace(task, run=begin.new_id()))
+        with Driver(
+            self.store,
+            env=self.env,
+            prompts=settings.prompts,
+            clock=self.clock,
+            seize=self.seize,
+        ) as driver:
+            self.began(self.task)
+            loop, first = self._loop(driver, wanted)
+            if self.task.again:
+                self._save(replace(self.task, again=False))
+            if self._is_cancelled():
+                self.store.ask(loop.run.id, "cancel", self.clock.now())
+            loop.park_s = settings.queue.park_s
+            loop.say = self.say
+            notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
+            loop.journal.heard.append(notices.hear)
+            try:
+                run = loop.go(first)
+            finally:
+                notices.close(self.say)
+        self._left(run)
+
+    def _loop(self, driver: Driver, wanted: RunRequest) -> tuple[Loop, AnyFact | None]:
+        found = self.store.run(self.task.run)
+        if found is None:
+            return driver.begin(wanted, self.task.run), None
+        drive, program = begin.driven(found.agent, self.env)
+        is_asked = bool(self.store.asks(found.id)) and not found.state.is_final
+        loop, first = driver.go_on(found, drive, program)
+        return loop, None if is_asked else first  # what the user asked meanwhile is heard
+
+    def _left(self, run: Run) -> None:
+        """What the run's state makes of the task."""
+        state = _STATES.get(run.state)
+        if state is not None:
+            self._end(state, run.outcome)
+        elif run.state is RunState.WAITING and run.wait is not None:
+            is_limit = run.wait.why is StopReason.RATE_LIMIT
+            why = f"{run.agent}: {run.wait.why.description}"
+            self._save(
+                replace(
+                    self.task, state=TaskState.WAITING, not_before=run.wait.until, why=why,
+                    is_limited=is_limit, tries=0,
+                ),
+                release=True,
+            )  # fmt: skip
+        else:
+            self._put_back(f"interrupted by {run.interrupted}", self.clock.now())
+
+    # What is written down
+
+    def _is_cancelled(self) -> bool:
+        now = self.queue.task(self.task.id)
+        return now is not None and now.cancel_asked
+
+    def _save(self, task: Task, *, release: bool = False) -> None:
+        self.queue.save(task, self.lease, release=release)
+        self.task = task
+
+    def _put_back(self, why: str, until: float) -> None:
+        state = TaskState.WAITING if self.task.run else TaskState.QUEUED
+        self._save(replace(self.task, state=state, why=why, not_before=until), release=True)
+
+    def _try_later(self, why: str) -> None:
+        """A repository that cannot be reached now: as often and as long as after a limit."""
+        tries = self.task.tries + 1
+        wait_s = backoff_s(Policy(), tries, random.random())  # noqa: S311 - spreads tries
+        until = self.clock.now() + wait_s
+        if tries > Policy().max_resumes:
+            self._end(TaskState.FAILED, _failed(self.task, why))
+            return
+        self.task = replace(self.task, tries=tries)
+        self._put_back(why, until)
+
+    def _end(self, state: TaskState, outcome: Outcome | None) -> None:
+        ended = replace(
+            self.task, state=state, outcome=outcome, ended_at=self.clock.now(), why="", tries=0
+        )
+        self._save(trees.finish(ended), release=True)
+
+
+def told(task: Task) -> str:
+    """What the agent is asked: the task, and of one that was taken over from a machine that was
+    lost, what is there of its work."""
+    if not task.former_runs:
+        return task.text
+    what = "Nothing of what was done there is here: begin anew."
+    if task.salvaged_at is not None:
+        what = (
+            f"What was done there by {outcomes.when(task.salvaged_at)} is in this folder, committed"
+            " or not; what was done later is lost. Look at what is there first, and go on from it."
+        )
+    return (
+        f"{task.text}\n\n[segue, automatically: this task was begun on another machine, which was"
+        f" lost. {what}]"
+    )
+
+
+def take(queue: Queue, task_id: str, epoch: int, now: float) -> tuple[Lease, Task]:
+    """The claim of a worker becomes this process's. Raises LeaseLost, UnknownTask."""
+    lease = queue.take_over(
+        Lease(task_key(task_id), epoch), leases.me(f"segue worker: {task_id}"), now
+    )
+    task = queue.task(task_id)
+    assert task is not None
+    return lease, task
+
+
+def _failed(task: Task, what: str) -> Outcome:
+    return Outcome(
+        exit_code=outcomes.FAILED, reason="error", what=what,
+        advice=f"Then: segue queue retry {task.id}",
+    )  # fmt: skip

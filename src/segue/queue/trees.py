@@ -1,0 +1,175 @@
+"""A tree for each task: made before its run, measured and cleaned up after it."""
+
+import hashlib
+import os
+import shlex
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from segue.core.queue.types import Task, TaskState, Work
+from segue.runs.store import leases
+from segue.system.files import state
+from segue.system.git import worktrees
+from segue.system.git.worktrees import GitError
+
+BRANCHES = "segue/"
+
+
+def folder(task_id: str) -> str:
+    """What is kept of a task beside the queue: its log, and its setup's."""
+    return os.path.join(state.state_folder(), "tasks", task_id)
+
+
+def make(task: Task, start_ref: str = "") -> Task:
+    """The tree of a task that has none, on its branch; the task with where it is. `start_ref`: what
+    to begin at if the user named nothing. Raises GitError, OSError."""
+    ref = task.base or task.ref or start_ref
+    if task.is_url:
+        start = worktrees.mirrored(worktrees.mirror(task.repo, top(task)), ref)
+        target = f"refs/remotes/origin/{start.branch}"
+    else:
+        start = worktrees.start(task.repo, ref)
+        target = start.branch or start.commit
+    branch = f"{BRANCHES}{task.id}"
+    tree = os.path.join(state.state_folder(), "trees", task.id)
+    worktrees.add(start.top, tree, branch, start.commit)
+    return replace(
+        task, tree=tree, tree_machine=leases.machine(), branch=branch, base=start.commit,
+        target=target,
+        is_tree_removed=False, is_ready=False, setups=task.setups + 1,
+    )  # fmt: skip
+
+
+def snapshot_ref(task: Task) -> str:
+    """Where a task's work is pushed to, for whoever takes it over."""
+    return f"refs/segue/{task.id}"
+
+
+def salvage(task: Task) -> Task:
+    """A tree with what a machine that was lost had pushed of its work; the task as it was if there
+    is nothing. Raises GitError, OSError."""
+    if not task.is_url:
+        return task
+    place = worktrees.mirror(task.repo, top(task))
+    commit, parent, at = worktrees.fetched(place, task.repo, snapshot_ref(task))
+    if not commit or not parent:
+        return task
+    made = make(replace(task, base=parent))
+    worktrees.put(made.tree, commit)
+    return replace(made, base=task.base, salvaged_at=at)
+
+
+def top(task: Task) -> str:
+    """The repository that a task's branch is in."""
+    if not task.is_url:
+        return task.repo
+    name = hashlib.sha256(task.repo.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return os.path.join(state.state_folder(), "repos", f"{name}.git")
+
+
+def link(task: Task) -> Task:
+    """Links from the tree to the untracked files that the user listed; the task with those that
+    were made. What the tree has already is left as it is. Raises OSError."""
+    made = []
+    for name in () if task.is_url else task.link:  # of a URL there is no folder to link to
+        there, here = os.path.join(task.repo, name), os.path.join(task.tree, name)
+        inner = os.path.join(os.path.realpath(task.tree), os.path.dirname(name))
+        if os.path.lexists(here) or not os.path.exists(there):
+            continue
+        os.makedirs(os.path.dirname(here), exist_ok=True)
+        if os.path.realpath(os.path.dirname(here)) == os.path.normpath(inner):
+            os.symlink(there, here)  # and not through a link of the repository's, to anywhere
+            made.append(os.path.normpath(name))
+    return replace(task, links=tuple(made))
+
+
+def cwd(task: Task) -> str:
+    """Where the agent works: the same place in the tree as the one where it was submitted."""
+    if task.here:
+        return task.cwd
+    if task.is_url:
+        return task.tree
+    inner = os.path.relpath(os.path.realpath(task.cwd), os.path.realpath(task.repo))
+    if inner.startswith(".."):
+        return task.tree
+    found = os.path.normpath(os.path.join(task.tree, inner))
+    return found if os.path.isdir(found) else task.tree
+
+
+def finish(task: Task) -> Task:
+    """After the run: commits what is left of a task that is done, measures, and removes what holds
+    nothing."""
+    if not task.tree or task.is_tree_removed:
+        return task
+    note = ""
+    if task.state is TaskState.DONE and task.commits:
+        try:
+            title = " ".join(task.text.split())[:60]
+            note = worktrees.commit_rest(
+                task.tree, f"{title}\n\n{task.id}, {task.run}\n", task.links
+            )
+        except (GitError, OSError, ValueError) as fault:
+            note = str(fault)
+    return settle(task, note)
+
+
+def settle(task: Task, note: str = "") -> Task:
+    """Looks at a task's branch as it is now. Removes its tree, and its branch, once it is merged or
+    empty; not while anything in it is in no commit, and not as long as its run may go on."""
+    work = worktrees.look(top(task), task.tree, task.branch, task.target, task.links)
+    if not work.head and not work.note:
+        return task
+    moved = work.head != task.base
+    work = replace(work, note=note or work.note, is_merged=moved and _is_in(work))
+    is_over = task.state in (TaskState.DONE, TaskState.CANCELLED)
+    if is_over and work.is_empty:
+        _remove(task, work)
+        return replace(task, work=work, is_tree_removed=True)
+    return replace(task, work=work)
+
+
+def refreshed(tasks: list[Task]) -> list[Task]:
+    """The tasks whose branches or targets have moved since they were looked at, as they are now."""
+    found = []
+    by_repo: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task.state.is_final and task.tree and not task.is_tree_removed:
+            by_repo.setdefault(top(task), []).append(task)
+    for repo, group in by_repo.items():
+        heads = worktrees.heads(repo, [name for t in group for name in (t.branch, t.target)])
+        for task in group:
+            work = task.work or Work()
+            seen = (heads.get(task.branch, work.head), heads.get(task.target, work.target_head))
+            if seen != (work.head, work.target_head) or task.branch not in heads:
+                new = settle(task)
+                if new != task:
+                    found.append(new)
+    return found
+
+
+def _is_in(work: Work) -> bool:
+    return bool(work.head and work.target_head) and work.commits == 0
+
+
+def _remove(task: Task, work: Work) -> None:
+    with suppress(GitError, OSError):
+        worktrees.remove(top(task), task.tree)
+        worktrees.delete_branch(top(task), task.branch, work.head)
+
+
+def how_to_merge(task: Task) -> str:
+    """The literal next command for a task's branch; "" if there is nothing to merge."""
+    work = task.work
+    if work is None or task.is_tree_removed or not task.tree:
+        return ""
+    tree, repo = shlex.quote(task.tree), shlex.quote(top(task))
+    if work.uncommitted:
+        return f"git -C {tree} add -A && git -C {tree} commit"
+    if not work.commits:
+        return ""
+    if task.is_url:
+        into = task.target.removeprefix("refs/remotes/origin/")
+        push = f"git -C {tree} push {shlex.quote(task.repo)} HEAD:{shlex.quote(task.branch)}"
+        return f"{push}  # then merge it into {into}"
+    return f"git -C {repo} merge {task.branch}"

@@ -1,0 +1,218 @@
+"""Works the queue off: starts what may start, each task in a process of its own, and starts again
+what lost its process. Holds nothing: whoever kills it, the tasks go on, and the next one sees them.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.policy import Policy
+from segue.core.queue.schedule import Conditions, Verdict, plan
+from segue.core.queue.types import Caps, Task, TaskState
+from segue.core.runs.types import Outcome
+from segue.core.runs.waits import backoff_s
+from segue.queue import trees
+from segue.queue.limits import Limits
+from segue.queue.port import Queue
+from segue.runs.detached import deaf
+from segue.runs.store import leases
+from segue.runs.store.port import Holder, Store
+from segue.system import units
+from segue.system.files import state
+
+LOG_NAME = "segue.log"
+_CLEAN_S = 60.0
+
+Say = Callable[[str], None]
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What the queue looks like: the plan of all that waits, and what runs."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    running: tuple[Task, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs, and nothing will without the user."""
+        return not self.running and all(verdict.is_blocked for verdict in self.verdicts)
+
+
+def conditions(
+    queue: Queue,
+    store: Store,
+    limits: Limits,
+    tasks: list[Task],
+    caps: Caps,
+    now: float,
+) -> Conditions:
+    """How the world stands, for a plan of these tasks."""
+    running = [task for task in tasks if task.state is TaskState.RUNNING]
+    lost, unreplied = set(), set()
+    for task in running:
+        holder = queue.holder(task.id)
+        if holder is None or not queue.lives(holder):
+            lost.add(task.id)
+        run = store.run(task.run) if task.run else None
+        if run is None or not run.leg_replied:
+            unreplied.add(task.id)
+    after = {name for task in tasks for name in task.after}
+    known = {task.id: task for task in tasks}
+    known |= {name: found for name in after - set(known) if (found := queue.task(name))}
+    return Conditions(
+        now=now,
+        caps=caps,
+        machine=leases.machine(),
+        account_of=limits.account_of,
+        limited=limits.limited(now),
+        lost=frozenset(lost),
+        unreplied=frozenset(unreplied),
+        known=known,
+    )
+
+
+class Worker:
+    """In one process; `look` does what there is to do, and returns at once."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        store: Store,
+        limits: Limits,
+        caps: Caps,
+        *,
+        env: Mapping[str, str],
+        say: Say,
+    ) -> None:
+        self.queue, self.store, self.limits, self.caps = queue, store, limits, caps
+        self.env, self.say = env, say
+        self._me: Holder = leases.me("segue worker")
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._told: dict[str, str] = {}
+        self._clean_at = 0.0
+        self.ended: dict[str, TaskState] = {}
+        """What became of the tasks that were not over when it began."""
+
+    def look(self, now: float) -> Seen:
+        """Starts what may start now."""
+        self._reap()
+        tasks = self.queue.tasks(unfinished=True)
+        there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now)
+        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
+        for verdict in verdicts:
+            if verdict.starts:
+                self._start(verdict, now)
+        running = tuple(t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.lost)
+        started = tuple(v.task for v in verdicts if v.starts)
+        self._tell(tasks, verdicts)
+        self._clean(now)
+        waiting = tuple(v for v in verdicts if not v.starts)
+        return Seen(verdicts=waiting, running=(*running, *started))
+
+    def _bounded(self, verdict: Verdict, now: float) -> Verdict:
+        """A task whose process is lost again and again is started later each time, and in the end
+        not any more."""
+        task = verdict.task
+        if not verdict.starts or task.state is not TaskState.RUNNING or not task.tries:
+            return verdict
+        policy = Policy()
+        due = task.tried_at + backoff_s(policy, task.tries, 0.5)
+        if task.tries >= policy.max_resumes:
+            self._give_up(task, now)
+            return replace(verdict, agent="", why="its process was lost too often")
+        if now < due:
+            return replace(verdict, agent="", why="its process was lost", until=due)
+        return verdict
+
+    def _give_up(self, task: Task, now: float) -> None:
+        lease = self.queue.claim(
+            task.id, self._me, now, agent=task.agent, account=task.account,
+            caps=replace(self.caps, jobs=1_000_000, max_per_project=None, max_per_account=None),
+        )  # fmt: skip
+        if lease is None:
+            return
+        log = os.path.join(trees.folder(task.id), LOG_NAME)
+        outcome = Outcome(
+            exit_code=1, reason="crash",
+            what=f"its process ended {task.tries} times in a row without a word",
+            advice=f"See {log}\nThen: segue queue retry {task.id}",
+        )  # fmt: skip
+        over = replace(task, state=TaskState.FAILED, outcome=outcome, ended_at=now)
+        self.queue.save(over, lease, release=True)
+
+    def _start(self, verdict: Verdict, now: float) -> None:
+        task = verdict.task
+        lease = self.queue.claim(
+            task.id, self._me, now, agent=verdict.agent, account=verdict.account, caps=self.caps
+        )
+        if lease is None:
+            return  # another worker was first, or the user changed their mind
+        try:
+            self._children[task.id] = self._spawn(task.id, lease.epoch)
+        except OSError as fault:
+            self.say(f"{task.id}: cannot be started: {fault}")
+            back = replace(task, why=str(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
+            self.queue.save(back, lease, release=True)
+            return
+        verb = "continues" if task.run else "starts"
+        self.say(f"{task.id} {verb} with {verdict.agent}")
+
+    def _spawn(self, task_id: str, epoch: int) -> "subprocess.Popen[bytes]":
+        """A process that carries the task. It outlives whoever started it."""
+        folder = trees.folder(task_id)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        own = dict(self.env)
+        if own.get("SEGUE_HOME"):
+            own["SEGUE_HOME"] = os.path.abspath(state.state_folder())
+        words = units.own_argv("worker", f"--task={task_id}", f"--epoch={epoch}")
+        with open(os.path.join(folder, LOG_NAME), "ab", opener=_private) as log:
+            return subprocess.Popen(  # noqa: S603 - ourselves
+                deaf(words),
+                cwd="/",
+                env=own,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _reap(self) -> None:
+        """Those that have ended."""
+        for task_id, child in list(self._children.items()):
+            if child.poll() is not None:
+                del self._children[task_id]
+
+    def _tell(self, tasks: list[Task], verdicts: list[Verdict]) -> None:
+        """What has changed since it was last told."""
+        open_ids = {task.id for task in tasks}
+        for task_id in [name for name in self._told if name not in open_ids]:
+            del self._told[task_id]
+            if (task := self.queue.task(task_id)) is not None:
+                self.ended[task_id] = task.state
+                what = f": {task.outcome.what}" if task.outcome is not None else ""
+                self.say(f"{task_id} is {task.state.value}{what}")
+        for task in tasks:
+            self._told.setdefault(task.id, "")
+        for verdict in verdicts:
+            why, name = verdict.why, verdict.task.id
+            if self._told[name] != why:
+                self._told[name] = why
+                if why and verdict.task.run:
+                    self.say(f"{name} waits: {why}")
+
+    def _clean(self, now: float) -> None:
+        """Now and then: trees of tasks whose branch was merged meanwhile."""
+        if now < self._clean_at:
+            return
+        self._clean_at = now + _CLEAN_S
+        for task in trees.refreshed(self.queue.tasks()):
+            self.queue.note(task)
+            if task.is_tree_removed:
+                self.say(f"{task.id}: its branch is merged, its tree is removed")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,311 @@
+"""The figures by which handoffs are judged (seed 004, ADR 017), from the logs of runs and of the
+daemon together. Each has its definition, and a target where the ADR sets one. Pure but for the
+reading of those logs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from msgspec import Struct
+
+from segue.core.runs.types import Run
+from segue.reports.watched import notes_since
+from segue.runs.store.port import Entry, KeptLeg, KeptReading, Store
+from segue.watch.log import Log, Note
+
+BAND = (0.85, 0.90)
+"""In which ADR 017 wants handoffs to be asked for."""
+_KINDS = ("stop", "metrics", "wake", "crossing")
+
+
+class Handoff(Struct, frozen=True, kw_only=True):
+    """One, in a run or in a terminal. Fractions are of the window; None: not known."""
+
+    asked_fraction: float | None = None
+    answered_fraction: float | None = None
+    cycle_s: float | None = None  # from the mark to the first action of the next session
+    was_needed: bool | None = None  # False: the remaining work would have fitted
+
+
+class Facts(Struct, kw_only=True):
+    """What happened, added up from both logs."""
+
+    sessions: set[tuple[str, str]]
+    exhausted: set[tuple[str, str]]
+    handoffs: list[Handoff]
+    stops: Counter[str]
+    resumes: int = 0
+    resumes_worked: int = 0
+    waits: int = 0
+    waited_s: float = 0.0
+    saved_s: float = 0.0
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """A number, what it counts, and what it should be. None: nothing to count yet."""
+
+    name: str
+    value: float | None
+    unit: str  # share, number, seconds
+    of: int  # how many things it was made from
+    definition: str
+    target: str = ""
+    is_met: bool | None = None
+
+
+def facts(store: Store | None, log: Log | None, *, since: float = 0.0, project: str = "") -> Facts:
+    """All that both logs tell of a time and, if one is named, of a project."""
+    found = Facts(sessions=set(), exhausted=set(), handoffs=[], stops=Counter())
+    own: set[str] = set()
+    for run in store.runs() if store is not None else ():
+        if project and run.cwd != project:
+            continue
+        entries = [entry for entry in store.log(run.id) if entry.at >= since] if store else []
+        if store is not None and entries:
+            _add_run(found, run, store.legs(run.id), entries, _sizes(store.readings(run.id)))
+            own |= {leg.session_id for leg in store.legs(run.id)}
+    if log is not None:
+        notes = (
+            note
+            for note in notes_since(log, since, _KINDS)
+            if note.session_id not in own and (not project or note.project == project)
+        )
+        _add_notes(found, notes)
+    return found
+
+
+def figures(known: Facts) -> list[Figure]:
+    """All of them, in a fixed order."""
+    sessions, handoffs = len(known.sessions), known.handoffs
+    asked = [h.asked_fraction for h in handoffs if h.asked_fraction is not None]
+    answered = [h.answered_fraction for h in handoffs if h.answered_fraction is not None]
+    cycles = sorted(h.cycle_s for h in handoffs if h.cycle_s is not None)
+    judged = [h.was_needed for h in handoffs if h.was_needed is not None]
+    in_band = [BAND[0] <= each <= BAND[1] for each in asked]
+    return [
+        _figure(
+            "exhaustion_rate", _share(len(known.exhausted), sessions), "share", sessions,
+            "sessions that met a full window in the middle of their task, of all sessions",
+            "0 %", lambda v: v == 0,
+        ),
+        _figure(
+            "handoffs_per_session", len(handoffs) / sessions if sessions else None, "number",
+            sessions, "handoffs, divided by sessions", "below 1 in 20 tasks",
+        ),
+        _figure(
+            "false_positives", _share(judged.count(False), len(judged)), "share", len(judged),
+            "handoffs after which the remaining work would have fitted into the old session,"
+            " or, in terminals, that came below 90 % of what the session could use", "0 %",
+            lambda v: v == 0,
+        ),
+        _figure(
+            "context_when_asked", fmean(asked) if asked else None, "share", len(asked),
+            "mean context when the handoff was asked for", "85 to 90 %",
+            lambda v: BAND[0] <= v <= BAND[1],
+        ),
+        _figure(
+            "context_when_asked_spread", pstdev(asked) if asked else None, "share", len(asked),
+            "standard deviation of the same",
+        ),
+        _figure(
+            "context_when_answered", fmean(answered) if answered else None, "share",
+            len(answered), "mean context when the session had handed its work over",
+            "below 100 %", lambda v: v < 1,
+        ),
+        _figure(
+            "in_band", _share(sum(in_band), len(in_band)), "share", len(in_band),
+            "handoffs asked for between 85 and 90 %", "above 90 %", lambda v: v > 0.9,
+        ),
+        _figure(
+            "cycle_p50", _quantile(cycles, 0.5), "seconds", len(cycles),
+            "from the request to the next session's first reply, half of them", "below 5 min",
+            lambda v: v < 300,
+        ),
+        _figure(
+            "cycle_p95", _quantile(cycles, 0.95), "seconds", len(cycles),
+            "the same, 95 of 100", "below 5 min", lambda v: v < 300,
+        ),
+        _figure(
+            "resumes_worked", _share(known.resumes_worked, known.resumes), "share", known.resumes,
+            "resumes after which the session replied, of all resumes",
+        ),
+        _figure(
+            "waits", float(known.waits), "number", known.waits,
+            "times that a run waited for a limit or an outage",
+        ),
+        _figure("waited", known.waited_s, "seconds", known.waits, "how long these took in all"),
+        _figure(
+            "saved", known.saved_s, "seconds", sessions,
+            "work done after the first stop of each run: without segue it would have ended there",
+        ),
+    ]  # fmt: skip
+
+
+def _figure(
+    name: str,
+    value: float | None,
+    unit: str,
+    of: int,
+    definition: str,
+    target: str = "",
+    is_met: Callable[[float], bool] | None = None,
+) -> Figure:
+    met = None if value is None or is_met is None else is_met(value)
+    return Figure(
+        name=name,
+        value=None if value is None else round(value, 4),
+        unit=unit,
+        of=of,
+        definition=definition,
+        target=target,
+        is_met=met,
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The smallest value that so many do not exceed."""
+    if not ordered:
+        return None
+    place = max(0, -(-len(ordered) * share // 1) - 1)
+    return ordered[int(place)]
+
+
+# Runs
+
+
+class _Size(Struct, frozen=True):
+    seq: int
+    leg: int
+    used: int
+    window: int
+
+    @property
+    def fraction(self) -> float:
+        return self.used / self.window
+
+
+def _add_run(
+    found: Facts, run: Run, legs: list[KeptLeg], entries: list[Entry], sizes: Sequence[_Size]
+) -> None:
+    sessions = {leg.leg: (run.agent, leg.session_id or f"{run.id}/{leg.leg}") for leg in legs}
+    found.sessions |= set(sessions.values())
+    asked_at: float | None = None
+    asked = answered = None
+    waiting_since: float | None = None
+    for entry in entries:
+        leg = entry.data.get("leg")
+        if entry.state != "waiting" and waiting_since is not None:
+            found.waited_s += max(0.0, entry.at - waiting_since)
+            waiting_since = None
+        if any(each["decision"] == "ask" for each in entry.decisions):
+            asked_at, asked = entry.at, _before(sizes, entry.seq)
+        match entry.kind:
+            case "told":
+                answered = _before(sizes, entry.seq)
+            case "legended":
+                stop = entry.data["stop"]
+                if not stop.get("ended_for"):
+                    found.stops[str(stop["reason"])] += 1
+                    if stop["reason"] == "context_exhausted" and isinstance(leg, int):
+                        found.exhausted.add(sessions.get(leg, (run.agent, "")))
+        if entry.state == "waiting" and waiting_since is None:
+            waiting_since = entry.at
+            found.waits += 1
+        for each in entry.decisions:
+            if each["decision"] != "startleg" or each["purpose"] != "work":
+                continue
+            if each["prompt"] == "continuation":
+                found.handoffs.append(
+                    _handoff(run, legs, sizes, each["leg"], entry, asked_at, asked, answered)
+                )
+                asked_at = asked = answered = None
+    for kept in legs:
+        if kept.prompt == "resume" and kept.started_at is not None:
+            found.resumes += 1
+            found.resumes_worked += kept.replied_at is not None
+        found.saved_s += kept.active_s if kept.leg > 1 else 0.0
+
+
+def _sizes(readings: Iterable[KeptReading]) -> list[_Size]:
+    return [
+        _Size(kept.seq, kept.leg, kept.reading.used_tokens, kept.reading.window_tokens)
+        for kept in readings
+        if kept.reading.window_tokens > 0
+    ]
+
+
+def _before(sizes: Sequence[_Size], seq: int) -> _Size | None:
+    return next((size for size in reversed(sizes) if size.seq <= seq), None)
+
+
+def _handoff(
+    run: Run,
+    legs: Sequence[KeptLeg],
+    sizes: Sequence[_Size],
+    leg: int,
+    entry: Entry,
+    asked_at: float | None,
+    asked: _Size | None,
+    answered: _Size | None,
+) -> Handoff:
+    new = next((kept for kept in legs if kept.leg == leg), None)
+    replied = new.replied_at if new is not None else None
+    cycle = None if asked_at is None or replied is None else max(0.0, replied - asked_at)
+    old = asked or _before(sizes, entry.seq)
+    return Handoff(
+        asked_fraction=asked.fraction if asked else None,
+        answered_fraction=answered.fraction if answered else None,
+        cycle_s=cycle,
+        was_needed=_was_needed(run, sizes, leg, old),
+    )
+
+
+def _was_needed(run: Run, sizes: Sequence[_Size], leg: int, old: _Size | None) -> bool | None:
+    """Of a run that is done: whether what its later sessions added would not have fitted."""
+    if run.state.value != "done" or old is None:
+        return None
+    added = 0
+    for number in {size.leg for size in sizes if size.leg >= leg}:
+        own = [size.used for size in sizes if size.leg == number]
+        added += max(0, own[-1] - own[0])
+    end = min(old.window, run.abilities.enforced_tokens or old.window)
+    return old.used + added > end - run.policy.reserve_tokens
+
+
+# The daemon
+
+
+def _add_notes(found: Facts, notes: Iterable[Note]) -> None:
+    for note in notes:
+        name = (note.agent, note.session_id)
+        data = note.data
+        if note.session_id:
+            found.sessions.add(name)
+        match note.kind:
+            case "stop":
+                found.stops[str(data.get("reason") or "unknown")] += 1
+                if data.get("reason") == "context_exhausted":
+                    found.exhausted.add(name)
+            case "metrics" if data.get("outcome") == "done":
+                found.handoffs.append(
+                    Handoff(
+                        asked_fraction=_number(data.get("trigger_fraction")),
+                        answered_fraction=_number(data.get("last_fraction")),
+                        cycle_s=_number(data.get("duration_s")),
+                        was_needed=data.get("justified"),
+                    )
+                )
+            case "wake":
+                found.resumes += data.get("verdict") == "resume"
+                found.resumes_worked += data.get("verdict") == "resume"
+                found.resumes_worked -= data.get("verdict") == "failed"
+    found.resumes_worked = max(0, found.resumes_worked)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,153 @@
+"""What came of a run."""
+
+import os
+from collections.abc import Mapping
+
+from segue.agents import drives
+from segue.core.runs.types import Run
+from segue.core.sessions.spend import Spend
+from segue.errors import SegueError
+from segue.reports.types import CheckReport, RunReport, SpendReport, Step, WaitReport
+from segue.runs.folders import RunFolder
+from segue.runs.legs.spending import spent
+from segue.runs.store import leases
+from segue.runs.store.port import Entry, KeptLeg, Store, run_key
+from segue.system.config import prices
+from segue.system.git import snapshots
+from segue.system.git.snapshots import FileDiff
+
+_MAX_GIT_S = 10.0
+
+
+def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> RunReport:
+    """All that is known of it. What cannot be told is left out, and `note` says why."""
+    entries = store.log(run.id)
+    last = entries[-1].at if entries else run.created_at
+    legs = store.legs(run.id)
+    files, commits, note = _changes(run)
+    holder = store.holder(run_key(run.id))
+    return RunReport(
+        run=run,
+        is_driven=holder is not None and leases.is_alive(holder),
+        answer=RunFolder(run.id).answer(run.leg),
+        ended_at=last if run.state.is_final else None,
+        last_at=last,
+        legs=legs,
+        stops={kept.leg: kept.stop for kept in store.stops(run.id)},
+        waits=_waits(entries, now),
+        handoffs=_handoffs(legs),
+        check=_check(entries),
+        spend=_spend(run, legs, env),
+        steps=[
+            Step(at=kept.at, decision=kept.decision, reason=kept.reason)
+            for kept in store.decisions(run.id)
+            if kept.reason
+        ],
+        files=files,
+        commits=commits,
+        note=note,
+    )
+
+
+def runs_since(store: Store, since: float) -> list[Run]:
+    """Those in which something happened since then, the oldest first."""
+    found = []
+    for run in store.runs():
+        entries = store.log(run.id)
+        if (entries[-1].at if entries else run.created_at) >= since:
+            found.append(run)
+    return found[::-1]
+
+
+def _waits(entries: list[Entry], now: float) -> list[WaitReport]:
+    found: list[WaitReport] = []
+    begun: tuple[float, str] | None = None
+    for entry in entries:
+        if entry.state != "waiting":
+            if begun is not None:
+                found.append(WaitReport(since=begun[0], until=entry.at, why=begun[1]))
+            begun = None
+        elif begun is None:
+            waits = [each["wait"] for each in entry.decisions if each["decision"] == "waituntil"]
+            begun = entry.at, str(waits[-1]["why"]) if waits else ""
+    if begun is not None:
+        found.append(WaitReport(since=begun[0], until=max(now, begun[0]), why=begun[1]))
+    return found
+
+
+def _handoffs(legs: list[KeptLeg]) -> list[float]:
+    found = []
+    for leg in legs:
+        at = leg.started_at or leg.planned_at
+        if leg.prompt == "continuation" and leg.purpose == "work" and at is not None:
+            found.append(at)
+    return found
+
+
+def _check(entries: list[Entry]) -> CheckReport | None:
+    checks = [entry.data for entry in entries if entry.kind == "checked"]
+    if not checks:
+        return None
+    last = checks[-1]
+    return CheckReport(ok=bool(last["ok"]), exit_code=int(last["exit_code"]), tries=len(checks))
+
+
+def _spend(run: Run, legs: list[KeptLeg], env: Mapping[str, str]) -> list[SpendReport]:
+    """By model where the agent's own files tell; else the sum that the legs told."""
+    drive = drives.find(run.agent)
+    total: dict[str, SpendReport] = {}
+    for session_id in dict.fromkeys(leg.session_id for leg in legs if leg.session_id):
+        if drive is None or drive.session_file is None:
+            break
+        path = drive.session_file(session_id, env, run.cwd)
+        for model, spend in spent(drive.agent, path, session_id).items() if path else ():
+            # Session by session, as the legs count it: prices may depend on the size.
+            total[model] = _added(total.get(model), _priced(run.agent, model, spend))
+    if not total:
+        if not run.tokens:
+            return []
+        cost = run.cost_usd or None
+        return [SpendReport(agent=run.agent, model="", input_tokens=run.tokens, cost_usd=cost)]
+    return [total[model] for model in sorted(total)]
+
+
+def _added(before: SpendReport | None, more: SpendReport) -> SpendReport:
+    if before is None:
+        return more
+    costs = (before.cost_usd, more.cost_usd)
+    return SpendReport(
+        agent=more.agent,
+        model=more.model,
+        input_tokens=before.input_tokens + more.input_tokens,
+        output_tokens=before.output_tokens + more.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + more.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + more.cache_write_tokens,
+        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+    )
+
+
+def _priced(agent: str, model: str, spend: Spend) -> SpendReport:
+    cost = prices.cost_usd(model, spend)
+    return SpendReport(
+        agent=agent,
+        model=model,
+        input_tokens=spend.input_tokens,
+        output_tokens=spend.output_tokens,
+        cache_read_tokens=spend.cache_read_tokens,
+        cache_write_tokens=spend.cache_write_tokens,
+        cost_usd=None if cost is None else float(cost),
+    )
+
+
+def _changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
+    if not os.path.isdir(run.cwd):
+        return None, [], f"{run.cwd} is not there any more: its changes cannot be told"
+    try:
+        kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
+        if not kept:
+            return None, [], "no snapshots: which files it changed is unknown"
+        old, new = kept[0].commit, kept[-1].commit
+        files = snapshots.files(run.cwd, old, new, max_s=_MAX_GIT_S)
+        return files, snapshots.commits(run.cwd, old, new, max_s=_MAX_GIT_S), ""
+    except SegueError as fault:
+        return None, [], str(fault)

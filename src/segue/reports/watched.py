@@ -1,0 +1,62 @@
+"""What the daemon did in some time, session by session."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from segue.reports.types import WatchedReport, WatchedWhat
+from segue.watch.log import Log, Note
+
+_KINDS = ("metrics", "wake", "takeup")
+_WAKES: dict[str, WatchedWhat] = {
+    "resume": "resumed",
+    "leave": "left alone",
+    "rest": "left alone",
+    "ask": "needs you",
+}
+
+
+def watched_since(log: Log, since: float) -> list[WatchedReport]:
+    """Handed over, resumed, left alone and why, the oldest first; the same thing once."""
+    found: list[WatchedReport] = []
+    for note in notes_since(log, since, _KINDS):
+        told = _of(note)
+        if told is None:
+            continue
+        same = (told.session_id, told.what, told.why)
+        if not any((each.session_id, each.what, each.why) == same for each in found):
+            found.append(told)
+    return found
+
+
+def notes_since(log: Log, since: float, kinds: tuple[str, ...]) -> Iterator[Note]:
+    """The notes of these kinds from that time on, the oldest first."""
+    seq = 0
+    while notes := log.since(seq, kinds):
+        seq = notes[-1].seq
+        yield from (note for note in notes if note.at >= since)
+
+
+def _of(note: Note) -> WatchedReport | None:
+    what: WatchedWhat | None
+    match note.kind:
+        case "metrics":
+            is_done = note.data.get("outcome") == "done"
+            what = "handed over" if is_done else "handoff failed"
+        case "takeup":
+            what = "taken up again"
+        case _:
+            what = _WAKES.get(_text(note.data, "verdict"))
+    if what is None:
+        return None
+    return WatchedReport(
+        at=note.at,
+        agent=note.agent,
+        session_id=note.session_id,
+        project=note.project,
+        what=what,
+        why=_text(note.data, "why"),
+    )
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    return str(data.get(key) or "")[:300]

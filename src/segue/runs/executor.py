@@ -1,0 +1,509 @@
+"""Carries out what is decided about legs. Everything here may be asked for twice, by two processes
+of which the first was killed: what was done already is found in the leg's folder."""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from segue.agents.contracts.drive import Drive, Launch, LegOrder
+from segue.core.handoffs.checkpoint import Checkpoint, clean
+from segue.core.handoffs.digest import Arrival, Builder, left_out
+from segue.core.handoffs.prompts import Relay
+from segue.core.runs.failure import failure_of
+from segue.core.runs.idle import Idle
+from segue.core.runs.progress import Mark, Progress, progressed
+from segue.core.runs.types import LegEnded, Origin, Run, RunState, StartLeg
+from segue.core.secrets.redact import redact
+from segue.core.stops.reasons import StopReason
+from segue.errors import StateError
+from segue.runs import handoff, instructions, others
+from segue.runs.clock import Clock
+from segue.runs.folders import RunFolder, read, read_json, write, write_json
+from segue.runs.legs import spending
+from segue.runs.legs.check import CheckCommand
+from segue.runs.legs.follower import LegFollower
+from segue.runs.legs.leg import Exit, Leg, Spec
+from segue.runs.legs.snapshots import RunSnapshots
+from segue.runs.legs.verdict import active_s, source_of, verdict
+from segue.runs.legs.warm import Warm
+from segue.runs.prompts import Prompts
+from segue.runs.staff import Hand, Staff
+from segue.runs.store.port import Store
+from segue.sessions.windows import Windows
+from segue.system.files.changes import Notifier
+from segue.system.git import git
+
+_CLOSE_S = 20.0  # how long an agent may take to end by itself once it was told to
+_END_S = 5.0
+
+
+class Executor:
+    """For one run: its agents, its folders, its prompts."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        drive: Drive,
+        command: tuple[str, ...],
+        prompts: Prompts,
+        store: Store,
+        env: Mapping[str, str],
+        hold: Callable[[str], None] = lambda key: None,
+        home: str | None = None,
+    ) -> None:
+        self.prompts, self.store, self.env = prompts, store, dict(env)
+        self.staff = Staff(run, drive, command, self.env, home)
+        self.hold = hold  # takes a lease, or raises Held
+        self.folder = RunFolder(run.id, home)
+        self.windows = Windows(env, _price_window)
+        self.notifier = Notifier()
+        self.progress = Progress()
+        self.digest = Builder([run.task])
+        """Of all that the run's sessions said and saw, in their order."""
+        self.idle = Idle(run.policy)
+        self.say: Callable[[str], None] = lambda line: None
+        """What is no fact, and worth a line."""
+        self.snapshots = RunSnapshots(run, self.folder.path, lambda line: self.say(line))
+        self._origin, self._created_at = run.origin, run.created_at
+        self._is_primed = False
+        self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
+        self._warm = Warm(run.policy)
+
+    # Legs
+
+    def start(self, run: Run, decision: StartLeg, clock: Clock) -> LegFollower:
+        """Starts the leg, or finds the one that was started. Raises SegueError or OSError."""
+        folder = self.folder.leg(decision.leg)
+        leg, hand = Leg(folder), self.staff.hand(decision.agent or run.agent)
+        drive = hand.drive
+        self._prime(decision.leg)
+        if leg.status().state in ("not_started", "starting"):
+            if decision.session_id:
+                self._claim(run, hand, decision.session_id)
+            launch = self.launch(run, decision, folder, hand)
+            write(folder / "agent", hand.agent)
+            if drive.tidy is not None and decision.session_id:
+                drive.tidy(decision.session_id, self.env, run.cwd)
+            if read(folder / "before") is None:
+                self.snapshots.before(decision.leg, clock.now(), clock.awake())
+                self._mark(run, folder / "before")
+            write(folder / "purpose", decision.purpose)
+            write(folder / "session", launch.session_id or decision.session_id)
+            had_bytes = self._session_bytes(run, drive, decision.session_id)
+            write(folder / "session_bytes", str(had_bytes))
+            self.named(hand, launch.session_id)
+            if decision.session_id and run.origin is not None and decision.leg == 1:
+                self._keep_inherited(run.origin, folder)
+            for name, text in launch.files.items():
+                write(folder / name, text)
+            status = leg.start(self._spec(run, drive, launch), self._environment(run, launch))
+            if status.exit is not None and status.exit.error:
+                raise StateError(status.exit.error)
+        self._warm.begin()  # the agent takes its time to begin
+        follower = LegFollower(
+            leg,
+            decision.leg,
+            drive=drive,
+            profile=hand.profile,
+            windows=self.windows,
+            run=run,
+            session_id=read(folder / "session") or decision.session_id,
+            progress=self.progress,
+            digest=self.digest,
+            env=self.env,
+            clock=clock,
+            file_from=int(read(folder / "session_bytes") or 0),
+            idle=self.idle,
+        )
+        if decision.purpose == "work" and decision.prompt != "task" and not decision.session_id:
+            follower.arrival = Arrival(self.digest.digest())
+        name = f"segue:ask:{run.id}:{decision.leg}"
+        follower.ask_key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        for name in ("stdout", "exit.json"):
+            self.notifier.watch(folder / name)
+        if decision.purpose == "checkpoint":
+            follower.asked()
+            follower.is_only_asked = True
+        elif (asked := read_json(folder / "asked")) is not None:
+            follower.asked_line, follower.asked_cut = asked
+        return follower
+
+    def is_begun(self, number: int) -> bool:
+        """Whether this leg's process was started, by this process or another."""
+        return Leg(self.folder.leg(number)).status().state != "not_started"
+
+    def _keep_inherited(self, origin: Origin, folder: Path) -> None:
+        """What the session cost before the run went on with it."""
+        total = spending.spent(origin.agent, origin.path, origin.session_id)
+        tokens = spending.tokens_of(total)
+        known = [tokens, spending.cost_of(total) if tokens else 0.0]
+        write_json(folder / spending.INHERITED, known)
+
+    def _session_bytes(self, run: Run, drive: Drive, session_id: str) -> int:
+        """How long its file is; 0 if there is none yet."""
+        file = drive.session_file
+        path = file(session_id, self.env, run.cwd) if file is not None and session_id else ""
+        try:
+            return os.stat(path).st_size if path else 0
+        except OSError:
+            return 0
+
+    def _claim(self, run: Run, hand: Hand, session_id: str) -> None:
+        """One writer per session: also the user counts, who may have gone on by hand. Raises
+        SegueError."""
+        self.named(hand, session_id)
+        file, name = hand.drive.session_file, hand.profile.name
+        path = file(session_id, self.env, run.cwd) if file is not None else ""
+        other = others.working_on(name, session_id, path, run.cwd, self.env)
+        if other is not None:
+            raise StateError(
+                f"process {other.pid} has session {session_id} open: end it first, then resume"
+            )
+
+    def named(self, hand: Hand, session_id: str) -> None:
+        """This session is the run's: the daemon and the hooks leave it alone."""
+        if session_id:
+            self.hold(f"session:{hand.profile.name}:{session_id}")
+
+    def launch(self, run: Run, decision: StartLeg, folder: Path, hand: Hand) -> Launch:
+        """How it is started; what it is told is in the leg's folder, for people."""
+        prompt = self.prompts.of(
+            run,
+            decision,
+            checkpoint=self._checkpoint(run),
+            doubt=self._doubt(run, decision),
+            checked=self._checked(),
+            forgotten=self._forgotten(run, decision),
+            relay=self._relay(run, decision, hand),
+        )
+        write(folder / "prompt.md", prompt)
+        self.digest.tell(prompt)
+        return hand.drive.launch(
+            LegOrder(
+                command=hand.command,
+                prompt=prompt,
+                session_id=decision.session_id,
+                # Whoever does this again comes to the same name.
+                new_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:{run.id}:{decision.leg}")),
+                flags=run.flags,
+                cwd=run.cwd,
+                folder=str(folder),
+                env=self.env,
+            )
+        )
+
+    def ask(
+        self, run: Run, follower: LegFollower, *, now: bool, why: StopReason | None = None
+    ) -> None:
+        """For a checkpoint. An agent that takes no words is interrupted: it is asked in a leg of
+        its own."""
+        leg, folder = follower.leg, Path(follower.leg.folder)
+        if now and follower.has_open_call and (doubt := follower.call_in_doubt) is not None:
+            write(folder / "doubt", redact(doubt)[0])  # it will be interrupted
+        drive = follower.drive
+        if not drive.talks or drive.say is None:
+            self._end(follower, "handoff")
+            return
+        if read(folder / "asked") is None:
+            write_json(folder / "asked", [follower.live.lines, now])
+            follower.asked(is_cut=now)
+        if now and drive.interrupt:
+            leg.command("interrupt", "input", input=drive.interrupt)
+        request = drive.say(self.prompts.request(run, why), follower.ask_key)
+        leg.command("ask", "input", input=request)
+
+    def recall(self, run: Run, follower: LegFollower) -> str:
+        """What this leg's session has to be told now, because its own compaction left it out; "" if
+        nothing. A tool call since then shows that it goes on: words that come after the end of a
+        turn would begin another."""
+        seen, leg = follower.compactions, follower.leg
+        if seen.count <= follower.recalled or seen.works_after < seen.count:
+            return ""
+        if not run.policy.recall_after_compaction or follower.has_more:
+            return ""
+        if not run.abilities.talks and not self._can_be_resumed(run, follower):
+            return ""
+        if follower.turn_is_over or follower.is_closed or follower.answer is not None:
+            return ""
+        follower.recalled = seen.count
+        has_run_out = leg.status().state != "running" or leg.has_command(_recall(seen.count))
+        return "" if has_run_out else self._left_out(run, seen.summary)
+
+    def _can_be_resumed(self, run: Run, follower: LegFollower) -> bool:
+        """Whether it loses nothing if it is ended now and resumed: one that takes no words."""
+        able = run.abilities
+        is_able = able.resumes and able.resume_factor <= 1 and run.session_id != ""
+        return is_able and run.state is RunState.WORKING and follower.is_between_tools
+
+    def say_recalled(self, follower: LegFollower, known: str) -> None:
+        """Tells the session that, once for each compaction."""
+        number = follower.compactions.count
+        words = self.prompts.recall(known, at_work=True)
+        self.digest.tell(words)
+        write(Path(follower.leg.folder) / f"{_recall(number)}.md", words)
+        if (say := follower.drive.say) is not None:
+            said = say(words, follower.recall_key(number))
+            follower.leg.command(_recall(number), "input", input=said)
+
+    def close(self, follower: LegFollower) -> None:
+        """No more input: it ends, once its background work is done."""
+        if not follower.is_closed:
+            follower.is_closed = True
+            follower.leg.command("close", "close_input")
+
+    def end(self, follower: LegFollower, how: str) -> None:
+        """close: it was told all, and must do nothing more. gentle, kill: as they say."""
+        follower.is_ending = True
+        if how == "kill":
+            follower.leg.command("kill", "kill")
+        elif how == "close":
+            follower.is_closed = True
+            self._end(follower, "close", _CLOSE_S)
+        else:
+            self._end(follower, "gentle")
+
+    def _end(self, follower: LegFollower, key: str, patience_s: float = _END_S) -> None:
+        leg, is_busy = follower.leg, not follower.turn_is_over
+        interrupt = follower.drive.interrupt
+        if is_busy and interrupt:
+            leg.command(f"stop-{key}", "input", input=interrupt)
+        leg.command("close", "close_input")
+        leg.command(
+            f"end-{key}",
+            "end",
+            interrupt=is_busy and not interrupt,
+            patience_s=patience_s,
+        )
+
+    def end_by_force(self, number: int, *, is_hard: bool) -> int | None:
+        """Has the keeper of this leg end it, or kill it, without looking at anything else; the
+        agent's pid, None if it does not run."""
+        folder = self.folder.leg(number)
+        leg = Leg(folder)
+        status = leg.status()
+        if status.state not in ("starting", "running"):
+            return None
+        if is_hard:
+            leg.command("kill", "kill")
+        else:
+            interrupt = not self.staff.of_leg(folder).drive.interrupt
+            leg.command("end-gentle", "end", interrupt=interrupt, patience_s=_END_S)
+        return status.agent_pid
+
+    def ended(self, follower: LegFollower) -> Exit | None:
+        """How its process ended; None while it runs."""
+        status = follower.leg.status()
+        if status.state == "lost":
+            return follower.leg.sweep_lost()
+        if status.exit is None and follower.is_ending:
+            follower.leg.rouse()  # it may have been stopped since it was told
+        return status.exit
+
+    def files(self, follower: LegFollower | None) -> list[int]:
+        """What tells that there is something to see."""
+        file = self.notifier.fileno()
+        return [file] if file is not None and follower is not None else []
+
+    def drain(self) -> None:
+        """Forgets what was told by `files`: before a look, never after it."""
+        self.notifier.drain()
+
+    def keep_told(self, follower: LegFollower) -> None:
+        """The agent's answer, without secrets."""
+        if follower.answer is not None:
+            write(Path(follower.leg.folder) / "told.md", redact(follower.answer.text)[0])
+
+    # After a leg
+
+    def judge(self, run: Run, follower: LegFollower, ended: Exit, now: float) -> LegEnded:
+        """Why it ended and what came of it."""
+        self._warm.wait()
+        folder = Path(follower.leg.folder)
+        is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
+        doubt = follower.call_in_doubt if is_cut or follower.has_open_call else None
+        doubt = follower.cut_call if doubt is None else doubt
+        if doubt is not None and read(folder / "doubt") is None:
+            write(folder / "doubt", redact(doubt)[0])
+        write(folder / "replied", "yes" if follower.has_replied else "")
+        if follower.last_text:
+            self._answers[follower.number] = follower.last_text
+            write(folder / "answer.md", redact(follower.last_text)[0])
+        write(folder / "session", follower.session_id)
+        self._keep_compacted(follower)
+        if (tidy := follower.drive.tidy) is not None and follower.session_id:
+            tidy(follower.session_id, self.env, run.cwd)
+        before = msgspec.convert(read_json(folder / "before") or {}, Mark)
+        self.snapshots.after(follower.number, now)
+        after = self._mark(run, folder / "after")
+        is_unchanged = after.tree != "" and after.tree == before.tree
+        stop = verdict(run, follower, ended, now, is_unchanged=is_unchanged)
+        tokens, cost = self.spent(follower)
+        write_json(folder / "spent", [tokens, cost])
+        return LegEnded(
+            leg=follower.number,
+            stop=stop,
+            replied=follower.has_replied,
+            progressed=bool(progressed(before, after)),
+            failure=failure_of(stop),
+            tokens=tokens,
+            cost_usd=cost,
+            active_s=active_s(run, follower, ended),
+            limits=self.staff.limits(run, now),
+        )
+
+    def spent(self, follower: LegFollower) -> tuple[int, float]:
+        """Tokens and dollars of this leg so far."""
+        earlier = [self.folder.leg(number) for number in range(1, follower.number)]
+        return spending.of_leg(follower.profile.name, follower, earlier)
+
+    def compose(self, run: Run, now: float) -> tuple[int, bool]:
+        """Writes the checkpoint down; its number, and whether the agent's words are in it."""
+        folders = [self.folder.leg(number) for number in range(1, run.leg + 1)]
+        self._prime(run.leg + 1)
+        digest = self.digest.digest()
+        found = handoff.collect(run, folders, self.staff.of_leg, self.env, digest)
+        checkpoint = clean(found)[0]
+        number = max(1, run.leg)  # a rescue writes its first one before its first leg
+        self.store.keep_checkpoint(run.id, number, msgspec.to_builtins(checkpoint), now)
+        return number, checkpoint.told is not None
+
+    def check(self, run: Run, clock: Clock) -> CheckCommand:
+        """Starts the user's own check."""
+        folder = self.folder.check(run.check_tries + 1, run.leg)
+        check = CheckCommand(folder, run.policy.tool_stall_s, clock.awake)
+        env = {**self.env, "SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{folder.name}"}
+        check.start(run.check, run.cwd, env, run.policy.grace_s)
+        write(self.folder.path / "check", folder.name)
+        return check
+
+    def answer(self, run: Run) -> str:
+        """The last words of the work: the agent's own, if this process heard them."""
+        last = max((number for number in self._answers if number <= run.leg), default=0)
+        kept = self.folder.answer(run.leg)
+        own = self._answers.get(last, "")
+        return own if redact(own)[0] == kept else kept
+
+    # Inside
+
+    def _spec(self, run: Run, drive: Drive, launch: Launch) -> Spec:
+        return Spec(
+            argv=launch.argv,
+            cwd=run.cwd,
+            input=launch.input,
+            stays_open=launch.stays_open,
+            interrupt_signal=drive.interrupt_signal,
+            grace_s=run.policy.grace_s,
+            max_output_bytes=run.policy.max_output_bytes,
+        )
+
+    def _environment(self, run: Run, launch: Launch) -> dict[str, str]:
+        marks = {"SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{run.leg}"}
+        return {**self.env, **launch.env, **marks}
+
+    def _checkpoint(self, run: Run) -> Checkpoint | None:
+        kept = self.store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+        return msgspec.convert(kept, Checkpoint) if kept is not None else None
+
+    def _doubt(self, run: Run, decision: StartLeg) -> str | None:
+        """Of the last leg that worked: those that were only asked for a checkpoint did nothing, and
+        neither did those that never replied. Before all of them was the session that is rescued."""
+        for number in range(decision.leg - 1, 0, -1):
+            folder = self.folder.leg(number)
+            doubt = read(folder / "doubt")
+            did_nothing = read(folder / "purpose") == "checkpoint" or not read(folder / "replied")
+            if doubt is not None or not did_nothing:
+                return doubt
+        return run.origin.doubt if run.origin is not None else None
+
+    def _relay(self, run: Run, decision: StartLeg, hand: Hand) -> Relay | None:
+        """What a session of another agent than the last one's has to know of that."""
+        before = ""
+        for number in range(decision.leg - 1, 0, -1):
+            folder = self.folder.leg(number)
+            if read(folder / "replied"):
+                before = self.staff.of_leg(folder).agent
+                break
+        if not before or before == hand.agent or decision.session_id:
+            return None
+        drives = [self.staff.hand(member.agent).drive for member in run.relay]
+        unread = instructions.unread(run.cwd, hand.drive, drives)
+        return Relay(before=before, agent=hand.agent, unread=unread)
+
+    def _keep_compacted(self, follower: LegFollower) -> None:
+        """Whether the session has still to be told what its own compaction left out."""
+        seen, folder = follower.compactions, Path(follower.leg.folder)
+        if not seen.count:
+            return
+        known = [
+            read_json(earlier / "compacted")
+            for number in range(1, follower.number)
+            if read((earlier := self.folder.leg(number)) / "session") == follower.session_id
+        ]
+        # Some bring the summary along when they are begun again.
+        summary = redact(seen.summary)[0]
+        is_new = not summary or all((each or {}).get("summary") != summary for each in known)
+        owed = is_new and seen.count > follower.recall_heard
+        write_json(folder / "compacted", {"owed": owed, "summary": summary})
+
+    def _forgotten(self, run: Run, decision: StartLeg) -> str:
+        """What the session that is begun again has forgotten by its own compaction, and was not
+        told since."""
+        if not run.policy.recall_after_compaction or decision.prompt not in ("resume", "check"):
+            return ""
+        for number in range(decision.leg - 1, 0, -1) if decision.session_id else ():
+            folder = self.folder.leg(number)
+            if read(folder / "session") != decision.session_id:
+                break
+            found = read_json(folder / "compacted")
+            if isinstance(found, dict) and found.get("owed"):
+                summary = str(found.get("summary") or "")
+                return self._left_out(run, summary)
+            if read(folder / "replied"):
+                break  # it was told what there was to tell
+        return ""
+
+    def _left_out(self, run: Run, summary: str) -> str:
+        window = run.reading.window_tokens if run.reading else 0
+        return left_out(self.digest.digest(), summary, window_tokens=window)
+
+    def _checked(self) -> tuple[int, str]:
+        """The exit code of the newest check, and the end of what it printed."""
+        name = read(self.folder.path / "check")
+        if name is None:
+            return 1, ""
+        leg = Leg(self.folder.path / name)
+        ended = leg.exit()
+        source = source_of(leg.stdout, "stdout")
+        code = ended.exit_code if ended is not None else None
+        return 1 if code is None else code, source.text if source is not None else ""
+
+    def _mark(self, run: Run, path: Path) -> Mark:
+        """Where the work stands now, also written down."""
+        self.progress.see_tree(git.mark(run.cwd))
+        mark = self.progress.mark()
+        write_json(path, msgspec.to_builtins(mark))
+        return mark
+
+    def _prime(self, before: int) -> None:
+        """A new process has to know what earlier legs did."""
+        if not self._is_primed:
+            self._is_primed = True
+            if self._origin is not None:
+                handoff.prime_origin(self.progress, self.digest, self._origin, self._created_at)
+            folders = [self.folder.leg(number) for number in range(1, before)]
+            handoff.prime(self.progress, self.digest, folders, self.staff.of_leg)
+
+
+def _recall(compaction: int) -> str:
+    """The key of the command, which is carried out once."""
+    return f"recall-{compaction}"
+
+
+def _price_window(model: str) -> int | None:
+    from segue.system.config import prices
+
+    return prices.window_tokens(model)

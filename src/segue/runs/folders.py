@@ -1,0 +1,65 @@
+"""The files of a run: one folder for it, one below for each leg. Private, and never needed to be
+kept open."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from segue.system.files import state
+
+
+class RunFolder:
+    """`runs/<id>` in the state folder."""
+
+    def __init__(self, run_id: str, home: str | None = None) -> None:
+        self.path = Path(home or state.state_folder(), "runs", run_id)
+
+    def leg(self, number: int) -> Path:
+        """Of one leg, made if it is not there."""
+        folder = self.path / f"leg-{number:03}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def check(self, tries: int, leg: int) -> Path:
+        """Of one run of the user's check, after that leg."""
+        folder = self.path / f"check-{leg:03}-{tries}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def answer(self, legs: int) -> str:
+        """The last words of the work, of so many legs."""
+        for number in range(legs, 0, -1):
+            if text := read(self.path / f"leg-{number:03}" / "answer.md"):
+                return text
+        return ""
+
+
+def write(path: Path, text: str) -> None:
+    """A private file, whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
+        file.write(text)
+    os.replace(aside, path)
+
+
+def read(path: Path) -> str | None:
+    """Its text; None if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogatepass")
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """The same, as JSON."""
+    write(path, json.dumps(value))
+
+
+def read_json(path: Path) -> Any:
+    """None if it is not there, or is none."""
+    try:
+        return json.loads(read(path) or "null")
+    except ValueError:
+        return None

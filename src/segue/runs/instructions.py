@@ -1,0 +1,35 @@
+"""The instruction files of a project (CLAUDE.md, AGENTS.md, GEMINI.md …) that an agent would not
+read by itself. What they are called is each agent's own knowledge (`Drive.instructions`)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from segue.agents.contracts.drive import Drive
+
+
+def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:
+    """Those that are there for one of `others`, and that `drive` does not read when it begins."""
+    top = Path(cwd)
+    for folder in (top, *top.parents):
+        if (folder / ".git").exists():
+            top = folder
+            break
+    folders = [top] if top == Path(cwd) else [top, Path(cwd)]
+    found: dict[str, None] = {}
+    for folder in folders:
+        own = set(_read(folder, drive))
+        for other in others:
+            for name in _read(folder, other):
+                if name not in own and not _is_same(folder, name, own):
+                    found[str((folder / name).relative_to(top))] = None
+    return tuple(found)
+
+
+def _read(folder: Path, drive: Drive) -> list[str]:
+    there = [name for name in drive.instructions if (folder / name).is_file()]
+    return there[:1] if drive.first_instructions_only else there
+
+
+def _is_same(folder: Path, name: str, read: Iterable[str]) -> bool:
+    """Whether it is a link to one that is read, or the other way round."""
+    return any((folder / name).samefile(folder / each) for each in read)

@@ -1,0 +1,106 @@
+"""Writes down what happens before anything is done about it."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from segue.core.runs import machine
+from segue.core.runs.types import (
+    AnyDecision,
+    AnyFact,
+    AskCheckpoint,
+    Compose,
+    EndLeg,
+    Finish,
+    LegEnded,
+    LegNotStarted,
+    Run,
+    RunCheck,
+    RunStep,
+    StartLeg,
+    WaitUntil,
+)
+from segue.core.secrets.redact import scrub
+from segue.runs.store.port import Entry, Lease, Store
+
+Hear = Callable[[Run, AnyFact, RunStep, Entry], None]
+"""The run as it was, what happened, what that led to, and how it was written down."""
+
+
+_LEG_OVER = ("legended", "unstartable", "limited")
+"""What answers the decision to start a leg."""
+
+
+class Journal:
+    """The log of one run, whose lease this process holds. `run` is what the facts so far made of
+    it; `hear` is told every entry once it is written."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        lease: Lease,
+        *,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        self.store, self.run, self.lease = store, run, lease
+        self._clock, self._draw = clock, draw
+        self.heard: list[Hear] = []
+
+    def add(self, fact: AnyFact, *, taken: int = 0) -> tuple[AnyDecision, ...]:
+        """What is to be done about it; it is written down by then. `taken`: the ask that led to
+        it."""
+        fact = _clean(fact)
+        at, draw = self._clock(), self._draw()
+        step = machine.step(self.run, fact, at=at, draw=draw)
+        entry = self.store.append(
+            step.run,
+            fact,
+            at=at,
+            draw=draw,
+            decisions=step.decisions,
+            epoch=self.lease.epoch,
+            taken=taken,
+        )
+        before, self.run = self.run, step.run
+        for hear in self.heard:
+            hear(before, fact, step, entry)
+        return step.decisions
+
+    def unfinished(self) -> list[AnyDecision]:
+        """What was decided and may not have been done: all that concerns the newest leg, and what
+        no later fact answers. Doing it again does not matter."""
+        found: list[AnyDecision] = []
+        for entry in self.store.log(self.run.id):
+            # A step's answer ends the question.
+            found = [each for each in found if not _answers(entry, each)]
+            found += decisions_of(entry.decisions)
+        return [each for each in found if getattr(each, "leg", self.run.leg) == self.run.leg]
+
+
+def _clean(fact: AnyFact) -> AnyFact:
+    """Without secrets in what it quotes: before anything is made of it, so that the same log makes
+    the same run."""
+    if isinstance(fact, LegEnded | LegNotStarted):
+        return msgspec.convert(scrub(msgspec.to_builtins(fact)), type(fact))
+    return fact
+
+
+def _answers(entry: Entry, decision: AnyDecision) -> bool:
+    kind = entry.kind
+    match decision:
+        case Compose():
+            return kind == "composed"
+        case RunCheck():
+            return kind == "checked"
+        case StartLeg() | AskCheckpoint() | EndLeg():
+            # Its own end: what an older leg is said of once more answers nothing.
+            return kind in _LEG_OVER and entry.data.get("leg") == decision.leg
+        case WaitUntil() | Finish():
+            return True  # they are states, and nothing is to be done
+
+
+def decisions_of(plain: Iterable[dict[str, object]]) -> list[AnyDecision]:
+    """Decisions as they stand in the log."""
+    return [msgspec.convert(each, AnyDecision) for each in plain]

@@ -1,0 +1,1 @@
+"""One leg of a run: its keeper, its process, its stream, its verdict."""

@@ -1,0 +1,57 @@
+"""The user's own check of the work: a shell command that says with its exit code whether the task
+is done."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from segue.runs.legs.leg import Leg, Spec
+
+_TIMED_OUT = 124
+_BOTH = "exec 2>&1\n"  # one output, in the order in which it came
+
+
+class CheckCommand:
+    """Kept as a leg is, in a folder of its own: a segue that is killed leaves it running, and the
+    next one finds it, or how it ended."""
+
+    def __init__(self, folder: Path, max_s: float, awake: Callable[[], float]) -> None:
+        self._leg, self._awake = Leg(folder), awake
+        self._until = awake() + max_s
+        self._is_late = False
+
+    def start(self, command: str, cwd: str, env: Mapping[str, str], grace_s: float) -> None:
+        """Starts it, unless that was done. Raises OSError or StateError."""
+        spec = Spec(argv=("/bin/sh", "-c", _BOTH + command), cwd=cwd, grace_s=grace_s)
+        self._leg.start(spec, env)
+
+    @property
+    def output(self) -> Path:
+        """What it printed so far, both streams together."""
+        return self._leg.stdout
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs. One that takes too long is ended, and has failed."""
+        status = self._leg.status()
+        if status.state == "lost":
+            return self._code(self._leg.sweep_lost().exit_code)
+        if status.exit is not None:
+            return self._code(status.exit.exit_code)
+        if self._awake() > self._until and not self._is_late:
+            self._is_late = True
+            self.end()
+        return None
+
+    def end(self) -> None:
+        """Ends it, and what it started; does not wait for that."""
+        self._leg.command("end", "end")
+
+    def finish(self, limit_s: float) -> None:
+        """Ends it, and waits until it is gone."""
+        if self._leg.status().state in ("starting", "running"):
+            self.end()
+            self._leg.wait(limit_s)
+
+    def _code(self, code: int | None) -> int:
+        if self._is_late:
+            return _TIMED_OUT
+        return 1 if code is None else code

@@ -1,0 +1,437 @@
+"""segue's side of a leg of a run: starts a keeper for it, gives it commands, reads how it ended.
+
+All that is known of a leg stands in its folder (see `keeper`), so any process of segue may take it
+up where another was killed. Everything here may be done twice, and by two at once.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+import uuid
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from segue.errors import StateError
+from segue.system.process.descendants import GRACE_S, IS_LINUX, MARK, EndedProcess, end_all, left_by
+from segue.system.process.procfs import Procfs
+
+State = Literal["not_started", "starting", "running", "ended", "lost"]
+Kind = Literal["input", "close_input", "interrupt", "end", "kill"]
+
+_KEEPER = Path(__file__).with_name("keeper.py")
+_START_S = 15.0  # a keeper takes 30 ms; more only on a machine that is busy beyond use
+_LOOK_S = 0.02  # where the kernel cannot wake us
+_T = TypeVar("_T")
+
+
+class Spec(Struct, frozen=True, kw_only=True):
+    """What a keeper starts. Written to the leg's folder, so it holds no environment."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    input: bytes = b""  # given at once
+    stays_open: bool = False  # whether its input is open for more after that
+    interrupt_signal: str = "SIGINT"
+    grace_s: float = 3.0  # between SIGTERM and SIGKILL
+    max_output_bytes: int | None = None  # on stdout and stderr together: then it is killed
+
+
+class Stored(Spec, frozen=True, kw_only=True):
+    """As it is written."""
+
+    mark: str  # what SEGUE_LEG is in all its processes
+    env_names: tuple[str, ...]
+
+
+class Exit(Struct, frozen=True, kw_only=True):
+    """How a leg ended. When this is there, nothing of the leg runs any more."""
+
+    exit_code: int | None = None  # negative: a signal; None: not known, the leg was lost
+    ended_at: float
+    swept: tuple[EndedProcess, ...] = ()  # what it left behind
+    ended_by_command: str = ""  # the key of the last interrupt, end or kill before it ended
+    lost: bool = False  # its keeper was killed, or the machine restarted
+    error: str = ""  # why it could not be started, or how it was lost; one line
+
+
+class LegStatus(Struct, frozen=True, kw_only=True):
+    """How it stands with a leg.
+
+    starting: no keeper has reported yet; if none ever does, its starter was killed: start again.
+    lost: the keeper is gone without a word, and the agent may still run: see `sweep_lost`."""
+
+    state: State
+    keeper_pid: int = 0
+    agent_pid: int = 0
+    started_at: float = 0.0
+    exit: Exit | None = None
+
+
+class KeeperRecord(Struct, frozen=True, kw_only=True):
+    """Who keeps whom: keeper.json."""
+
+    pid: int
+    start_ticks: int
+    agent_pid: int
+    agent_start_ticks: int
+    boot_id: str
+    started_at: float
+
+
+class Leg:
+    """A leg by its folder, whether or not it was ever started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.stdout, self.stderr = self.folder / "stdout", self.folder / "stderr"
+
+    # Beginning
+
+    def start(self, spec: Spec, env: Mapping[str, str]) -> LegStatus:
+        """Has a keeper start it, unless one did; returns when the agent runs, or could not be
+        started (`exit.error`). `env` is all of the agent's environment; its SEGUE_LEG marks the
+        leg's processes, and must be this leg's alone: if it is missing or inherited, a new one is
+        made. The first spec that was written stays; `spec` tells it.
+
+        Raises OSError or StateError if there can be no keeper."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stored = self.spec() or self._store(spec, env)
+        status = self.status()
+        if status.state != "starting":
+            return status
+        for name in ("stdout", "stderr", "control.jsonl"):  # there before anyone looks for them
+            os.close(os.open(self.folder / name, os.O_WRONLY | os.O_CREAT, 0o600))
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self.folder / "bell", 0o600)
+        complaint = self._spawn({**_at_home(env, stored.cwd), MARK: stored.mark})
+        status = self.status()
+        if status.state == "starting" and complaint:
+            raise StateError(complaint)
+        return status
+
+    def spec(self) -> Stored | None:
+        """What is started here, as it was written first."""
+        return _record(self.folder / "spec.json", Stored)
+
+    def _store(self, spec: Spec, env: Mapping[str, str]) -> Stored:
+        mark = env.get(MARK, "")
+        if not mark or mark == os.environ.get(MARK):  # of a leg that we are in ourselves
+            mark = uuid.uuid4().hex
+        record = {
+            **{name: getattr(spec, name) for name in spec.__struct_fields__},
+            "input": b64encode(spec.input).decode(),
+            "mark": mark,
+            "env_names": sorted({*env, MARK}),
+        }
+        _write_first(self.folder / "spec.json", record)
+        stored = self.spec()
+        if stored is None:
+            raise StateError(f"{self.folder}/spec.json: cannot be read again; delete this folder")
+        return stored
+
+    def _spawn(self, env: Mapping[str, str]) -> str:
+        """Starts a keeper, and waits until it says that it is ready; its complaint, if any."""
+        ready, tell = os.pipe()
+        try:
+            log = str(self.folder / "keeper.log")
+            pid = os.posix_spawn(
+                sys.executable,
+                # -I -S: no site packages, and no PYTHON… variables, which are for the agent.
+                [sys.executable, "-I", "-S", str(_KEEPER), str(self.folder)],
+                env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, tell, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        finally:
+            os.close(tell)
+        complaint = b""
+        try:
+            until = time.monotonic() + _START_S
+            while (left_s := until - time.monotonic()) > 0 and select.select(
+                [ready], [], [], left_s
+            )[0]:
+                if not (chunk := os.read(ready, 4096)):
+                    break
+                complaint += chunk
+        finally:
+            os.close(ready)
+        with contextlib.suppress(ChildProcessError):
+            # Not the keeper: what it was forked from, and gone at once.
+            if os.waitpid(pid, 0)[1] and not complaint:
+                complaint = f"its keeper cannot be started: see {log}".encode()
+        return complaint.decode("utf-8", "replace").strip()
+
+    # Looking
+
+    def status(self) -> LegStatus:
+        """How it stands with it now."""
+        for _ in range(2):
+            if exit := self.exit():
+                return self._status("ended", exit)
+            if self._kept() is None:
+                return self._status(
+                    "starting" if (self.folder / "spec.json").exists() else "not_started"
+                )
+            if not self._is_free():
+                break
+            # The keeper is gone. It may have written its last word after we looked for it.
+        else:
+            return self._status("lost")
+        kept = self._kept()
+        return self._status("running" if kept and kept.agent_pid else "starting")
+
+    def exit(self) -> Exit | None:
+        """How it ended; None if it has not, or if it was lost and not yet swept."""
+        return _record(self.folder / "exit.json", Exit)
+
+    def end_fd(self) -> int | None:
+        """A descriptor that is readable once the keeper is gone, to be closed by the caller; None
+        if there is no keeper, or the system has no such thing."""
+        kept = self._kept()
+        if kept is None or not hasattr(os, "pidfd_open") or not self._is_this_boot(kept):
+            return None
+        try:
+            descriptor = os.pidfd_open(kept.pid)
+        except OSError:
+            return None
+        facts = Procfs().facts(kept.pid)
+        if facts is not None and facts.start_ticks == kept.start_ticks:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def wait(self, timeout_s: float) -> LegStatus:
+        """Until it has ended, is lost, or the time is over."""
+        until = time.monotonic() + timeout_s
+        while True:
+            status = self.status()
+            left_s = until - time.monotonic()
+            if status.state not in ("starting", "running") or left_s <= 0:
+                return status
+            descriptor = self.end_fd()
+            if descriptor is None:
+                time.sleep(min(_LOOK_S, left_s))
+                continue
+            try:
+                select.select([descriptor], [], [], left_s)
+            finally:
+                os.close(descriptor)
+
+    def _status(self, state: State, exit: Exit | None = None) -> LegStatus:
+        kept = self._kept()
+        if kept is None:
+            return LegStatus(state=state, exit=exit)
+        return LegStatus(
+            state=state,
+            keeper_pid=kept.pid,
+            agent_pid=kept.agent_pid,
+            started_at=kept.started_at,
+            exit=exit,
+        )
+
+    def _kept(self) -> KeeperRecord | None:
+        return _record(self.folder / "keeper.json", KeeperRecord)
+
+    # Commands
+
+    def command(
+        self,
+        key: str,
+        kind: Kind,
+        *,
+        input: bytes = b"",
+        interrupt: bool = False,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Gives the keeper a command; it is carried out once for each key, however often it is
+        given.
+
+        input: what the agent reads. close_input: nothing more, after what it was given.
+        interrupt: the interrupt signal, to the agent alone. end: `input` and the interrupt signal
+        first, if wanted; after `patience_s` SIGTERM, after the spec's grace SIGKILL. kill."""
+        path = self.folder / "control.jsonl"
+        control = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with open(control, "r+b", buffering=0) as file:
+            written = file.readall()
+            if not any(_key(line) == key for line in written.split(b"\n")[:-1]):
+                record: dict[str, Any] = {"key": key, "kind": kind}
+                if input:
+                    record["input"] = b64encode(input).decode()
+                if interrupt:
+                    record["interrupt"] = True
+                if patience_s:
+                    record["patience_s"] = patience_s
+                # A writer that was killed may have left half a line.
+                repair = b"" if not written or written.endswith(b"\n") else b"\n"
+                rest = memoryview(repair + json.dumps(record).encode() + b"\n")
+                while rest:
+                    rest = rest[file.write(rest) :]
+        self._ring()
+        self.rouse()
+
+    def has_command(self, key: str) -> bool:
+        """Whether the keeper was given it."""
+        try:
+            written = (self.folder / "control.jsonl").read_bytes()
+        except FileNotFoundError:
+            return False
+        return any(_key(line) == key for line in written.split(b"\n")[:-1])
+
+    def rouse(self) -> None:
+        """Continues a keeper that was stopped (SIGSTOP): else it hears nothing. Does nothing to one
+        that runs, and nothing to any other process."""
+        descriptor = self.end_fd()
+        if descriptor is None:
+            return
+        try:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+        finally:
+            os.close(descriptor)
+
+    def _ring(self) -> None:
+        try:
+            bell = os.open(self.folder / "bell", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as fault:
+            if fault.errno in (errno.ENXIO, errno.ENOENT):  # nobody listens (yet): it will read
+                return
+            raise
+        try:
+            with contextlib.suppress(BlockingIOError):  # full: it was rung often enough
+                os.write(bell, b"\n")
+        finally:
+            os.close(bell)
+
+    # Lost ones
+
+    def sweep_lost(self, grace_s: float = GRACE_S) -> Exit:
+        """Ends what a lost leg left running, and writes that it was lost; how it ended, if it was
+        not lost after all. A leg that never began will not begin any more.
+
+        Raises StateError if its keeper lives."""
+        with self._locked():
+            if exit := self.exit():
+                return exit
+            kept, stored = self._kept(), self.spec()
+            swept: list[EndedProcess] = []
+            if stored is not None:
+                agent = (kept.agent_pid, kept.agent_start_ticks) if kept else (0, 0)
+                if kept and not self._is_this_boot(kept):
+                    agent = (0, 0)
+                swept = end_all(lambda: left_by(stored.mark, *agent), grace_s)
+            error = "it was never started"
+            if kept:
+                error = "its keeper was killed"
+                if not self._is_this_boot(kept):
+                    error = "the machine was restarted"
+            record = {
+                "ended_at": time.time(),
+                "swept": msgspec.to_builtins(swept),
+                "lost": True,
+                "error": error,
+            }
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_first(self.folder / "exit.json", record)
+        return self.exit() or msgspec.convert(record, Exit)
+
+    def _is_this_boot(self, kept: KeeperRecord) -> bool:
+        return not IS_LINUX or kept.boot_id == _boot_id()
+
+    def _is_free(self) -> bool:
+        """Whether no keeper lives. Asked only when no other can start: for a moment, it could not
+        take the lock."""
+        try:
+            lock = os.open(self.folder / "lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            until = time.monotonic() + 1.0  # others may be asking whether it is free
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise StateError(f"{self.folder}: its keeper lives; end the leg") from None
+                time.sleep(_LOOK_S)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
+    """With a PWD that is the working folder: some agents believe it."""
+    told = env.get("PWD", "")
+    with contextlib.suppress(OSError):
+        if told and os.path.samefile(told, cwd):
+            return dict(env)
+    return {**env, "PWD": cwd}
+
+
+def _record(path: Path, kind: type[_T]) -> _T | None:
+    """What a file holds; None if it is not there, or was cut short when the machine stopped."""
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), kind)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # msgspec's is one of these
+        return None
+
+
+def _write_first(path: Path, record: Mapping[str, Any]) -> None:
+    """A whole file, unless there is one."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(record, file)
+            file.flush()
+            os.fsync(file.fileno())  # once it has its name, it is whole, come what may
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.rename(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _key(line: bytes) -> str | None:
+    try:
+        return str(json.loads(line)["key"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

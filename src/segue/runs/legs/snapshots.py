@@ -1,0 +1,83 @@
+"""The work of a run, kept while it goes on: a snapshot before and after every leg, and at a
+boundary now and then. It is a net: whatever goes wrong with it is told once, and stops nothing."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from segue.core.runs.types import Run
+from segue.errors import StateError
+from segue.runs.folders import read, write
+from segue.system.git import snapshots
+from segue.system.git.snapshots import NoRepository
+
+_DAY_S = 86_400.0
+_OFF = "snapshots-off"
+
+
+class RunSnapshots:
+    """Of one run. `say` tells the user what must not be missed, in one line."""
+
+    def __init__(self, run: Run, folder: Path, say: Callable[[str], None]) -> None:
+        self._run, self._folder, self._say = run.id, folder, say
+        self._cwd, self._policy = run.cwd, run.policy
+        self._is_on = run.policy.snapshots and read(folder / _OFF) is None
+        self._is_told = False
+        self._at: float | None = None  # the last one, by the clock that stands still in a freeze
+        self._thread: threading.Thread | None = None
+
+    def before(self, leg: int, now: float, awake: float) -> None:
+        """The tree as the leg finds it. The first one of a run drops what is too old."""
+        self._at = awake
+        self._take(snapshots.start_name(leg), now)
+        if leg == 1 and self._is_on:
+            self._prune(now)
+
+    def boundary(self, leg: int, now: float, awake: float) -> None:
+        """At a natural one, if the last snapshot is old enough. Nobody waits for it."""
+        if not self._is_on or (self._thread is not None and self._thread.is_alive()):
+            return
+        if self._at is not None and awake - self._at < self._policy.snapshot_every_s:
+            return
+        self._at = awake
+        name = snapshots.next_name(leg)
+        self._thread = threading.Thread(target=self._take, args=(name, now), daemon=True)
+        self._thread.start()
+
+    def after(self, leg: int, now: float) -> None:
+        """The tree as the leg left it."""
+        if self._thread is not None:
+            self._thread.join(snapshots.MAX_S)
+        self._take(snapshots.end_name(leg), now)
+
+    def _take(self, name: str, now: float) -> None:
+        if not self._is_on:
+            return
+        try:
+            taken = snapshots.take(self._cwd, self._run, name, now)
+        except NoRepository:
+            self._is_on = False
+            self._switch_off()
+        except (StateError, OSError, ValueError) as fault:
+            self._tell(f"no snapshot of the work could be kept: {fault}")
+        else:
+            if taken.left_out:
+                why = f"over {snapshots.MAX_FILE_BYTES >> 20} MB, or unreadable"
+                self._tell(f"snapshots leave out {taken.left_out} files: {why}")
+
+    def _switch_off(self) -> None:
+        """What is told of it was told before the run began."""
+        with suppress(OSError):  # it is told again then
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write(self._folder / _OFF, "no repository")
+
+    def _prune(self, now: float) -> None:
+        before = now - self._policy.snapshot_days * _DAY_S
+        with suppress(StateError, NoRepository, OSError, ValueError):  # the next run tries again
+            snapshots.prune(self._cwd, before, keep=self._run)
+
+    def _tell(self, line: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._say(line)

@@ -1,0 +1,471 @@
+"""The loop of a run: looks, writes down, decides, acts; until the run is over.
+
+Nothing lives only in this process. Whatever it is doing when it is killed, the log says what was
+decided, the legs' folders say what was done, and the next process goes on from there.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from segue.core.runs import timers
+from segue.core.runs.timers import Activity, Deadline
+from segue.core.runs.types import (
+    AnyDecision,
+    AnyFact,
+    AskCheckpoint,
+    CancelAsked,
+    Checked,
+    CheckpointComposed,
+    CheckpointReceived,
+    Compose,
+    Elapsed,
+    EndLeg,
+    Finish,
+    LegNotStarted,
+    LegStarted,
+    Limited,
+    Replied,
+    Run,
+    RunCheck,
+    RunState,
+    SessionNamed,
+    SessionReminded,
+    StartLeg,
+    Timer,
+    WaitUntil,
+)
+from segue.core.runs.waits import remaining_s
+from segue.errors import SegueError, StateError
+from segue.runs.clock import Clock
+from segue.runs.executor import Executor
+from segue.runs.journal import Journal
+from segue.runs.legs.check import CheckCommand
+from segue.runs.legs.follower import LegFollower
+from segue.runs.signals import Signals, meant
+from segue.runs.store import open_store
+from segue.runs.store.port import LeaseLost
+from segue.runs.watchdog import How
+from segue.system.files.changes import POLL_S
+from segue.system.process import shutdown
+
+_LOOK_S = 0.25  # how often the session file is looked at while an agent works
+_CHECK_S = 5.0
+_SPENT_S = 5.0
+_LEAST_S = 0.02
+_IN_VAIN_S = 5.0
+_ENDED_BY_USER = 130
+_FORCE_S = 3.0  # for what must be said and done when segue is ended by force
+_IDLE_S = 1.0  # how often other processes' wishes are, while none does
+
+_AT_WORK = (RunState.STARTING, RunState.WORKING, RunState.RESUMING, RunState.HANDING_OVER)
+
+Seen = Callable[[Run, LegFollower | None], None]
+
+
+class Loop:
+    """One run, in the foreground. `crew` knows the agent and the folders; `seen` is called after
+    every look, for those who show it."""
+
+    def __init__(
+        self, journal: Journal, crew: Executor, *, clock: Clock, seen: Seen | None = None
+    ) -> None:
+        self.journal, self.crew, self.clock, self.seen = journal, crew, clock, seen
+        self.follower: LegFollower | None = None
+        self.check: CheckCommand | None = None
+        self._signals: list[AnyFact] = []
+        self._woken = Signals(self._signals, clock, self._end_by_force)
+        self._store_version = -1
+        self._is_untracked = False
+        self._spent_at = 0.0
+        self.park_s: float | None = None
+        """A run that has to wait for longer than this is left to whoever takes it up in time."""
+        self.say: Callable[[str], None] = lambda line: None
+        """What is no fact, and worth a line."""
+        crew.say = lambda line: self.say(line)
+        self._told = 0  # the leg whose answer is written down
+        self._wait_from: tuple[float, float] | None = None  # until, and when it was first seen
+        self._noted: dict[str, tuple[float, float]] = {}  # unix times, and on the awake clock
+        self._has_moved = False  # in this turn
+        self._in_vain: dict[Timer, float] = {}  # timers that changed nothing: not again before
+
+    @property
+    def run(self) -> Run:
+        """As its facts made it."""
+        return self.journal.run
+
+    def go(self, first: AnyFact | None = None) -> Run:
+        """To the end, or until segue has to go (`run.interrupted`). `first` is what begins it, or
+        begins it anew. Raises StateError if it cannot go on writing down what happens: the agent
+        works on then, and another loop can take it up.
+        """
+        with self.clock.beating(), self._woken:
+            try:
+                self._go(first)
+            except LeaseLost:
+                raise  # another segue has it
+            except (StateError, OSError) as fault:
+                how = f"segue resume {self.run.id}"
+                raise StateError(
+                    f"{fault}; the agent keeps running on its own; resume with: {how}"
+                ) from fault
+        if self.check is not None and not self.run.interrupted:  # the user did not wait for it
+            self.check.finish(self.run.policy.grace_s + _CHECK_S)
+        return self.run
+
+    def _end_by_force(self, how: How) -> None:
+        """Of a loop that does not react: what it would do is done without it, as far as that takes
+        no time, and the process ends."""
+        doing = threading.Thread(target=self._leave, args=(how,), daemon=True)
+        doing.start()
+        doing.join(_FORCE_S)
+        os._exit(_ENDED_BY_USER)
+
+    def _leave(self, how: How) -> None:
+        run, agent = self.run, "its agent is not running"
+        with suppress(Exception):
+            if (pid := self.crew.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
+                agent = f"its keeper ends the agent (process {pid})"
+        with suppress(Exception):
+            said = f"segue: ended by {how}, although {run.id} did not react; {agent}"
+            os.write(2, f"\r{said}; to resume: segue resume {run.id}\n".encode())
+        if how == "SIGHUP" or (how == "SIGTERM" and (self._woken.stays or shutdown.is_under_way())):
+            return  # which is not the user's word
+        # Whoever takes it up must know that the user ended it.
+        with suppress(Exception), open_store() as another:
+            another.ask(run.id, "cancel", self.clock.now())
+
+    def _go(self, first: AnyFact | None) -> None:
+        self._begin(first)
+        while not self.run.state.is_final and not self._is_left and not self._is_parked:
+            self._turn()
+
+    def _begin(self, first: AnyFact | None) -> None:
+        for decision in self.journal.unfinished():
+            self._do(decision)
+        if first is not None:
+            # Whatever was asked in an earlier life is forgotten.
+            asks = self.journal.store.asks(self.run.id)
+            for decision in self.journal.add(first, taken=asks[-1].number if asks else 0):
+                self._do(decision)
+
+    def _turn(self) -> None:
+        self._woken.turned()
+        self._has_moved = False
+        now = self.clock.now()
+        self.crew.drain()
+        self._take_asks()
+        facts = self._take_signals()
+        if self.follower is not None:
+            facts += self.follower.look(self.run, now)
+        for fact in facts:
+            self._add(fact)
+        self._at_boundary()
+        self._answered()
+        self._disobeyed()
+        self._recall()
+        self._follow()
+        self._close_input()
+        self._overflowed()
+        self._leg_ended()
+        if self._is_left:
+            return
+        self._checked()
+        for timer in [*self._due(), *self._overspent()]:
+            before = self.run
+            self._add(Elapsed(timer=timer, leg=self.run.leg))
+            if self.run == before:
+                self._in_vain[timer] = self.clock.awake() + _IN_VAIN_S
+        if self.seen is not None:
+            self.seen(self.run, self.follower)
+        if not self.run.state.is_final:
+            self._sleep()
+
+    def _add(self, fact: AnyFact) -> None:
+        if isinstance(fact, SessionNamed):
+            with suppress(SegueError):  # somebody else has it: the agent's own lock will tell
+                self.crew.named(self.crew.staff.hand(self.run.agent), fact.session_id)
+        if isinstance(fact, Replied) and not self.run.leg_replied:
+            self.crew.staff.replied(self.run, self.clock.now())
+        self._has_moved = True
+        for decision in self.journal.add(fact):
+            self._do(decision)
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether segue has to go, and its agent is gone: whoever comes next goes on."""
+        return self.run.interrupted != "" and not self.run.is_live
+
+    @property
+    def _is_parked(self) -> bool:
+        """Whether nothing happens for so long that nobody has to stay. The wait is written down."""
+        if self.park_s is None or self.run.state is not RunState.WAITING:
+            return False
+        return self._left_s(self.clock.now()) > self.park_s
+
+    # What is seen
+
+    def _take_signals(self) -> list[AnyFact]:
+        found = list(self._signals)
+        del self._signals[: len(found)]
+        return meant(found)
+
+    def _take_asks(self) -> None:
+        """What other processes want: `segue cancel`."""
+        if (version := self.journal.store.version()) == self._store_version:
+            return
+        self._store_version = version
+        asks = self.journal.store.asks(self.run.id)
+        if not any(ask.what == "cancel" for ask in asks):
+            return
+        for decision in self.journal.add(CancelAsked(), taken=asks[-1].number):
+            self._do(decision)
+
+    def _at_boundary(self) -> None:
+        """By what the look has just told: a reading and its boundary often come together."""
+        if self.follower is None or not self.run.is_live:
+            return
+        if self.follower.is_between_tools:
+            self.crew.snapshots.boundary(self.run.leg, self.clock.now(), self.clock.awake())
+        if (boundary := self.follower.boundary(self.run)) is not None:
+            self._add(boundary)
+
+    def _answered(self) -> None:
+        follower = self.follower
+        if follower is None or follower.answer is None or not follower.answer.is_whole:
+            return
+        if self._told == follower.number or not self.run.is_live:
+            return
+        self._told = follower.number
+        self.crew.keep_told(follower)
+        # Whoever stops it now may go on in a week: what is known is written down today.
+        stops = self.run.state is RunState.STOPPING
+        number = self._write_checkpoint()[0] if stops else self.run.leg
+        self._add(CheckpointReceived(leg=self.run.leg, number=number))
+
+    def _disobeyed(self) -> None:
+        """Asked for a checkpoint, it works on: it is not waited for."""
+        follower = self.follower
+        if follower is not None and follower.works_on and self.run.is_live:
+            follower.works_on = False
+            self._add(Elapsed(timer="checkpoint", leg=follower.number, early="works_on"))
+
+    def _recall(self) -> None:
+        """Its own compaction left out what it will need."""
+        follower, run = self.follower, self.run
+        if follower is None or not run.is_live or run.asked or run.ended_how:
+            return
+        if run.state in _AT_WORK and (known := self.crew.recall(run, follower)):
+            number = follower.compactions.count
+            self._add(SessionReminded(leg=run.leg, compaction=number, chars=len(known)))
+            if run.abilities.talks:
+                self.crew.say_recalled(follower, known)
+
+    def _close_input(self) -> None:
+        """A turn is over: with no more input the agent ends, once its background work is done."""
+        follower = self.follower
+        if follower is not None and follower.turn_is_over:
+            self.crew.close(follower)
+
+    def _leg_ended(self) -> None:
+        follower = self.follower
+        if follower is None or not self.run.is_live:
+            return
+        ended = self.crew.ended(follower)
+        if ended is None:
+            return
+        now = self.clock.now()
+        for fact in follower.finish(self.run, now):  # what it said last
+            self._add(fact)
+        self._answered_at_last(follower)
+        self._say_untracked(follower)
+        fact = self.crew.judge(self.run, follower, ended, now)
+        self._limits_told(follower)
+        self.crew.staff.stopped(self.run, fact.stop, now)  # known to all before it is acted on
+        self.follower = None
+        self._add(fact)
+
+    def _limits_told(self, follower: LegFollower) -> None:
+        """What its stream says about the account's limits."""
+        if follower.limits:
+            told, follower.limits = follower.limits, {}
+            self.crew.staff.told(self.run, told, self.clock.now())
+
+    def _follow(self) -> None:
+        """Another run or session goes first after a limit: as soon as it got a reply, this one
+        follows."""
+        wait, run = self.run.wait, self.run
+        if run.state is not RunState.WAITING or wait is None or not wait.follows:
+            return
+        answer = self.crew.staff.may_start(run, self.clock.now(), anew=False)
+        if answer.until is None:
+            self._add(Elapsed(timer="wait"))
+
+    def _say_untracked(self, follower: LegFollower) -> None:
+        """Once: without sizes there is no handoff before the window is full."""
+        if follower.has_replied and self.run.reading is None and not self._is_untracked:
+            self._is_untracked = True
+            self.say("the agent reports no usage: its context is not tracked, the run continues")
+
+    def _answered_at_last(self, follower: LegFollower) -> None:
+        """It ended: what it said since it was asked is all that there will be."""
+        if follower.answer is not None and follower.answer.text:
+            follower.answer.is_whole = True
+            self._answered()
+
+    def _checked(self) -> None:
+        if self.check is not None and (code := self.check.poll()) is not None:
+            self.check = None
+            self._add(Checked(ok=code == 0, exit_code=code))
+
+    def _due(self) -> list[Timer]:
+        return [deadline.timer for deadline, left_s in self._deadlines() if left_s <= 0]
+
+    def _deadlines(self) -> list[tuple[Deadline, float]]:
+        """All timers that run, with the time that is left."""
+        now, awake = self.clock.now(), self.clock.awake()
+        return [
+            (each, self._left_s(now) if each.timer == "wait" else each.at - now)
+            for each in timers.deadlines(self.run, self._activity())
+            if self._in_vain.get(each.timer, awake) <= awake
+        ]
+
+    def _overspent(self) -> list[Timer]:
+        """Tokens and money, where the user set a limit: looked at now and then."""
+        policy, follower = self.run.policy, self.follower
+        if (policy.max_tokens, policy.max_cost_usd) == (None, None):
+            return []
+        if follower is None or not self.run.is_live or self.run.ended_how:
+            return []
+        if self.clock.awake() - self._spent_at < _SPENT_S:
+            return []
+        self._spent_at = self.clock.awake()
+        tokens, cost_usd = self.crew.spent(follower)
+        if policy.max_tokens is not None and self.run.tokens + tokens >= policy.max_tokens:
+            return ["tokens"]
+        too_dear = policy.max_cost_usd
+        return ["cost"] if too_dear is not None and self.run.cost_usd + cost_usd >= too_dear else []
+
+    def _overflowed(self) -> None:
+        """An agent that prints for ever. Known before its end is judged: its keeper may have ended
+        it, while no segue was there."""
+        most, follower = self.run.policy.max_output_bytes, self.follower
+        if most is None or follower is None or not self.run.is_live:
+            return
+        if not follower.is_flooded and follower.output_bytes() > most:
+            follower.is_flooded = True
+            self._add(Elapsed(timer="output", leg=self.run.leg))
+
+    def _activity(self) -> Activity:
+        now = self.clock.now()
+        heard = Activity(last_output_at=now)
+        if self.follower is not None:
+            heard = self.follower.activity(now)
+        return replace(
+            heard,
+            asked_at=self._as_awake("asked", self.run.asked_at, now),
+            pressed_at=self._as_awake("pressed", self.run.pressed_at, now),
+        )
+
+    def _as_awake(self, what: str, at: float | None, now: float) -> float | None:
+        """When that was, if all the time since then was one in which this process ran."""
+        if at is None:
+            return None
+        awake = self.clock.awake()
+        if self._noted.get(what, (None, 0.0))[0] != at:
+            self._noted[what] = (at, awake - max(0.0, now - at))
+        return now - (awake - self._noted[what][1])
+
+    def _left_s(self, now: float) -> float:
+        """Of the wait: a relative one by the clock that nobody sets, as long as this process saw it
+        begin."""
+        wait = self.run.wait
+        if wait is None:
+            return 0.0
+        elapsed = self.clock.elapsed()
+        if self._wait_from is None or self._wait_from[0] != wait.until:
+            self._wait_from = (wait.until, elapsed - max(0.0, now - wait.since))
+        return remaining_s(wait, now, elapsed - self._wait_from[1])
+
+    def _sleep(self) -> None:
+        limit = _LOOK_S if self.follower is not None or self.check is not None else _IDLE_S
+        for _, left_s in self._deadlines():
+            limit = min(limit, left_s)
+        # Whatever is due or there to be read, no turn without effect follows another at once.
+        follower = self.follower
+        limit = max(limit, 0.0 if self._has_moved else _LEAST_S)
+        if follower is not None and follower.has_more and follower.has_moved:
+            limit = 0.0
+        files = self.crew.files(self.follower)
+        if self.follower is not None and not files:
+            limit = min(limit, POLL_S)  # nothing tells that there is something to see
+        self.clock.wait([*self._woken.files[:1], *files], limit)
+        self._woken.drain()
+
+    # What is done. Each of these may have been done before, by a process that was killed.
+
+    def _do(self, decision: AnyDecision) -> None:
+        match decision:
+            case StartLeg():
+                self._start(decision)
+            case AskCheckpoint():
+                if self.follower is not None and self.follower.number == decision.leg:
+                    self.crew.ask(self.run, self.follower, now=decision.now, why=decision.why)
+            case EndLeg():
+                if self.follower is not None and self.follower.number == decision.leg:
+                    self.crew.end(self.follower, decision.how)
+            case Compose():
+                self._compose()
+            case RunCheck():
+                self._check()
+            case WaitUntil() | Finish():
+                pass  # the state says it; timers do the rest
+
+    def _compose(self) -> None:
+        number, has_told = self._write_checkpoint()
+        limits = self.crew.staff.limits(self.run, self.clock.now())
+        self._add(CheckpointComposed(number=number, has_told=has_told, limits=limits))
+
+    def _write_checkpoint(self) -> tuple[int, bool]:
+        """Its number, and whether the agent's words are in it; 0 if it could not be written. What
+        was decided goes on without it: an agent that the user ended must not be left running."""
+        try:
+            return self.crew.compose(self.run, self.clock.now())
+        except (SegueError, OSError, ValueError) as fault:
+            self.say(f"no checkpoint could be written: {fault}")
+            return 0, False
+
+    def _check(self) -> None:
+        try:
+            self.check = self.crew.check(self.run, self.clock)
+        except (SegueError, OSError) as fault:
+            self._add(Checked(ok=False, exit_code=127, fault=str(fault)))
+
+    def _start(self, decision: StartLeg) -> None:
+        if decision.leg != self.run.leg or not self.run.is_live:
+            return
+        if not self.crew.is_begun(decision.leg) and self._is_limited(decision):
+            return
+        try:
+            self.follower = self.crew.start(self.run, decision, self.clock)
+        except (SegueError, OSError) as fault:
+            self._add(LegNotStarted(leg=decision.leg, what=str(fault)))
+            return
+        self._add(LegStarted(leg=decision.leg, session_id=self.follower.session_id))
+
+    def _is_limited(self, decision: StartLeg) -> bool:
+        """Whether nobody of this account may try now: one account, one limit."""
+        run, now = self.run, self.clock.now()
+        answer = self.crew.staff.may_start(run, now)
+        if answer.until is None:
+            return False
+        limits = self.crew.staff.limits(run, now)
+        fact = Limited(
+            leg=decision.leg, until=answer.until, by=answer.by, follows=answer.follows,
+            limits=limits,
+        )  # fmt: skip
+        self._add(fact)
+        return True

@@ -1,0 +1,122 @@
+"""What a leg is told, by what was decided."""
+
+from pathlib import Path
+
+import msgspec
+
+from segue.core.handoffs import prompts as continuation
+from segue.core.handoffs.checkpoint import Checkpoint
+from segue.core.handoffs.digest import budget_chars
+from segue.core.runs import outcomes
+from segue.core.runs.types import Run, StartLeg
+from segue.core.stops.reasons import StopReason
+from segue.system.config import prompts
+
+_CHECK_CHARS = 12_000
+
+
+class Prompts:
+    """All templates, loaded and tried before anything is started. `own`: the user's, by name.
+    Raises ConfigError."""
+
+    def __init__(self, own: dict[str, Path]) -> None:
+        self.templates = {name: prompts.load(name, own.get(name)) for name in continuation.NAMES}
+
+    def request(self, run: Run, why: StopReason | None = None) -> str:
+        """What asks a session for its checkpoint."""
+        return continuation.request(
+            self.templates[continuation.REQUEST],
+            why=why,
+            max_tokens=run.policy.checkpoint_tokens,
+        )
+
+    def of(
+        self,
+        run: Run,
+        decision: StartLeg,
+        *,
+        checkpoint: Checkpoint | None,
+        doubt: str | None,
+        checked: tuple[int, str],
+        forgotten: str = "",
+        relay: continuation.Relay | None = None,
+    ) -> str:
+        """For this leg. `doubt`: the last tool call, if nobody knows whether it was done;
+        `checked`: the exit code of the user's check, and what it printed; `forgotten`: what the
+        session's own compaction left out, if it was not told since; `relay`: another agent
+        worked before."""
+        said = self._of(run, decision, checkpoint, doubt, checked, relay)
+        return f"{self.recall(forgotten)}\n{said}" if forgotten else said
+
+    def recall(self, known: str, *, at_work: bool = False) -> str:
+        """What a session is told that its own compaction left out."""
+        template = self.templates[continuation.AFTER_COMPACTION]
+        return continuation.after_compaction(template, known=known, at_work=at_work)
+
+    def _of(
+        self,
+        run: Run,
+        decision: StartLeg,
+        checkpoint: Checkpoint | None,
+        doubt: str | None,
+        checked: tuple[int, str],
+        relay: continuation.Relay | None,
+    ) -> str:
+        match decision.prompt:
+            case "task":
+                return run.task
+            case "checkpoint":
+                return self.request(run, run.why)
+            case "resume":
+                return continuation.resume(
+                    self.templates[continuation.RESUME],
+                    reason=run.why or StopReason.UNKNOWN,
+                    leg=decision.leg,
+                    call_in_doubt=doubt,
+                    changed=_changed(run, decision),
+                )
+            case "check":
+                told = continuation.check_failed(
+                    self.templates[continuation.CHECK_FAILED],
+                    command=run.check,
+                    exit_code=checked[0],
+                    output=checked[1][-_CHECK_CHARS:],
+                    leg=decision.leg,
+                )
+                # A new session knows nothing: it needs the task too.
+                if decision.session_id:
+                    return told
+                return f"{self._whole(run, decision, checkpoint, doubt, relay)}\n\n{told}"
+            case "continuation":
+                return self._whole(run, decision, checkpoint, doubt, relay)
+
+    def _whole(
+        self,
+        run: Run,
+        decision: StartLeg,
+        checkpoint: Checkpoint | None,
+        doubt: str | None,
+        relay: continuation.Relay | None,
+    ) -> str:
+        """The task, and what is known of the work so far: all, without the agent's own words, or
+        nothing."""
+        given = checkpoint if decision.strategy != "minimal" else None
+        if decision.strategy == "rules" and given is not None:
+            given = msgspec.structs.replace(given, told=None)
+        return continuation.continuation(
+            self.templates[continuation.CONTINUATION],
+            task=run.task,
+            checkpoint=given,
+            reason=run.why or StopReason.UNKNOWN,
+            leg=decision.leg,
+            call_in_doubt=doubt,
+            max_chars=budget_chars(given.window_tokens if given else 0),
+            circles=outcomes.circles(run.circles) if run.circles else "",
+            relay=relay,
+            changed=_changed(run, decision),
+        )
+
+
+def _changed(run: Run, decision: StartLeg) -> str:
+    """What changed in the tree between the session that is rescued and the first leg."""
+    return run.origin.changed if run.origin is not None and decision.leg == 1 else ""

@@ -1,0 +1,148 @@
+"""The agents of a run: how each is driven, and whether its account lets it work."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from segue import agents
+from segue.agents import drives
+from segue.agents.contracts.drive import Drive
+from segue.agents.contracts.profile import Profile
+from segue.core.accounts import Account, Answer, Limit
+from segue.core.runs.types import Run
+from segue.core.runs.waits import backoff_s
+from segue.core.stops import events as ev
+from segue.core.stops.events import Other
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import RateLimitInfo, Stop
+from segue.errors import StateError
+from segue.runs.folders import read
+from segue.system.accounts import Accounts, account_of
+
+
+class Hand(Struct, frozen=True):
+    """One agent, as segue drives it. `program` is None if it is not installed."""
+
+    agent: str
+    drive: Drive
+    program: tuple[str, ...] | None
+    profile: Profile
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Raises StateError if there is none."""
+        if self.program is None:
+            raise StateError(f"{self.agent} is not installed: {self.drive.install}")
+        return self.program
+
+
+class Staff:
+    """For one run. `drive` and `command` are those of the agent that is at work; others are looked
+    up when it is their turn."""
+
+    def __init__(
+        self,
+        run: Run,
+        drive: Drive,
+        command: tuple[str, ...],
+        env: Mapping[str, str],
+        home: str | None = None,
+    ) -> None:
+        self.env, self.accounts = env, Accounts(home)
+        self._hands = {run.agent: Hand(run.agent, drive, command, _profile(drive))}
+        self._usual = run.relay[0].agent if run.relay else run.agent
+        self._known: dict[str, Account] = {}
+
+    def hand(self, agent: str) -> Hand:
+        """Raises StateError if segue does not know how to drive it."""
+        if agent not in self._hands:
+            drive = drives.find(agent)
+            if drive is None:
+                raise StateError(f"{agent}: no such agent, or its [agents.{agent}] is gone")
+            self._hands[agent] = Hand(agent, drive, drive.find(self.env), _profile(drive))
+        return self._hands[agent]
+
+    def of_leg(self, folder: Path) -> Hand:
+        """Whose leg this was; of a run with one agent, that one's."""
+        return self.hand(read(folder / "agent") or self._usual)
+
+    # Accounts
+
+    def account(self, run: Run, agent: str = "", *, anew: bool = False) -> Account:
+        """Whose limits count for an agent of this run, as it was when its last leg began."""
+        name = agent or run.agent
+        if anew or name not in self._known:
+            member = next((each for each in run.relay if each.agent == name), None)
+            flags = member.flags if member is not None else run.flags
+            self._known[name] = account_of(name, self.env, flags=flags, cwd=run.cwd)
+        return self._known[name]
+
+    def may_start(self, run: Run, now: float, *, anew: bool = True) -> Answer:
+        """Whether the agent at work may send a request; after a reset, whether it goes first."""
+        return self.accounts.ask(self.account(run, anew=anew), run.id, now)
+
+    def limits(self, run: Run, now: float) -> dict[str, float]:
+        """Until when other agents of the list are limited, of those that are."""
+        others = [member.agent for member in run.relay if member.agent != run.agent]
+        found = {
+            name: self.accounts.limited_until(self.account(run, name, anew=True), now)
+            for name in others
+        }
+        return {name: until for name, until in found.items() if until is not None}
+
+    def replied(self, run: Run, now: float) -> None:
+        """The model answered: the account is free, and others may follow."""
+        self.accounts.replied(self.account(run), run.id, now)
+
+    def stopped(self, run: Run, stop: Stop, now: float) -> None:
+        """A leg ended: if by a limit, nobody else of this account tries before its reset."""
+        if stop.reason is not StopReason.RATE_LIMIT or not run.policy.is_sure(stop):
+            return
+        told = stop.retry_at if stop.retry_at is not None else None
+        if told is None and stop.retry_after_s is not None:
+            told = now + stop.retry_after_s
+        is_guess = told is None or told <= now
+        until = now + backoff_s(run.policy, run.limit_tries + 1, 0.0) if is_guess else told
+        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+        limit = Limit(
+            scope=scope or "",
+            resets_at=until,
+            is_met=True,
+            is_guess=is_guess,
+            source="run",
+            by=run.id,
+            seen_at=now,
+        )
+        self.accounts.note_limit(self.account(run), limit)
+
+    def told(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:
+        """The stream says how much of the account's limits is used."""
+        seen = [
+            Limit(
+                scope=scope,
+                used_percent=limit.used_percent,
+                resets_at=limit.resets_at,
+                source="run",
+                by=run.id,
+                seen_at=now,
+            )
+            for scope, limit in limits.items()
+            if limit.used_percent is not None and not limit.rejected
+        ]
+        self.accounts.note_limit(self.account(run), *seen)
+
+
+def _profile(drive: Drive) -> Profile:
+    return agents.find(drive.agent) or _plain(drive.agent)
+
+
+def _plain(name: str) -> Profile:
+    """An agent whose output is just text: its exit code tells whether it is done."""
+    return Profile(
+        name=name,
+        knows=lambda record: False,
+        # Whatever it prints is text, also if it looks like a record.
+        parse=lambda records: (Other(where=record.where) for record in records),
+        zero_means_done=True,
+    )

@@ -1,0 +1,29 @@
+"""Where runs are written down: `port` says what a store is, `open_store` gives this machine's.
+
+The log of events is the truth. All else that is told about a run is made from it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from segue.runs.store.sqlite import SqliteStore
+    from segue.system.files.sqlite import Place
+
+RUNS_NAME = "runs.db"
+
+
+def runs_path() -> str:
+    """The file that holds the runs."""
+    import os
+
+    from segue.system.files.state import state_folder
+
+    return os.path.join(state_folder(), RUNS_NAME)
+
+
+def open_store(place: "Place | None" = None) -> "SqliteStore":
+    """The user's runs; the file is made if it is not there. Raises StateError with one clear line
+    if it cannot be used; it is left as it is then."""
+    from segue.runs.store.sqlite import SqliteStore
+
+    return SqliteStore(runs_path() if place is None else place)

@@ -1,0 +1,123 @@
+"""Who holds a lease, and whether that process still lives.
+
+Nobody renews a lease: a process that was stopped for an hour (a closed laptop) keeps it, one that
+was killed loses it to the first that asks. What is presumed dead and is not cannot write any more:
+its epoch is over.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import NamedTuple
+
+from segue.runs.store.port import Holder, LeaseLost
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_MACHINE_ID = "/etc/machine-id"
+
+
+class Here(NamedTuple):
+    """From where holders are judged."""
+
+    machine: str
+    boot: str
+    domain: str
+
+
+def is_dead(holder: Holder, here: Here, started: float | None) -> bool:
+    """Whether it can be told that the holder is gone; `started` is when the process that has its
+    pid here was started, None if there is none. What cannot be seen from here lives."""
+    is_same_boot = holder.boot == here.boot
+    if holder.machine != here.machine and not (is_same_boot and here.boot):
+        return False
+    if not is_same_boot:
+        # "" is a system that does not tell; then the start times must do.
+        if holder.boot and here.boot:
+            return True
+    elif holder.domain != here.domain:
+        return False  # another container's: our pids are not its
+    return started is None or abs(started - holder.started) > 0.001
+
+
+def lost(key: str, holder: Holder | None) -> LeaseLost:
+    """What whoever wanted to write is told."""
+    who = f"process {holder.pid} of {holder.machine} has it now" if holder else "nobody has it"
+    return LeaseLost(f"{key}: this process may no longer write: {who}")
+
+
+def here() -> Here:
+    """This process's place."""
+    from segue.system.process.procfs import system
+
+    return Here(machine(), _read(_BOOT_ID), system().domain())
+
+
+def machine() -> str:
+    """A name of this machine that stays. The system's own id is nobody else's business, so it is
+    not shown as it is; a container without one has its host name."""
+    if found := _read(_MACHINE_ID):
+        from hashlib import sha256
+
+        return sha256(b"segue" + found.encode()).hexdigest()[:12]
+    return os.uname().nodename
+
+
+def me(note: str = "") -> Holder:
+    """This process, as a holder."""
+    place = here()
+    pid = os.getpid()
+    return Holder(
+        machine=place.machine,
+        boot=place.boot,
+        pid=pid,
+        started=_started(pid) or 0.0,
+        domain=place.domain,
+        note=note,
+    )
+
+
+def is_alive(holder: Holder) -> bool:
+    """Whether a holder lives, as far as this process can tell; True if it cannot."""
+    return not is_dead(holder, here(), _started(holder.pid))
+
+
+def is_here(holder: Holder) -> bool:
+    """Whether its pid means a process of this machine, in this start of it, in this container."""
+    place = here()
+    return (holder.machine, holder.boot, holder.domain) == place
+
+
+def send(holder: Holder, number: signal.Signals) -> None:
+    """A signal to a holder that is here, and to no later process with its pid. Nothing happens if
+    it is gone, or another user's."""
+    with suppress(OSError):
+        try:
+            handle = os.pidfd_open(holder.pid)
+        except AttributeError:  # no such thing on this system
+            if is_alive(holder):
+                os.kill(holder.pid, number)
+            return
+        try:
+            if is_alive(holder):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def _started(pid: int) -> float | None:
+    """In ticks since boot where there are such: setting the clock does not move them."""
+    from segue.system.process.procfs import system
+
+    facts = system().facts(pid)
+    return None if facts is None else float(facts.start_ticks or facts.started_at)
+
+
+def _read(path: str) -> str:
+    if sys.platform != "linux":
+        return ""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(64).strip()
+    except OSError:
+        return ""

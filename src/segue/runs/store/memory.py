@@ -1,0 +1,271 @@
+"""Runs in memory, for tests and simulations: gone with the process, and otherwise the same."""
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import Any, Self, TypeVar
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from segue.core.runs.types import AnyDecision, AnyFact, Created, Run
+from segue.runs.store import leases, projection
+from segue.runs.store.coding import pack, unpack
+from segue.runs.store.port import (
+    Entry,
+    Held,
+    Holder,
+    IsAlive,
+    KeptAsk,
+    KeptDecision,
+    KeptLeg,
+    KeptReading,
+    KeptStop,
+    KeptTimer,
+    Lease,
+    UnknownRun,
+    run_key,
+)
+from segue.runs.store.projection import TABLES, Drift, StepFunction, TableChange
+
+T = TypeVar("T")
+Table = dict[tuple[Any, ...], dict[str, Any]]
+
+
+class MemoryStore:
+    """See `port.Store`. Threads may share one."""
+
+    def __init__(self, *, machine: str = "memory", is_alive: IsAlive = leases.is_alive) -> None:
+        self.machine = machine
+        self._is_alive = is_alive
+        self._lock = RLock()
+        self._log: dict[str, list[str | bytes]] = {}
+        self._tables: dict[str, Table] = {name: {} for name in TABLES}
+        self._checkpoints: dict[tuple[str, int], str | bytes] = {}
+        self._asks: list[KeptAsk] = []
+        self._asked = 0
+        self._leases: dict[str, tuple[int, Holder | None]] = {}
+        self._version = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing to give back; it stays readable."""
+
+    # The log
+
+    def create(
+        self,
+        run: Run,
+        *,
+        after: Run | None = None,
+        at: float | None = None,
+        draw: float | None = None,
+        decisions: Sequence[AnyDecision] = (),
+    ) -> Entry:
+        after = run if after is None else after
+        entry = projection.first_entry(
+            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
+        )
+        with self._lock:
+            if run.id in self._log:
+                raise ValueError(f"{run.id} is there already")
+            self._keep(entry, after)
+        return entry
+
+    def append(
+        self,
+        run_after: Run,
+        fact: AnyFact,
+        *,
+        at: float,
+        draw: float | None = None,
+        decisions: Sequence[AnyDecision] = (),
+        epoch: int,
+        taken: int = 0,
+    ) -> Entry:
+        if isinstance(fact, Created):
+            raise ValueError("a run is created once, by `create`")
+        with self._lock:
+            self._must_know(run_after.id)
+            now, holder = self._leases.get(run_key(run_after.id), (0, None))
+            if holder is None or now != epoch:
+                raise leases.lost(run_key(run_after.id), holder)
+            entry = projection.entry_of(
+                run_after,
+                fact,
+                seq=len(self._log[run_after.id]) + 1,
+                at=at,
+                machine=self.machine,
+                draw=draw,
+                decisions=decisions,
+            )
+            self._keep(entry, run_after)
+            self._asks = [a for a in self._asks if a.run != run_after.id or a.number > taken]
+        return entry
+
+    def _keep(self, entry: Entry, run: Run) -> None:
+        self._log.setdefault(entry.run, []).append(pack(entry))
+        for change in projection.changes(entry, run):
+            self._carry_out(change)
+        self._version += 1
+
+    def _carry_out(self, change: TableChange) -> None:
+        table = self._tables[change.table]
+        if change.values is None:
+            table.pop(change.key, None)
+            return
+        row = table.setdefault(change.key, dict(zip(TABLES[change.table], change.key, strict=True)))
+        row.update(change.values)
+        for name, value in change.once.items():
+            row.setdefault(name, value)
+
+    def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
+        with self._lock:
+            return [unpack(data, Entry) for data in self._log.get(run_id, [])[max(0, after_seq) :]]
+
+    # What is made from it
+
+    def run(self, run_id: str) -> Run | None:
+        with self._lock:
+            row = self._tables["snapshot"].get((run_id,))
+            if row is None:
+                return None
+            run: Run = replace(row["data"], task=self._tables["run"][run_id,]["task"])
+            return run
+
+    def runs(
+        self, cwd: str | None = None, *, unfinished: bool = False, limit: int | None = None
+    ) -> list[Run]:
+        with self._lock:
+            found = [run for name in self._log if (run := self.run(name)) is not None]
+        found = [run for run in found if cwd is None or run.cwd == cwd]
+        found = [run for run in found if not (unfinished and run.state.is_final)]
+        return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)[:limit]
+
+    def find(self, prefix: str) -> list[str]:
+        with self._lock:
+            return sorted(name for name in self._log if name.startswith(prefix))
+
+    def legs(self, run_id: str) -> list[KeptLeg]:
+        return self._kept("leg", KeptLeg, run_id)
+
+    def sessions(self) -> list[tuple[str, str]]:
+        with self._lock:
+            rows = [*self._tables["leg"].values()]
+            begun = [(row["origin"], name) for (name,), row in self._tables["run"].items()]
+        found = {(row["session_id"], row["run"]) for row in rows if row.get("session_id")}
+        return [*found, *(pair for pair in begun if pair[0] and pair not in found)]
+
+    def readings(self, run_id: str) -> list[KeptReading]:
+        return self._kept("reading", KeptReading, run_id)
+
+    def stops(self, run_id: str) -> list[KeptStop]:
+        return self._kept("stop", KeptStop, run_id)
+
+    def decisions(self, run_id: str) -> list[KeptDecision]:
+        return self._kept("decision", KeptDecision, run_id)
+
+    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
+        with self._lock:
+            rows = [convert(row, KeptTimer) for row in self._tables["timer"].values()]
+        due = [row for row in rows if due_before is None or row.until <= due_before]
+        return sorted(due, key=lambda row: (row.until, row.run))
+
+    def rebuild(self, step: StepFunction | None = None) -> list[Drift]:
+        """Makes all that is made from the log anew; see the SQLite store's."""
+        step = step or projection.todays_machine()
+        drifts: list[Drift] = []
+        with self._lock:
+            replayed = [
+                pair for name in self._log for pair in projection.replay(self.log(name), step)
+            ]
+            self._tables = {name: {} for name in TABLES}
+            for entry, run in replayed:
+                drifts += projection.drift(entry, run)
+                for change in projection.changes(entry, run):
+                    self._carry_out(change)
+        return drifts
+
+    def _kept(self, table: str, kind: type[T], run_id: str) -> list[T]:
+        with self._lock:
+            rows = sorted(self._tables[table].items())
+            return [
+                convert(row, kind, from_attributes=True) for key, row in rows if key[0] == run_id
+            ]
+
+    # What is too large for the log
+
+    def keep_checkpoint(
+        self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
+    ) -> None:
+        with self._lock:
+            self._must_know(run_id)
+            self._checkpoints[run_id, number] = pack(checkpoint)
+            self._version += 1
+
+    def checkpoint(self, run_id: str, number: int) -> dict[str, Any] | None:
+        with self._lock:
+            data = self._checkpoints.get((run_id, number))
+        return None if data is None else unpack(data, dict[str, Any])
+
+    def forget(self, run_id: str, *, epoch: int) -> None:
+        with self._lock:
+            self._must_know(run_id)
+            now, holder = self._leases.get(run_key(run_id), (0, None))
+            if holder is None or now != epoch:
+                raise leases.lost(run_key(run_id), holder)
+            del self._log[run_id], self._leases[run_key(run_id)]
+            for table in self._tables.values():
+                for key in [key for key in table if key[0] == run_id]:
+                    del table[key]
+            for number in [key for key in self._checkpoints if key[0] == run_id]:
+                del self._checkpoints[number]
+            self._asks = [ask for ask in self._asks if ask.run != run_id]
+            self._version += 1
+
+    # What others want
+
+    def ask(self, run_id: str, what: str, at: float) -> int:
+        with self._lock:
+            self._must_know(run_id)
+            self._asked += 1
+            self._asks.append(KeptAsk(number=self._asked, run=run_id, what=what, at=at))
+            self._version += 1
+            return self._asked
+
+    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+        with self._lock:
+            return [ask for ask in self._asks if ask.run == run_id and ask.number > after]
+
+    def version(self) -> int:
+        return self._version
+
+    def _must_know(self, run_id: str) -> None:
+        if run_id not in self._log:
+            raise UnknownRun(f"{run_id}: there is no such run")
+
+    # Who may write
+
+    def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
+        with self._lock:
+            epoch, old = self._leases.get(key, (0, None))
+            if old is not None and not seize and self._is_alive(old):
+                raise Held(key, old)
+            self._leases[key] = epoch + 1, holder
+            self._version += 1
+        return Lease(key, epoch + 1)
+
+    def release(self, lease: Lease) -> None:
+        with self._lock:
+            epoch, holder = self._leases.get(lease.key, (0, None))
+            if epoch == lease.epoch and holder is not None:
+                self._leases[lease.key] = epoch, None
+                self._version += 1
+
+    def holder(self, key: str) -> Holder | None:
+        with self._lock:
+            return self._leases.get(key, (0, None))[1]

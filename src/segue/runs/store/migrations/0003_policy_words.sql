@@ -1,0 +1,32 @@
+-- A run keeps the policy it was started with: its settings have the names of this version. Only keys
+-- match: inside a string the quotes would be escaped.
+UPDATE event SET data = replace(data, '"least_confidence":', '"min_confidence":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"least_confidence":', '"min_confidence":');
+UPDATE event SET data = replace(data, '"unknown_reset_most_s":', '"unknown_reset_max_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"unknown_reset_most_s":', '"unknown_reset_max_s":');
+UPDATE event SET data = replace(data, '"reset_jitter_least_s":', '"reset_jitter_min_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"reset_jitter_least_s":', '"reset_jitter_min_s":');
+UPDATE event SET data = replace(data, '"reset_jitter_most_s":', '"reset_jitter_max_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"reset_jitter_most_s":', '"reset_jitter_max_s":');
+UPDATE event SET data = replace(data, '"most_limited_s":', '"max_limited_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_limited_s":', '"max_limited_s":');
+UPDATE event SET data = replace(data, '"most_checks":', '"max_checks":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_checks":', '"max_checks":');
+UPDATE event SET data = replace(data, '"most_legs":', '"max_legs":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_legs":', '"max_legs":');
+UPDATE event SET data = replace(data, '"most_tokens":', '"max_tokens":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_tokens":', '"max_tokens":');
+UPDATE event SET data = replace(data, '"most_cost_usd":', '"max_cost_usd":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_cost_usd":', '"max_cost_usd":');
+UPDATE event SET data = replace(data, '"most_active_s":', '"max_active_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_active_s":', '"max_active_s":');
+UPDATE event SET data = replace(data, '"most_wall_s":', '"max_wall_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_wall_s":', '"max_wall_s":');
+UPDATE event SET data = replace(data, '"most_resumes":', '"max_resumes":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_resumes":', '"max_resumes":');
+UPDATE event SET data = replace(data, '"most_unattended":', '"max_unattended":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"most_unattended":', '"max_unattended":');
+UPDATE event SET data = replace(data, '"wakes_at_once":', '"resumes_at_once":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"wakes_at_once":', '"resumes_at_once":');
+UPDATE event SET data = replace(data, '"wake_gap_s":', '"resume_gap_s":') WHERE kind = 'created';
+UPDATE snapshot SET data = replace(data, '"wake_gap_s":', '"resume_gap_s":');

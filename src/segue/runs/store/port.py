@@ -1,0 +1,268 @@
+"""What a store is: the log of each run, what is made from it, and who may write.
+
+`segue.testing.stores` holds the tests that every store must pass.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+from msgspec import Struct
+
+from segue.core.runs.types import AnyDecision, AnyFact, Run
+from segue.core.sessions.reading import Reading
+from segue.core.stops.types import Stop
+from segue.errors import InputError, SegueError, StateError
+
+SCHEMA = 1
+"""Of an entry, as users see it with `--json`."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One line of a run's log: a fact, and what was decided on it before anything was done."""
+
+    schema: int = SCHEMA
+    run: str
+    seq: int  # from 1 on, without gaps
+    at: float
+    machine: str
+    kind: str  # the fact's tag
+    data: dict[str, Any]  # the fact; of the first one: the run as it was before, too
+    draw: float | None = None  # the random number that was used up
+    decisions: list[dict[str, Any]]
+    state: str  # the run's, afterwards
+
+    def as_object(self) -> dict[str, Any]:
+        """As `--json` prints it: without a draw if there was none."""
+        names = (name for name in self.__struct_fields__ if name != "draw" or self.draw is not None)
+        return {name: getattr(self, name) for name in names}
+
+
+class KeptLeg(Struct, frozen=True, kw_only=True):
+    """What is known of a leg."""
+
+    run: str
+    leg: int
+    agent: str = ""
+    purpose: str = "work"
+    prompt: str = "task"
+    strategy: str = "checkpoint"
+    session_id: str = ""
+    planned_at: float | None = None  # the decision to start it
+    started_at: float | None = None
+    replied_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""  # why it stopped; "" as long as it did not
+    progressed: bool = False
+    tokens: int = 0
+    cost_usd: float = 0.0
+    active_s: float = 0.0
+    fault: str = ""  # why it could not be started
+
+
+class KeptReading(Struct, frozen=True, kw_only=True):
+    """A reading, and which entry told it."""
+
+    run: str
+    seq: int
+    at: float
+    leg: int
+    reading: Reading
+
+
+class KeptStop(Struct, frozen=True, kw_only=True):
+    """A stop, and which entry told it."""
+
+    run: str
+    seq: int
+    at: float
+    leg: int
+    stop: Stop
+
+
+class KeptDecision(Struct, frozen=True, kw_only=True):
+    """A decision, and which entry it was made on."""
+
+    run: str
+    seq: int
+    place: int  # the first of an entry is 0
+    at: float
+    decision: str  # its tag
+    reason: str
+    data: dict[str, Any]  # all of it
+
+
+class KeptTimer(Struct, frozen=True, kw_only=True):
+    """A run that waits: any later process can read it and go on."""
+
+    run: str
+    until: float
+    since: float
+    why: str
+
+
+class KeptAsk(Struct, frozen=True, kw_only=True):
+    """What another process asks of the one that drives a run."""
+
+    number: int  # grows, and is never used again
+    run: str
+    what: str
+    at: float
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """A process, told apart from all others there were and will be."""
+
+    machine: str
+    boot: str  # which start of the machine; "" if it does not tell
+    pid: int
+    started: float  # when the process was; only good for comparing
+    domain: str = ""  # where its pid means something: containers count by themselves
+    note: str = ""  # for people
+
+
+class Lease(Struct, frozen=True):
+    """The right to write, as long as nobody was given a later epoch."""
+
+    key: str  # run:<id>, tree:<realpath> or session:<agent>:<id>
+    epoch: int
+
+
+class Held(SegueError):  # noqa: N818 - a fact about the world, for the caller to tell
+    """A living process holds it."""
+
+    def __init__(self, key: str, holder: Holder) -> None:
+        self.key = key
+        self.holder = holder
+        note = f" ({holder.note})" if holder.note else ""
+        super().__init__(f"{key} is held by process {holder.pid} of {holder.machine}{note}")
+
+
+class LeaseLost(StateError):  # noqa: N818
+    """This process was taken for dead, or gave the lease back: it must not write any more."""
+
+
+class UnknownRun(InputError):  # noqa: N818
+    """There is no such run."""
+
+
+IsAlive = Callable[[Holder], bool]
+"""Whether a holder lives, as far as this process can tell; True if it cannot."""
+
+
+def run_key(run_id: str) -> str:
+    """The lease that whoever appends to a run must hold."""
+    return f"run:{run_id}"
+
+
+class Store(Protocol):
+    """Runs, kept. Each writing call is one transaction: all of it is kept, or nothing; once it
+    returned, it is kept for good. Raises StateError with one line if the machine does not let it.
+    """
+
+    def close(self) -> None:
+        """Gives all back."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    # The log
+
+    def create(
+        self,
+        run: Run,
+        *,
+        after: Run | None = None,
+        at: float | None = None,
+        draw: float | None = None,
+        decisions: Sequence[AnyDecision] = (),
+    ) -> Entry:
+        """Writes the first entry, of the fact `Created`: `run` as it was before that, `after` as it
+        is now. Raises ValueError if there is one of that id."""
+
+    def append(
+        self,
+        run_after: Run,
+        fact: AnyFact,
+        *,
+        at: float,
+        draw: float | None = None,
+        decisions: Sequence[AnyDecision] = (),
+        epoch: int,
+        taken: int = 0,
+    ) -> Entry:
+        """Writes the next entry. `taken`: asks up to this number led to it, and are gone. Raises
+        LeaseLost unless the run's lease is held in this epoch, UnknownRun, and ValueError for what
+        could not be read back as it is (a number that is none): nothing is written then."""
+
+    def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
+        """The entries, from the first one on; none of an unknown run."""
+
+    # What is made from it
+
+    def run(self, run_id: str) -> Run | None:
+        """The run as its last entry left it."""
+
+    def runs(
+        self, cwd: str | None = None, *, unfinished: bool = False, limit: int | None = None
+    ) -> list[Run]:
+        """All, the newest first; those that this version cannot read are left out."""
+
+    def find(self, prefix: str) -> list[str]:
+        """The ids that begin so, in order."""
+
+    def legs(self, run_id: str) -> list[KeptLeg]:
+        """By number."""
+
+    def sessions(self) -> list[tuple[str, str]]:
+        """The id of each session that was in a run, or that a run goes on with, with that run's; in
+        no order."""
+
+    def readings(self, run_id: str) -> list[KeptReading]:
+        """As they came."""
+
+    def stops(self, run_id: str) -> list[KeptStop]:
+        """As they came."""
+
+    def decisions(self, run_id: str) -> list[KeptDecision]:
+        """As they were made."""
+
+    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
+        """The runs that wait, the first due first; `due_before` is inclusive."""
+
+    # What is too large for the log
+
+    def keep_checkpoint(
+        self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
+    ) -> None:
+        """Before the fact that names it; the same number again replaces it."""
+
+    def checkpoint(self, run_id: str, number: int) -> dict[str, Any] | None:
+        """As it was kept."""
+
+    def forget(self, run_id: str, *, epoch: int) -> None:
+        """Deletes all that is kept of a run, its lease too. Raises LeaseLost unless the run's lease
+        is held in this epoch, and UnknownRun."""
+
+    # What other processes want
+
+    def ask(self, run_id: str, what: str, at: float) -> int:
+        """Asks whoever drives the run, and tells the ask's number."""
+
+    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+        """Those that no entry has taken yet."""
+
+    def version(self) -> int:
+        """Another number once another process has written. Costs next to nothing."""
+
+    # Who may write
+
+    def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
+        """The lease, in an epoch of its own. Raises Held if a living process has it, also this one;
+        not if it is to `seize` it: for users who know better, e.g. that a container is gone."""
+
+    def release(self, lease: Lease) -> None:
+        """Gives it back; nothing happens if it was lost."""
+
+    def holder(self, key: str) -> Holder | None:
+        """Who was given it last and has not given it back; may be dead."""

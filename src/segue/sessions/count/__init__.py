@@ -1,0 +1,1 @@
+"""Whole session files, counted once and indexed."""

@@ -1,0 +1,121 @@
+"""What a whole session comes to: tokens, todos, files; with its sub-agents."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from segue.agents.contracts.counter import Tally
+from segue.core.sessions.growth import Sample, Typical, task_costs, typical_task
+from segue.core.sessions.ledger import ENDS_TURN, Ledger
+from segue.core.sessions.remarks import LimitSeen, Todo
+from segue.core.sessions.spend import Spend
+from segue.core.sessions.types import Session
+from segue.sessions import database
+from segue.sessions.count.count import Batch, tally_of
+from segue.sessions.count.index import Counted, Index
+from segue.sessions.find import Found, Home
+
+_HISTORY_FILES = 200
+
+
+class SessionAccount(Struct, kw_only=True):
+    """Sums over a session's file and those of its sub-agents."""
+
+    started_at: float | None = None
+    compactions: int = 0
+    todos: list[Todo] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    limits: dict[str, LimitSeen] = field(default_factory=dict)
+    spend: dict[str, Spend] = field(default_factory=dict)
+    unread: int = 0  # lines that are no records
+    typical: Typical | None = None
+
+
+def account(
+    session: Session, found: Sequence[Found], index: Index, homes: Sequence[Home]
+) -> SessionAccount:
+    """Counts the session's files if they changed, and sums them up."""
+    mine = [file for file in found if file.path == session.path]
+    children = [
+        file
+        for file in found
+        if file.agent == session.agent and file.parent_id == session.session_id
+    ]
+    known = index.stamps([home.path for home in homes])
+    batch = Batch(index, found, known)
+    for file in (*mine, *children):
+        if known.get(file.path) != file.stamp:
+            batch.add(file)
+    batch.finish()
+    told = SessionAccount()
+    is_database = any(home.store.database and home.agent == session.agent for home in homes)
+    if is_database:
+        _from_database(told, session)
+    else:
+        rows = {file: index.counted(file.path) for file in (*mine, *children)}
+        counted = {file: row for file, row in rows.items() if row is not None}
+        for file, row in counted.items():
+            _add(told, tally_of(row), is_child=file in children)
+        told.spend = _spent([counted[file] for file in sorted(counted, key=lambda f: f.path)])
+    told.typical = typical(session.agent, index, found)
+    return told
+
+
+def _spent(rows: Sequence[Counted]) -> dict[str, Spend]:
+    """Each reply once: a sub-agent's may stand in its parent's file too. As a scan decides."""
+    merged = Ledger()
+    for row in rows:
+        for entry in Ledger(row.ledger, row.models):
+            merged.add(entry.key, 0, entry.model, entry.flags, *entry.spend.four)
+    return merged.totals()
+
+
+def _add(told: SessionAccount, tally: Tally, *, is_child: bool) -> None:
+    told.unread += tally.unread
+    for path in tally.files:
+        if path not in told.files:
+            told.files.append(path)
+    if not is_child:
+        told.started_at, told.compactions = tally.started_at, tally.compactions
+        told.compactions += int(tally.memory.get("boundaries", 0))
+        told.todos, told.limits = list(tally.todos.values()), tally.limits
+
+
+def _from_database(told: SessionAccount, session: Session) -> None:
+    try:
+        rows = database.spent(session.path, session.session_id)
+        listed = database.todos(session.path, session.session_id)
+        files = database.files_changed(session.path, session.session_id)
+        compactions = database.compactions(session.path, session.session_id)
+    except database.Unreadable:
+        return
+    told.started_at = session.started_at
+    for model, spend in rows:
+        told.spend[model] = told.spend.get(model, Spend()) + spend
+    told.todos = [Todo(text, database.todo_status(status)) for text, status in listed]
+    told.files, told.compactions = files, compactions
+
+
+def typical(agent: str, index: Index, found: Sequence[Found]) -> Typical | None:
+    """What a turn usually costs, by this user's own history with this agent."""
+    newest = sorted(
+        (file for file in found if file.agent == agent and not file.parent_id),
+        key=lambda file: file.changed_at,
+        reverse=True,
+    )
+    costs: list[int] = []
+    for file in newest[:_HISTORY_FILES]:
+        row = index.counted(file.path)
+        if row is not None:
+            costs += task_costs(samples(Ledger(row.ledger, row.models)))
+    return typical_task(costs)
+
+
+def samples(ledger: Ledger) -> list[Sample]:
+    """The main thread's replies; a turn ends where the ledger says so."""
+    found, turn = [], 0
+    for entry in ledger:
+        if not entry.is_side:
+            found.append(Sample(entry.at, entry.spend.total_tokens, turn))
+            turn += bool(entry.flags & ENDS_TURN)
+    return found

@@ -1,0 +1,580 @@
+"""What was read, and up to where: an SQLite file, so that the next look costs only what is new.
+
+Two kinds of knowledge, each with the file's stamp (device, inode, size, time) it was taken at:
+`look` is the end of a file, `file` + `spend` the whole of it up to an offset. A row is replaced as
+a whole in one transaction, so several segue processes may write at once and any of them may be
+killed: a row is what one of them saw, never a mixture.
+
+The same reply may stand in several files (forks, resumed sessions). `key` knows who has which,
+`twin` holds the rows of those that are in more than one file, and totals count one of them.
+
+Blobs carry a check sum: SQLite does not notice a flipped byte in a row, and what it would mean is
+anything. What fails it was never read, and is read again.
+
+Blobs are not looked into here, and what only a changed file needs is imported when there is one:
+a scan that finds nothing new must cost next to nothing.
+"""
+
+import json
+from binascii import crc32
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from segue.errors import StateError
+from segue.sessions.find import Found, Stamp
+from segue.system.files.sqlite import Damaged, Database, Identity, Place, move_aside
+
+if TYPE_CHECKING:
+    from array import array
+
+    from segue.core.sessions.ledger import Ledger
+
+SCHEMA_VERSION = 4
+_FEW = 256
+_SEAL_BYTES = 4
+_COUNTED = (int, bytes, str, str, int, int)
+"""Of what types a file's offset, print, session, origin and two counts of rows are."""
+_TRIES = 3
+_CACHE_KB = 16 << 10  # keys come in no order: so many of them are put in without reading pages anew
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS file (
+  number INTEGER PRIMARY KEY,
+  path TEXT NOT NULL UNIQUE,
+  home TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  forked_from TEXT NOT NULL,
+  adopted INTEGER NOT NULL, parent_rows INTEGER NOT NULL,
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  offset INTEGER NOT NULL,
+  print BLOB NOT NULL,
+  tally BLOB NOT NULL,
+  ledger BLOB NOT NULL,
+  models TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS forks ON file (forked_from) WHERE forked_from <> '';
+CREATE TABLE IF NOT EXISTS spend (
+  file INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  input INTEGER NOT NULL, output INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+  PRIMARY KEY (file, model)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS key (
+  hash INTEGER NOT NULL, file INTEGER NOT NULL,
+  PRIMARY KEY (hash, file)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS twin (
+  hash INTEGER NOT NULL, file INTEGER NOT NULL,
+  model TEXT NOT NULL, side INTEGER NOT NULL,
+  input INTEGER NOT NULL, output INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+  PRIMARY KEY (hash, file)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS look (
+  path TEXT PRIMARY KEY,
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  look BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parent (
+  path TEXT PRIMARY KEY,
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL,
+  parent TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS task (
+  name TEXT PRIMARY KEY,
+  device INTEGER NOT NULL, inode INTEGER NOT NULL,
+  task TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS total (homes TEXT PRIMARY KEY, totals TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS window (model TEXT PRIMARY KEY, tokens INTEGER) WITHOUT ROWID
+"""
+_TABLE_NAMES = ("file", "spend", "key", "twin", "look", "parent", "task", "total", "window")
+
+# One row of each reply counts: the main thread's, the larger, the first.
+_TOTALS = """
+WITH mine AS (SELECT number, path, agent FROM file WHERE home IN ({homes})),
+ranked AS (
+  SELECT agent, model, input, output, cache_read, cache_write,
+         row_number() OVER (
+           PARTITION BY hash
+           ORDER BY side, input + output + cache_read + cache_write DESC, path
+         ) AS place
+  FROM twin JOIN mine ON mine.number = twin.file
+)
+SELECT agent, model, sum(input), sum(output), sum(cache_read), sum(cache_write) FROM (
+  SELECT agent, model, input, output, cache_read, cache_write
+  FROM spend JOIN mine ON mine.number = spend.file
+  UNION ALL
+  SELECT agent, model, -input, -output, -cache_read, -cache_write FROM ranked WHERE place > 1
+) GROUP BY agent, model ORDER BY agent, model
+"""
+
+
+class Total(NamedTuple):
+    """What one model was asked to do by one agent, in tokens."""
+
+    agent: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+class Counted(NamedTuple):
+    """A file as far as it was counted, as the index keeps it."""
+
+    stamp: Stamp
+    offset: int
+    print: bytes
+    tally: bytes
+    ledger: bytes
+    models: list[str]
+    session_id: str
+    forked_from: str
+    adopted: int = 0  # rows at its start that are its parent's
+    parent_rows: int = 0  # how many the parent had then
+    is_new: bool = True  # counted from its start: what was known before does not hold
+
+
+class Index(Database):
+    """An open index. Use `open_index`, which also mends."""
+
+    def prepare(self) -> None:
+        (version,) = self.db.execute("PRAGMA user_version").fetchone()
+        if version == SCHEMA_VERSION:
+            return
+        self.use_wal()
+        with self.write():
+            (version,) = self.db.execute("PRAGMA user_version").fetchone()
+            (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if version == 0 and tables:
+                raise Damaged("another program's database")
+            if version not in (0, SCHEMA_VERSION):
+                # Made by another version of segue: all in it can be read again.
+                for name in _TABLE_NAMES:
+                    self.db.execute(f"DROP TABLE IF EXISTS {name}")
+            for statement in _TABLES.split(";\n"):
+                self.db.execute(statement)
+            self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def wait_at_most(self, busy_s: float) -> None:
+        """For another writer: for who would rather do without. The fault is no damage."""
+        self.db.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000)}")
+
+    # The ends of files
+
+    def looks(self) -> dict[str, tuple[Stamp, bytes]]:
+        """The last look at each file, and the stamp it was taken at."""
+        rows = self.db.execute("SELECT path, device, inode, size, mtime_ns, look FROM look")
+        return {
+            path: ((d, i, s, m), data)
+            for path, d, i, s, m, sealed in rows
+            if (data := _unsealed(sealed)) is not None and isinstance(path, str)
+        }
+
+    def look(self, path: str) -> tuple[Stamp, bytes] | None:
+        """The last look at one file, and the stamp it was taken at."""
+        row = self.db.execute(
+            "SELECT device, inode, size, mtime_ns, look FROM look WHERE path = ?", (path,)
+        ).fetchone()
+        data = _unsealed(row[4]) if row is not None else None
+        return ((row[0], row[1], row[2], row[3]), data) if data is not None else None
+
+    def keep_looks(self, looks: Sequence[tuple[str, Stamp, bytes]]) -> None:
+        """Writes looks down."""
+        if looks:
+            rows = [(path, *stamp, _sealed(data)) for path, stamp, data in looks]
+            with self.write():
+                self.db.executemany("INSERT OR REPLACE INTO look VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    # Sub-agents
+
+    def parents(self) -> dict[str, tuple[tuple[int, int, int], str]]:
+        """What each file's first records said of its parent; with its device, inode and size."""
+        rows = self.db.execute("SELECT path, device, inode, size, parent FROM parent")
+        return {
+            path: ((device, inode, size), parent)
+            for path, device, inode, size, parent in rows
+            if isinstance(path, str) and isinstance(parent, str)
+        }
+
+    def keep_parents(self, told: Sequence[tuple[str, Stamp, str]]) -> None:
+        """Writes parents down."""
+        if told:
+            rows = [(path, *stamp[:3], parent) for path, stamp, parent in told]
+            with self.write():
+                self.db.executemany("INSERT OR REPLACE INTO parent VALUES (?, ?, ?, ?, ?)", rows)
+
+    # First words
+
+    def tasks(self) -> dict[str, tuple[tuple[int, int], str]]:
+        """What each session was asked first, in a line; with its file's device and inode."""
+        rows = self.db.execute("SELECT name, device, inode, task FROM task")
+        return {
+            name: ((device, inode), task)
+            for name, device, inode, task in rows
+            if isinstance(name, str) and isinstance(task, str)
+        }
+
+    def keep_tasks(self, told: Sequence[tuple[str, tuple[int, int], str]]) -> None:
+        """Writes them down."""
+        if told:
+            rows = [(name, *place, task) for name, place, task in told]
+            with self.write():
+                self.db.executemany("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?)", rows)
+
+    # Whole files
+
+    def stamps(self, homes: Sequence[str]) -> dict[str, Stamp]:
+        """The stamp of each file that was counted below these homes."""
+        marks = ",".join("?" * len(homes))
+        rows = self.db.execute(
+            f"SELECT path, device, inode, size, mtime_ns FROM file WHERE home IN ({marks})",  # noqa: S608
+            list(homes),
+        )
+        return {path: (d, i, s, m) for path, d, i, s, m in rows if isinstance(path, str)}
+
+    def counted(self, path: str) -> Counted | None:
+        """What is known of a file."""
+        row = self.db.execute(
+            "SELECT device, inode, size, mtime_ns, offset, print, tally, ledger, models,"
+            " session_id, forked_from, adopted, parent_rows FROM file WHERE path = ?",
+            (path,),
+        ).fetchone()
+        if row is None:
+            return None
+        d, i, s, m, offset, mark, tally, ledger, models, *fork = row
+        named, told, rows = _names(models), _unsealed(tally), _unsealed(ledger)
+        types = tuple(map(type, (offset, mark, *fork)))
+        if named is None or told is None or rows is None or types != _COUNTED:
+            return None  # damaged: counted again from the start
+        return Counted((d, i, s, m), offset, mark, told, rows, named, *fork)
+
+    def of_session(self, agent: str, session_id: str) -> list[str]:
+        """The files of a session."""
+        rows = self.db.execute(
+            "SELECT path FROM file WHERE agent = ? AND session_id = ? ORDER BY path",
+            (agent, session_id),
+        )
+        return [path for (path,) in rows]
+
+    def forks_of(self, session_ids: Iterable[str]) -> list[str]:
+        """Files that may hold a copy of these sessions' history, and copies of copies."""
+        found: dict[str, None] = {}
+        names, asked = set(session_ids), set[str]()
+        while names:
+            name = names.pop()
+            asked.add(name)
+            for path, session_id in self.db.execute(
+                "SELECT path, session_id FROM file WHERE forked_from = ? AND forked_from <> ''",
+                (name,),
+            ).fetchall():
+                found[path] = None
+                names |= {session_id} - asked
+        return list(found)
+
+    def ancestors(self, new: Mapping[str, Counted] | None = None) -> dict[str, set[str]]:
+        """The parents of each fork, and theirs; `new` goes before what is written down of a file.
+        A session that is its own ancestor has no parent: no history is the first in a circle."""
+        parents: dict[str, set[str]] = {}
+        for path, name, parent in self.db.execute(
+            "SELECT path, session_id, forked_from FROM file WHERE forked_from <> ''"
+        ):
+            if not new or path not in new:
+                parents.setdefault(name, set()).add(parent)
+        for row in (new or {}).values():
+            parents.setdefault(row.session_id, set()).add(row.forked_from)
+        found = {}
+        for name in parents:
+            above, todo = set[str](), set(parents[name])
+            while todo:
+                above |= todo
+                todo = set[str]().union(*(parents.get(each, ()) for each in todo)) - above
+            found[name] = above
+        return found
+
+    def _outdate_forks(self, session_id: str, *, is_new: bool) -> None:
+        """Its history has changed, so that of its forks is to be matched again: at the end of this
+        scan, or by the next one if this one does not come to its end. If it only grew, that
+        concerns those that are like it up to where it ended. Those in a circle that adopted
+        nothing are as they will be."""
+        if not session_id:
+            return
+        forks = self.db.execute(
+            "SELECT path, session_id FROM file"
+            " WHERE forked_from = ? AND forked_from <> '' AND (? OR adopted >= parent_rows)",
+            (session_id, is_new),
+        ).fetchall()
+        if not forks:
+            return
+        paths = {path for path, _ in forks} | {*self.forks_of({name for _, name in forks})}
+        above = self.ancestors()
+        for path in paths:
+            row = self.db.execute(
+                "SELECT session_id, adopted FROM file WHERE path = ?", (path,)
+            ).fetchone()
+            if row is None:  # damaged: found by an index of the table, and not in it
+                continue
+            name, adopted = row
+            if adopted or name not in above.get(name, ()):
+                self.db.execute(
+                    "UPDATE file SET mtime_ns = -1, print = x'' WHERE path = ?", (path,)
+                )
+
+    def _has_forks(self) -> bool:
+        found = self.db.execute("SELECT 1 FROM file WHERE forked_from <> '' LIMIT 1").fetchone()
+        return found is not None
+
+    def outdated(self) -> list[str]:
+        """Forks that are to be matched again."""
+        return [path for (path,) in self.db.execute("SELECT path FROM file WHERE mtime_ns = -1")]
+
+    def keep(self, batch: Sequence[tuple[Found, Counted, "Ledger"]]) -> None:
+        """Writes down what was counted, each file as a whole."""
+        if not batch:
+            return
+        self.db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        with self.write():
+            self.db.execute("DELETE FROM total")
+            added: list[tuple[int, int]] = []
+            for found, new, ledger in batch:
+                added += self._keep_one(found, new, ledger)
+            if self._has_forks():  # then, because one may be among them
+                for _, new, _ in batch:
+                    self._outdate_forks(new.session_id, is_new=new.is_new)
+            self.db.executemany("INSERT OR IGNORE INTO key VALUES (?, ?)", added)
+            self._match_twins(added, {f.path: ledger for f, _, ledger in batch})
+
+    def _keep_one(self, found: Found, new: Counted, ledger: "Ledger") -> list[tuple[int, int]]:
+        old = self.db.execute(
+            "SELECT number, ledger, models FROM file WHERE path = ?", (found.path,)
+        ).fetchone()
+        number = old[0] if old else None
+        cursor = self.db.execute(
+            "INSERT OR REPLACE INTO file VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                number,
+                found.path,
+                found.home,
+                found.agent,
+                new.session_id,
+                new.forked_from,
+                new.adopted,
+                new.parent_rows,
+                *new.stamp,
+                new.offset,
+                new.print,
+                _sealed(new.tally),
+                _sealed(new.ledger),
+                json.dumps(new.models),
+            ),
+        )
+        number = number or cursor.lastrowid or 0
+        known = _unsealed(old[1]) if old else None
+        if old and known is None:  # nobody knows which were its own
+            self.db.execute("DELETE FROM key WHERE file = ?", (number,))
+            self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
+        same = 0  # rows at the start; they name models by number, so those must be the same too
+        names = _names(old[2]) if old else None
+        if names is not None and known is not None and new.models[: len(names)] == names:
+            same = _same_rows(known, new.ledger)
+        keys = set(ledger.keys(same))
+        if old:
+            before = set(_keys(known or b"", same))
+            gone = before - keys
+            if gone:
+                gone -= set(ledger.keys())
+            self.db.executemany(
+                "DELETE FROM key WHERE hash = ? AND file = ?", [(key, number) for key in gone]
+            )
+            self.db.executemany(
+                "DELETE FROM twin WHERE hash = ? AND file = ?", [(key, number) for key in before]
+            )
+            self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
+        self.db.executemany(
+            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?)",
+            [(number, model, *spend.four) for model, spend in ledger.totals().items()],
+        )
+        keys.discard(0)
+        return [(key, number) for key in keys]
+
+    def _match_twins(self, added: list[tuple[int, int]], ledgers: dict[str, "Ledger"]) -> None:
+        """Replies that stand in a file of this batch and in another one."""
+        if not added:
+            return
+        # A hash seen twice: by one pass over the keys if many are new, else by looking them up.
+        known = 0
+        if len(added) > _FEW:
+            (known,) = self.db.execute("SELECT count(*) FROM key").fetchone()
+        shared: list[tuple[int, int]] = []
+        if len(added) * 8 > known > 0:
+            shared = self.db.execute(
+                "SELECT hash, file FROM key WHERE hash IN"
+                " (SELECT hash FROM key GROUP BY hash HAVING count(*) > 1)"
+            ).fetchall()
+        else:
+            for key in {key for key, _ in added}:
+                rows = self.db.execute(
+                    "SELECT hash, file FROM key WHERE hash = ?", (key,)
+                ).fetchall()
+                shared += rows if len(rows) > 1 else []
+        by_file: dict[int, list[int]] = {}
+        for key, file in shared:
+            by_file.setdefault(file, []).append(key)
+        for file, keys in by_file.items():
+            self._keep_twins(file, keys, ledgers)
+
+    def _keep_twins(self, file: int, keys: list[int], ledgers: dict[str, "Ledger"]) -> None:
+        from segue.core.sessions.ledger import SIDE, Ledger
+
+        row = self.db.execute(
+            "SELECT path, ledger, models FROM file WHERE number = ?", (file,)
+        ).fetchone()
+        if row is None:  # damaged: a key without its file
+            self.db.execute("DELETE FROM key WHERE file = ?", (file,))
+            return
+        path, data, models = row
+        ledger = ledgers.get(path) or Ledger(_unsealed(data) or b"", _names(models))
+        entries = [entry for key in keys if (entry := ledger.find(key)) is not None]
+        self.db.executemany(
+            "INSERT OR REPLACE INTO twin VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(e.key, file, e.model, e.flags & SIDE, *e.spend.four) for e in entries],
+        )
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Files that are no longer there."""
+        gone = list(paths)
+        if not gone:
+            return
+        with self.write():
+            self.db.execute("DELETE FROM total")
+            for path in gone:
+                row = self.db.execute(
+                    "SELECT number, ledger, session_id FROM file WHERE path = ?", (path,)
+                ).fetchone()
+                if row is not None:
+                    number, ledger, session_id = row
+                    self.db.executemany(
+                        "DELETE FROM key WHERE hash = ? AND file = ?",
+                        [(key, number) for key in _keys(_unsealed(ledger) or b"", 0)],
+                    )
+                    self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
+                    self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
+                    self.db.execute("DELETE FROM file WHERE number = ?", (number,))
+                    self._outdate_forks(session_id, is_new=True)
+                self.db.execute("DELETE FROM look WHERE path = ?", (path,))
+                self.db.execute("DELETE FROM parent WHERE path = ?", (path,))
+                self.db.execute(
+                    "DELETE FROM task WHERE name >= ? AND name < ?", (f"{path}#", f"{path}$")
+                )
+
+    def totals(self, homes: Sequence[str]) -> list[Total]:
+        """Tokens by agent and model over all files below these homes, each reply once."""
+        name = "\n".join(homes)
+        row = self.db.execute("SELECT totals FROM total WHERE homes = ?", (name,)).fetchone()
+        if row is not None and (known := _totals(row[0])) is not None:
+            return known
+        marks = ",".join("?" * len(homes))
+        with self.write():
+            rows = self.db.execute(_TOTALS.format(homes=marks), list(homes)).fetchall()
+            totals = [Total(*row) for row in rows if any(row[2:])]
+            self.db.execute(
+                "INSERT OR REPLACE INTO total VALUES (?, ?)", (name, json.dumps(totals))
+            )
+        return totals
+
+    # Windows by the price list, which is slow to load
+
+    def window(self, model: str) -> tuple[bool, int | None]:
+        """Whether the price list was asked about this model, and what it said."""
+        row = self.db.execute("SELECT tokens FROM window WHERE model = ?", (model,)).fetchone()
+        tokens = row[0] if row else None
+        is_asked = row is not None and (tokens is None or isinstance(tokens, int))
+        return is_asked, tokens if is_asked else None
+
+    def keep_window(self, model: str, tokens: int | None) -> None:
+        """What the price list said."""
+        with self.write():
+            self.db.execute("INSERT OR REPLACE INTO window VALUES (?, ?)", (model, tokens))
+
+
+def _sealed(data: bytes) -> bytes:
+    return data + crc32(data).to_bytes(_SEAL_BYTES, "little")
+
+
+def _unsealed(data: object) -> bytes | None:
+    """The bytes, if they are those that were written."""
+    if not isinstance(data, bytes) or len(data) < _SEAL_BYTES:
+        return None
+    body = data[:-_SEAL_BYTES]
+    return body if _sealed(body) == data else None
+
+
+def _names(models: object) -> list[str] | None:
+    try:
+        found = json.loads(models) if isinstance(models, str) else None
+    except (ValueError, RecursionError):
+        return None
+    is_known = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    return found if is_known else None
+
+
+def _totals(text: object) -> list[Total] | None:
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+        totals = [Total(*each) for each in found or ()]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    types = (str, str, int, int, int, int)
+    is_known = found is not None and all(tuple(map(type, each)) == types for each in totals)
+    return totals if is_known else None
+
+
+def _keys(ledger: bytes, first: int) -> "array[int]":
+    from segue.core.sessions.ledger import Ledger
+
+    return Ledger(ledger).keys(first)
+
+
+def _same_rows(old: bytes, new: bytes) -> int:
+    """How many rows two ledgers have in common from the first on; found by halving."""
+    from segue.core.sessions.ledger import ROW_BYTES
+
+    same, most = 0, min(len(old), len(new)) // ROW_BYTES
+    while same < most:
+        half = (same + most + 1) // 2
+        place = slice(same * ROW_BYTES, half * ROW_BYTES)
+        if old[place] == new[place]:
+            same = half
+        else:
+            most = half - 1
+    return same
+
+
+def open_index(place: Place) -> tuple[Index, str]:
+    """The index, and one line to say if it was damaged: it is set aside then, and made anew."""
+    note = ""
+    for _ in range(_TRIES):
+        try:
+            return Index(place), note
+        except Damaged as fault:
+            note = _moved(place, fault.identity, str(fault)) or note
+    raise StateError(f"{place}: the index is damaged repeatedly")
+
+
+def set_aside(broken: Index, why: str) -> tuple[Index, str]:
+    """A new index in place of one that broke while it was open, and the line to say; none if
+    another process has done the same already."""
+    note = _moved(broken.path, broken.identity, why)
+    index, more = open_index(broken.path)
+    return index, note or more
+
+
+def _moved(place: Place, identity: Identity | None, why: str) -> str:
+    name = move_aside(place, identity)
+    if not name:
+        return ""
+    return f"the index was damaged ({why}); it is kept as {name}, and a new one is made"

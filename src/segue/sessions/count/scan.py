@@ -1,0 +1,111 @@
+"""Counts every session file, and of those that were counted before only what is new."""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from segue.sessions.count.index import Index
+from segue.sessions.find import Found, Stamp
+
+if TYPE_CHECKING:
+    from segue.agents.contracts.counter import Counter
+
+MOST_LINE_BYTES = 64 << 20
+"""A longer line is no record: it is passed over."""
+
+CHUNK_BYTES = 256 << 10  # stays in the processor's cache: measured
+
+
+class Scan(NamedTuple):
+    """What a scan did."""
+
+    files: int
+    bytes: int  # of all files
+    read_bytes: int  # of those that had changed
+    unreadable: tuple[str, ...]
+
+
+def scan(
+    found: Sequence[Found],
+    index: Index,
+    known: dict[str, Stamp],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Scan:
+    """Brings the index up to date with the files. `known` are its stamps before the files were
+    listed: what is there and was not found is gone. `progress` is told bytes as they are read."""
+    changed = [file for file in found if known.get(file.path) != file.stamp]
+    here = {file.path for file in found}
+    gone = [path for path in known if path not in here]
+    read_bytes, unreadable = 0, []
+    if changed or gone:
+        from segue.sessions.count.count import Batch
+
+        batch = Batch(index, found, known, progress)
+        batch.forget(gone)
+        for file in changed:
+            batch.add(file)
+        batch.finish()
+        read_bytes, unreadable = batch.read_bytes, batch.unreadable
+    size = sum(file.size for file in found)
+    return Scan(len(found), size, read_bytes, tuple(unreadable))
+
+
+def unread_bytes(found: Sequence[Found], known: dict[str, Stamp]) -> int:
+    """How many bytes a scan has to read, if files only grew."""
+    return sum(
+        max(0, f.size - (known[f.path][2] if f.path in known else 0))
+        for f in found
+        if known.get(f.path) != f.stamp
+    )
+
+
+def _next_line(handle: int, offset: int, size: int) -> int:
+    """Where the line ends that nobody would read. Holes, of which a file may have gigabytes, are
+    not read."""
+    while offset < size:
+        try:
+            offset = max(offset, os.lseek(handle, offset, os.SEEK_DATA))
+        except OSError as fault:
+            if fault.errno == errno.ENXIO:
+                return size  # nothing but a hole
+        data = os.pread(handle, min(CHUNK_BYTES, size - offset), offset)
+        if not data:
+            break
+        if end := data.find(b"\n") + 1:
+            return offset + end
+        offset += len(data)
+    return min(offset, size)
+
+
+def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
+    """Feeds whole lines up to `size`; where it ended. A last line without its end counts if it is
+    a record as it stands: nothing that could follow would make it another one."""
+    length = CHUNK_BYTES
+    while offset < size:
+        data = os.pread(handle, min(length, size - offset), offset)
+        if not data:
+            break
+        end = data.rfind(b"\n") + 1
+        if end:
+            counter.feed(data, end)
+            offset += end
+            length = CHUNK_BYTES
+        elif offset + len(data) >= size:
+            break
+        elif length < MOST_LINE_BYTES:
+            length *= 2  # one line is longer than that
+        else:
+            counter.tally.unread += 1
+            offset = _next_line(handle, offset + len(data), size)
+            length = CHUNK_BYTES
+    if offset < size:
+        from segue.agents.shared.lines import decode
+
+        rest = os.pread(handle, size - offset, offset)
+        if rest.rstrip().endswith(b"}") and decode(rest.decode("utf-8", "replace")) is not None:
+            counter.feed(rest, len(rest))
+            offset += len(rest)
+    counter.close()
+    return offset

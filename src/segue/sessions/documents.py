@@ -1,0 +1,243 @@
+"""Handoff documents on disk: read as what anybody may have written, and made from a session's
+records where the session wrote none."""
+
+import errno
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from segue import agents
+from segue.agents import drives
+from segue.agents.contracts.profile import Profile, Record
+from segue.core.handoffs.checkpoint import Checkpoint
+from segue.core.handoffs.compose import Salvaged, compose
+from segue.core.handoffs.digest import Builder
+from segue.core.handoffs.document import MOST_BYTES, Recorded, names_in, own, recorded
+from segue.core.handoffs.prompts import task_in
+from segue.core.stops.events import Event, Prompt
+from segue.sessions import database, find, tail
+from segue.sessions.digest import read_session
+from segue.sessions.salvage import salvage
+from segue.system.config.project import inside
+from segue.system.files import tree
+from segue.system.git import git
+
+_HEADS = (16 << 10, 128 << 10, 1 << 20, 8 << 20)  # bytes; a task may have pictures in it
+_FIRST_MESSAGES = 20
+
+
+class Known(NamedTuple):
+    """A session, live or dead, as far as its records tell without its agent."""
+
+    task: str  # word for word; "" if it cannot be read
+    salvaged: Salvaged
+
+
+def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
+    """What a session was told to do, and what it did. One that was itself begun by a handoff has
+    its task, and the user's words, from that. Never raises."""
+    if path.endswith(".md"):
+        return Known(_markdown_task(path), Salvaged())
+    task, before = _begun(agent, path, session_id, cwd)
+    found = salvage(agent, path, session_id=session_id, told=[task] if task else [], cwd=cwd)
+    said = dict.fromkeys((*(before.said if before else ()), *found.instructions))
+    return Known(task, replace(found, instructions=tuple(said)))
+
+
+def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
+    """The same, of its task alone: reads no more than the beginning."""
+    if path.endswith(".md"):
+        return _markdown_task(path)
+    return _begun(agent, path, session_id, cwd)[0]
+
+
+def _begun(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recorded | None]:
+    """A session's task, and the document that it was begun with."""
+    first = first_prompt(agent, path, session_id)
+    before = _before(first, cwd)
+    return (before.task if before else task_in(first)), before
+
+
+def checkpoint_of(
+    known: Known, agent: str, path: str, session_id: str, cwd: str, *, window_tokens: int = 0
+) -> Checkpoint:
+    """The checkpoint that rules make of it, secrets and all (`checkpoint.clean`)."""
+    digest = Builder([known.task] if known.task else [])
+    read_session(digest, agent, path, session_id)
+    return compose(
+        known.task,
+        salvaged=known.salvaged,
+        git=git.status(cwd) if cwd else None,
+        files=tree.files_now(known.salvaged.files, cwd),
+        digest=digest.digest(),
+        window_tokens=window_tokens,
+    )
+
+
+def _markdown_task(path: str) -> str:
+    """A workflow's file is its task: nobody's prompt is in it."""
+    return (
+        f"Go on with the workflow that {path} tells of, from its first step that is not done, and"
+        " keep that file up to date."
+    )
+
+
+def own_document(
+    agent: str,
+    path: str,
+    session_id: str,
+    cwd: str,
+    *,
+    id: str,
+    at: float,
+    percent: float,
+    env: Mapping[str, str],
+) -> str:
+    """The rule-made document of a session, live or dead, from its records and the files. `path` ""
+    is looked for in the agent's home by `env`. A session that was itself begun by a handoff hands
+    on the user's words of that. Never raises; the less can be read, the less it says."""
+    path = path or _path_of(agent, session_id, cwd, env)
+    return own(
+        checkpoint_of(known(agent, path, session_id, cwd), agent, path, session_id, cwd),
+        id=id,
+        agent=agent,
+        session_id=session_id,
+        project=cwd,
+        at=at,
+        context_usage=percent / 100,
+    )
+
+
+def read_document(path: str, *, project: str = "") -> tuple[str, str]:
+    """A document's text, and why there is none: it has to be a plain file of UTF-8 and at most 1
+    MB, in the project if one is named (links and all), else not a link itself."""
+    if project and not inside(Path(path), Path(project)):
+        return "", "it is not inside the project"
+    try:
+        real = os.path.realpath(path) if project else path
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
+        handle = os.open(real, flags)
+    except FileNotFoundError:
+        return "", "there is no such file"
+    except (OSError, ValueError) as fault:
+        if isinstance(fault, OSError) and fault.errno == errno.ELOOP:
+            return "", "it is a link"
+        return "", f"it cannot be read: {_said(fault)}"
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            return "", "it is not a plain file"
+        if info.st_size > MOST_BYTES:
+            return "", f"it is larger than {MOST_BYTES >> 20} MB"
+        data = b""
+        while len(data) <= MOST_BYTES and (more := os.read(handle, MOST_BYTES + 1 - len(data))):
+            data += more
+    except OSError as fault:
+        return "", f"it cannot be read: {_said(fault)}"
+    finally:
+        os.close(handle)
+    if len(data) > MOST_BYTES:
+        return "", f"it is larger than {MOST_BYTES >> 20} MB"
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "", "it is not UTF-8"
+    return ("", "it is not text") if "\0" in text else (text, "")
+
+
+def first_prompt(agent: str, path: str, session_id: str) -> str:
+    """The first words of the user's in a session, whole; "" if they cannot be read."""
+    profile = agents.find(agent)
+    if profile is None or not path:
+        return ""
+    store = agents.stores().get(profile.name)
+    with suppress(OSError, ValueError, database.Unreadable):
+        if store is not None and store.database:
+            return _first(profile, _first_records(path, session_id))
+        handle = find.open_file(path)
+        try:
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode):
+                return ""
+            if path.endswith(".json"):
+                return _first(profile, tail.document(handle, info.st_size))
+            for length in _HEADS:
+                if said := _first(profile, tail.first_records(handle, length)):
+                    return said
+                if length >= info.st_size:
+                    break
+        finally:
+            os.close(handle)
+    return ""
+
+
+def _first(profile: Profile, records: Iterable[Record]) -> str:
+    events: Iterable[Event] = profile.parse(records)
+    said = (event.text.strip() for event in events if isinstance(event, Prompt))
+    return next(filter(None, said), "")
+
+
+def _first_records(path: str, session_id: str) -> list[Record]:
+    """The first messages of a session in a database, with their parts."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+        return []
+    found: list[Record] = []
+    with closing(database.connect(path)) as db:
+        try:
+            messages = db.execute(
+                "SELECT id, time_created, data FROM message WHERE session_id = ?"
+                " ORDER BY time_created, id LIMIT ?",
+                (session_id, _FIRST_MESSAGES),
+            ).fetchall()
+            for name, created, data in messages:
+                row = {"id": name, "session_id": session_id, "time_created": created, "data": data}
+                found.append(Record({"table": "message", **row}))
+                for part, at, said in db.execute(
+                    "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id",
+                    (name,),
+                ):
+                    row = {"id": part, "session_id": session_id, "time_created": at, "data": said}
+                    found.append(Record({"table": "part", "message_id": name, **row}))
+        except sqlite3.Error:
+            return []
+    return found
+
+
+def _before(prompt: str, cwd: str) -> Recorded | None:
+    """What the document holds that a session was begun with."""
+    for name in names_in(prompt):
+        for path in _paths(prompt, name):
+            text, _ = read_document(os.path.join(cwd, path))
+            if text and (found := recorded(text)):
+                return found
+    return None
+
+
+def _paths(prompt: str, name: str) -> Iterable[str]:
+    """The paths that a text may name a file by: it may have blanks in it, and words before it."""
+    for line in prompt.split("\n"):
+        end = line.find(name)
+        if end < 0:
+            continue
+        whole = line[: end + len(name)].strip()
+        yield whole
+        for place, char in enumerate(whole):
+            if char in " \t'\"`(<":
+                yield whole[place + 1 :]
+
+
+def _path_of(agent: str, session_id: str, cwd: str, env: Mapping[str, str]) -> str:
+    drive = drives.find(agent)
+    if drive is None or drive.session_file is None or not session_id:
+        return ""
+    return drive.session_file(session_id, env, cwd)
+
+
+def _said(fault: Exception) -> str:
+    return (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)

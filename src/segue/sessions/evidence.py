@@ -1,0 +1,187 @@
+"""Whether a session heard what was typed into it, read the document it was told of, and went on: by
+its own records, from their end."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from segue import agents
+from segue.agents.contracts.profile import Profile, Record
+from segue.core.stops.events import (
+    Ended,
+    Event,
+    Failure,
+    Prompt,
+    Reply,
+    Started,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from segue.core.stops.reasons import StopReason
+from segue.sessions import database, find, tail
+
+_SLACK_S = 1.0  # a record's time is cut to what its agent counts in
+_MESSAGES = (60, 400)  # of a database
+
+T = TypeVar("T")
+
+
+class MessageEvidence(Struct, frozen=True, kw_only=True):
+    """What the records show of one message of segue's. Times are the records' own."""
+
+    prompt_at: float | None = None  # None: it is not there
+    read_at: float | None = None  # a tool was called with the document's name, after it
+    went_on: bool = False  # and something was done or said after that
+    spoken_at: float | None = None  # the newest prompt that does not name it, since then
+    session_id: str = ""
+
+
+class LatestTurn(Struct, frozen=True, kw_only=True):
+    """The last turn, by the records alone."""
+
+    turn: Literal["", "open", "over", "interrupted"] = ""  # "": they do not tell
+    ended_at: float | None = None  # by the record's own time
+    spoken_at: float | None = None  # the newest prompt, as far as it was looked for
+    tool_runs: bool = False  # a call has no result yet
+
+
+def latest(agent: str, path: str, session_id: str) -> LatestTurn:
+    """How the last turn of a session stands. Never raises."""
+    profile = agents.find(agent)
+    if profile is None:
+        return LatestTurn()
+    return _read(
+        profile,
+        path,
+        session_id,
+        lambda records: _latest(profile.parse(records)),
+        lambda found: bool(found.turn),
+        LatestTurn(),
+    )
+
+
+def _latest(events: Iterable[Event]) -> LatestTurn:
+    turn: Literal["", "open", "over", "interrupted"] = ""
+    ended_at: float | None = None
+    spoken_at: float | None = None
+    calls: set[str] = set()
+    for event in events:
+        if isinstance(event, Prompt | Reply | ToolCall | ToolResult | Usage):
+            # What an agent writes about a tool that was cut comes after the end of its turn.
+            if turn not in ("over", "interrupted") or isinstance(event, Prompt | Reply | ToolCall):
+                turn = "open"
+            if isinstance(event, Prompt):
+                spoken_at = event.at
+                calls.clear()
+            elif isinstance(event, ToolCall):
+                calls.add(event.call_id)
+            elif isinstance(event, ToolResult):
+                calls.discard(event.call_id)
+        elif isinstance(event, Failure) and (isinstance(event, Ended) or event.reason is not None):
+            by_user = event.reason is StopReason.USER_EXIT
+            turn, ended_at = ("interrupted" if by_user else "over"), event.at
+            calls.clear()
+    return LatestTurn(turn=turn, ended_at=ended_at, spoken_at=spoken_at, tool_runs=bool(calls))
+
+
+def look(agent: str, path: str, session_id: str, marker: str, since: float) -> MessageEvidence:
+    """Looks in a session's file, or in a database for that session, for the newest prompt that
+    holds `marker` (the document's file name) and was written since then. Never raises; nothing is
+    heard of what cannot be read."""
+    profile = agents.find(agent)
+    if profile is None or not marker:
+        return MessageEvidence(session_id=session_id)
+
+    return _read(
+        profile,
+        path,
+        session_id,
+        lambda records: _heard(profile.parse(records), marker, since, session_id),
+        lambda heard: heard.prompt_at is not None,
+        MessageEvidence(session_id=session_id),
+    )
+
+
+def _read(
+    profile: Profile,
+    path: str,
+    session_id: str,
+    view: Callable[[list[Record]], T],
+    is_enough: Callable[[T], bool],
+    nothing: T,
+) -> T:
+    """What the end of a session's file, or of what a database has of it, shows."""
+    store = agents.stores().get(profile.name)
+    try:
+        if store is not None and store.database:
+            return _in_database(path, session_id, view, is_enough, nothing)
+        handle = find.open_file(path)
+    except (OSError, ValueError, database.Unreadable):
+        return nothing
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            return nothing
+        if path.endswith(".json"):  # one object, as older versions wrote it
+            return view(tail.document(handle, info.st_size))
+        return tail.read_back(handle, info.st_size, view, is_enough)[0]
+    except OSError:
+        return nothing
+    finally:
+        os.close(handle)
+
+
+def _in_database(
+    path: str,
+    session_id: str,
+    view: Callable[[list[Record]], T],
+    is_enough: Callable[[T], bool],
+    nothing: T,
+) -> T:
+    found = nothing
+    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+        return found
+    for last in _MESSAGES:
+        found = view(database.records(path, session_id, last))
+        if is_enough(found):
+            break
+    return found
+
+
+def _heard(events: Iterable[Event], marker: str, since: float, session_id: str) -> MessageEvidence:
+    prompt_at: float | None = None
+    read_at: float | None = None
+    spoken_at: float | None = None
+    went_on = False
+    for event in events:
+        at = since if event.at is None else event.at
+        if isinstance(event, Started):
+            session_id = event.session_id or session_id
+        elif at < since - _SLACK_S:
+            continue
+        elif isinstance(event, Prompt):
+            if marker in event.text:
+                prompt_at, read_at, went_on = at, None, False
+            elif event.text.strip():
+                spoken_at = at
+        elif prompt_at is None:
+            continue
+        elif isinstance(event, ToolCall) and read_at is None:
+            read_at = at if _names(event, marker) else None
+        elif read_at is not None and isinstance(event, ToolCall | Reply):
+            went_on = True
+    return MessageEvidence(
+        prompt_at=prompt_at,
+        read_at=read_at,
+        went_on=went_on,
+        spoken_at=spoken_at,
+        session_id=session_id,
+    )
+
+
+def _names(call: ToolCall, marker: str) -> bool:
+    return any(marker in said for said in (call.command, call.argument, *call.files))

@@ -1,0 +1,1 @@
+"""Session files as they grow."""

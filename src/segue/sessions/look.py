@@ -1,0 +1,130 @@
+"""Looks at one session: from a file's end to what `status` shows of it."""
+
+import os
+from collections.abc import Callable
+
+from segue.agents.contracts.profile import Profile, Record
+from segue.agents.markdown import session as markdown
+from segue.core.secrets.redact import redact
+from segue.core.sessions.glance import Glance, glance
+from segue.core.sessions.growth import growth
+from segue.core.sessions.remarks import LimitSeen
+from segue.core.sessions.types import Look, StopSeen
+from segue.core.stops.events import Failure
+from segue.core.stops.fold import Turn
+from segue.core.stops.readout import text_reading
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import RateLimitInfo, Stop
+from segue.sessions import find, tail
+from segue.sessions.find import Found
+
+Judge = Callable[[Profile | None, Turn | str], Stop]
+"""Why a turn ended; given the turn of an agent's records, or the text of a Markdown session."""
+
+_MARKDOWN_BYTES = 1 << 20
+
+
+class NotASession(Exception):  # noqa: N818 - not an error: a Markdown file like any other
+    """A file in a place for sessions that is none."""
+
+
+def look(found: Found, profile: Profile | None, judge: Judge) -> Look:
+    """What the end of a session file tells. Raises OSError if it cannot be read."""
+    handle = find.open_file(found.path)
+    try:
+        if profile is None:
+            return _look_at_markdown(handle, found, judge)
+        return _look_at_records(handle, found, profile, judge)
+    finally:
+        os.close(handle)
+
+
+def _look_at_records(handle: int, found: Found, profile: Profile, judge: Judge) -> Look:
+    def view(records: list[Record]) -> Glance:
+        return glance(profile.parse(records))
+
+    if found.is_document:
+        seen, capped = view(tail.document(handle, found.size)), False
+    else:
+        seen, capped = tail.read_back(handle, found.size, view, lambda g: g.is_settled)
+    first = Glance()
+    if not seen.cwd or not seen.session_id or not seen.model:
+        first = glance(profile.parse(tail.head(handle)))
+    notes: tuple[str, ...] = ()
+    if capped and seen.used_tokens is None:
+        notes = (f"no reply in its last {tail.CAP_BYTES >> 20} MB; more was not looked at",)
+    found_look = from_glance(seen, first, profile, judge, notes)
+    if not found.is_document and found.size:
+        found_look.is_cut = os.pread(handle, 1, found.size - 1) not in (b"\n", b"")
+    return found_look
+
+
+def from_glance(
+    seen: Glance,
+    first: Glance,
+    profile: Profile,
+    judge: Judge,
+    notes: tuple[str, ...] = (),
+) -> Look:
+    """What a tail (and, where that is silent, the first records) tells."""
+    turn = seen.turn
+    stop = judge(profile, turn) if turn.seen else None
+    return Look(
+        session_id=seen.session_id or first.session_id,
+        cwd=seen.cwd or first.cwd,
+        model=seen.model or first.model,
+        started_at=first.first_at,
+        last_at=seen.last_at or first.last_at,
+        used_tokens=seen.used_tokens,
+        parts=seen.parts,
+        used_at=seen.used_at,
+        told_window_tokens=seen.window_tokens or first.window_tokens,
+        accepted_tokens=seen.accepted_tokens,
+        compacted=seen.compactions > 0 and seen.parts is None,
+        limits={
+            scope: LimitSeen(limit.used_percent, limit.resets_at, limit.at, limit.rejected)
+            for scope, limit in seen.limits.items()
+        },
+        growth=growth(seen.samples),
+        stop=_seen(stop),
+        awaits_user=_awaits_user(turn),
+        notes=notes,
+    )
+
+
+def _awaits_user(turn: Turn) -> bool:
+    if turn.ended is not None:
+        return True
+    failure: Failure | None = turn.failure
+    return failure is not None and failure.reason is StopReason.NEEDS_USER
+
+
+def _seen(stop: Stop | None) -> StopSeen | None:
+    if stop is None:
+        return None
+    why = redact(stop.evidence[0].quote)[0] if stop.evidence else ""
+    details = stop.details
+    source = details.retry_source if isinstance(details, RateLimitInfo) else None
+    return StopSeen(stop.reason, stop.confidence, stop.retry_at, why, source)
+
+
+def _look_at_markdown(handle: int, found: Found, judge: Judge) -> Look:
+    text = os.pread(handle, _MARKDOWN_BYTES, 0).decode("utf-8", "replace")
+    flow = markdown.workflow(text)
+    if flow is None or not flow.has_steps:  # notes and agents' own files have a status too
+        raise NotASession(found.path)
+    if found.size > _MARKDOWN_BYTES:  # the front matter, and how it ends
+        front = text[: len(text) - len(markdown.body(text))]
+        end = os.pread(handle, _MARKDOWN_BYTES, found.size - _MARKDOWN_BYTES)
+        text = front + end.decode("utf-8", "replace")
+    tokens = text_reading(text.split("\n"))
+    return Look(
+        session_id=found.session_id,
+        cwd=os.path.dirname(found.path),
+        last_at=found.changed_at,
+        used_tokens=tokens.used if tokens else None,
+        told_window_tokens=tokens.window if tokens else None,
+        accepted_tokens=tokens.used if tokens else 0,
+        stop=_seen(judge(None, text)),
+        awaits_user=flow.is_complete,
+    )

@@ -1,0 +1,82 @@
+"""Whose sub-agent a session file is, where its path does not tell and its first records do."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from segue.agents.shared.fields import JSON
+from segue.sessions import tail
+from segue.sessions.count.index import Index
+from segue.sessions.find import Found, Home, Stamp, open_file
+
+UNTOLD = "?"
+_FIRST_BYTES, _MOST_BYTES = 16 << 10, 4 << 20  # of instructions, there may be many in one line
+
+Told = tuple[str, Stamp, str]
+
+
+class Resolved(NamedTuple):
+    """Files with their parents, and what was found out that the index does not know."""
+
+    found: list[Found]
+    new: list[Told]
+
+
+def resolve(found: Sequence[Found], homes: Mapping[str, Home], index: Index | None) -> Resolved:
+    """Fills in the parents that only records tell. Each file is asked once: what its first records
+    say does not change. A sub-agent's sub-agents belong to the session at the top."""
+    asked = {file.path for file in found if file.parent_id == UNTOLD}
+    if not asked:
+        return Resolved(list(found), [])
+    known = index.parents() if index is not None else {}
+    parents: dict[str, str] = {}
+    new: list[Told] = []
+    for file in found:
+        if file.path not in asked:
+            continue
+        (device, inode, size), parent = known.get(file.path, ((0, 0, 0), ""))
+        if (device, inode) != file.stamp[:2] or size > file.size:
+            records = _first_records(file.path)
+            parent = homes[file.home].store.told_parent(records)
+            if records and parent != UNTOLD:
+                new.append((file.path, file.stamp, parent))
+        parents[file.path] = parent
+    above = {
+        (file.agent, file.session_id): parents[file.path] for file in found if file.path in parents
+    }
+    return Resolved(
+        [
+            file._replace(parent_id=_top(file.agent, parents[file.path], above))
+            if file.path in asked
+            else file
+            for file in found
+        ],
+        new,
+    )
+
+
+def _first_records(path: str) -> list[JSON]:
+    """At least one, if there is one."""
+    try:
+        handle = open_file(path)
+    except OSError:
+        return []
+    try:
+        length = _FIRST_BYTES
+        while True:
+            records = tail.head(handle, length)
+            if records or length >= _MOST_BYTES or os.fstat(handle).st_size <= length:
+                return [record.data for record in records]
+            length *= 4
+    except OSError:
+        return []
+    finally:
+        os.close(handle)
+
+
+def _top(agent: str, parent: str, above: Mapping[tuple[str, str], str]) -> str:
+    seen = {parent}
+    while (higher := above.get((agent, parent), "")) not in ("", UNTOLD, *seen):
+        parent = higher
+        seen.add(parent)
+    return parent

@@ -1,0 +1,417 @@
+"""All sessions of this machine as they are now: files, the index, and running agents together."""
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from segue.agents.contracts.profile import Profile
+from segue.core.sessions import alive
+from segue.core.sessions.forecast import forecast
+from segue.core.sessions.glance import Glance, Window, glance
+from segue.core.sessions.reading import Reading
+from segue.core.sessions.spend import Spend
+from segue.core.sessions.types import Look, Process, Session, state_of
+from segue.core.stops.fold import Turn
+from segue.core.stops.types import Stop
+from segue.errors import SegueError
+from segue.sessions import database, parents
+from segue.sessions.count.index import Index
+from segue.sessions.find import Found, Home, Stamp, profile_of, project_folder
+from segue.sessions.look import Judge, NotASession, from_glance, look
+from segue.sessions.windows import Windows
+from segue.system.config.policies import PolicyFor
+from segue.system.files.files import is_path
+from segue.system.files.sqlite import is_damage
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Look).decode
+
+
+class SessionSeen(NamedTuple):
+    """A session and the last look at it."""
+
+    agent: str
+    path: str
+    look: Look
+    changed_at: float
+
+
+class Survey:
+    """Looks at sessions, remembers in the index what it saw, and says what was odd in `notes`.
+    Raises sqlite3.DatabaseError if the index is broken, and for nothing else that is wrong."""
+
+    def __init__(
+        self,
+        homes: Sequence[Home],
+        found: Sequence[Found],
+        index: Index | None,
+        policy_for: PolicyFor,
+        *,
+        judge: Judge,
+        environment: Mapping[str, str],
+        price_window: Callable[[str], int | None] = lambda model: None,
+    ) -> None:
+        self.homes = {home.path: home for home in homes}
+        self.index, self.policy_for, self.judge = index, policy_for, judge
+        self.notes: list[str] = []
+        self.windows = Windows(environment, partial(self._priced, price_window))
+        self.known = index.looks() if index is not None else {}
+        self.new: list[tuple[str, Stamp, bytes]] = []
+        self.found, new = parents.resolve(found, self.homes, index)
+        if index is not None:
+            self._write(partial(index.keep_parents, new))
+
+    def seen(
+        self, since: float | None = None, processes: Sequence[Process] = ()
+    ) -> list[SessionSeen]:
+        """The sessions that were active since then, and those that one of these processes may be
+        behind; without their sub-agents."""
+        wanted = _Wanted(since, processes)
+        seen: list[SessionSeen] = []
+        for file in self.found:
+            if self.homes[file.home].store.database:
+                seen += self._in_database(file, wanted)
+            elif not file.parent_id and wanted.has(
+                file.agent, file.session_id, file.path, file.changed_at
+            ):
+                found = self.look_at_file(file)
+                if found is not None:
+                    seen.append(SessionSeen(file.agent, file.path, found, file.changed_at))
+        if self.index is not None:
+            self._write(partial(self.index.keep_looks, self.new))
+        self.new = []
+        return seen
+
+    def _write(self, keep: Callable[[], None]) -> None:
+        try:
+            keep()
+        except sqlite3.Error as fault:
+            if is_damage(fault):
+                raise
+            # Only a cache: what was seen is seen.
+            self.notes.append(f"the index was not written: {fault}")
+
+    def look_at_file(self, file: Found) -> Look | None:
+        """What its end tells; None if it is no session, or cannot be read. What was not kept yet
+        is added to `new`."""
+        kept = self.kept(file.path, file.stamp)
+        if kept is not None:
+            return kept
+        try:
+            found = self._looked(file)
+            self._keep(file.path, file.stamp, found)
+        except (NotASession, FileNotFoundError):
+            return None
+        except sqlite3.Error:
+            raise
+        except Exception as fault:  # whatever stands in one file, the others are seen
+            name = file.session_id or os.path.basename(file.path)
+            return Look(session_id=name, last_at=file.changed_at, unreadable=why_not(fault))
+        return found
+
+    def _looked(self, file: Found) -> Look:
+        found = look(file, profile_of(file.agent), self.judge)
+        found.session_id = file.session_id or found.session_id or os.path.basename(file.path)
+        found.cwd = found.cwd if is_path(found.cwd) else ""
+        store = self.homes[file.home].store
+        if found.cwd:
+            found.cwd = store.folder(file.path[len(file.home) + 1 :], found.cwd)
+        elif store.projects:
+            found.cwd = project_folder(file.home, store, file.path)
+        self._remember(file, found)
+        return found
+
+    def _remember(self, file: Found, found: Look) -> None:
+        """What the window was once seen to hold, though it is too far back to be seen now."""
+        stamp, data = self.known.get(file.path, ((0, 0, 0, 0), b""))
+        if stamp[:2] == file.stamp[:2] and stamp[2] <= file.size:
+            old = self._decoded(data)
+            if old is not None and old.model == found.model:
+                found.accepted_tokens = max(found.accepted_tokens, old.accepted_tokens)
+
+    def kept(self, name: str, stamp: Stamp) -> Look | None:
+        """A former look, if the file has not changed since. Asked before each look: who keeps
+        looks elsewhere than in `known` puts that one there first."""
+        old = self.known.get(name)
+        return self._decoded(old[1]) if old is not None and old[0] == stamp else None
+
+    @staticmethod
+    def _decoded(data: bytes) -> Look | None:
+        try:
+            return _decode(data)
+        except msgspec.MsgspecError:
+            return None
+
+    def _keep(self, name: str, stamp: Stamp, found: Look) -> None:
+        self.new.append((name, stamp, _encode(found)))
+
+    def _in_database(self, file: Found, wanted: "_Wanted") -> list[SessionSeen]:
+        profile = profile_of(file.agent)
+        if profile is None:
+            return []
+        seen = []
+        try:
+            for row in database.sessions(file.path):
+                if row.parent_id or not wanted.has(file.agent, row.session_id, "", row.changed_at):
+                    continue
+                name = f"{file.path}#{row.session_id}"
+                stamp = (*file.stamp[:2], round(row.changed_at * 1000), 0)
+                found = self.kept(name, stamp)
+                if found is None:
+                    found = self._look_at_row(file.path, row, profile)
+                    if not found.unreadable:
+                        self._keep(name, stamp, found)
+                seen.append(SessionSeen(file.agent, file.path, found, row.changed_at))
+        except database.Unreadable as fault:
+            self.notes.append(str(fault))
+        return seen
+
+    def _look_at_row(self, path: str, row: database.Row, profile: Profile) -> Look:
+        try:
+            found = self._look_in_row(path, row, profile)
+            _encode(found)  # what cannot be kept cannot be told either
+        except (sqlite3.Error, database.Unreadable):
+            raise
+        except Exception as fault:  # whatever stands in one row, the others are seen
+            return Look(
+                session_id=row.session_id,
+                last_at=row.changed_at,
+                unreadable=why_not(fault),
+            )
+        return found
+
+    def _look_in_row(self, path: str, row: database.Row, profile: Profile) -> Look:
+        last = 60
+        while True:
+            records = database.records(path, row.session_id, last)
+            at_end = glance(profile.parse(records))
+            asked = sum(r.data["table"] == "message" for r in records)
+            if at_end.is_settled or asked < last:
+                break
+            last *= 8
+        found = from_glance(at_end, Glance(), profile, self.judge)
+        found.session_id, found.cwd = row.session_id, row.cwd if is_path(row.cwd) else ""
+        found.model = found.model or row.model
+        found.started_at, found.last_at = row.started_at, found.last_at or row.changed_at
+        return found
+
+    # What it means now
+
+    def sessions(
+        self,
+        seen: Sequence[SessionSeen],
+        processes: Sequence[Process],
+        now: float,
+        *,
+        only: Callable[[SessionSeen], bool] | None = None,
+    ) -> list[Session]:
+        """Sessions with their state, the most recently active first. `only`: which of them are
+        wanted; the others count for whose a process is."""
+        seen = _each_once(seen)
+        subjects = [
+            alive.Subject(
+                key=_key(s),
+                agent=s.agent,
+                session_id=s.look.session_id,
+                path=s.path,
+                cwd=s.look.cwd,
+                last_at=s.look.last_at or s.changed_at,
+                is_open=not s.look.awaits_user,
+            )
+            for s in seen
+        ]
+        children = [file for file in self.found if file.parent_id]
+        subjects += [
+            alive.Subject(
+                key=file.path,
+                agent=file.agent,
+                session_id=file.session_id,
+                path=file.path,
+                parent_id=file.parent_id,
+            )
+            for file in children
+        ]
+        behind = alive.behind(subjects, processes)
+        counts = Counter((file.agent, file.parent_id) for file in children)
+        sessions = [
+            self.session(s, behind.get(_key(s)), counts[s.agent, s.look.session_id], now)
+            for s in seen
+            if only is None or only(s)
+        ]
+        return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
+
+    def session(
+        self, seen: SessionSeen, process: Process | None, children: int, now: float
+    ) -> Session:
+        """One session with its state; one that cannot be told is told so."""
+        try:
+            return self.session_of(seen, process, children, now)
+        except (sqlite3.Error, SegueError):
+            raise
+        except Exception as fault:
+            return Session(
+                agent=seen.agent,
+                session_id=seen.look.session_id,
+                path=seen.path,
+                cwd=seen.look.cwd,
+                last_at=seen.changed_at,
+                process=process,
+                children=children,
+                unreadable=why_not(fault),
+            )
+
+    def session_of(
+        self, seen: SessionSeen, process: Process | None, children: int, now: float
+    ) -> Session:
+        """One session with its state, its window, zone and forecast: by the policy that counts for
+        it now. Whoever shows or acts on a session has it from here."""
+        told = seen.look
+        policy = self.policy_for(seen.agent, told.model, told.cwd)
+        window, enforced = self.windows.of(seen.agent, told, policy)
+        reading = _reading(told, window)
+        ahead = None
+        if reading is not None:
+            ahead = forecast(
+                reading,
+                told.growth,
+                policy,
+                reserve_tokens=policy.reserve_tokens,
+                enforced_at_tokens=enforced,
+            )
+        notes = told.notes + ((window.note,) if window.note and reading is not None else ())
+        return Session(
+            agent=seen.agent,
+            session_id=told.session_id,
+            path=seen.path,
+            cwd=told.cwd,
+            model=told.model,
+            started_at=told.started_at,
+            last_at=told.last_at or seen.changed_at,
+            reading=reading,
+            zone=ahead.zone if ahead is not None else None,
+            forecast=ahead,
+            policy=policy,
+            enforced_tokens=enforced,
+            growth=told.growth,
+            limits=told.limits,
+            state=state_of(told, process, now),
+            stop=told.stop,
+            process=process,
+            children=children,
+            notes=notes,
+            unreadable=told.unreadable,
+        )
+
+    def _priced(self, price_window: Callable[[str], int | None], model: str) -> int | None:
+        if self.index is None:
+            return price_window(model)
+        asked, tokens = self.index.window(model)
+        if not asked:
+            tokens = price_window(model)
+            try:
+                self.index.keep_window(model, tokens)
+            except sqlite3.Error as fault:
+                if is_damage(fault):
+                    raise  # else it is asked again next time
+        return tokens
+
+
+class _Wanted:
+    """Which sessions are looked at: those that were active since a time, those that a process says
+    or shows, and those that a process may be behind that does neither (see `core.alive`)."""
+
+    def __init__(self, since: float | None, processes: Sequence[Process]) -> None:
+        self.since = since
+        self.names: set[tuple[str, str]] = set()
+        self.named: set[str] = set()  # agents of which a session is named
+        self.paths: set[str] = set()
+        self.begun: dict[str, float] = {}  # by agent: the first process that shows nothing
+        for process in processes:
+            agent = process.agent
+            ids = {process.session_id, *(hold.session_id for hold in process.holds)} - {""}
+            self.names |= {(agent, name) for name in ids}
+            self.named |= {agent} if ids else set()
+            self.paths |= {hold.path for hold in process.holds}
+            if not process.session_id and not process.holds and process.cwd:
+                begun = self.begun.get(agent, process.started_at)
+                self.begun[agent] = min(begun, process.started_at)
+
+    def has(self, agent: str, session_id: str, path: str, changed_at: float) -> bool:
+        """Whether to look at this one. Where the file's name is not the session's, it may be."""
+        return (
+            self.since is None
+            or changed_at >= min(self.since, self.begun.get(agent, self.since))
+            or path in self.paths
+            or ((agent, session_id) in self.names if session_id else agent in self.named)
+        )
+
+
+def _each_once(seen: Sequence[SessionSeen]) -> list[SessionSeen]:
+    """A session that stands in several files: a stub that a resume left, a copy in an archive. The
+    one that tells most counts, then the newest."""
+    best: dict[tuple[str, str], SessionSeen] = {}
+    for each in seen:
+        name = (each.agent, each.look.session_id)
+        if name not in best or _worth(each) > _worth(best[name]):
+            best[name] = each
+    return list(best.values())
+
+
+def _worth(seen: SessionSeen) -> tuple[bool, float]:
+    return seen.look.used_tokens is not None, seen.look.last_at or seen.changed_at
+
+
+def _key(seen: SessionSeen) -> str:
+    return f"{seen.path}#{seen.look.session_id}"
+
+
+def _reading(told: Look, window: Window) -> Reading | None:
+    if told.used_tokens is None:
+        return None
+    parts = told.parts
+    if parts is None or parts.total_tokens != told.used_tokens:
+        parts = Spend(input_tokens=told.used_tokens)
+    return Reading(
+        input_tokens=parts.input_tokens,
+        cache_write_tokens=parts.cache_write_tokens,
+        cache_read_tokens=parts.cache_read_tokens,
+        output_tokens=parts.output_tokens,
+        window_tokens=window.tokens,
+        source="transcript",
+        at=told.used_at,
+    )
+
+
+def why_not(fault: Exception) -> str:
+    """Why something cannot be read, in a few words."""
+    if isinstance(fault, OSError):
+        return (fault.strerror or str(fault)).lower()
+    return f"internal error: {type(fault).__name__}"
+
+
+def make_judge(policy_for: PolicyFor, now: float) -> Judge:
+    """Why turns ended, by the policy for all sessions of an agent: in which project it is, its file
+    has yet to tell. Wordings are compiled when the first message has to be read."""
+
+    def judge(profile: Profile | None, ended: Turn | str) -> Stop:
+        from segue.agents import ending
+        from segue.api import load_catalogue
+        from segue.core.stops.reader import MessageReader
+        from segue.core.stops.wordings import Catalogue
+        from segue.system import clock
+
+        policy = policy_for(profile.name if profile is not None else "", "", "")
+        needed = isinstance(ended, str) or ending.needs_wordings(ended)
+        catalogue = load_catalogue(policy.exit_patterns) if needed else Catalogue(())
+        ear = MessageReader(catalogue=catalogue, now=now, tz=clock.local_zone())
+        if profile is not None and not isinstance(ended, str):
+            return ending.judge_turn(profile, ended, ear, policy).stop
+        source = ending.Source(text=str(ended), channel="transcript", name="session")
+        return ending.judge(ending.Ending(sources=(source,)), ear, policy).stop
+
+    return judge

@@ -1,0 +1,67 @@
+"""How large windows are believed to be (design rule 2), and where agents act by themselves."""
+
+import json
+from collections.abc import Callable, Mapping
+
+from segue import agents
+from segue.agents.contracts.profile import Profile
+from segue.agents.shared.fields import obj
+from segue.core.policy import Policy
+from segue.core.sessions.glance import Window, believed_window
+from segue.core.sessions.types import Look
+from segue.sessions import find
+from segue.sessions.find import profile_of
+from segue.system.files.files import read_plain
+
+_MAX_CONFIG_BYTES = 4_000_000
+
+
+class Windows:
+    """Remembers what agents' own config files said. `price_window` looks a model up in the price
+    list, which is slow."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        price_window: Callable[[str], int | None] = lambda model: None,
+    ) -> None:
+        self.environment, self.price_window = environment, price_window
+        self.configured: dict[tuple[str, str, str], int | None] = {}
+
+    def of(self, agent: str, told: Look, policy: Policy) -> tuple[Window, int | None]:
+        """How large the window is believed to be, and where the agent itself compacts or refuses,
+        if it does."""
+        profile = profile_of(agent)
+        priced, said = None, told.told_window_tokens
+        own = profile.windows if profile is not None else {}
+        if not said and profile is not None and profile.window_in is not None:
+            said = self._configured(profile, told)
+        if not said and told.model and "" not in own:
+            priced = self.price_window(told.model)
+        window = believed_window(
+            told_tokens=said,
+            accepted_tokens=told.accepted_tokens,
+            model=told.model,
+            configured=policy.known_windows,
+            agents_own=own,
+            priced_tokens=priced,
+            default_tokens=policy.default_window_tokens,
+        )
+        return window, profile.enforced(window.tokens) if profile is not None else None
+
+    def _configured(self, profile: Profile, told: Look) -> int | None:
+        """What the agent's own config says; files that are not plain JSON are passed over."""
+        asked = (profile.name, told.model, told.cwd)
+        if asked not in self.configured:
+            self.configured[asked] = None
+            for place in agents.stores()[profile.name].configs:
+                file = find.filled(place.replace("{cwd}", told.cwd), self.environment)
+                try:
+                    config = json.loads(read_plain(file, _MAX_CONFIG_BYTES))
+                except (OSError, ValueError, RecursionError):
+                    continue
+                found = profile.window_in(obj(config), told.model) if profile.window_in else None
+                if found:
+                    self.configured[asked] = found
+                    break
+        return self.configured[asked]

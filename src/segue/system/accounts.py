@@ -1,0 +1,172 @@
+"""The accounts of this machine and their limits: one small private file, shared by all runs, the
+daemon, the queue and the commands of one state folder.
+
+A change is made under a lock and replaces the whole file; who reads needs no lock. What is in it
+can be seen again, so a file that cannot be read is put aside and begun anew; and a disk that takes
+no more keeps nobody from working.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.agents import canonical, drives
+from segue.agents.contracts.login import hashed
+from segue.core import accounts
+from segue.core.accounts import Account, Answer, Limit
+from segue.system.files import state
+
+FILE_NAME = "accounts.json"
+_MAX_BYTES = 4_000_000
+
+
+class _File(Struct):
+    accounts: list[Account] = []
+    schema: int = 1
+
+
+def account_of(
+    agent: str, env: Mapping[str, str], *, flags: Sequence[str] = (), cwd: str = ""
+) -> Account:
+    """Whose limits count for this agent, started so. Never raises: without a login that can be
+    told, the agent's config home stands for the account."""
+    name = canonical(agent)
+    drive = drives.find(name)
+    look = drive.login if drive is not None else None
+    if drive is None or look is None:
+        return Account(id=f"{name}-{hashed(name)}", agent=name)
+    found = look(flags, env, cwd)
+    who = found.who or hashed(found.home)
+    return Account(id=f"{drive.agent}-{who}", agent=name, home=found.home, kind=found.kind)
+
+
+def account_at(
+    agent: str, path: str, env: Mapping[str, str], homes: dict[str, Account] | None = None
+) -> Account | None:
+    """Whose session a file is: of the login that its home has now; None if it lies in another home.
+    `homes` keeps logins for the next question."""
+    known = {} if homes is None else homes
+    if agent not in known:
+        known[agent] = account_of(agent, env)
+    home = known[agent].home
+    is_below = home != "" and os.path.realpath(path).startswith(home.rstrip("/") + "/")
+    return known[agent] if is_below else None
+
+
+class Accounts:
+    """What is known of them. Nothing here raises because of the file."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.path = Path(folder or state.state_folder(), FILE_NAME)
+
+    def all(self, now: float) -> list[Account]:
+        """Each with what still says something."""
+        return [accounts.current(account, now) for account in self._read().accounts]
+
+    def find(self, account: Account) -> Account:
+        """The same with its limits."""
+        known = {each.id: each for each in self._read().accounts}
+        return known.get(account.id, account)
+
+    def limits_of(self, account: Account, now: float) -> tuple[Limit, ...]:
+        """Those that still say something."""
+        return accounts.current(self.find(account), now).limits
+
+    def limited_until(self, account: Account, now: float) -> float | None:
+        """Until when nobody may try; None if it is not limited."""
+        found = accounts.limited_until(self.find(account), now)
+        return found.resets_at if found is not None else None
+
+    def note_limit(self, account: Account, *limits: Limit) -> None:
+        """What was just seen of its limits."""
+        if limits:
+            self._change(account, lambda known: accounts.note(known, limits))
+
+    def ask(self, account: Account, who: str, now: float) -> Answer:
+        """Whether `who` may send a request now. The first one after a reset has the turn then."""
+        known, answer = accounts.ask(self.find(account), who, now)
+        if not accounts.met(known):
+            return answer  # the usual case needs no lock
+        found = Answer()
+
+        def change(known: Account) -> Account:
+            nonlocal found
+            known, found = accounts.ask(known, who, now)
+            return known
+
+        return found if self._change(account, change) else answer
+
+    def replied(self, account: Account, who: str, now: float) -> None:
+        """The model answered `who`: the others may follow."""
+        if accounts.met(self.find(account)):
+            self._change(account, lambda known: accounts.replied(known, who, now))
+
+    def clear(self, ids: Iterable[str] | None = None) -> list[str]:
+        """Forgets the limits of these accounts, or of all; the ids of those that had any."""
+        wanted = None if ids is None else set(ids)
+        cleared: list[str] = []
+        with suppress(OSError), self._alone():
+            file = self._read()
+            kept = []
+            for account in file.accounts:
+                if wanted is None or account.id in wanted:
+                    cleared += [account.id] if account.limits else []
+                    account = replace(account, limits=(), first=None)
+                kept.append(account)
+            self._write(_File(kept))
+        return cleared
+
+    def _change(self, account: Account, change: Callable[[Account], Account]) -> bool:
+        """Whether it is kept now."""
+        try:
+            with self._alone():
+                file = self._read()
+                before = next((each for each in file.accounts if each.id == account.id), account)
+                after = change(replace(before, home=account.home, kind=account.kind))
+                if after != before or before not in file.accounts:
+                    rest = [each for each in file.accounts if each.id != account.id]
+                    self._write(_File([*rest, after]))
+        except OSError:
+            return False
+        return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(
+            self.path.with_suffix(".lock"),
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+        )
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _read(self) -> _File:
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+            if len(data) <= _MAX_BYTES:
+                return msgspec.json.decode(data, type=_File)
+        except OSError:
+            return _File()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            pass
+        with suppress(OSError):
+            os.replace(self.path, self.path.with_suffix(".damaged"))
+        return _File()
+
+    def _write(self, file: _File) -> None:
+        aside = self.path.with_name(f".{FILE_NAME}.{os.getpid()}")
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            out.write(msgspec.json.encode(file))
+        os.replace(aside, self.path)

@@ -1,0 +1,58 @@
+"""The time and the place, read once at the rim."""
+
+import os
+import time
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from segue.core.stops import resets
+from segue.errors import InputError
+
+_LOCALTIME = Path("/etc/localtime")
+
+
+def now() -> float:
+    """Unix time."""
+    return time.time()
+
+
+def local_zone() -> tzinfo:
+    """The user's zone with its rules for summer time, or its present offset if it has no name."""
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        try:
+            name = str(_LOCALTIME.resolve()).partition("zoneinfo/")[2]
+        except OSError:
+            name = ""
+    if name:
+        try:
+            return ZoneInfo(name)
+        except (ValueError, OSError, KeyError):
+            pass
+    return datetime.now(UTC).astimezone().tzinfo or UTC
+
+
+def parse_zone(name: object) -> tzinfo:
+    """A zone that the user named; raises InputError for one that nobody has."""
+    found = resets.zone(name) if isinstance(name, str) else None
+    if found is None:
+        raise InputError(f"time zone {name!r} is not known; write one like Europe/London or UTC")
+    return found
+
+
+def parse_instant(value: object, zone: tzinfo) -> float:
+    """Unix seconds from a number or an ISO time; raises InputError for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e11:
+        return float(value)
+    if isinstance(value, str):
+        try:
+            return parse_instant(float(value), zone)
+        except ValueError:
+            pass
+        try:
+            when = datetime.fromisoformat(value)
+            return (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            pass
+    raise InputError(f"time {value!r} is not one; write unix seconds or 2026-11-15T20:30:00Z")

@@ -1,0 +1,301 @@
+"""The config folder: `config.toml` with what the user has set, and the user's own wordings.
+
+What is here reads the user's file alone, and only the table that is asked for: it is paid by every
+command. All layers together, and where each value comes from: `system/config/settings`.
+"""
+
+import json
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from segue import agents
+from segue.core.nearest import did_you_mean
+from segue.core.policy import PRESETS, Policy
+from segue.errors import ConfigError
+from segue.system.files import files, state
+
+TABLES = ("policy", "homes", "run", "agents", "prompts", "queue", "worktree", "fleet")
+SCOPES = ("projects", "agents", "models")
+"""Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
+whose name begins so."""
+
+_MOST_BYTES = 1_000_000
+_RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")
+_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
+
+
+def folder() -> Path:
+    """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
+    return Path(state.config_folder())
+
+
+def user_file() -> Path:
+    """The user's `config.toml`, which need not be there."""
+    return folder() / "config.toml"
+
+
+def wording_files() -> list[Path]:
+    """The user's wordings: `wordings.toml` and `wordings/*.toml`, in the order of their names."""
+    place = folder()
+    files = [place / "wordings.toml", *sorted((place / "wordings").glob("*.toml"))]
+    return [file for file in files if file.is_file()]
+
+
+def policy() -> Policy:
+    """The user's policy: a preset, and what `[policy]` in config.toml changes in it. Not what it
+    says for one agent or model, nor what a project, the environment or a flag says."""
+    written = read(user_file())
+    table = {k: v for k, v in written.table("policy").items() if k not in SCOPES}
+    for key in table:
+        if key not in Policy.__struct_fields__:
+            raise written.unknown("key", key, ("policy",), (*Policy.__struct_fields__, *SCOPES))
+    preset = check_preset(table.get("name", "graduated"), written.at("policy", "name"))
+    table = {key: None if value == "none" else value for key, value in table.items()}
+    try:
+        return msgspec.convert({**msgspec.to_builtins(preset), **table}, Policy)
+    except msgspec.ValidationError as fault:
+        raise ConfigError(f"{_place(written, table, fault)}: [policy]: {fault}") from None
+
+
+def _place(written: "Written", table: dict[str, Any], fault: msgspec.ValidationError) -> str:
+    """Where the value stands that cannot be: the message names its key, or the nonsense several."""
+    said = re.search(r"\$\.(\w+)", str(fault))
+    named = [said[1]] if said else re.findall(r"\w+", str(fault))
+    keys = (key for word in named for key in (word, f"{word}_mark"))
+    key = next((key for key in keys if key in table), "")
+    return written.at("policy", key) if key else str(written.path)
+
+
+def homes() -> dict[str, list[str]]:
+    """More folders with sessions, by agent: `[homes]` in config.toml."""
+    return check_homes(read(user_file()))
+
+
+class FleetConfig(NamedTuple):
+    """`[fleet]` in config.toml."""
+
+    url: str = ""  # "": this machine works alone
+    lease_s: float = 60.0
+
+
+def fleet() -> FleetConfig:
+    """The database of a fleet, from the user's file alone: it may hold a password. Raises
+    ConfigError."""
+    written = read(user_file())
+    table = written.table("fleet")
+    for key in table:
+        if key not in FleetConfig._fields:
+            raise written.unknown("key", key, ("fleet",), FleetConfig._fields)
+    found = FleetConfig(**table)
+    is_text = isinstance(found.url, str)
+    if not is_text or (found.url and not found.url.startswith("postgresql://")):
+        raise ConfigError(f'{written.at("fleet", "url")}: url in [fleet] must be "postgresql://…"')
+    if isinstance(found.lease_s, bool) or not isinstance(found.lease_s, int | float):
+        raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be a number")
+    if not 5 <= found.lease_s <= 86_400:
+        raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be from 5 on")
+    return found
+
+
+def remember_agent(name: str) -> str:
+    """Writes `agent` into `[run]` of the user's file, and leaves all else in it as it is; what to
+    tell the user. Raises ConfigError if that file is broken; if it cannot be written, that is
+    told, and nothing is changed."""
+    path = user_file()
+    written = read(path)
+    own = f"agent = {json.dumps(name, ensure_ascii=False)}"
+    by_hand = f"; to keep it, write {own} under [run] in {path}"
+    run = written.table("run")
+    if "agent" in run:
+        return f"{name} is used this time{by_hand}"
+    wanted = {**written.data, "run": {**run, "agent": name}}
+    text = next((new for new in _with_line(written.text, own) if _says(new, wanted)), None)
+    if text is None:
+        return f"{name} is used this time{by_hand}"
+    try:
+        replace_file(Path(os.path.realpath(path)), text)
+    except OSError as fault:
+        return f"{name} is used this time: {path} cannot be written ({fault.strerror}){by_hand}"
+    return f"{name} is used from now on: {own} was written under [run] in {path}"
+
+
+def _with_line(text: str, line: str) -> Iterator[str]:
+    """Ways to put a line into [run], the nicest first; which of them is right, its reader says."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    for place, said in enumerate(lines):
+        if _RUN_TABLE.fullmatch(said.rstrip("\r\n")):
+            head = said.rstrip("\r\n") + end
+            yield "".join([*lines[:place], head, line + end, *lines[place + 1 :]])
+    whole = text if not text or text.endswith("\n") else text + end
+    yield f"{whole}{end if whole else ''}[run]{end}{line}{end}"
+    yield f"run.{line}{end}{text}"
+
+
+def _says(text: str, wanted: dict[str, Any]) -> bool:
+    with suppress(tomllib.TOMLDecodeError, RecursionError):
+        return tomllib.loads(text) == wanted
+    return False
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Whole or not at all, and private."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+
+
+class Written(NamedTuple):
+    """A config file as it was read."""
+
+    path: Path
+    text: str
+    data: dict[str, Any]
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of its tables; {} if it has none. Raises ConfigError if it is something else."""
+        found = self.data.get(name, {})
+        if not isinstance(found, dict):
+            raise ConfigError(f"{self.at(name)}: {name} must be a table: write [{name}]")
+        return found
+
+    def at(self, *keys: str) -> str:
+        """Where a key stands, for people."""
+        line = line_of(self.text, keys)
+        return f"{self.path}:{line}" if line else str(self.path)
+
+    def unknown(
+        self, what: str, name: str, table: tuple[str, ...], known: Iterable[str]
+    ) -> ConfigError:
+        """What to raise for a name that nobody knows."""
+        return ConfigError(f"{self.at(*table, name)}: {unknown(what, name, table, known)}")
+
+
+def read(path: Path) -> Written:
+    """A config file; empty if it is not there. Raises ConfigError, in one line, for one that
+    cannot be read, is no TOML, or has a table that nobody knows."""
+    try:
+        raw = files.read_plain(path, _MOST_BYTES)
+    except FileNotFoundError:
+        return Written(path, "", {})
+    except OSError as fault:
+        raise ConfigError(f"{path}: cannot be read: {fault.strerror}") from None
+    try:
+        text = raw.decode("utf-8")
+        written = Written(path, text, tomllib.loads(text))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: cannot be read: not UTF-8") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not TOML: nested too deeply") from None
+    except tomllib.TOMLDecodeError as fault:
+        raise ConfigError(f"{path}: not TOML: {str(fault).splitlines()[0]}") from None
+    except ValueError:
+        raise ConfigError(f"{path}: a number has too many digits") from None
+    for keys in _out_of_range(written.data):
+        raise ConfigError(f"{written.at(*keys)}: the number is out of range")
+    for name, value in written.data.items():
+        if name not in TABLES:
+            raise written.unknown("table" if isinstance(value, dict) else "key", name, (), TABLES)
+    return written
+
+
+def _out_of_range(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Numbers that nothing can be set to: past 64 bits, infinite, or none at all."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _out_of_range(each, (*keys, key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _out_of_range(each, keys)
+    elif isinstance(value, int | float) and not abs(value) < 2**63:
+        yield keys
+
+
+def check_preset(name: object, where: str) -> Policy:
+    """The preset of that name, or ConfigError."""
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(f"{where}: [policy]: name {name!r} is not one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def check_homes(written: Written) -> dict[str, list[str]]:
+    """[homes] of a file, by agents' own names."""
+    known = (*agents.stores(), "markdown")
+    found: dict[str, list[str]] = {}
+    for name, places in written.table("homes").items():
+        agent, where = agents.canonical(name), written.at("homes", name)
+        if agent not in known:
+            hint = near(name, known)
+            raise ConfigError(
+                f"{where}: [homes]: {name!r} is not one of {', '.join(known)}{hint and '; ' + hint}"
+            )
+        listed = [places] if isinstance(places, str) else places
+        if not isinstance(listed, list) or not all(isinstance(p, str) for p in listed):
+            raise ConfigError(f'{where}: [homes]: {name} must be a list of folders: ["~/a", "~/b"]')
+        found[agent] = listed
+    return found
+
+
+def unknown(what: str, name: str, table: tuple[str, ...], known: Iterable[str]) -> str:
+    """That nobody knows a name, and which one was meant, or which there are."""
+    names = list(known)
+    hint = near(name, names) or f"known are {', '.join(names)}"
+    if what == "table":
+        return f"unknown table [{clean('.'.join((*table, name)))}]: {hint}"
+    place = f" in [{clean('.'.join(table))}]" if table else ""
+    return f"unknown {what} {name!r}{place}: {hint}"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """ "did you mean hard_mark?", or nothing."""
+    return did_you_mean(name, known)
+
+
+def clean(text: str) -> str:
+    """A name of a file's, fit for one line of a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def line_of(text: str, keys: tuple[str, ...]) -> int | None:
+    """The line that sets a key, or begins its table; None if it is not written plainly."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if line.startswith("["):
+            table = _dotted(line.partition("#")[0].strip().strip("[]"))
+            if keys and table == keys:
+                return number
+        elif "=" in line:
+            key = _dotted(line.partition("=")[0])
+            if key and (*table, *key) == keys[: len(table) + len(key)]:
+                return number
+    return None
+
+
+def _dotted(text: str) -> tuple[str, ...]:
+    """`policy.models."gpt-5.1"` in parts; () if it is no key."""
+    parts, place = [], 0
+    while place < len(text):
+        match = _KEY.match(text, place)
+        if match is None:
+            return ()
+        parts.append(next(group for group in match.groups() if group is not None))
+        place = match.end()
+    return tuple(parts)

@@ -1,0 +1,106 @@
+"""Which policy counts for a session. This is the one place that decides it: commands, the daemon,
+hooks, the status line, MCP and the API all ask here, so that none of them can disagree.
+
+It follows from the session alone: its agent, its model and its own folder (with the `.segue.toml`
+there), never from the folder in which the question is asked. What follows from the policy, the
+window, the zone and what still fits, is in `sessions/survey` and `core/sessions/types`.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from segue.core.policy import Policy
+from segue.errors import ConfigError
+from segue.system.config import settings as layered
+from segue.system.config.project import find_project
+from segue.system.config.settings import Settings
+
+PolicyFor = Callable[[str, str, str], Policy]
+"""The policy for an agent, a model and a folder. Asked at every look, so it must be quick."""
+
+
+class Project:
+    """Settings that are the same for all folders of one project."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._policies: dict[tuple[str, str], Policy] = {}
+
+    def policy(self, agent: str, model: str) -> Policy:
+        """The one for that agent and model; made once."""
+        found = self._policies.get((agent, model))
+        if found is None:
+            found = self._policies[agent, model] = self._made(agent, model)
+        return found
+
+    def _made(self, agent: str, model: str) -> Policy:
+        return self.settings.policy(agent, model)
+
+
+P = TypeVar("P", bound=Project)
+
+
+class PolicyFinder(Generic[P]):
+    """The user's rules in each project, from all layers. A project's file that is wrong does not
+    count, and `notes` says why, once. Raises ConfigError if the user's own config is wrong when it
+    is made, and never again. Any thread may ask."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.notes: deque[str] = deque(maxlen=200)
+        """What is wrong, one line each; whoever says them takes them out."""
+        self._general = self._load("/")
+        self._shared: dict[tuple[str, ...], P] = {}
+        self._known: dict[str, P] = {}
+        self._broken: set[str] = set()  # folders for which nothing but the user's config was read
+
+    def policy(self, agent: str, model: str, cwd: str) -> Policy:
+        """The policy for a session. Never raises."""
+        return self._project(cwd).policy(agent, model)
+
+    def _project(self, cwd: str) -> P:
+        found = self._known.get(cwd)
+        if found is None:
+            try:
+                found = self._find(cwd)
+            except ConfigError as fault:
+                note = f"{fault}; your own config counts there"
+                if note not in self.notes:
+                    self.notes.append(note)
+                found = self._general
+                self._broken.add(cwd)
+            self._known[cwd] = found
+        return found
+
+    def _find(self, cwd: str) -> P:
+        """Reads a project's settings, if no other folder of it was asked about before."""
+        here = os.path.realpath(cwd or "/")
+        file = find_project(Path(cwd or "/"), self._env, [])
+        tables = tuple(
+            name
+            for kind, name in self._general.settings.scopes()
+            if kind == "projects" and f"{here}/".startswith(name.rstrip("/") + "/")
+        )
+        key = (str(file or ""), *self._traits(here), *tables)
+        found = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = self._load(cwd or "/", tables)
+        return found
+
+    def _load(self, cwd: str, tables: Sequence[str] = ()) -> P:
+        """`tables`: the folders of [policy.projects] that this one is in."""
+        raise NotImplementedError
+
+    def _traits(self, here: str) -> tuple[str, ...]:
+        """What else settings depend on there, besides the project's file and the tables."""
+        return ()
+
+
+class Policies(PolicyFinder[Project]):
+    """For one look at the sessions: what the files say now."""
+
+    def _load(self, cwd: str, tables: Sequence[str] = ()) -> Project:
+        return Project(layered.load(cwd, self._env))

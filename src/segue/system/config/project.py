@@ -1,0 +1,52 @@
+"""Which project a folder belongs to, and whose word its file is.
+
+A project's file comes with a repository, and so from whoever wrote that. It is looked for no higher
+than the repository's root, so that nobody's file in a shared folder above counts."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+NAME = ".segue.toml"
+
+
+def find_project(cwd: Path, env: Mapping[str, str], notes: list[str]) -> Path | None:
+    """The nearest `.segue.toml`, from the working folder up to the root of its git repository;
+    outside of one, up to below the home. One of another user's is left alone, with a note."""
+    for folder in _upwards(Path(os.path.abspath(cwd)), env):
+        file = folder / NAME
+        try:
+            owner = file.stat().st_uid
+        except OSError:
+            if not os.path.islink(file):
+                continue
+            notes.append(f"{file} leads nowhere, and is not read")
+            return None
+        if owner in (0, os.geteuid()):
+            return file
+        notes.append(f"{file} belongs to another user, and is not read")
+        return None
+    return None
+
+
+def inside(path: Path, folder: Path) -> bool:
+    """Whether a path stays in a folder, links and all."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def _upwards(cwd: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    chain = [cwd, *cwd.parents]
+    home = Path(env["HOME"]) if env.get("HOME") else None
+    below_home = home in cwd.parents if home else False
+    root = next((p for p in chain if os.path.exists(p / ".git")), None)  # never raises
+    if root == home:
+        root = None  # a home that is a repository itself (dotfiles) is no project
+    for folder in chain:
+        if folder == home and folder != cwd:
+            return
+        yield folder
+        if folder == root or (root is None and not below_home):
+            return

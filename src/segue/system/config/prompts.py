@@ -1,0 +1,26 @@
+"""Loads the prompts: ours from the package, or the user's own in their place."""
+
+from pathlib import Path
+
+from segue.core.handoffs.prompts import faults_of
+from segue.errors import ConfigError
+from segue.system.files import files
+
+PACKAGED = Path(__file__).parents[2] / "prompts"
+_MAX_BYTES = 1_000_000
+
+
+def load(name: str, own: Path | None = None) -> str:
+    """The template of that name. Raises ConfigError if the user's own cannot be read or filled: at
+    the start of a run, not when it is needed."""
+    if own is None:
+        return (PACKAGED / f"{name}.md").read_text(encoding="utf-8")
+    try:
+        text = files.read_plain(own, _MAX_BYTES).decode("utf-8")
+    except OSError as fault:
+        raise ConfigError(f"{own}: cannot be read: {fault.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{own}: cannot be read: not UTF-8") from None
+    if faults := faults_of(name, text):
+        raise ConfigError(f"{own}: {'; '.join(faults)}")
+    return text

@@ -1,0 +1,1 @@
+"""Files: reading, following, locking, editing."""

@@ -1,0 +1,130 @@
+"""Handoff documents on disk: where a project's are, which there are, reading and writing one.
+
+Names are one part of a path and nothing else; what a link leads to is not read, and nothing is
+written where a repository's link leads out of the project.
+"""
+
+import os
+import re
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from segue.errors import InputError, StateError
+from segue.system.config.project import inside
+
+MOST_BYTES = 1 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.md")
+_MOST_LISTED = 1_000
+
+
+class Document(Struct, frozen=True):
+    """One that is there."""
+
+    name: str
+    size_bytes: int
+    changed_at: float
+
+
+def folder_of(project: str, folder: str) -> Path:
+    """Where a project's handoffs are, whether or not it is there yet (`policy.handoff_folder`).
+    Raises InputError if a relative one leads out of the project."""
+    if not project:
+        raise InputError("the session's folder is not known, and so is where handoffs belong")
+    own = Path(os.path.expanduser(folder))
+    place = Path(project) / own
+    if not own.is_absolute() and not inside(place, Path(project)):
+        raise InputError(f"{place} leads out of the project; handoffs are not kept there")
+    return place
+
+
+def listed(folder: Path) -> list[Document]:
+    """The documents in it, the newest first; none if it cannot be read."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_name(entry.name) and entry.is_file(follow_symlinks=False):
+                    info = entry.stat(follow_symlinks=False)
+                    found.append(Document(entry.name, info.st_size, info.st_mtime))
+    except OSError:
+        return []
+    found.sort(key=lambda document: (document.changed_at, document.name), reverse=True)
+    return found[:_MOST_LISTED]
+
+
+def is_name(name: str) -> bool:
+    """Whether a document may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
+def read(folder: Path, name: str) -> str:
+    """One document's text; raises InputError, in one line."""
+    if not is_name(name):
+        raise InputError(f"{name[:80]!r} is not the name of a handoff; give one as it is listed")
+    try:
+        handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        raise InputError(f"no handoff {name} in this project") from None
+    with os.fdopen(handle, "rb") as file:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > MOST_BYTES:
+            raise InputError(f"{name} is not a handoff: not a file, or too large")
+        try:
+            return file.read(MOST_BYTES).decode("utf-8", "replace")
+        except OSError as fault:
+            raise InputError(f"{name} cannot be read: {fault.strerror}") from None
+
+
+def prepare(folder: Path) -> None:
+    """Makes the folder, private, if it is not there. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _keep_out_of_git(folder)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """Writes a document, whole or not at all, private, and on the disk when this returns. One of
+    the same name is replaced. Raises StateError, in one line."""
+    if not is_name(name):
+        raise InputError(f"{name[:80]!r} is not the name of a handoff")
+    path = folder / name
+    try:
+        prepare(folder)
+        handle, aside = tempfile.mkstemp(prefix=".handoff-", dir=folder)  # 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(handle)
+            os.replace(aside, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(aside)
+            raise
+        _sync(folder)
+    except OSError as fault:
+        raise StateError(f"{path} cannot be written: {fault.strerror or fault}") from None
+    return path
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """segue's own folder in a project is nobody's change."""
+    if folder.parent.name != ".segue":
+        return
+    with suppress(OSError):  # it is there: as a link, too, which may lead anywhere
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(folder.parent / ".gitignore", flags, 0o644), "w") as file:
+            file.write("*\n")
+
+
+def _sync(folder: Path) -> None:
+    with suppress(OSError):  # some file systems know no such thing
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,315 @@
+"""Files of the user's that segue adds to: never without a copy, whole or not at all, and back.
+
+What was done is remembered in the state folder. Once what is left without segue's entries says the
+same as the copy, the copy's own bytes come back, however the file was written in between.
+"""
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+import msgspec
+
+from segue.errors import InputError, SegueError, StateError
+from segue.system.files import files, state
+
+_RECORD = "setup.json"
+_MOST_BYTES = 4_000_000
+_MOST_DEPTH = 100
+_PLAIN = (str, int, float, type(None))
+
+
+class Edit(msgspec.Struct, kw_only=True):
+    """What was done to one file."""
+
+    agent: str
+    backups: list[str] = []  # the first one is the file as it was; "": there was none
+    former: str = ""  # JSON: what segue's entry stands in the place of
+    aside: str = ""  # a file of segue's own that the entry names
+
+
+class Raw(str):
+    """A number of a JSON text as it was written: 1E5 stays 1E5."""
+
+
+def parse(text: str, path: str, *, exact: bool = True) -> Any:
+    """JSON; an empty text is an empty object. Numbers are as they are written, or if that does not
+    matter floats, as they are to claude. Raises InputError, one line."""
+    number = Raw if exact else float
+    if not text.strip("\ufeff \t\r\n"):
+        return {}
+    try:
+        found = json.loads(
+            text.removeprefix("\ufeff"),
+            parse_float=number,
+            parse_int=number,
+            parse_constant=_refuse,
+        )
+        if _is_deep(found):  # what can be read need not be possible to write
+            raise RecursionError
+        return found
+    except (ValueError, RecursionError) as fault:
+        said = str(fault) if isinstance(fault, ValueError) else "nested too deeply"
+        raise InputError(f"{path}: not JSON: {said}; nothing was written") from None
+
+
+def _is_deep(value: Any) -> bool:
+    layer = [value]
+    for _ in range(_MOST_DEPTH):
+        inner = [x.values() if isinstance(x, dict) else x for x in layer]
+        layer = [each for part in inner if not isinstance(part, _PLAIN) for each in part]
+        if not layer:
+            return False
+    return True
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no value")
+
+
+def dump(value: Any, like: str = "") -> str:
+    """JSON text, indented as another one is."""
+    indent = "  "
+    for line in like.splitlines()[1:]:
+        if line.strip():
+            indent = line[: len(line) - len(line.lstrip())] or indent
+            break
+    return _dumped(value, indent, "\n") + "\n"
+
+
+def _dumped(value: Any, indent: str, new_line: str) -> str:
+    deeper = new_line + indent
+    if isinstance(value, Raw):
+        return str.__str__(value)
+    if isinstance(value, dict) and value:
+        inner = f",{deeper}".join(
+            f"{_string(key)}: {_dumped(each, indent, deeper)}" for key, each in value.items()
+        )
+        return f"{{{deeper}{inner}{new_line}}}"
+    if isinstance(value, list) and value:
+        inner = f",{deeper}".join(_dumped(each, indent, deeper) for each in value)
+        return f"[{deeper}{inner}{new_line}]"
+    return _string(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _string(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def read(path: str) -> str | None:
+    """A file's text; None if it is not there. Raises InputError, one line."""
+    try:
+        return files.read_plain(path, _MOST_BYTES).decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8; nothing was written") from None
+    except OSError as fault:
+        raise InputError(f"{path}: {fault.strerror or fault}; nothing was written") from None
+
+
+def change(
+    path: str,
+    before: str | None,
+    after: str,
+    edit: Edit,
+    *,
+    stamp: str,
+    aside: str = "",
+) -> str:
+    """Writes `after` in the place of `before`, and remembers `edit`; where the copy is, "" if there
+    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or StateError, and
+    then all is as it was."""
+    backup = ""
+    if before is not None:
+        backup = _free(f"{path}.segue-{stamp}")
+        _write(backup, before, _mode(path) & 0o700)  # it may hold keys, and outlive the file
+    edit.backups = [*edit.backups, backup]
+    key, former = os.path.abspath(path), load()
+    try:
+        _save({**former, key: edit})
+        if aside:
+            state.make_watch_folder()
+            _write(edit.aside, aside, 0o600)
+        _check_same(path, before)
+        _write(path, after, _mode(path))
+    except SegueError:
+        _drop([backup, "" if key in former else edit.aside])
+        with suppress(SegueError):
+            _save(former)
+        raise
+    return backup
+
+
+def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) -> str:
+    """Writes what is left of a file; how that was done, in a few words. `same` says whether two
+    texts mean the same."""
+    records = load()
+    edit = records.pop(os.path.abspath(path), None)
+    first = edit.backups[0] if edit is not None and edit.backups else None
+    original = read(first) if first else None
+    how = "segue's entries are gone from it"
+    _check_same(path, now)
+    if first == "" and same(rest, ""):
+        _unlink(path)
+        how = "gone: it held nothing else"
+    elif original is not None and same(rest, original):
+        _write(path, original, _mode(path))
+        how = "as it was before"
+    elif rest != now:
+        _write(path, rest, _mode(path))
+        how += f"; the copy of before: {first}" if first else ""
+        edit = msgspec.structs.replace(edit, backups=[]) if edit is not None else None
+    _drop([*edit.backups, edit.aside] if edit is not None else [])
+    _save(records)
+    return how
+
+
+def _check_same(path: str, text: str | None) -> None:
+    """The agent itself writes to it, too."""
+    if read(path) != text:
+        raise InputError(f"{path}: changed in the meantime; nothing was written, try again")
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(os.path.realpath(path))
+    except OSError as fault:
+        raise StateError(f"{path}: cannot be deleted: {fault.strerror or fault}") from None
+
+
+def _drop(files: list[str]) -> None:
+    for file in filter(None, files):
+        with suppress(OSError):
+            os.unlink(file)
+
+
+def load() -> dict[str, Edit]:
+    """What was done, by file."""
+    try:
+        with open(_record(), "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, Edit])
+    except (OSError, ValueError):
+        return {}
+
+
+def _save(records: dict[str, Edit]) -> None:
+    if records:
+        _write(_record(), msgspec.json.encode(records).decode(), 0o600)
+        return
+    with suppress(FileNotFoundError):
+        os.unlink(_record())
+
+
+def _record() -> str:
+    return os.path.join(state.watch_folder(), _RECORD)
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return 0o600
+
+
+def _free(path: str) -> str:
+    number, found = 1, path
+    while os.path.lexists(found):
+        number += 1
+        found = f"{path}-{number}"
+    return found
+
+
+def _write(path: str, text: str, mode: int) -> None:
+    """Whole or not at all; a link stays one, and a file that has other names, too, or that is
+    another user's, stays the same file."""
+    real = os.path.realpath(path)
+    folder = os.path.dirname(real)
+    try:
+        if _must_stay(real):
+            _write_in_place(real, text)
+            return
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{os.path.basename(real)}.", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(handle)
+            os.chmod(aside, mode)
+            if os.path.exists(real):
+                _keep_attributes(real, aside)
+            os.replace(aside, real)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(aside)
+            raise
+    except OSError as fault:
+        raise StateError(f"{path}: cannot be written: {fault.strerror or fault}") from None
+
+
+def _must_stay(real: str) -> bool:
+    """Whether another file in its place would be another thing."""
+    try:
+        info = os.stat(real)
+    except FileNotFoundError:
+        return False
+    folder = os.stat(os.path.dirname(real))
+    own = os.geteuid(), folder.st_gid if folder.st_mode & stat.S_ISGID else os.getegid()
+    return info.st_nlink > 1 or (info.st_uid, info.st_gid) != own
+
+
+def _write_in_place(real: str, text: str) -> None:
+    """Into the same file; what was there comes back if that fails. A copy lies beside it as long
+    as it takes: what a power cut leaves can be put right."""
+    data = text.encode("utf-8")
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with os.fdopen(os.open(real, flags), "r+b") as file:
+        before = file.read()
+        handle, aside = tempfile.mkstemp(
+            prefix=f".{os.path.basename(real)}.", dir=os.path.dirname(real)
+        )
+        try:
+            with os.fdopen(handle, "wb") as copy:
+                copy.write(before)
+                copy.flush()
+                os.fsync(handle)
+            os.posix_fallocate(file.fileno(), 0, max(1, len(data)))  # no room is told before
+            try:
+                _overwrite(file, data)
+            except OSError:
+                _overwrite(file, before)
+                raise
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), len(before))
+            raise
+        finally:
+            with suppress(OSError):
+                os.unlink(aside)
+
+
+def _overwrite(file: BinaryIO, data: bytes) -> None:
+    file.seek(0)
+    file.write(data)
+    file.flush()
+    os.ftruncate(file.fileno(), len(data))
+    os.fsync(file.fileno())
+
+
+def _keep_attributes(real: str, aside: str) -> None:
+    """Access lists and the like, as far as the system lets it."""
+    if not hasattr(os, "listxattr"):
+        return
+    with suppress(OSError):
+        for name in os.listxattr(real):
+            with suppress(OSError):
+                os.setxattr(aside, name, os.getxattr(real, name))

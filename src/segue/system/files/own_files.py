@@ -1,0 +1,71 @@
+"""What segue makes in its state folder, by name. `SEGUE_HOME` may be any folder, and people keep
+their own things beside ours: what is not named here is not segue's to delete."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from segue.system.files import state
+
+RUN_ID = re.compile("run-[0-9a-f]{8}")
+
+_DATABASE = r"(?:sessions|runs|watch)\.db(?:-wal|-shm|-journal|\.damaged-[0-9]{8}T[0-9]{6}-[0-9]+)?"
+_SOCKET = r"(?:segue|[0-9a-f]{16})\.sock(?:\.lock|\.[0-9]+|\.hooks|\.hooks\.taken)?"
+_OWN: dict[str, re.Pattern[str]] = {
+    "": re.compile(rf"{_DATABASE}|drill\.jsonl"),
+    "runs": RUN_ID,  # with all that is in them
+    "trusted": re.compile("[0-9a-f]{64}"),
+    "open": re.compile(r"tmux\.sock|(?:start|end)-[0-9a-f]{16}"),
+    "watch/headless": re.compile(r"w-[0-9a-f]{8}\.log"),
+    "watch": re.compile(
+        rf"{_SOCKET}|token|setup\.json|watch\.out|former-[0-9a-f]{{8}}\.sh"
+        r"|\.(?:setup\.json|former-[0-9a-f]{8}\.sh)\.[a-z0-9_]{8}"  # left by one that was killed
+    ),
+}
+"""Folders, the inner ones first, and which of the names in them are segue's."""
+_KEPT = ("config.toml",)  # the user's settings, not state
+
+
+def delete(folder: Path) -> list[str]:
+    """Deletes what is segue's in a state folder, and folders of segue's that are empty then. What
+    it left, by path from there; the user's config is not named."""
+    for below, own in _OWN.items():
+        for entry in _entries(folder / below):
+            if own.fullmatch(entry.name):
+                _delete(Path(entry.path), is_folder=below == "runs")
+    for below in filter(None, _OWN):
+        with suppress(OSError):
+            os.rmdir(folder / below)
+    place = Path(state.socket_path())
+    if place.parent != folder / state.WATCH_NAME:  # elsewhere, because the path was too long
+        for ending in ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken"):
+            _delete(Path(f"{place}{ending}"), is_folder=False)
+    return list(_left(folder))
+
+
+def _left(folder: Path) -> Iterator[str]:
+    for entry in _entries(folder):
+        if entry.name in _OWN and entry.is_dir():
+            for inner in _entries(Path(entry.path)):
+                yield f"{entry.name}/{inner.name}"
+        elif entry.name not in _KEPT:
+            yield entry.name
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _delete(path: Path, *, is_folder: bool) -> None:
+    if is_folder and path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    elif not is_folder or path.is_symlink():
+        with suppress(OSError):
+            path.unlink()

@@ -1,0 +1,75 @@
+"""One run in a working tree, whatever state folder each segue has: a lock found by the tree.
+
+The store's lease knows only the runs of one `SEGUE_HOME`. The kernel keeps this lock for as long as
+the process lives, and no file of the user's is made or changed: a repository's `.git` itself is
+locked (flock), so other users and containers see it too. A folder without one has a lock file in a
+private folder of the user's below /tmp, by device and inode: tools do lock folders (`flock .`).
+"""
+
+import fcntl
+import os
+import stat
+
+from segue.system.process.procfs import system
+
+
+class Taken(Exception):  # noqa: N818 - a fact about the world
+    """Another process has it; `pid` is 0 if the system does not tell which."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.pid = pid
+
+
+class TreeLock:
+    """Of this process, until it is released or ends."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def release(self) -> None:
+        """Gives it back."""
+        os.close(self._file)
+
+
+def hold(tree: str) -> TreeLock | None:
+    """The lock of a tree; None where there can be none (a file system without locks, a folder that
+    cannot be read): the store's lease must do then. Raises Taken."""
+    try:
+        file = _opened(tree)
+    except OSError:
+        return None
+    if file is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = _holder(os.fstat(file).st_ino)
+        os.close(file)
+        raise Taken(pid) from None
+    except OSError:
+        os.close(file)
+        return None
+    return TreeLock(file)
+
+
+def _opened(tree: str) -> int | None:
+    git = os.path.join(tree, ".git")
+    if os.path.exists(git):
+        return os.open(git, os.O_RDONLY | os.O_CLOEXEC)
+    folder = os.path.join("/tmp", f"segue-{os.getuid()}")  # noqa: S108 - made sure of below
+    for place in (folder, os.path.join(folder, "trees")):
+        try:
+            os.mkdir(place, 0o700)
+        except FileExistsError:
+            found = os.lstat(place)
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if not is_ours or found.st_mode & 0o022:
+                return None  # somebody else's: nothing of theirs is opened
+    found = os.stat(tree)
+    name = os.path.join(folder, "trees", f"{found.st_dev:x}-{found.st_ino:x}")
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _holder(inode: int) -> int:
+    return next((lock.pid for lock in system().locks() if lock.inode == inode), 0)

@@ -1,0 +1,1 @@
+"""git, without running anything that a repository names."""

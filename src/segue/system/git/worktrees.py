@@ -1,0 +1,339 @@
+"""A working tree and a branch of its own for a task: made, measured, removed.
+
+Nothing that the repository names is run: no hook, no filter, no remote's helper. The branch and the
+tree's place are written by git itself, told to check nothing out; the files are then written with
+the repository's objects and a config of segue's own (`repository`). So files with a filter, such as
+git-lfs's, are as they are in the repository; a setup command can fetch them.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.queue.types import Work
+from segue.errors import SegueError
+from segue.system.git import repository
+from segue.system.git.repository import Apart, GitOutput, Repository
+
+LOOK_S = 20.0
+MAKE_S = 600.0
+CLONE_S = 1_800.0
+_MAX_NAMES = 20
+_URL = re.compile(r"(?:https?|ssh|git|file)://|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
+_STAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?)?")
+_NETWORK = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+"""A mirror of segue's own has no config of anybody else's: the user's own is needed to get in."""
+
+
+class GitError(SegueError):
+    """git could not do it; one line, as git said it."""
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """Where a task's branch begins."""
+
+    top: str
+    commit: str
+    branch: str  # what is checked out there; "" if no branch is
+    changes: int  # files that are changed and in no commit
+
+
+def is_url(repo: str) -> bool:
+    """Whether a repository is named by where to fetch it from."""
+    return _URL.match(repo) is not None
+
+
+def find(path: str) -> Repository:
+    """The repository that a folder is in. Raises GitError."""
+    found = repository.find(path, time.monotonic() + LOOK_S)
+    if isinstance(found, GitOutput):
+        raise GitError(f"{path}: in no git repository that git can read")
+    return found
+
+
+def start(path: str, ref: str) -> Start:
+    """What a task in this folder starts from; `ref` "" is what is checked out. Raises GitError."""
+    repo, until = find(path), time.monotonic() + LOOK_S
+    with repo.apart(until) as git:
+        commit = _commit(git, ref or "HEAD", until)
+        if not commit:
+            known = f"{ref}: no commit, branch or tag of {repo.top}" if ref else ""
+            raise GitError(known or f"{repo.top}: has no commit yet; a task's tree begins at one")
+        changes = _changed(git, until)
+    return Start(top=repo.top, commit=commit, branch=_branch(repo), changes=len(changes))
+
+
+def mirror(url: str, folder: str) -> str:
+    """A bare copy of a repository, fetched anew; its path. Raises GitError."""
+    env, until = _env(), time.monotonic() + CLONE_S
+    if not os.path.isdir(os.path.join(folder, "objects")):
+        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+        aside = f"{folder}.{os.getpid()}"
+        shutil.rmtree(aside, ignore_errors=True)
+        words = ("clone", "--quiet", "--bare", "--template=", "--", url, aside)
+        _must(_loud(os.path.dirname(folder), words, until, env), url)
+        try:
+            os.rename(aside, folder)
+        except OSError:  # another task was first
+            shutil.rmtree(aside, ignore_errors=True)
+    # Only what comes from there: branches of tasks stay.
+    refspec = "+refs/heads/*:refs/remotes/origin/*"
+    fetch = ("--git-dir", folder, "fetch", "--quiet", "--tags", "--", url, refspec)
+    _must(_loud(folder, fetch, until, env), url)
+    return folder
+
+
+def mirrored(folder: str, ref: str) -> Start:
+    """What a task of a mirror starts from. Raises GitError."""
+    repo, until = Repository(folder, folder, folder), time.monotonic() + LOOK_S
+    with repo.apart(until) as git:
+        branch = _branch(repo)
+        names = (f"refs/remotes/origin/{ref}", ref) if ref else ()
+        names = names or (f"refs/remotes/origin/{branch}", "HEAD")
+        commit = next((found for name in names if (found := _commit(git, name, until))), "")
+        if not commit:
+            raise GitError(f"{ref or 'HEAD'}: no commit, branch or tag of the repository")
+    return Start(top=folder, commit=commit, branch=branch, changes=0)
+
+
+def add(top: str, path: str, branch: str, commit: str) -> None:
+    """Makes the tree at `path`, on a new branch, with all files of that commit. May be done again
+    after it was interrupted: what is there of it is thrown away, so not once a run worked in it.
+    Raises GitError."""
+    until = time.monotonic() + MAKE_S
+    remove(top, path)
+    if os.path.lexists(path):
+        shutil.rmtree(path)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    # -B: a branch of this name can only be what an interrupted try left.
+    words = ("worktree", "add", "--quiet", "--no-checkout", "-B", branch, "--", path, commit)
+    _must(_loud(top, words, until), "git worktree add")
+    with find(path).apart(until) as git:
+        said = git(("read-tree", "--reset", "-u", "HEAD"), until)
+        if said.code != 0:
+            raise GitError(f"{path}: git could not write the files of {commit[:12]} there")
+
+
+def remove(top: str, path: str) -> None:
+    """Takes the tree away, with all that is in it; its branch stays."""
+    _loud(top, ("worktree", "remove", "--force", "--force", "--", path), time.monotonic() + MAKE_S)
+
+
+def delete_branch(top: str, branch: str, head: str) -> bool:
+    """Deletes a branch that is at this commit; False if it is not."""
+    words = ("update-ref", "-d", f"refs/heads/{branch}", head)
+    return _loud(top, words, time.monotonic() + LOOK_S).code == 0
+
+
+def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
+    """Commits what is in a task's tree and not yet on its branch; why it could not, or "". Files
+    with a filter are never committed so: they would be written as they are on disk."""
+    until = time.monotonic() + MAKE_S
+    repo = find(path)
+    branch = _branch(repo)
+    if not branch:
+        return "no branch is checked out in its tree"
+    with repo.apart(until) as git:
+        names = _changed(git, until, leave)
+        if not names:
+            return ""
+        if filtered := _filtered(git, names, until):
+            return f"{filtered} has a git filter; commit it yourself"
+        specs = tuple(f":(top,exclude,literal){name}" for name in leave)
+        env = {**git.env, **_identity(repo.top, until)}
+        git = Apart(git.top, git.folder, env, git.options)
+        if git(("add", "--all", "--", ":/", *specs), until).code != 0:
+            return "git add failed in its tree"
+        tree = git(("write-tree",), until).out.decode().strip()
+        head = _commit(git, "HEAD", until)
+        made = git(("commit-tree", "-F", "-", "-p", head, tree), until, message.encode())
+        commit = made.out.decode().strip()
+        if made.code != 0 or not commit:
+            return "git commit failed in its tree"
+    if _loud(path, ("update-ref", f"refs/heads/{branch}", commit, head), until).code != 0:
+        return "its branch was moved meanwhile"
+    return ""
+
+
+def push(path: str, url: str, commit: str, ref: str) -> None:
+    """Keeps a commit in another repository, under a name that no branch shows; "" deletes that
+    name. Raises GitError."""
+    words = (
+        "push",
+        "--quiet",
+        "--no-verify",
+        "--",
+        url,
+        f"+{commit}:{ref}" if commit else f":{ref}",
+    )
+    _must(_loud(path, words, time.monotonic() + CLONE_S, _env()), url)
+
+
+def fetched(folder: str, url: str, ref: str) -> tuple[str, str, float]:
+    """A commit that was kept so, now in the mirror at `folder`: itself, its parent, and its time;
+    "" if there is none, or it cannot be reached."""
+    until = time.monotonic() + CLONE_S
+    words = ("--git-dir", folder, "fetch", "--quiet", "--", url, f"+{ref}:{ref}")
+    if _loud(folder, words, until, _env()).code != 0:
+        return "", "", 0.0
+    with Repository(folder, folder, folder).apart(until) as git:
+        said = git(("show", "-s", "--format=%H %ct %P", ref, "--"), until).out.decode(
+            "ascii", "replace"
+        )
+    commit, at, *parents = said.split() or ("", "0")
+    return commit, parents[0] if parents else "", float(at)
+
+
+def put(path: str, commit: str) -> None:
+    """Writes the files of a commit into a tree; what differs from its branch is uncommitted then.
+    Raises GitError."""
+    until = time.monotonic() + MAKE_S
+    with find(path).apart(until) as git:
+        for words in (("read-tree", "--reset", "-u", commit), ("read-tree", "--reset", "HEAD")):
+            if git(words, until).code != 0:
+                raise GitError(f"{path}: git could not write the files of {commit[:12]} there")
+
+
+def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
+    """The newest commits of these branches, as far as they are there; "" is what is checked out."""
+    words = ("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/")
+    said = repository.run(top, words, time.monotonic() + LOOK_S, repository.environment())
+    found = {}
+    for line in said.out.decode("utf-8", "replace").splitlines():
+        name, _, commit = line.partition(" ")
+        found[name.removeprefix("refs/heads/")] = commit
+    return {name: found[name] for name in branches if name in found}
+
+
+def look(top: str, path: str, branch: str, target: str, leave: Sequence[str] = ()) -> Work:
+    """What a branch holds that its target does not, and whether it merges."""
+    until = time.monotonic() + LOOK_S
+    try:
+        repo = Repository(top, top, top) if _is_bare(top) else find(top)
+        with repo.apart(until) as git:
+            work = _compared(git, branch, target, until)
+        if path and os.path.isdir(path) and work.head:
+            with find(path).apart(until) as git:
+                left = len(_changed(git, until, leave))
+                work = replace(work, uncommitted=left)
+    except (GitError, OSError, ValueError) as fault:
+        return Work(note=str(fault))
+    return work
+
+
+def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
+    head = _commit(git, f"refs/heads/{branch}", until)
+    to = _commit(git, target, until)
+    if not head or not to:
+        missing = branch if not head else target
+        return Work(head=head, target=target, note=f"{missing} is not there any more")
+    count = git(("rev-list", "--count", f"{to}..{head}"), until).out.strip()
+    commits = int(count) if count.isdigit() else 0
+    words = ("diff", "--shortstat", "--no-ext-diff", "--no-textconv", f"{to}...{head}")
+    stat = _STAT.search(git(words, until).out)
+    files, more, less = (int(n or 0) for n in stat.groups()) if stat else (0, 0, 0)
+    conflicts, is_checked = _conflicts(git, to, head, until) if commits else ((), True)
+    return Work(
+        head=head, target=target, target_head=to, commits=commits, files=files, insertions=more,
+        deletions=less, conflicts=conflicts, is_checked=is_checked,
+    )  # fmt: skip
+
+
+def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str, ...], bool]:
+    """Merges them in memory; the objects of that go where nobody keeps them."""
+    with tempfile.TemporaryDirectory(prefix="segue-merge-", ignore_cleanup_errors=True) as aside:
+        env = {
+            **git.env,
+            "GIT_OBJECT_DIRECTORY": aside,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": git.env["GIT_OBJECT_DIRECTORY"],
+        }
+        words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", to, head)
+        said = Apart(git.top, git.folder, env, git.options)(words, until)
+    if said.code not in (0, 1):
+        return (), False
+    names = said.out.split(b"\0")[1:] if said.code == 1 else []
+    told = [name.decode("utf-8", "replace") for name in names if name]
+    return tuple(dict.fromkeys(told))[:_MAX_NAMES], True
+
+
+def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]:
+    """The files that differ from what is checked out, but for those that are left alone."""
+    words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
+             "--ignore-submodules=dirty")  # fmt: skip
+    names = [entry[3:] for entry in git(words, until).out.split(b"\0") if len(entry) > 3]
+    left = {os.fsencode(name) for name in leave}
+    return [name for name in names if name not in left]
+
+
+def _filtered(git: Apart, names: Sequence[bytes], until: float) -> str:
+    """The first of these files that has a filter."""
+    given = b"".join(name + b"\0" for name in names)
+    said = git(("check-attr", "-z", "--stdin", "filter"), until, given).out.split(b"\0")
+    for name, value in zip(said[::3], said[2::3], strict=False):
+        if value not in (b"unspecified", b"unset"):
+            return name.decode("utf-8", "replace")
+    return ""
+
+
+def _identity(top: str, until: float) -> dict[str, str]:
+    """Who commits: the user, as far as git knows them."""
+    found: dict[str, str] = {}
+    for key, default in (("name", "segue"), ("email", "segue@localhost")):
+        said = repository.run(
+            top, ("config", "--get", f"user.{key}"), until, repository.environment()
+        )
+        value = said.out.decode("utf-8", "replace").strip() or default
+        found |= {f"GIT_{who}_{key.upper()}": value for who in ("AUTHOR", "COMMITTER")}
+    return found
+
+
+def _commit(git: Apart, name: str, until: float) -> str:
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    said = git(words, until)
+    return said.out.decode("ascii", "replace").strip() if said.code == 0 else ""
+
+
+def _branch(repo: Repository) -> str:
+    with suppress(OSError), open(os.path.join(repo.git_dir, "HEAD"), "rb") as file:
+        line = file.read(4096).decode("utf-8", "replace").strip()
+        return line.removeprefix("ref: refs/heads/") if line.startswith("ref: refs/heads/") else ""
+    return ""
+
+
+def _is_bare(path: str) -> bool:
+    return os.path.isdir(os.path.join(path, "objects")) and os.path.isdir(
+        os.path.join(path, "refs")
+    )
+
+
+def _loud(
+    cwd: str, words: tuple[str, ...], until: float, env: dict[str, str] | None = None
+) -> GitOutput:
+    if env is None:
+        return repository.run(cwd, words, until, repository.environment(), with_errors=True)
+    return repository.run(cwd, words, until, env, with_errors=True, quiet=_NETWORK)
+
+
+def _env() -> dict[str, str]:
+    """For what must reach a remote: nothing asks, and nobody's GIT_DIR counts."""
+    dropped = ("GIT_NO_LAZY_FETCH", "GIT_ALLOW_PROTOCOL")
+    env = {name: value for name, value in repository.environment().items() if name not in dropped}
+    return {**env, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes", "GCM_INTERACTIVE": "never"}
+
+
+def _must(said: GitOutput, what: str) -> None:
+    if said.code == 0:
+        return
+    if said.is_late:
+        raise GitError(f"{what}: git took too long")
+    lines = [line for line in said.out.decode("utf-8", "replace").splitlines() if line.strip()]
+    faults = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    told = (faults or lines or ["git is not installed, or failed"])[0]
+    raise GitError(f"{what}: {told.removeprefix('fatal: ').removeprefix('error: ')}")

@@ -1,0 +1,322 @@
+"""Tells the user that something happened, where the user is not looking: Apprise's services, else
+the desktop, else the bell of the daemon's own terminal.
+
+Whoever tells goes on at once: what is told waits in a short queue for one thread, and whatever a
+service does, hang or fail, nothing of it comes back but a note.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
+
+Kind = Literal["stop", "wait", "resume", "handoff", "needs_you", "done"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+WINDOWS_S: Mapping[Kind, float] = {
+    "stop": 300.0,
+    "wait": 3_600.0,  # a limit is looked at again and again until it resets
+    "resume": 300.0,
+    "handoff": 300.0,
+    "needs_you": 1_800.0,
+    "done": 300.0,
+}
+"""For so long the same thing is not told again."""
+
+_MOST_WAITING = 64
+_MOST_CHARS = 2_000
+_TERSE_CHARS = 200
+_SERVICE_S = 10.0
+_CLOSE_S = 2.0
+_TYPES: Mapping[Kind, str] = {
+    "stop": "warning",
+    "wait": "info",
+    "resume": "success",
+    "handoff": "info",
+    "needs_you": "warning",
+    "done": "success",
+}
+# A word with a separator in it, or a home: "/a", "~/b", "c/d.py", "C:\\e". Not "5,000/200,000".
+_PATH = re.compile(r"(?:~|[A-Za-z]:)?[\w.@+~-]*(?:[/\\][\w.@+~-]*)+")
+_SHARE = re.compile(r"[\d.,]+/[\d.,]+")
+_PLACE = "…"
+
+
+class Notice(Struct, frozen=True):
+    """What is shown."""
+
+    kind: Kind
+    title: str
+    body: str
+
+
+Send = Callable[[Notice], str]
+"""Delivers one notice; "" if it went out, else why not, in one line."""
+
+
+class Notices:
+    """Tells each thing once in its window, through the first way that works. Never blocks, never
+    raises. With `terse`, no detail, no path and nothing after a first line leaves this machine."""
+
+    def __init__(
+        self,
+        urls: Sequence[str] = (),
+        *,
+        terse: bool = True,
+        bell: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        environment: Mapping[str, str] | None = None,
+        ways: Sequence[Send] | None = None,
+    ) -> None:
+        self._terse = terse
+        self._clock = clock
+        self._ways = tuple(make_ways(urls, bell, environment) if ways is None else ways)
+        self._told: dict[tuple[Kind, str], float] = {}
+        self._waiting: deque[Notice] = deque()
+        self._is_sending = self._is_closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self.sent = self.dropped = 0
+        self.notes: deque[str] = deque(maxlen=20)
+        """What went wrong last, one line each, without what is secret in a URL."""
+
+    def tell(self, kind: Kind, key: str, title: str, body: str = "", *, detail: str = "") -> bool:
+        """Whether it is on its way: not if the same `key` was told as this kind within its window,
+        if too much waits already, or after `close`. `detail` may name paths and quote sessions."""
+        now = self._clock()
+        with self._changed:
+            self._told = {k: at for k, at in self._told.items() if _is_fresh(k[0], now - at)}
+            if self._is_closed or (kind, key) in self._told:
+                return False
+            if len(self._waiting) >= _MOST_WAITING:
+                self.dropped += 1
+                return False
+            self._told[kind, key] = now
+            self._waiting.append(make_notice(kind, title, body, detail, terse=self._terse))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return True
+
+    @property
+    def has_ways(self) -> bool:
+        """Whether there is anywhere to tell it."""
+        return bool(self._ways)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether all that was told is out, or has failed, within that time."""
+        with self._changed:
+            return self._changed.wait_for(self._is_idle, timeout_s)
+
+    def close(self, patience_s: float = _CLOSE_S) -> None:
+        """Takes nothing more, and waits no longer than that for what is on its way."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(self._is_idle, patience_s)
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._waiting and not self._is_sending
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    return
+                notice, self._is_sending = self._waiting.popleft(), True
+            went_out = self._send(notice)
+            with self._changed:
+                self.sent += went_out
+                self._is_sending = False
+                self._changed.notify_all()
+
+    def _send(self, notice: Notice) -> bool:
+        for way in self._ways:
+            try:
+                why = way(notice)
+            except Exception as fault:  # a service's own code: whatever it raises, others go on
+                why = f"notice not sent: {type(fault).__name__}"
+            if not why:
+                return True
+            self.notes.append(why)
+        return False
+
+
+def _is_fresh(kind: Kind, age_s: float) -> bool:
+    """A clock that was set back makes an age negative: then it counts as old."""
+    return 0 <= age_s < WINDOWS_S.get(kind, 300.0)
+
+
+def make_notice(kind: Kind, title: str, body: str, detail: str, *, terse: bool) -> Notice:
+    """What is shown of it. Secrets and control characters never are."""
+    from segue.core.secrets.redact import redact
+
+    if terse:
+        return Notice(kind, *(_terse(redact(text)[0]) for text in (title, body)))
+    long = "\n".join(part for part in (body, detail) if part)
+    return Notice(
+        kind, _line(redact(title)[0], _TERSE_CHARS), _plain(redact(long)[0])[:_MOST_CHARS]
+    )
+
+
+def _terse(text: str) -> str:
+    def hide(match: re.Match[str]) -> str:
+        return match[0] if _SHARE.fullmatch(match[0]) else _PLACE
+
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    # Cut, because the time for one word grows with the square of its length.
+    return _line(_PATH.sub(hide, first[: 2 * _TERSE_CHARS]), _TERSE_CHARS)
+
+
+def _line(text: str, most: int) -> str:
+    return " ".join(_plain(text).split())[:most]
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+# Ways
+
+
+def make_ways(
+    urls: Sequence[str], bell: TextIO | None, environment: Mapping[str, str] | None = None
+) -> list[Send]:
+    """The ways there are here, the best first: each is used if those before it failed."""
+    env = os.environ if environment is None else environment
+    ways: list[Send] = []
+    if urls:
+        ways.append(Services(urls))
+    if program := _desktop(env):
+        ways.append(lambda notice: show_on_desktop(program, notice))
+    if bell is not None:
+        ways.append(lambda notice: ring(bell, notice))
+    return ways
+
+
+class Services:
+    """Apprise, with one service for each URL. Made on the thread that sends: importing it takes
+    longer than anything else here."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = tuple(urls)
+        self._services: list[tuple[str, NotifyBase | str]] | None = None
+
+    def __call__(self, notice: Notice) -> str:
+        """Sent if any of the services took it; else what each of them said."""
+        faults = [(where, why) for where, why in self.each(notice) if why]
+        if len(faults) < len(self._urls):
+            return ""
+        return "notice not sent: " + "; ".join(f"{where} {why}" for where, why in faults)
+
+    def each(self, notice: Notice) -> list[tuple[str, str]]:
+        """Every service, by the beginning of its URL, and why it failed; "" if it did not."""
+        if self._services is None:
+            self._services = [(_scheme(url), _service(url)) for url in self._urls]
+        return [(where, _notify(service, notice)) for where, service in self._services]
+
+
+def _service(url: str) -> "NotifyBase | str":
+    """One of Apprise's, or why there is none. Not `Apprise.notify`: its pools of threads are
+    waited for at the end of the process, and so is a service that hangs in one."""
+    import logging
+
+    import apprise
+
+    for name in ("apprise", "urllib3"):  # they name URLs with their tokens
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    asset: Any = apprise.AppriseAsset(app_id="segue", app_desc="segue", storage_mode="memory")
+    try:
+        found: Any = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+    except Exception as fault:
+        return f"is no URL of Apprise's ({type(fault).__name__})"
+    return found if found is not None else "is no URL of Apprise's"
+
+
+def _notify(service: "NotifyBase | str", notice: Notice) -> str:
+    if isinstance(service, str):
+        return service
+    try:
+        took: Any = service.notify(
+            body=notice.body or notice.title,
+            title=notice.title if notice.body else "segue",
+            notify_type=_TYPES[notice.kind],
+        )
+    except Exception as fault:
+        return f"failed ({type(fault).__name__})"
+    return "" if took else "did not take it"
+
+
+def _scheme(url: str) -> str:
+    """All of a URL that is surely no secret."""
+    return f"{re.split('[^a-z0-9+.-]', url.lower(), maxsplit=1)[0][:20]}://"
+
+
+def _desktop(env: Mapping[str, str]) -> str:
+    """The program that shows notices, if there is a desktop."""
+    if sys.platform == "darwin":
+        return shutil.which("osascript", path=env.get("PATH")) or ""
+    if not any(env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+        return ""
+    return shutil.which("notify-send", path=env.get("PATH")) or ""
+
+
+_APPLE = (
+    "on run argv",
+    "display notification (item 2 of argv) with title (item 1 of argv)",
+    "end run",
+)
+
+
+def show_on_desktop(program: str, notice: Notice) -> str:
+    """Texts are arguments, never part of a script; bodies may be read as markup."""
+    if os.path.basename(program) == "osascript":
+        lines = [word for line in _APPLE for word in ("-e", line)]
+        argv = [program, *lines, notice.title, notice.body]
+    else:
+        level = "critical" if notice.kind == "needs_you" else "normal"
+        argv = [program, "-a", "segue", "-u", level, "--", notice.title, escape(notice.body)]
+    try:
+        done = subprocess.run(  # noqa: S603
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SERVICE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        return f"notice not shown: {os.path.basename(program)}: {type(fault).__name__}"
+    return f"notice not shown: exit code {done.returncode}" if done.returncode else ""
+
+
+def ring(bell: TextIO, notice: Notice) -> str:
+    """The bell, and what it rings for where the terminal shows such (OSC 9). Only a terminal
+    hears it: a log file gets nothing."""
+    try:
+        if not bell.isatty():
+            return "notice not shown: no terminal"
+        said = _line(
+            ": ".join(part for part in (notice.title, notice.body) if part), 2 * _TERSE_CHARS
+        )
+        bell.write(f"\x1b]9;{said}\x07\x07")
+        bell.flush()
+    except (OSError, ValueError) as fault:
+        return f"notice not shown: {type(fault).__name__}"
+    return ""

@@ -1,0 +1,1 @@
+"""tmux: panes, what they show, and typing into them."""

@@ -1,0 +1,207 @@
+"""Acts in a tmux pane only if nobody else did since it was looked at, and keeps the user's keys
+back while a text of segue's stands in the input line.
+
+tmux does one thing after the other, so a condition and what depends on it, in one command, have
+nothing in between. The condition is a line of everything that must not have changed: among it, when
+those who have the pane before them last pressed a key. A key that tmux has not read yet comes after
+what is done here, and so reaches the program after it.
+
+To keep keys back, the user's client is given a key table in which any key first waits: tmux does a
+client's keys one by one, so those behind it wait, too, and none is lost or overtaken. It ends when
+`release` is called. By itself, also if this process is no more: no key begins to wait after HOLD_S,
+and one that waits goes on HOLD_S after it was pressed, with all that are behind it.
+"""
+
+import contextlib
+import math
+import re
+import secrets
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from segue.core.terminals.screen import Shown
+from segue.system.tmux.tmux import Pane, Tmux, TmuxError, checked
+
+HOLD_S = 4.0
+_POLL_S = 0.05
+_ECHO_S = 0.5
+_DONE = "done"
+_CLIENT = re.compile(r"[\w/.:@-]+")
+
+
+class PaneMoment(Struct, frozen=True):
+    """What of a pane must stay the same."""
+
+    flags: str  # dead, in a mode, panes synchronized, input off: "0000"
+    attached: str  # how many have it before them
+    keys: str  # when they last pressed one: "1794818880;"
+    late: str  # "1" once keys that were kept back went in
+    command: str  # what is in the foreground
+    ours: str  # what segue last put in and did not send: see `Guard.mark`
+    cursor: tuple[int, int] = (0, 0)
+
+    @property
+    def line(self) -> str:
+        """As tmux compares it. Nothing in it has a meaning in a format."""
+        return "|".join((self.flags, self.attached, self.keys, self.late, self.command))
+
+    def quiet_s(self, now: float) -> float:
+        """Since the last key; infinite if nobody has the pane before them."""
+        times = [int(word) for word in self.keys.split(";") if word.isdecimal()]
+        is_watched = any(word.strip("0") for word in self.attached.split(";"))
+        # A time to come: the clock was set back.
+        return abs(now - max(times)) if times and is_watched else math.inf
+
+
+class PaneGuard:
+    """One pane, for the time of one text. Methods may raise a TmuxError."""
+
+    def __init__(self, tmux: Tmux, pane: Pane) -> None:
+        self.tmux = tmux
+        self.pane = checked(pane.id)
+        self._hold = ""  # the name of the key table
+        self._began: PaneMoment | None = None
+        # Of every session whose current pane is this one.
+        here = f"#{{S:#{{W:,#{{?#{{==:#{{pane_pid}},{pane.pid}}},#{{%s}};,}}}}}}"
+        self._form = "|".join(
+            (
+                "#{pane_dead}#{pane_in_mode}#{pane_synchronized}#{pane_input_off}",
+                here % "session_attached",
+                "#{?@segue_held,held," + here % "session_activity" + "}",
+                "#{@segue_late}",
+                "#{s/[^A-Za-z0-9._-]/_/:pane_current_command}",
+            )
+        )
+
+    def look(self) -> tuple[Shown, PaneMoment]:
+        """What the pane shows, and what must stay as it was then."""
+        shown, told = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
+        fields = told.split("|")
+        if len(fields) != 6:
+            raise TmuxError("tmux: its formats are not understood (3.2 or newer is needed)")
+        flags, attached, keys, late, command, ours = fields
+        return shown, PaneMoment(flags, attached, keys, late, command, ours, shown.cursor)
+
+    def reset(self) -> None:
+        """Forgets what an earlier one left. Before the first look."""
+        for name in ("@segue_hold", "@segue_held", "@segue_late"):
+            self.tmux.run("set-option", "-p", "-q", "-u", "-t", self.pane, name)
+
+    def begin(self, moment: PaneMoment) -> None:
+        """What is done from now on is done only as long as it is like then."""
+        self._began = moment
+
+    def is_intact(self, moment: PaneMoment) -> bool:
+        """Whether no key went in since the beginning."""
+        began = self._began
+        return began is not None and moment.line in (began.line, _held(began).line)
+
+    def act(self, *commands: str, cursor: tuple[int, int] | None = None) -> bool:
+        """Carries out tmux commands, all at once, if nothing changed since the beginning, and the
+        cursor is there. Whether it did."""
+        if self._began is None:
+            return False
+        same = [f"#{{==:{self._form},{m.line}}}" for m in (self._began, _held(self._began))]
+        condition = f"#{{||:{same[0]},{same[1]}}}"
+        if cursor is not None:
+            where = f"#{{==:#{{cursor_x}} #{{cursor_y}},{cursor[0]} {cursor[1]}}}"
+            condition = f"#{{&&:{condition},{where}}}"
+        then = " ; ".join((*commands, f"display-message -p {_DONE}"))
+        out = self.tmux.run("if-shell", "-F", "-t", self.pane, condition, then)
+        return out.strip() == _DONE
+
+    def holding(self) -> list[str] | None:
+        """Makes a hold ready, and says what begins it: commands for the next `act`. None if the
+        user is in the middle of one of tmux's own key sequences."""
+        form = "#{client_name}|#{client_key_table}|#{key-table}|#{pane_id}"
+        form += "|#{client_readonly}#{client_control_mode}"
+        names = []
+        for line in self.tmux.run("list-clients", "-F", form).splitlines():
+            name, table, usual, pane, flags = (*line.split("|"), *("",) * 5)[:5]
+            if pane != self.pane or flags != "00":
+                continue
+            if table != usual and not table.startswith("segue-"):
+                return None
+            if _CLIENT.fullmatch(name):
+                names.append(name)
+        if not names:
+            return []
+        table = f"segue-{secrets.token_hex(6)}"
+        self._hold = table
+        self.tmux.run_all(
+            ("bind-key", "-T", table, "Any", self._kept_back(table, alone=len(names) == 1)),
+            # In case nobody is there to begin it.
+            ("run-shell", "-b", "-d", str(2 * HOLD_S), "-C", f"unbind-key -a -q -T {table}"),
+        )
+        return [
+            f'set-option -p -t "{self.pane}" @segue_hold {table}',
+            *(f'switch-client -c "{name}" -T {table}' for name in names),
+            # In case nobody is there to release it. This waits behind keys that are kept back,
+            # so those end by themselves.
+            f'run-shell -b -d {HOLD_S} -C "unbind-key -a -q -T {table}"',
+        ]
+
+    def release(self) -> None:
+        """Lets the user's keys go on. May be called at any time, and again."""
+        table, self._hold = self._hold, ""
+        if not table:
+            return
+        for command in (
+            ("set-option", "-p", "-q", "-u", "-t", self.pane, "@segue_hold"),
+            ("unbind-key", "-a", "-q", "-T", table),
+        ):
+            with contextlib.suppress(TmuxError):
+                self.tmux.run(*command)
+        with contextlib.suppress(TmuxError):
+            if self._told("@segue_held"):  # "0", too. Whoever looks next shall see what went in
+                until = time.monotonic() + _ECHO_S
+                while time.monotonic() < until and not self._told("@segue_late"):
+                    time.sleep(_POLL_S / 5)
+                time.sleep(_POLL_S * 2)
+
+    def mark(self, digest: str) -> str:
+        """The command that notes whose text stands in the input line now; "": nobody's."""
+        if not digest or self._began is None:
+            return f'set-option -p -q -u -t "{self.pane}" @segue_text'
+        return f'set-option -p -t "{self.pane}" @segue_text "{note(digest, self._began)}"'
+
+    def press(self, names: Sequence[str]) -> str:
+        """The command that presses keys."""
+        return f'send-keys -t "{self.pane}" ' + " ".join(names)
+
+    def put(self, buffer: str, *, bracketed: bool) -> str:
+        """The command that puts a buffer's text in, once."""
+        flag = "-p" if bracketed else ""
+        return f'paste-buffer -d -r {flag} -b {buffer} -t "{self.pane}"'
+
+    def _told(self, option: str) -> str:
+        form = f"#{{{option}}}"
+        return self.tmux.run("display-message", "-p", "-t", self.pane, form).strip()
+
+    def _kept_back(self, table: str, *, alone: bool) -> str:
+        """What a key of the user's does meanwhile. With several clients, a key that is kept back
+        says nothing about those of the others, so it counts like one that went in."""
+        here = f'-t "{self.pane}"'
+        wait = f'if-shell -F {here} "#{{==:#{{@segue_hold}},{table}}}" "run-shell -d {_POLL_S}"'
+        return " ; ".join(
+            (
+                f"set-option -p {here} @segue_held {int(alone)}",
+                *(wait,) * round(HOLD_S / _POLL_S),
+                f"set-option -p {here} @segue_late 1",
+                f"send-keys {here}",
+            )
+        )
+
+
+def note(digest: str, moment: PaneMoment) -> str:
+    """What stands in a pane's option while a text of segue's stands in its input line: which text,
+    and when the user had last pressed a key."""
+    return f"{digest}/{moment.keys.replace(';', '.')}"
+
+
+def _held(moment: PaneMoment) -> PaneMoment:
+    return PaneMoment(
+        moment.flags, moment.attached, "held", moment.late, moment.command, moment.ours
+    )

@@ -1,0 +1,236 @@
+"""The tmux server of `segue open`: agents in it are seen and typed into like those in any other,
+and whoever sits before one notices nothing of tmux.
+
+One server a user, on a socket of segue's own, without the user's tmux config. It ends with the last
+agent in it. Each agent has a session of its own (`claude-1`); its pane runs `host`, which runs
+the agent.
+"""
+
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from segue.errors import InputError, StateError
+from segue.system.files import state
+from segue.system.tmux import host
+from segue.system.tmux import hosting_setup as setup
+from segue.system.tmux.tmux import Tmux, TmuxError
+
+LEAST_TMUX = (3, 2)
+_MAX_NUMBER = 1_000
+_HOSTS = (
+    os.path.join("segue", "system", "tmux", "host.py"),
+    os.path.join("segue", "io", "host.py"),
+)
+"""Of this version and of earlier ones, which may still be behind a pane."""
+_MARK = f"<{secrets.token_hex(8)}>"
+_FIELDS = (
+    *("session_name", "session_id", "pane_id", "session_created"),
+    *("session_attached", "@segue_agent", "@segue_cwd"),
+)
+_PACKAGERS = {
+    "brew": "brew install tmux",
+    "apt-get": "sudo apt-get install tmux",
+    "dnf": "sudo dnf install tmux",
+    "yum": "sudo yum install tmux",
+    "pacman": "sudo pacman -S tmux",
+    "zypper": "sudo zypper install tmux",
+    "apk": "sudo apk add tmux",
+    "port": "sudo port install tmux",
+    "pkg": "sudo pkg install tmux",
+}
+
+
+class Hosted(Struct, frozen=True, kw_only=True):
+    """An agent in segue's own tmux."""
+
+    name: str  # "claude-1"
+    session: str  # tmux's own id: "$3"
+    pane: str
+    agent: str
+    cwd: str
+    started_at: float
+    clients: int  # terminals that show it
+
+
+def tmux() -> Tmux:
+    """The server, whether it runs or not."""
+    return Tmux(state.open_socket_path())
+
+
+def is_there() -> bool:
+    """Whether there may be a server: quick, and right unless one was killed."""
+    with suppress(OSError):
+        return stat.S_ISSOCK(os.lstat(state.open_socket_path()).st_mode)
+    return False
+
+
+def hosted() -> list[Hosted]:
+    """All agents in it, the oldest first."""
+    if not is_there():
+        return []
+    form = _MARK.join(f"#{{{name}}}" for name in _FIELDS) + _MARK * 2
+    try:
+        records = tmux().run("list-panes", "-a", "-F", form).split(_MARK * 2 + "\n")
+    except TmuxError:
+        return []
+    fields = [record.split(_MARK) for record in records]
+    told = [dict(zip(_FIELDS, each, strict=True)) for each in fields if len(each) == len(_FIELDS)]
+    alive = [each for each in told if each["@segue_agent"]]
+    return sorted(map(_hosted, alive), key=lambda each: (each.started_at, each.session))
+
+
+def is_host(arguments: Sequence[str]) -> bool:
+    """Whether a process with these arguments is that behind a pane of it."""
+    return any(word.endswith(_HOSTS) for word in arguments[1:5])
+
+
+def check_tmux(env: Mapping[str, str]) -> None:
+    """Raises InputError, in one line, if there is no tmux that will do."""
+    path = env.get("PATH")
+    program = shutil.which("tmux", path=path)
+    packager = next((name for name in _PACKAGERS if shutil.which(name, path=path)), "")
+    install = _PACKAGERS.get(packager, "see https://github.com/tmux/tmux/wiki/Installing")
+    if program is None:
+        raise InputError(f"segue open needs tmux, which is not installed; install it: {install}")
+    try:
+        done = subprocess.run(  # noqa: S603
+            [program, "-V"], capture_output=True, text=True, timeout=10, check=False
+        )
+        said = done.stdout.strip()
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        said = ""
+    version = re.search(r"(\d+)\.(\d+)", said)
+    if said.startswith("tmux ") and version and (int(version[1]), int(version[2])) < LEAST_TMUX:
+        least = ".".join(map(str, LEAST_TMUX))
+        raise InputError(f"segue open needs tmux {least} or newer, and this is {said}: {install}")
+
+
+def start(
+    agent: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    *,
+    size: tuple[int, int] = (80, 24),
+    line: str = "",
+) -> Hosted:
+    """Starts an agent in a session of its own, before nobody yet. `line` stands above what the
+    agent shows. Raises TmuxError or StateError."""
+    folder = _folder()
+    pipe = folder / f"start-{secrets.token_hex(8)}"
+    try:
+        os.mkfifo(pipe, 0o600)
+        name, pane = _new_session(agent, pipe, size)
+        what = {"argv": [*argv], "env": {**env}, "cwd": cwd, "line": line}
+        tmux().run_all(
+            ("set-option", "-t", f"={name}:", "@segue_agent", agent),
+            ("set-option", "-t", f"={name}:", "@segue_cwd", cwd),
+        )
+        _tell(pipe, json.dumps(what).encode())
+    except OSError as fault:
+        raise StateError(f"{folder}: {fault.strerror or fault}") from None
+    finally:
+        with suppress(OSError):
+            pipe.unlink()
+    found = next((each for each in hosted() if each.name == name), None)
+    return found or Hosted(
+        name=name, session=f"={name}", pane=pane, agent=agent, cwd=cwd,
+        started_at=time.time(), clients=0,
+    )  # fmt: skip
+
+
+def detach(each: Hosted) -> None:
+    """Has every terminal leave it; the agent stays."""
+    tmux().run("detach-client", "-s", each.session, "-E", "exit 0")
+
+
+def last_screen(there: Hosted) -> str:
+    """What an agent that has ended left in its terminal, "" if that was not for keeping; lets its
+    session end. Raises TmuxError."""
+    told = tmux().run_all(
+        ("display-message", "-p", "-t", there.pane, "#{alternate_on}"),
+        ("capture-pane", "-p", "-J", "-t", there.pane),
+        ("set-option", "-t", there.session, "@segue_seen", "1"),
+    )
+    alternate, _, lines = told.partition("\n")
+    return "" if alternate == "1" else "\n".join(x.rstrip() for x in lines.split("\n")).rstrip()
+
+
+def _new_session(agent: str, pipe: Path, size: tuple[int, int]) -> tuple[str, str]:
+    taken = {each.name for each in hosted()}
+    begins = (sys.executable, "-I", "-S", host.__file__, str(pipe))
+    for number in range(1, _MAX_NUMBER):
+        name = f"{agent}-{number}"
+        if name in taken:
+            continue
+        how = ("-d", "-P", "-F", "#{pane_id}", "-s", name, "-n", agent)
+        new = ("new-session", *how, "-x", str(size[0]), "-y", str(size[1]), "--", *begins)
+        start = ("-f", "/dev/null", "start-server")
+        try:
+            # Not from this folder: the server would keep it busy for as long as it lives.
+            told = tmux()._call([start, *setup.commands(), new], cwd="/")
+        except TmuxError as fault:
+            if "duplicate session" in str(fault):  # another was quicker
+                continue
+            raise
+        return name, told.strip()
+    raise StateError(f"{_MAX_NUMBER - 1} {agent} sessions are open; see: segue open --list")
+
+
+def _tell(pipe: Path, data: bytes) -> None:
+    """Gives the process in the pane what to start. Raises OSError or StateError."""
+    until = time.monotonic() + host.WAIT_S
+    while True:
+        try:
+            out = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        except OSError:
+            if time.monotonic() > until:
+                raise StateError("nothing could be started in tmux") from None
+            time.sleep(0.01)
+    try:
+        while data and time.monotonic() < until:
+            if select.select([], [out], [], 1.0)[1]:
+                data = data[os.write(out, data) :]
+    finally:
+        os.close(out)
+
+
+def _folder() -> Path:
+    """For the socket and what passes between processes: nobody else's."""
+    folder = os.path.dirname(state.open_socket_path())
+    state.private_folder(folder)
+    return Path(folder)
+
+
+def end_file() -> Path:
+    """A new name for the file that `END_FILE` names."""
+    return _folder() / f"end-{secrets.token_hex(8)}"
+
+
+def _hosted(told: Mapping[str, str]) -> Hosted:
+    def number(name: str) -> int:
+        return int(told[name]) if told[name].isdecimal() else 0
+
+    return Hosted(
+        name=told["session_name"],
+        session=told["session_id"],
+        pane=told["pane_id"],
+        agent=told["@segue_agent"],
+        cwd=told["@segue_cwd"],
+        started_at=float(number("session_created")),
+        clients=number("session_attached"),
+    )

@@ -1,0 +1,193 @@
+"""An agent's input line while one text is typed: what stands in it, what is put in and taken out,
+and that the user finds their own words there afterwards."""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from segue.agents.contracts.terminal import Terminal
+from segue.core.terminals.draft import is_all, rows, shows, without
+from segue.core.terminals.screen import Screen, same
+from segue.system.process.procfs import System
+from segue.system.tmux import panes as seats
+from segue.system.tmux.guard import PaneGuard, PaneMoment, note
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.tmux import Pane, Tmux, TmuxError, key
+
+LOOK_S = 0.03
+_ECHO_S = 1.0  # for an agent to show what was typed
+_ERASED_S = 0.15
+_ERASES = 12
+_MOST_ROWS = 100
+_TIDY_S = 20.0  # for a pause in which the user's own words are put back
+
+
+class Times(NamedTuple):
+    """What tells the time, and how long a user must have pressed no key."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    wall: Callable[[], float] = time.time
+    quiet_s: float = 2.0
+
+
+class InputView(NamedTuple):
+    """A look at it."""
+
+    screen: Screen
+    moment: PaneMoment
+
+
+class InputLine:
+    """The input line of a seat. Methods may raise a TmuxError. Until `sit_down` it is only looked
+    at, which may be while another call types."""
+
+    def __init__(
+        self, seat: AgentPane, terminal: Terminal, tmux: Tmux, pane: Pane, on: System, times: Times
+    ) -> None:
+        self.seat, self.terminal, self.tmux = seat, terminal, tmux
+        self.guard = PaneGuard(tmux, pane)
+        self._on = on
+        self._times = times
+        # Where a draft of the user's is kept while it is not in the input line.
+        self._buffer = f"segue-draft-{pane.id[1:]}-{seat.pid}-{seat.start_ticks}"
+
+    def sit_down(self) -> None:
+        """Before anything is done to it: forgets what a call that was killed left."""
+        self.guard.reset()
+
+    def look(self) -> InputView:
+        """What it shows now."""
+        shown, moment = self.guard.look()
+        return InputView(self.terminal.read(shown), moment)
+
+    def wait(self, met: Callable[[InputView], bool], max_s: float) -> InputView:
+        """Looks until something is met, or for so long; the last look."""
+        until = self._times.clock() + max_s
+        while True:
+            view = self.look()
+            if met(view) or self._times.clock() >= until:
+                return view
+            self._times.sleep(LOOK_S)
+
+    def left(self) -> Literal["", "gone", "not_in_front"]:
+        """Why the agent is not to be spoken to any more."""
+        return seats.left(self.seat, self.tmux.pane(self.seat.pane), self._on)
+
+    def is_quiet(self, moment: PaneMoment) -> bool:
+        """Whether the user has pressed no key for a while, and none waits."""
+        if moment.late or moment.keys == "held":
+            return False
+        return moment.quiet_s(self._times.wall()) >= self._times.quiet_s
+
+    # Ours
+
+    def stands(self, view: InputView, text: str) -> bool:
+        """Whether our text, and only that, stands there from a call that was killed."""
+        was_put = view.moment.ours == note(_digest(text), view.moment)
+        return is_all(view.screen, text) or (was_put and shows(view.screen, text))
+
+    def put(self, text: str, *first: str, cursor: tuple[int, int] | None = None) -> bool:
+        """Puts our text into the empty input line; whether it did."""
+        name = f"segue-{secrets.token_hex(8)}"
+        self.tmux.load(name, text)
+        # A command is typed: pasted, it is a text to some agents.
+        is_pasted = self.terminal.takes_paste and not text.startswith("/")
+        commands = (self.guard.mark(_digest(text)), self.guard.put(name, bracketed=is_pasted))
+        if self.guard.act(*first, *commands, cursor=cursor):
+            return True
+        self.tmux.run("delete-buffer", "-b", name)
+        return False
+
+    def submit(self, cursor: tuple[int, int]) -> bool:
+        """Presses Enter, if nothing changed; whether it did."""
+        enter = self.guard.press((key(self.terminal.submit),))
+        return self.guard.act(enter, self.guard.mark(""), cursor=cursor)
+
+    # The user's
+
+    def kept(self) -> str:
+        """A draft that was taken out and not put back."""
+        try:
+            return self.tmux.run("show-buffer", "-b", self._buffer)
+        except TmuxError:
+            return ""
+
+    def kept_with(self, draft: str) -> str:
+        """That, and what stands there. A call that was killed may have kept what it did not take
+        out any more."""
+        kept = self.kept()
+        return kept if same(kept, draft) else kept + draft
+
+    def keep(self, draft: str) -> bool:
+        """Takes the user's draft out, to be put back by `tidy`; whether the line is empty now."""
+        self.tmux.load(self._buffer, draft)
+        return self._erase(draft)
+
+    def tidy(self, text: str, kept: str) -> bool:
+        """Leaves in the input line what is the user's: what was kept of it, and what they typed
+        since. If keys of theirs went in, waits for a pause. Whether it is so."""
+        until = self._times.clock() + _TIDY_S
+        seen_at = None  # that keys of theirs went in: they may have waited, so when is not known
+        while True:
+            view = self.look()
+            is_intact = self.guard.is_intact(view.moment)
+            if not is_intact:
+                seen_at = seen_at or self._times.clock()
+                is_shown = self._times.clock() >= seen_at + _ECHO_S
+                if renewed := self._renew() if is_shown else None:
+                    view, is_intact = renewed, True
+            if view.screen.state in ("idle", "busy"):
+                if is_intact and self._rewrite(view, kept + without(view.screen, text)):
+                    return True
+            elif is_intact and not kept:
+                return False  # a dialog hides it: the next call finds it
+            if self._times.clock() >= until or self.left():
+                return False
+            self._times.sleep(LOOK_S)
+
+    def _renew(self) -> InputView | None:
+        """Begins anew, in a pause of the user's."""
+        self.guard.release()
+        self.guard.reset()
+        view = self.look()
+        if not self.is_quiet(view.moment) or view.moment.flags != "0000" or self.left():
+            return None
+        self.guard.begin(view.moment)
+        hold = self.guard.holding()
+        return view if hold is not None and self.guard.act(*hold) else None
+
+    def _rewrite(self, view: InputView, wanted: str) -> bool:
+        if view.screen.draft == wanted:
+            if not self.guard.act(self.guard.mark("")):
+                return False
+            if self.kept():
+                self.tmux.run("delete-buffer", "-b", self._buffer)
+            return True
+        if wanted:  # before anything is taken out
+            self.tmux.load(self._buffer, wanted)
+        if view.screen.draft and not self._erase(view.screen.draft):
+            return False
+        if not wanted:
+            return self.guard.act(self.guard.mark(""))
+        put = self.guard.put(self._buffer, bracketed=self.terminal.takes_paste)
+        return self.guard.act(self.guard.mark(""), put)
+
+    def _erase(self, draft: str) -> bool:
+        """Empties the input line; whether it is empty."""
+        names = [key(name) for name in self.terminal.erase]
+        for _ in range(_ERASES if names else 0):
+            # Once for each line, and more do nothing.
+            if not self.guard.act(self.guard.press(names * min(rows(draft), _MOST_ROWS))):
+                return False
+            view = self.wait(lambda v: not v.screen.draft, _ERASED_S)
+            draft = view.screen.draft
+            if not draft:
+                return self.guard.is_intact(view.moment)
+        return False
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,287 @@
+"""Types into an agent's terminal, or says why not.
+
+Never into a pane that is busy, in copy mode, shows a dialog or what is not understood, holds a
+draft of the user's, or no longer runs the agent that was seen. The user may type at any moment:
+their keys are kept back while a text of ours stands in the input line, and come after it, so that
+no line is ever mixed and no key lost (`system/tmux/guard`).
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from segue.agents.contracts.terminal import Terminal
+from segue.core.terminals.draft import shows, typeable
+from segue.core.terminals.screen import Screen, State
+from segue.system.process.procfs import System, system
+from segue.system.tmux import panes as seats
+from segue.system.tmux.guard import PaneGuard, PaneMoment
+from segue.system.tmux.input_line import LOOK_S, InputLine, InputView, Times
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.tmux import Tmux, TmuxError, key
+
+QUIET_S = 2.0  # without a key of the user's. tmux tells seconds, so never less than 1
+Why = Literal[
+    "gone",
+    "not_in_front",
+    "copy_mode",
+    "busy",
+    "dialog",
+    "draft",
+    "starting",
+    "unknown",
+    "user_active",
+    "swallowed",
+]
+_SHOW_S = 1.5  # for a text to be seen in the input line, beyond what it takes to settle
+_LEAVE_S = 0.8  # for it to leave once it is submitted
+_BETWEEN_KEYS_S = 0.15
+_CHANGES = 6  # of the screen, between a look and the Enter
+_WORD = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./:=@%+-]*")  # nothing that a shell would act on
+
+
+class TypingRefused(Struct, frozen=True):
+    """Why nothing was typed, or nothing came of it. No text of ours is left in the input line, if
+    it could be taken out."""
+
+    why: Why
+    detail: str = ""
+
+
+_CHANGED = TypingRefused("user_active", "something changed in that moment")
+
+
+class Typist:
+    """Types. One text at a time into one pane; several at once into several."""
+
+    def __init__(
+        self,
+        tmux_for: Callable[[str], Tmux] = Tmux,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        wall: Callable[[], float] = time.time,
+        quiet_s: float = QUIET_S,
+        say: Callable[[str], None] | None = None,
+        on: System | None = None,
+    ) -> None:
+        self._tmux_for = tmux_for
+        self._times = Times(clock, sleep, wall, max(quiet_s, 1.0))
+        self._say = say or (lambda line: None)
+        self._on = on or system()
+
+    def look(self, seat: AgentPane, terminal: Terminal) -> Screen | TypingRefused:
+        """What the agent shows; refused if it is not to be spoken to, whatever it shows."""
+        try:
+            desk = self._approach(seat, terminal)
+            return desk if isinstance(desk, TypingRefused) else desk.look().screen
+        except TmuxError as error:
+            return TypingRefused("gone", str(error))
+
+    def type(
+        self,
+        seat: AgentPane,
+        terminal: Terminal,
+        text: str,
+        *,
+        landed: Callable[[], bool],
+        land_s: float = 10.0,
+        keep_draft: bool = False,
+        tries: int = 3,
+    ) -> TypingRefused | None:
+        """Types a text and submits it; None once `landed` says that the agent has it. With
+        `keep_draft`, a draft of the user's is taken out and put back behind it. If the text stands
+        in the input line already, because an earlier call was killed, it is only submitted."""
+        text, dropped = typeable(text)
+        if dropped:
+            self._say(f"{dropped} characters that a terminal takes for keys were left out")
+        if not text:
+            return TypingRefused("unknown", "there is nothing to type")
+        desk: InputLine | TypingRefused | None = None
+        try:
+            desk = self._approach(seat, terminal)
+            if isinstance(desk, TypingRefused):
+                return desk
+            desk.sit_down()
+            if refused := self._type(desk, text, landed, keep_draft, tries):
+                return refused
+            desk.guard.release()
+            return self._wait_landed(landed, land_s)
+        except TmuxError as error:
+            return TypingRefused("gone", str(error))
+        finally:
+            if isinstance(desk, InputLine):
+                desk.guard.release()
+
+    def press(
+        self,
+        seat: AgentPane,
+        terminal: Terminal,
+        keys: Sequence[str],
+        *,
+        states: Sequence[State] = ("idle", "busy", "dialog"),
+    ) -> TypingRefused | None:
+        """Presses keys one by one, as long as the agent is in one of these states."""
+        try:
+            desk = self._approach(seat, terminal)
+            if isinstance(desk, TypingRefused):
+                return desk
+            desk.sit_down()
+            for number, name in enumerate(keys):
+                if number:
+                    self._times.sleep(_BETWEEN_KEYS_S)
+                view = desk.look()
+                if view.screen.state not in states:
+                    return _by_state(view.screen.state)
+                if refused := self._present(desk, view.moment):
+                    return refused
+                desk.guard.begin(view.moment)
+                if not desk.guard.act(desk.guard.press((key(name),))):
+                    return _CHANGED
+        except TmuxError as error:
+            return TypingRefused("gone", str(error))
+        return None
+
+    def command(
+        self, socket: str, pane_id: str, words: Sequence[str], *, line: str
+    ) -> TypingRefused | None:
+        """Has a pane's own shell, which waits at its prompt, run one command. `line` is what
+        `Tmux.shell_line` showed when it was judged to be a prompt with nothing behind it. The words
+        are plain ones, of which no shell makes anything else."""
+        if not words or not all(map(_WORD.fullmatch, words)):
+            return TypingRefused("unknown", "that is not for a shell")
+        try:
+            tmux = self._tmux_for(socket)
+            pane = tmux.pane(pane_id)
+            if pane is None or pane.dead:
+                return TypingRefused("gone")
+            if pane.in_mode:
+                return TypingRefused("copy_mode")
+            guard = PaneGuard(tmux, pane)
+            guard.reset()
+            shown, moment = guard.look()
+            if not seats.shell_in(pane) or moment.flags != "0000":
+                return TypingRefused("not_in_front")
+            if "".join(shown.lines[shown.cursor[1] :][:1]).rstrip() != line.rstrip():
+                return TypingRefused("draft")
+            if moment.quiet_s(self._times.wall()) < self._times.quiet_s:
+                return TypingRefused("user_active")
+            guard.begin(moment)
+            name = f"segue-{secrets.token_hex(8)}"
+            tmux.load(name, " ".join(words))
+            # A shell needs no pause before the Enter, so that no key comes in between.
+            put = guard.put(name, bracketed=False)
+            if guard.act(put, guard.press(("Enter",)), cursor=moment.cursor):
+                return None
+            tmux.run("delete-buffer", "-b", name)
+            return _CHANGED
+        except TmuxError as error:
+            return TypingRefused("gone", str(error))
+
+    # Whether it may be
+
+    def _approach(self, seat: AgentPane, terminal: Terminal) -> InputLine | TypingRefused:
+        tmux = self._tmux_for(seat.socket)
+        pane = tmux.pane(seat.pane)
+        if why := seats.left(seat, pane, self._on):
+            return TypingRefused(why)
+        if pane is None or pane.in_mode:
+            return TypingRefused("copy_mode")
+        return InputLine(seat, terminal, tmux, pane, self._on, self._times)
+
+    def _present(self, desk: InputLine, moment: PaneMoment) -> TypingRefused | None:
+        """Refused if the agent is not there, or the user is."""
+        if why := desk.left():
+            return TypingRefused(why)
+        if moment.flags[1:2] == "1":
+            return TypingRefused("copy_mode")
+        if moment.flags != "0000":
+            return TypingRefused("unknown", "its panes are synchronized, or its input is off")
+        return None if desk.is_quiet(moment) else TypingRefused("user_active")
+
+    # Typing
+
+    def _type(
+        self, desk: InputLine, text: str, landed: Callable[[], bool], keep_draft: bool, tries: int
+    ) -> TypingRefused | None:
+        view = desk.look()
+        screen = view.screen
+        if screen.state != "idle":
+            return _by_state(screen.state)
+        if refused := self._present(desk, view.moment):
+            return refused
+        stands = desk.stands(view, text)
+        if screen.draft and not stands:
+            if not keep_draft or screen.pasted or not desk.terminal.erase:
+                return TypingRefused("draft")
+            kept = desk.kept_with(screen.draft)
+        else:
+            kept = desk.kept()
+        desk.guard.begin(view.moment)
+        if refused := self._place(desk, view, text, stands=stands, kept=kept):
+            return refused
+        refused = self._submit(desk, text, landed, tries)
+        if (refused or kept) and not desk.tidy(text, kept) and kept:
+            self._say("the user's draft could not be put back: it is among tmux's buffers")
+        return refused
+
+    def _place(
+        self, desk: InputLine, view: InputView, text: str, *, stands: bool, kept: str
+    ) -> TypingRefused | None:
+        """Keeps the user's keys back, and has our text stand alone in the input line."""
+        cursor = view.moment.cursor
+        hold = desk.guard.holding()
+        if hold is None:
+            return TypingRefused("user_active", "a key sequence of tmux's is begun")
+        if not stands and not view.screen.draft:
+            return None if desk.put(text, *hold, cursor=cursor) else _CHANGED
+        if not desk.guard.act(*hold, cursor=cursor):
+            return _CHANGED
+        if stands or (desk.keep(kept) and desk.put(text)):
+            return None
+        desk.tidy(text, kept)
+        return _CHANGED
+
+    def _submit(
+        self, desk: InputLine, text: str, landed: Callable[[], bool], tries: int
+    ) -> TypingRefused | None:
+        """Presses Enter while our text stands in the input line and nothing else does, until it has
+        left. The text itself is never typed again."""
+        settled = self._times.clock() + desk.terminal.settle_s
+        desk.wait(lambda view: shows(view.screen, text), desk.terminal.settle_s + _SHOW_S)
+        self._times.sleep(max(0.0, settled - self._times.clock()))
+        pressed = 0
+        for _ in range(tries + _CHANGES):
+            screen, moment = desk.look()
+            if pressed and (landed() or not shows(screen, text)):
+                return None
+            if not desk.guard.is_intact(moment):
+                return TypingRefused("draft", "the user typed")
+            if screen.state != "idle":
+                return _by_state(screen.state)
+            if not shows(screen, text):
+                return TypingRefused("swallowed", "it is not seen in the input line")
+            if why := desk.left():
+                return TypingRefused(why)
+            if pressed == tries:
+                break
+            if desk.submit(moment.cursor):
+                pressed += 1
+                desk.wait(lambda view: landed() or not shows(view.screen, text), _LEAVE_S)
+        return TypingRefused("swallowed", "it does not leave the input line")
+
+    def _wait_landed(self, landed: Callable[[], bool], land_s: float) -> TypingRefused | None:
+        until = self._times.clock() + land_s
+        while not landed():
+            if self._times.clock() >= until:
+                return TypingRefused("swallowed", "it was sent, and nothing is heard of it")
+            self._times.sleep(LOOK_S)
+        return None
+
+
+def _by_state(state: State) -> TypingRefused:
+    return TypingRefused("unknown" if state == "idle" else state)

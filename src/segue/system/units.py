@@ -1,0 +1,114 @@
+"""What others are told to run: the client for claude, the daemon for systemd and launchd."""
+
+import os
+import plistlib
+import shlex
+import sys
+from collections.abc import Mapping
+
+from segue import client
+from segue.system.files import state
+
+SERVICE = "segue.service"
+LABEL = "dev.segue.watch"
+_KEPT = (
+    "PATH",
+    "SEGUE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "XDG_DATA_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "TMUX_TMPDIR",
+    "LANG",
+    "LC_ALL",
+)
+"""What a service does not inherit, and the daemon needs to find agents and sessions."""
+
+
+def client_command(kind: str, told: str, former: str = "") -> str:
+    """The line for a shell that starts the client: `kind` is hook or statusline, `told` the event
+    or "-", `former` the file with the status line of before.
+
+    Where segue is no longer installed it says nothing and ends with 0: the interpreter alone would
+    end with 2, by which claude refuses what the hook was asked about.
+    """
+    argv = client_argv(kind, told, former)
+    python, script, old = shlex.quote(argv[0]), shlex.quote(argv[3]), shlex.quote(former)
+    gone = f"{{ [ -f {old} ] && exec sh {old}; exit 0; }}" if former else "exit 0"
+    return f"[ -x {python} ] && [ -f {script} ] || {gone}; exec {shlex.join(argv)}"
+
+
+def client_argv(kind: str, told: str, former: str = "") -> tuple[str, ...]:
+    """The same as words: interpreter, -I, -S, the client, and what it is told."""
+    more = (former,) if former else ()
+    return (sys.executable, "-I", "-S", client.__file__, kind, state.socket_path(), told, *more)
+
+
+def own_argv(*words: str) -> list[str]:
+    """segue itself, as it runs now."""
+    script = os.path.join(os.path.dirname(sys.executable), "segue")
+    if os.access(script, os.X_OK):
+        return [script, *words]
+    return [sys.executable, "-m", "segue", *words]
+
+
+def systemd_path() -> str:
+    """Where the user's unit is."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(home, "systemd/user", SERVICE)
+
+
+def launchd_path() -> str:
+    """Where the user's plist is."""
+    return os.path.join(os.path.expanduser("~"), "Library/LaunchAgents", f"{LABEL}.plist")
+
+
+def systemd_unit(env: Mapping[str, str]) -> str:
+    """The unit. Agents that the daemon started outlive it, and /tmp is shared: tmux is there."""
+    start = " ".join(_systemd(word).replace("$", "$$") for word in own_argv("watch"))
+    kept = "".join(f"Environment={_systemd(f'{k}={v}')}\n" for k, v in kept_env(env).items())
+    return (
+        "[Unit]\n"
+        "Description=segue watches coding agents\n"
+        "\n"
+        "[Service]\n"
+        f"ExecStart={start}\n"
+        "ExecReload=/bin/kill -HUP $MAINPID\n"
+        f"{kept}"
+        "Restart=on-failure\n"
+        "RestartSec=5\n"
+        "KillMode=process\n"
+        "UMask=0077\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def launchd_plist(env: Mapping[str, str]) -> str:
+    """The same for launchd."""
+    log = os.path.join(state.watch_folder(), "watch.out")
+    wanted = {
+        "Label": LABEL,
+        "ProgramArguments": own_argv("watch"),
+        "EnvironmentVariables": kept_env(env),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "AbandonProcessGroup": True,
+        "ProcessType": "Background",
+        "Umask": 0o077,
+        "StandardOutPath": log,
+        "StandardErrorPath": log,
+    }
+    return plistlib.dumps(wanted, sort_keys=False).decode()
+
+
+def kept_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Of the environment, what the daemon needs; no keys, no tokens."""
+    return {name: env[name] for name in _KEPT if env.get(name) and env[name].isprintable()}
+
+
+def _systemd(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

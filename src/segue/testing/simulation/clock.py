@@ -1,0 +1,63 @@
+"""Time without waiting: a schedule of what happens next, and a machine's clocks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from math import ceil
+
+from segue.runs.clock import Clock
+
+EPOCH = 1_794_787_200.0  # 2026-11-16 00:00 UTC
+
+
+class Schedule:
+    """What happens when, in true time: seconds since the world began. What is due at the same time
+    happens in the order in which it was planned."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._number = count()
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        """Plans it; what lies in the past is due now. Milliseconds are enough: the last digits of a
+        logarithm are not the same on every machine."""
+        heappush(self._queue, (max(ceil(time * 1000) / 1000, self.now), next(self._number), act))
+
+    def step(self, until: float) -> bool:
+        """Lets the next thing happen; False if there is none before `until`."""
+        if not self._queue or self._queue[0][0] > until:
+            self.now = max(self.now, until)
+            return False
+        time, _, act = heappop(self._queue)
+        self.now = max(self.now, time)
+        act()
+        return True
+
+
+class VirtualClock(Clock):
+    """The clocks of a machine: one that can be set, one since its start, one that stands still
+    while it sleeps."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.offset_s = 0.0  # of the clock that can be set
+        self.slept_s = 0.0
+        self.booted_at = 0.0
+
+    def now(self) -> float:
+        return EPOCH + self._schedule.now + self.offset_s
+
+    def elapsed(self) -> float:
+        return self._schedule.now - self.booted_at
+
+    def awake(self) -> float:
+        return self._schedule.now - self.slept_s
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        yield
+
+    def wait(self, files: Sequence[int], timeout_s: float) -> None:
+        """Returns at once: whoever drives the loop plans its next turn."""

@@ -1,0 +1,181 @@
+"""What carries out a run's decisions in a simulated world: as `runs/executor` does, with models
+instead of processes. Everything may be asked for twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+from segue.core.accounts import Answer
+from segue.core.runs.types import LegEnded, Run, StartLeg
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
+from segue.errors import StateError
+from segue.runs.clock import Clock
+from segue.testing.simulation.clock import EPOCH
+from segue.testing.simulation.faults import Fault
+from segue.testing.simulation.followers import SimulatedFollower, judged
+from segue.testing.simulation.legs import Exit, Leg
+from segue.testing.simulation.stores import Killed
+
+
+class SimulatedCheck:
+    """The user's check: passes or fails by a draw, after a while."""
+
+    def __init__(self, clock: Clock, takes_s: float, code: int) -> None:
+        self._clock, self._until, self._code = clock, clock.awake() + takes_s, code
+
+    @property
+    def left_s(self) -> float:
+        """How long it takes yet."""
+        return max(0.0, self._until - self._clock.awake())
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._code if self._clock.awake() >= self._until else None
+
+    def finish(self, wait_s: float) -> None:
+        """Ends it."""
+
+
+class _Snapshots:
+    """Nothing is kept: there is no tree."""
+
+    def boundary(self, leg: int, now: float, awake: float) -> None:
+        """A moment at which the tree could be kept."""
+
+
+class _Staff:
+    """One agent, whose account nobody else has: the limits of a world are its providers'."""
+
+    def hand(self, agent: str) -> str:
+        """Who has the work in hand."""
+        return agent
+
+    def may_start(self, run: Run, now: float, *, anew: bool = True) -> Answer:
+        """Always."""
+        return Answer()
+
+    def limits(self, run: Run, now: float) -> dict[str, float]:
+        """Of no other agent."""
+        return {}
+
+    def replied(self, run: Run, now: float) -> None:
+        """Known to nobody else."""
+
+    def stopped(self, run: Run, stop: Stop, now: float) -> None:
+        """Known to nobody else."""
+
+    def told(self, run: Run, told: object, now: float) -> None:
+        """Known to nobody else."""
+
+
+class SimulatedExecutor:
+    """For one run. `session` is the world's headless session that it belongs to."""
+
+    def __init__(self, run: Run, session: Any, store: Any, hold: Callable[[str], None]) -> None:
+        self.session, self.store, self.hold = session, store, hold
+        self.snapshots, self.staff = _Snapshots(), _Staff()
+        self._run_id = run.id
+
+    def _may_be_killed(self) -> None:
+        if Fault.KILL_AT_ACT in self.session.armed:
+            self.session.armed.discard(Fault.KILL_AT_ACT)
+            raise Killed
+
+    def start(self, run: Run, decision: StartLeg, clock: Clock) -> SimulatedFollower:
+        """Starts the leg, or finds the one that was started."""
+        leg = self.session.legs.get((run.id, decision.leg))
+        if leg is None:
+            if self.session.random.random() < 0.002:
+                raise StateError("no such program")
+            self._may_be_killed()
+            if decision.session_id:
+                self.hold(f"session:{run.agent}:{decision.session_id}")
+            leg = self.session.begin_leg(run, decision, self.store)
+            self._may_be_killed()
+        self.hold(f"session:{run.agent}:{leg.conversation.id}")
+        leg.wakes = self.session.wake
+        return SimulatedFollower(leg, decision.leg, run, clock)  # type: ignore[arg-type]
+
+    def is_begun(self, number: int) -> bool:
+        """Whether this leg was started."""
+        return (self._run_id, number) in self.session.legs
+
+    def named(self, hand: str, session_id: str) -> None:
+        """This session is the run's."""
+
+    def ask(
+        self,
+        run: Run,
+        follower: SimulatedFollower,
+        *,
+        now: bool,
+        why: StopReason | None = None,
+    ) -> None:
+        """For a checkpoint."""
+        self._may_be_killed()
+        if follower.leg.model.talks:
+            follower.turn_is_over = False
+            follower.leg.ask(now=now)
+        else:
+            follower.leg.stop("gentle")
+
+    def end(self, follower: SimulatedFollower, how: str) -> None:
+        """Ends it."""
+        self._may_be_killed()
+        follower.is_ending = True
+        follower.leg.stop(how)
+
+    def close(self, follower: SimulatedFollower) -> None:
+        """No more input."""
+        if not follower.is_closed:
+            follower.is_closed = True
+            follower.leg.close()
+
+    def ended(self, follower: SimulatedFollower) -> Exit | None:
+        """How its process ended; None while it runs."""
+        leg: Leg = follower.leg
+        if leg.is_alive and leg.boot != leg.machine.boot:
+            leg.end("lost")
+        return leg.exit
+
+    def judge(self, run: Run, follower: SimulatedFollower, ended: Exit, now: float) -> LegEnded:
+        """Why it ended."""
+        account = follower.leg.account
+        return judged(run, follower, ended, lambda: EPOCH + account.limited_until)
+
+    def compose(self, run: Run, now: float) -> tuple[int, bool]:
+        """Writes the checkpoint down."""
+        self._may_be_killed()
+        if Fault.NO_CHECKPOINT in self.session.armed:
+            self.session.armed.discard(Fault.NO_CHECKPOINT)
+            raise OSError("no space left on the disk")
+        checkpoint = {"done": self.session.project.last, "told": run.told}
+        self.store.keep_checkpoint(run.id, run.leg, checkpoint, now)
+        return run.leg, run.told
+
+    def check(self, run: Run, clock: Clock) -> SimulatedCheck:
+        """Starts the user's own check."""
+        random = self.session.random
+        return SimulatedCheck(clock, 5.0 + 60.0 * random.random(), int(random.random() < 0.3))
+
+    def keep_told(self, follower: SimulatedFollower) -> None:
+        """The agent's answer."""
+
+    def recall(self, run: Run, follower: SimulatedFollower) -> str:
+        """Nothing was left out."""
+        return ""
+
+    def say_recalled(self, follower: SimulatedFollower, known: str) -> None:
+        """Nothing to say."""
+
+    def spent(self, follower: SimulatedFollower) -> tuple[int, float]:
+        """Of this leg so far."""
+        spent = follower.leg.spent_tokens
+        return spent, spent * 1e-6
+
+    def files(self, follower: SimulatedFollower | None) -> list[int]:
+        """None: the world wakes the loop."""
+        return []
+
+    def drain(self) -> None:
+        """Nothing to forget."""

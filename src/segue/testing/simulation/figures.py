@@ -1,0 +1,79 @@
+"""What is counted in a world, so that worlds can be summed up."""
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Figures(Struct, kw_only=True):
+    """The figures of seed 004 for simulated sessions. Shares are kept as counts of whole percents,
+    so that the sum does not depend on the order."""
+
+    sessions: int = 0
+    runs: int = 0
+    done: int = 0
+    legs: int = 0
+    replies: int = 0
+    steps: int = 0
+    handoffs: int = 0
+    exhaustions: int = 0
+    steep_exhaustions: int = 0  # of which one turn added more than the policy leaves room for
+    lone_exhaustions: int = 0  # while no segue drove the run
+    compactions: int = 0  # the agents' own
+    waits: int = 0
+    waited_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    request_percent: Counter[int] = field(default_factory=Counter)
+    unused_percent: Counter[int] = field(default_factory=Counter)
+    facts: int = 0
+    terminal_handoffs: int = 0
+    resumes: int = 0
+
+    def add(self, other: "Figures") -> None:
+        """Sums up."""
+        for name in self.__struct_fields__:
+            mine, more = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(more)
+            else:
+                setattr(self, name, mine + more)
+
+    def as_object(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        late = sum(n for percent, n in self.request_percent.items() if percent > 90)
+        asked = self.request_percent.total()
+        return {
+            "runs": self.runs,
+            "completed": self.done,
+            "legs": self.legs,
+            "replies": self.replies,
+            "facts": self.facts,
+            "handoffs": self.handoffs,
+            "terminal_handoffs": self.terminal_handoffs,
+            "resumes": self.resumes,
+            "exhaustions": self.exhaustions,
+            "exhaustions_without_room": self.steep_exhaustions,
+            "exhaustions_without_segue": self.lone_exhaustions,
+            "own_compactions": self.compactions,
+            "waits": self.waits,
+            "waited_s": round(self.waited_s),
+            "context_at_request": {
+                "requests": asked,
+                "median_percent": quantile(self.request_percent, 0.5),
+                "p95_percent": quantile(self.request_percent, 0.95),
+                "at_most_90_percent": round((asked - late) / asked, 4) if asked else None,
+            },
+            "context_unused": {"median_percent": quantile(self.unused_percent, 0.5)},
+            "faults": {name: self.faults[name] for name in sorted(self.faults)},
+        }
+
+
+def quantile(counts: Counter[int], share: float) -> int | None:
+    """The percent below or at which that share lies; None without any."""
+    total, seen = counts.total(), 0
+    for percent in sorted(counts):
+        seen += counts[percent]
+        if seen >= share * total:
+            return percent
+    return None

@@ -1,0 +1,33 @@
+"""A machine: processes that live and die on it, sleep, reboots, and a disk that may be full."""
+
+from msgspec import Struct
+
+from segue.runs.store.port import Holder
+from segue.testing.simulation.clock import VirtualClock
+
+
+class Machine(Struct, kw_only=True):
+    """What all sessions of a world share."""
+
+    clock: VirtualClock
+    boot: int = 1
+    awake_at: float = 0.0  # it sleeps until then; true time
+    disk_full_until: float = 0.0
+    pids: int = 100
+    jumped_at: float = -1e12  # when the clock was last set; true time
+
+    def spawn(self) -> Holder:
+        """A new process."""
+        self.pids += 1
+        return Holder(machine="m", boot=f"b{self.boot}", pid=self.pids, started=float(self.pids))
+
+    def sleep(self, now: float, wait_s: float) -> None:
+        """Nothing runs on it for so long."""
+        until = max(self.awake_at, now) + round(wait_s, 3)
+        self.clock.slept_s += until - max(self.awake_at, now)
+        self.awake_at = until
+
+    def reboot(self, now: float) -> None:
+        """Every process is gone."""
+        self.boot += 1
+        self.clock.booted_at = now

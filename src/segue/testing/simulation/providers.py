@@ -1,0 +1,34 @@
+"""An account at a provider: it answers, refuses until a reset, or is out of reach."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Refusal = Literal["limited", "overloaded", "outage", "refused"]
+
+
+class Account(Struct):
+    """Whose limits count. Times are true ones."""
+
+    limited_until: float = 0.0
+    limit_told: Literal["time", "seconds", "nothing"] = "time"
+    overloaded_until: float = 0.0
+    outage_until: float = 0.0
+    refused_until: float = 0.0
+    requests: int = 0
+    refusals: int = 0
+
+    def ask(self, now: float) -> Refusal | None:
+        """What a request is answered with now; None: a reply."""
+        self.requests += 1
+        found: Refusal | None = None
+        if now < self.outage_until:
+            found = "outage"
+        elif now < self.refused_until:
+            found = "refused"
+        elif now < self.limited_until:
+            found = "limited"
+        elif now < self.overloaded_until:
+            found = "overloaded"
+        self.refusals += found is not None
+        return found

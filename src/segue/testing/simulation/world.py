@@ -1,0 +1,278 @@
+"""One world: a machine, an account or two, and the sessions of one user, for some days."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.policy import Policy
+from segue.core.runs.types import AnyFact, Run
+from segue.runs.store.memory import MemoryStore
+from segue.runs.store.port import Entry, Holder
+from segue.testing.simulation import faults
+from segue.testing.simulation.clock import Schedule, VirtualClock
+from segue.testing.simulation.faults import DAY_S, Fault, PlannedFault
+from segue.testing.simulation.figures import Figures
+from segue.testing.simulation.headless import HeadlessSession
+from segue.testing.simulation.invariants import Broken
+from segue.testing.simulation.machines import Machine
+from segue.testing.simulation.models import Growth
+from segue.testing.simulation.providers import Account
+from segue.testing.simulation.terminal import TerminalSession
+
+SESSIONS = 4
+"""Of a world, at most: they share a machine, a store and their accounts."""
+_IN_TERMINALS = 0.25  # of all sessions
+_LOOK_S = 6 * 3_600.0
+_KEPT_LINES = 4_000
+_MOST_STEPS = 10_000  # of a session and a day: ten times what an agent at work makes
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """All that a world depends on. The same plan gives the same world."""
+
+    seed: str
+    sessions: int = SESSIONS
+    days: float = 30.0
+    policy: Policy = Policy()
+    growth: Growth = Growth()
+    faults: tuple[PlannedFault, ...] = ()
+    sqlite: str = ""  # a folder: the store is there, instead of in memory
+
+
+class Line(Struct, frozen=True):
+    """One line of a world's story."""
+
+    at_s: float
+    session: int
+    what: str
+
+
+class Result(Struct, kw_only=True):
+    """What came of a world."""
+
+    figures: Figures
+    digest: str  # of all that was written down: the same for the same plan
+    covered: Counter[tuple[str, str, str]]  # state, fact, the fault before it
+    rule: str = ""  # the invariant that was broken; "": none
+    what: str = ""
+    at_s: float = 0.0
+    story: list[Line]
+
+
+def planned(
+    seed: int, number: int, *, sessions: int, days: float, policy: Policy, growth: Growth
+) -> Plan:
+    """The world of this number."""
+    random = Random(f"{seed}:{number}")
+    kinds = faults.swarm(random)
+    automatic = random.random() < 0.6
+    policy = replace(policy, auto_resume=automatic, auto_handoff=automatic)
+    return Plan(
+        seed=f"{seed}:{number}",
+        sessions=sessions,
+        days=days,
+        policy=policy,
+        growth=growth,
+        faults=faults.plan(random, sessions, days, kinds),
+    )
+
+
+class World:
+    """Plays a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.schedule = Schedule()
+        self.machine = Machine(clock=VirtualClock(self.schedule))
+        self.alive: set[int] = set()
+        self.decided: set[tuple[str, int]] = set()
+        self.store: Any = self._open(plan.sqlite)
+        self.growth = plan.growth
+        self.figures = Figures(sessions=plan.sessions)
+        self.covered: Counter[tuple[str, str, str]] = Counter()
+        self.story: list[Line] = []
+        self._digest = sha256()
+        self._last_fault: dict[int, tuple[float, str]] = {}
+        self._day = self._steps = 0
+        random = Random(f"{plan.seed}:world")
+        self.accounts = [Account() for _ in range(1 + (random.random() < 0.5))]
+        self.sessions = [self._begin(number) for number in range(plan.sessions)]
+        for each in plan.faults:
+            self.schedule.at(each.at_s, lambda each=each: self.suffer(each))  # type: ignore[misc]
+        self.schedule.at(_LOOK_S, self._look)
+
+    def _open(self, folder: str) -> Any:
+        if not folder:
+            return MemoryStore(is_alive=self._is_alive)
+        from pathlib import Path
+
+        from segue.runs.store.sqlite import SqliteStore
+
+        return SqliteStore(Path(folder) / "runs.db", is_alive=self._is_alive)
+
+    def _is_alive(self, holder: Holder) -> bool:
+        return holder.pid in self.alive and holder.boot == f"b{self.machine.boot}"
+
+    def _begin(self, number: int) -> Any:
+        random = Random(f"{self.plan.seed}:session:{number}")
+        if random.random() < _IN_TERMINALS:
+            return TerminalSession(self, number, self.plan.policy, random)
+        return HeadlessSession(self, number, self.plan.policy, random)
+
+    def play(self) -> Result:
+        """To its end, or until an invariant is broken."""
+        rule = what = ""
+        try:
+            while self.schedule.step(self.plan.days * DAY_S):
+                self._count_step()
+            for session in self.sessions:
+                session.watch.look()
+                if session.run_id or isinstance(session, TerminalSession):
+                    session.watch.replays(session.run_id)
+        except Broken as broken:
+            rule, what = broken.rule, broken.what
+        finally:
+            self.store.close()
+        return Result(
+            figures=self.figures,
+            digest=self._digest.hexdigest(),
+            covered=self.covered,
+            rule=rule,
+            what=what,
+            at_s=self.schedule.now,
+            story=self.story,
+        )
+
+    def _count_step(self) -> None:
+        """Whoever turns without end does nothing."""
+        day = int(self.schedule.now // DAY_S)
+        self._steps = self._steps + 1 if day == self._day else 0
+        self._day = day
+        if self._steps > _MOST_STEPS * self.plan.sessions:
+            raise Broken("no turn without effect for ever", f"more than {_MOST_STEPS} steps a day")
+
+    # What sessions ask
+
+    def account_of(self, session: int) -> Account:
+        """Whose limits count for it."""
+        return self.accounts[session % len(self.accounts)]
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether nothing can be written."""
+        return self.schedule.now < self.machine.disk_full_until
+
+    @staticmethod
+    def local(at: float) -> datetime:
+        """The user's time of day."""
+        return datetime.fromtimestamp(at, UTC)
+
+    def say(self, session: int, what: str) -> None:
+        """For the story."""
+        self.story.append(Line(self.schedule.now, session, what))
+        if len(self.story) > 2 * _KEPT_LINES:
+            del self.story[:_KEPT_LINES]
+
+    def seen(self, before: Run, fact: AnyFact, after: Run, entry: Entry) -> None:
+        """An entry was written."""
+        self.figures.facts += 1
+        self.figures.replies += entry.kind == "read"
+        line = f"{entry.run} {entry.seq} {entry.at:.3f} {entry.kind} {entry.state}\n"
+        self._digest.update(line.encode())
+        number = int(entry.run.split("-")[1])
+        at, fault = self._last_fault.get(number, (-1e9, ""))
+        if self.schedule.now - at > 3_600.0:
+            fault = ""
+        self.covered[before.state.value, entry.kind, fault] += 1
+        if entry.decisions or before.state is not after.state:
+            did = "; ".join(str(each["reason"]) for each in entry.decisions)
+            self.say(number, f"[{entry.kind}] {after.state}{': ' if did else ''}{did}")
+
+    def seen_handoff(self, step: str, kind: str, session: int) -> None:
+        """A fact of a handoff in a terminal."""
+        self._digest.update(f"{session} {step} {kind} {self.schedule.now:.3f}\n".encode())
+        self.covered[f"handoff {step}", kind, ""] += 1
+
+    # What goes wrong
+
+    def suffer(self, planned: PlannedFault, *, again: bool = False) -> None:
+        """Lets a fault happen; or, once, as soon as there is work that it can happen to."""
+        now, fault = self.schedule.now, planned.fault
+        if not self._happens(planned):
+            if not again:
+                self.sessions[planned.session].pending.append(planned)
+            return
+        self.figures.faults[fault.value] += 1
+        concerned = range(len(self.sessions)) if fault in _ALL else (planned.session,)
+        for number in concerned:
+            self._last_fault[number] = (now, fault.name)
+        self.say(planned.session, f"FAULT: {fault}")
+
+    def _happens(self, planned: PlannedFault) -> bool:
+        now, fault, size = self.schedule.now, planned.fault, planned.size
+        account = self.account_of(planned.session)
+        if fault is Fault.REBOOT:
+            self._reboot()
+        elif fault is Fault.SLEEP:
+            self.machine.sleep(now, 60.0 + 30_000.0 * size * size)
+        elif fault is Fault.CLOCK_JUMP:
+            self.machine.clock.offset_s += (size - 0.5) * 7_200.0
+            self.machine.jumped_at = now
+            for session in self.sessions:
+                session.wake()
+        elif fault is Fault.DISK_FULL:
+            self.machine.disk_full_until = now + 60.0 + 7_200.0 * size
+        elif fault is Fault.OUTAGE:
+            account.outage_until = max(account.outage_until, now + 30.0 + 7_200.0 * size**3)
+        elif fault is Fault.OVERLOAD:
+            account.overloaded_until = max(account.overloaded_until, now + 10 + 9_000 * size**3)
+        elif fault is Fault.LIMIT:
+            if account.limited_until < now:
+                account.limited_until = now + 300.0 + 17_700.0 * size
+                told = ("time", "time", "seconds", "nothing")[int(size * 1000) % 4]
+                account.limit_told = told  # type: ignore[assignment]
+        elif fault is Fault.REFUSED:
+            account.refused_until = now + 3_600.0 * size
+        else:
+            return bool(self.sessions[planned.session].suffer(planned))
+        return True
+
+    def _reboot(self) -> None:
+        self.machine.reboot(self.schedule.now)
+        for session in self.sessions:
+            session.die()
+
+    def _look(self) -> None:
+        for session in self.sessions:
+            session.watch.look()
+        self.schedule.at(self.schedule.now + _LOOK_S, self._look)
+
+
+_ALL = frozenset(
+    {
+        Fault.REBOOT,
+        Fault.SLEEP,
+        Fault.CLOCK_JUMP,
+        Fault.DISK_FULL,
+        Fault.OUTAGE,
+        Fault.OVERLOAD,
+        Fault.LIMIT,
+        Fault.REFUSED,
+    }
+)
+
+
+def play(plan: Plan) -> Result:
+    """Plays a world."""
+    return World(plan).play()
+
+
+def quieter(plan: Plan, left: Sequence[PlannedFault]) -> Plan:
+    """The same world with these faults only."""
+    return replace(plan, faults=tuple(left))

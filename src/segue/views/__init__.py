@@ -1,0 +1,1 @@
+"""What people and programs are shown: gauges, tables, durations, JSON shapes."""

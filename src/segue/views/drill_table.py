@@ -1,0 +1,383 @@
+"""A drill as it happens: lines for pipes, a moving table for terminals."""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from segue.drill.plays.outcome import PlayOutcome
+from segue.views import printing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_GAUGE = 12
+_GAP = 2
+_NEWS = 40
+
+WITHOUT, WITH = "without segue", "with segue"
+_STEP = re.compile(r"step (\d+)")
+
+
+class DrillRow:
+    """One play, as far as it is known."""
+
+    def __init__(self, agent: str, scenario: str, steps: int, *, with_segue: bool = False) -> None:
+        self.agent, self.scenario, self.steps = agent, scenario, steps
+        self.with_segue = with_segue
+        self.step: int | None = None  # begun last
+        self.done: set[int] = set()  # as far as can be told from outside
+        self.used: int | None = None
+        self.most = 0
+        self.window: int | None = None
+        self.news = ""
+        self.started: float | None = None
+        self.outcome: PlayOutcome | None = None
+        self.refused = ""
+        self.broke_off = ""
+        self.folder = ""  # of a play that broke off
+
+    @property
+    def name(self) -> str:
+        """For a line of its own."""
+        return f"{self.agent} · {self.scenario} · {WITH if self.with_segue else WITHOUT}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome is not None or bool(self.refused or self.broke_off)
+
+    @property
+    def in_words(self) -> str:
+        """How it ended, for a line of its own."""
+        if self.broke_off:
+            return f"broke off: {self.broke_off}"
+        done = self.outcome
+        if done is None:
+            return self.refused
+        return "; ".join(filter(None, (done.in_words, done.reason, done.way)))
+
+    def hear(self, event: dict[str, Any]) -> str:
+        """Takes in what happened; a line about it, if it is worth one."""
+        match event["kind"]:
+            case "step":
+                self._begin(event["step"])
+                self.news = f"step {self.step} of {self.steps}"
+            case "request":
+                request = event["request"]
+                self.used = request["tokens"] or self.used
+                self.most = max(self.most, self.used or 0)
+                self.window = event["window"]
+                self.news = _news(request)
+                if step := _STEP.match(self.news):
+                    self._begin(int(step[1]))  # some are over before they are seen running
+                    return ""  # told when it runs
+            case "segue":
+                self.news = _line(event["said"])
+            case "act":
+                self.news = f"{event['act']} in step {event['in_step']}"
+            case "limit":
+                self.news = f"ended by the drill after {event['after_s']:.0f} s"
+            case _:
+                return ""
+        return self.news
+
+    def _begin(self, step: int) -> None:
+        """Another step than the last means that this one is done; the same, that it broke off."""
+        if self.step is not None and self.step != step:
+            self.done.add(self.step)
+        self.step = step
+
+
+def _news(request: dict[str, Any]) -> str:
+    """What the model was asked, if it is not the work itself, and what it did about it."""
+    said = str(request["answered"]).replace("_", " ")
+    if request["delivery"] != "whole":
+        said += f" ({request['delivery'].replace('_', ' ')})"
+    kind = request["kind"]
+    if kind is None:
+        said = f"{request['method']} {request['path']}"
+    elif kind != "main":
+        said = f"{kind}: {said}"
+    return _line(said)  # it may be any command
+
+
+def _line(said: str) -> str:
+    return "".join(c for c in " ".join(said.split()) if c.isprintable())
+
+
+class DrillPicture(Protocol):
+    """What shows a drill."""
+
+    def begin(self, row: DrillRow) -> None:
+        """A play begins."""
+
+    def news(self, row: DrillRow, said: str) -> None:
+        """Something happened in it."""
+
+    def end(self, row: DrillRow) -> None:
+        """It is over."""
+
+
+class DrillLines:
+    """One line for what matters; for pipes."""
+
+    def __init__(self) -> None:
+        self.console = printing.console(stderr=True)
+
+    def begin(self, row: DrillRow) -> None:
+        if not row.refused:
+            self.news(row, "begins")
+
+    def news(self, row: DrillRow, said: str) -> None:
+        if said:
+            self.console.print(f"{row.name}: {said}", markup=False, soft_wrap=True)
+
+    def end(self, row: DrillRow) -> None:
+        self.news(row, row.in_words)
+
+
+class MovingDrill:
+    """The table itself, drawn anew as time goes by; for terminals."""
+
+    def __init__(self, console: "Console | None" = None) -> None:
+        from rich.live import Live
+
+        self.rows: list[DrillRow] = []
+        self.console = console or printing.console(stderr=True)
+        self.live = Live(
+            get_renderable=self._table, console=self.console, refresh_per_second=8, transient=True
+        )
+
+    def __enter__(self) -> "MovingDrill":
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def begin(self, row: DrillRow) -> None:
+        self.rows.append(row)
+
+    def news(self, row: DrillRow, said: str) -> None:
+        pass  # it is in the row
+
+    def end(self, row: DrillRow) -> None:
+        pass
+
+    def _table(self) -> "Table":
+        """The last rows that fit: what does not fit cannot be drawn over."""
+        fits = max(1, self.console.height - 2)
+        return table(_flat(_pairs(self.rows)[-fits:]), self.console.width)
+
+
+class Pair:
+    """The plays of one agent in one scenario: a line of the table."""
+
+    def __init__(self, row: DrillRow) -> None:
+        self.rows = [row]
+
+    def takes(self, row: DrillRow) -> bool:
+        """Whether this one is the other half."""
+        first = self.rows[0]
+        is_same = (first.agent, first.scenario) == (row.agent, row.scenario)
+        return is_same and all(row.with_segue != each.with_segue for each in self.rows)
+
+    @property
+    def last(self) -> DrillRow:
+        """The one that is played, or was played last."""
+        return self.rows[-1]
+
+    def row(self, with_segue: bool) -> DrillRow | None:
+        """One of the two."""
+        return next((row for row in self.rows if row.with_segue is with_segue), None)
+
+
+def _pairs(rows: Sequence[DrillRow]) -> list[Pair]:
+    pairs: list[Pair] = []
+    for row in rows:
+        if pairs and pairs[-1].takes(row):
+            pairs[-1].rows.append(row)
+        else:
+            pairs.append(Pair(row))
+    return pairs
+
+
+def _flat(pairs: Sequence[Pair]) -> list[DrillRow]:
+    return [row for pair in pairs for row in pair.rows]
+
+
+class _Column(NamedTuple):
+    """A column: it is as wide as its firm cells need, and wider if there is room."""
+
+    name: str
+    cells: "list[Text]"
+    firm: "list[Text]"
+
+    @property
+    def least(self) -> int:
+        return _widest(self.name, self.firm)
+
+    @property
+    def most(self) -> int:
+        return _widest(self.name, self.cells)
+
+
+def _widest(name: str, cells: "Sequence[Text]") -> int:
+    return max([len(name), *(cell.cell_len for cell in cells)])
+
+
+Form = Literal["long", "short", "least"]
+
+
+class _Room(NamedTuple):
+    """How much is shown."""
+
+    form: Form
+    bars: int = 0  # of the gauge
+    dropped: frozenset[str] = frozenset()
+
+
+_ROOM = (
+    _Room("long", bars=_GAUGE),
+    _Room("long", dropped=frozenset({"context"})),
+    _Room("short", dropped=frozenset({"context"})),
+    _Room("short", dropped=frozenset({"context", "time"})),
+    _Room("short", dropped=frozenset({"context", "time", "agent"})),
+    _Room("least", dropped=frozenset({"context", "time", "agent"})),
+)
+"""What is given up, the narrower the terminal the more; the agent only if there is just one."""
+
+
+def table(rows: Sequence[DrillRow], width: int) -> "Table":
+    """One line for the plays of an agent in a scenario."""
+    from rich.table import Table
+
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    columns, widths = _fitting(_pairs(rows), width)
+    for column, wide in zip(columns, widths, strict=True):
+        drawn.add_column(
+            column.name,
+            justify="right" if column.name == "time" else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=wide,
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        drawn.add_row(*cells)
+    return drawn
+
+
+def below(rows: Sequence[DrillRow]) -> list[str]:
+    """What stands below the table: why plays were not played, each reason once, and what of a
+    scenario never came about."""
+    notes = []
+    for row in rows:
+        if row.refused:
+            notes.append(row.refused)
+        elif row.broke_off:
+            notes.append(f"{row.name}: {row.in_words}")
+        elif row.outcome is not None and (missed := _missed(row.outcome)):
+            notes.append(f"{row.name}: never came about: {', '.join(missed)}")
+    return list(dict.fromkeys(notes))
+
+
+def _missed(outcome: PlayOutcome) -> list[str]:
+    """What of the scenario never came about, but for answers that segue was there to avoid."""
+    avoided = outcome.with_segue and outcome.held
+    return [name for name in outcome.unfired if not (avoided and name.startswith("rule "))]
+
+
+def _fitting(pairs: Sequence[Pair], width: int) -> tuple[list[_Column], list[int]]:
+    """The columns that there is room for, and how wide they are."""
+    columns: list[_Column] = []
+    is_one = len({pair.last.agent for pair in pairs}) < 2
+    for room in _ROOM:
+        dropped = room.dropped if is_one else room.dropped - {"agent"}
+        columns = [c for c in _columns(pairs, room) if c.name not in dropped]
+        left = width - sum(c.least for c in columns) - _GAP * (len(columns) - 1)
+        if left >= 0:
+            break
+    widths = []
+    for column in columns:
+        more = max(0, min(column.most - column.least, left))
+        left -= more
+        widths.append(column.least + more)
+    while left < 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        left += 1
+    return columns, widths
+
+
+def _columns(pairs: Sequence[Pair], room: _Room) -> list[_Column]:
+    from rich.text import Text
+
+    found = [
+        _firm("agent", [Text(pair.last.agent) for pair in pairs]),
+        _firm("scenario", [Text(pair.last.scenario) for pair in pairs]),
+        _firm("context", [_gauge(pair.last, room.bars) for pair in pairs]),
+    ]
+    for name, with_segue in ((WITHOUT, False), (WITH, True)):
+        rows = [pair.row(with_segue) for pair in pairs]
+        if any(rows):
+            cells = [_verdict(row, room.form) if row else Text() for row in rows]
+            # News can be long: they get what is left.
+            firm = [c for r, c in zip(rows, cells, strict=True) if r is not None and r.is_over]
+            found.append(_Column(name, cells, firm))
+    return [*found, _firm("time", [Text(_time(pair.last)) for pair in pairs])]
+
+
+def _firm(name: str, cells: "list[Text]") -> _Column:
+    return _Column(name, cells, cells)
+
+
+def _gauge(row: DrillRow, bars: int) -> "Text":
+    from rich.text import Text
+
+    if row.used is None or not row.window:
+        return Text()
+    share = (row.most if row.outcome else row.used) / row.window  # at the end: the fullest it was
+    full = min(bars, round(share * bars))
+    colour = "red" if share >= 0.85 else "yellow" if share >= 0.5 else "green"
+    return Text.assemble(
+        ("█" * full, colour), ("░" * (bars - full), "bright_black"), f" {share:>4.0%}"
+    )
+
+
+def _verdict(row: DrillRow, form: Form) -> "Text":
+    from rich.text import Text
+
+    if row.refused:
+        return Text("not played", "yellow")
+    if row.broke_off:
+        return Text("broke off", "yellow")
+    done = row.outcome
+    if done is None:
+        counted = f"{len(row.done)}/{row.steps}" if row.steps else ""
+        news = Text(f"{counted} {row.news}".strip(), "dim")
+        news.truncate(_NEWS, overflow="ellipsis")
+        return news
+    mark, colour = ("✓", "green") if done.held else ("✗", "red")
+    return Text(f"{mark} {_told(done, form)}", colour)
+
+
+def _told(done: PlayOutcome, form: Form) -> str:
+    """What became of the job, why it ended where that is not all done, and by which way."""
+    why = "" if done.is_done and done.reason == "completed" else done.reason
+    if form == "long" or not done.steps:
+        said = f"{done.in_words}: {why}" if why else done.in_words
+        return ", ".join(filter(None, (said, done.way)))
+    counted = f"{len(set(done.done))}/{done.steps}"
+    if form == "least":
+        return counted
+    said = f"{counted} {why if done.is_whole else done.in_words}".strip()
+    return ", ".join(filter(None, (said, done.way)))
+
+
+def _time(row: DrillRow) -> str:
+    if row.outcome is not None:
+        return f"{row.outcome.seconds:.1f} s"
+    if row.started is None or row.is_over:
+        return ""
+    return f"{time.monotonic() - row.started:.0f} s"

@@ -1,0 +1,1 @@
+"""Logs in lines: a run's, and the daemon's notes."""

@@ -1,0 +1,52 @@
+"""A run's log in dated lines."""
+
+from datetime import datetime, tzinfo
+
+from segue.core.runs import machine
+from segue.core.runs.types import Created, Finish, Run, RunStep
+from segue.runs.journal import decisions_of
+from segue.runs.store import projection
+from segue.runs.store.port import Entry
+from segue.views.run_block import clean
+from segue.views.run_story import news
+
+
+class Teller:
+    """Makes lines of a log, entry by entry from the first one on."""
+
+    def __init__(self, tz: tzinfo) -> None:
+        self.tz = tz
+        self.run: Run | None = None
+
+    def lines(self, entry: Entry) -> list[str]:
+        """The dated lines of the next entry; most have none."""
+        try:
+            said = self._said(entry)
+        except (ValueError, KeyError):  # a newer segue's
+            self.run, said = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
+        return [f"{self._dated(entry.at)}  {line}" for line in said]
+
+    def _said(self, entry: Entry) -> list[str]:
+        if entry.seq == 1:
+            self.run = projection.first_run(entry)
+        before = self.run
+        if before is None:
+            return [f"{clean(entry.kind)}: {clean(entry.state)}"]
+        fact = Created() if entry.seq == 1 else projection.fact_of(entry)
+        after = machine.step(before, fact, at=entry.at, draw=entry.draw or 0.0).run
+        self.run = after
+        # What was decided is what is written, also by another version.
+        decisions = tuple(decisions_of(entry.decisions))
+        said = news(before, fact, RunStep(after, decisions), now=entry.at, tz=self.tz)
+        if entry.seq == 1:
+            said = [f"{before.id}: {clean(before.agent)} in {clean(before.cwd)}", *said]
+        for decision in decisions:
+            if isinstance(decision, Finish):
+                said.append(f"{decision.state.value}: {clean(decision.outcome.what)}")
+        return said
+
+    def _dated(self, at: float) -> str:
+        try:
+            return datetime.fromtimestamp(at, self.tz).strftime("%Y-%m-%d %H:%M:%S")
+        except (ValueError, OverflowError, OSError):
+            return "?"

@@ -1,0 +1,216 @@
+"""Stdout and stderr of a run, without ever holding it up: written in a thread of their own, whoever
+is at the other end and does or does not read.
+
+What must come through (the answer, `--json`, `--raw`) is held for a reader that is slow (`| less`):
+what it has not read yet is in files and in the log. What only shows how it goes is dropped once too
+much of it waits. A reader that went away (`| head`) is written to no more. On a terminal an agent's
+bytes are made harmless first, as all that is printed: only a pipe or a file gets them as they are.
+"""
+
+import codecs
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from typing import TextIO
+
+from segue.core.terminals.visible import visible
+
+STALL_S = 5.0
+"""At the end, so long a reader may take nothing before what is left is dropped."""
+_PIECE_BYTES = 4_096
+_LOOSE_BYTES = 200_000  # of what may be dropped: some thousand lines
+_LOOK_S = 1.0
+
+
+class Out:
+    """A stream that never makes its caller wait."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stdout
+        self.is_gone = False  # nobody reads it any more
+        self.is_terminal = stream.isatty()
+        self.encoding = stream.encoding
+        self._number = stream.fileno()
+        self._text = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._changed = threading.Condition()
+        self._held: deque[tuple[bytes, bool]] = deque()  # and whether it must come through
+        self._loose_bytes = 0
+        self._written = 0  # of the first one
+        self._is_busy = False  # a piece of it is being written
+        self._files: deque[tuple[str, int]] = deque()  # to be copied, and how far that is
+        self._asked = self._answered = 0  # how often there might have been more to write
+        self._moved_at = time.monotonic()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def has_loose(self) -> bool:
+        """Whether something waits to be written that may be dropped."""
+        return self._loose_bytes > 0
+
+    def write(self, data: bytes) -> None:
+        """What an agent printed: all of it comes through."""
+        self._hold(self._shown(data), must=True)
+
+    def write_text(self, text: str, *, must: bool = True) -> None:
+        """What `printing` made of a text. Unless it must come through, it is dropped if nobody
+        reads it for long, the oldest first."""
+        self._hold(text.encode(self.encoding, "replace"), must=must)
+
+    def _hold(self, data: bytes, *, must: bool) -> None:
+        with self._changed:
+            if self.is_gone or not data:
+                return
+            self._held.append((data, must))
+            if not must:
+                self._loose_bytes += len(data)
+                self._drop()
+        self.pump()
+
+    def follow(self, path: str | os.PathLike[str]) -> None:
+        """Copies a file that grows, after those that were named before; all of it comes through."""
+        with self._changed:
+            self._files.append((os.fspath(path), 0))
+        self.pump()
+
+    def pump(self) -> None:
+        """There may be more in the files that are followed."""
+        with self._changed:
+            self._asked += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="segue-out", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def finish(self, stall_s: float | None = None) -> None:
+        """Waits until all is written, as long as there is a reader. With `stall_s`, one that takes
+        nothing for so long loses what may be dropped, and a terminal all that is left."""
+        self.pump()
+        with self._changed:
+            self._moved_at = time.monotonic()
+            while self._asked != self._answered and not self.is_gone:
+                left_s = self._moved_at + (stall_s or 0.0) - time.monotonic()
+                if stall_s is not None and left_s <= 0 and self._may_drop():
+                    self.is_gone = True
+                    return
+                self._changed.wait(left_s if left_s > 0 else _LOOK_S)
+
+    def _may_drop(self) -> bool:
+        return self.is_terminal or not (self._files or any(must for _, must in self._held))
+
+    def _shown(self, data: bytes) -> bytes:
+        return visible(self._text.decode(data)).encode() if self.is_terminal else data
+
+    def _drop(self) -> None:
+        """The oldest of what may be dropped, but for the one that is half written."""
+        place = 1 if self._is_busy or self._written else 0
+        while self._loose_bytes > _LOOSE_BYTES and place < len(self._held) - 1:
+            data, must = self._held[place]
+            if must:
+                place += 1
+            else:
+                del self._held[place]
+                self._loose_bytes -= len(data)
+
+    # In the thread
+
+    def _work(self) -> None:
+        while not self.is_gone:
+            asked = self._asked
+            if self._put_held() or self._put_file():
+                continue
+            with self._changed:
+                self._answered = asked
+                self._changed.notify_all()
+                while self._asked == asked:
+                    self._changed.wait()
+
+    def _put_held(self) -> bool:
+        """A piece of what is held; whether there was any."""
+        with self._changed:
+            self._is_busy = bool(self._held)
+            if not self._is_busy:
+                return False
+            data = self._held[0][0][self._written : self._written + _PIECE_BYTES]
+        done = self._put(data)
+        with self._changed:
+            self._is_busy = False
+            self._take(done)
+        return True
+
+    def _put_file(self) -> bool:
+        """A piece of the files that are followed; whether there was any."""
+        while self._files:
+            path, offset = self._files[0]
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    piece = os.pread(file.fileno(), _PIECE_BYTES, offset)
+            except OSError:
+                piece = b""
+            if piece and self.is_terminal:
+                self._files[0] = (path, offset + len(piece))
+                self._hold(self._shown(piece), must=True)
+                return True
+            if piece:
+                self._files[0] = (path, offset + self._put(piece))
+                return True
+            if len(self._files) == 1:
+                return False
+            self._files.popleft()  # the next leg's has begun: this one is over
+        return False
+
+    def _put(self, data: bytes) -> int:
+        """How much of it was taken. Waits for that, as nobody else does."""
+        try:
+            done = os.write(self._number, data)
+        except BlockingIOError:  # somebody made it so
+            poll = select.poll()
+            poll.register(self._number, select.POLLOUT)
+            poll.poll(_LOOK_S * 1000)
+            return 0
+        except OSError:
+            done, self.is_gone = 0, True
+        with self._changed:
+            self._moved_at = time.monotonic()
+            self._changed.notify_all()
+        return done
+
+    def _take(self, done: int) -> None:
+        data, must = self._held[0]
+        self._written += done
+        if self._written >= len(data):
+            self._held.popleft()
+            self._written = 0
+            self._loose_bytes -= 0 if must else len(data)
+
+
+class Loose:
+    """A stream for people, as a view writes to it: nobody waits for it."""
+
+    def __init__(self, out: Out) -> None:
+        self._out = out
+        self.isatty = lambda: out.is_terminal
+        self.fileno = lambda: out._number
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits to be written: then nothing is drawn that will be drawn anew."""
+        return self._out.has_loose
+
+    def write(self, text: str) -> int:
+        self._out.write_text(text, must=False)
+        return len(text)
+
+    def flush(self) -> None:
+        """What is written is on its way already."""
+
+
+def both() -> tuple[Out, Out]:
+    """For stdout and for stderr: one and the same if they lead to the same place, so that what is
+    written to them keeps its order."""
+    out = Out(sys.stdout)
+    if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+        return out, out
+    return out, Out(sys.stderr)

@@ -1,0 +1,175 @@
+"""The one way to the terminal: whatever a command prints goes through here, and whatever came from
+outside is made harmless on this way (`core/terminals/visible`). Styles of segue's own are told from
+those in the data by a mark that nobody else can know, so no caller has to remember what it got.
+
+tests/views/test_printing.py refuses any other way to print.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from segue.core.terminals.visible import one_line, to_json, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.text import Text
+
+    from segue.views.out import Out
+
+__all__ = [
+    "cell", "choose", "complain", "confirm", "console", "draw", "fail", "one_line", "painted",
+    "pick", "rendered", "say", "say_json", "style", "visible", "width", "with_schema",
+]  # fmt: skip
+
+SCHEMA = 1
+_MARK = f"\x1b[{int.from_bytes(os.urandom(6), 'big')}m"
+_MARKED = re.compile(re.escape(_MARK) + r"(\x1b\[[0-9;]*m)")
+_PAINT = re.compile(r"\x1b\[[0-9;]{1,20}m")
+_USUAL_WIDTH = 80
+_MOST_WIDTH = 1_000
+_PIPE_WIDTH = 400
+_terminals: dict[int, "Out"] = {}
+
+
+def say(
+    text: object = "", *, err: bool = False, nl: bool = True, color: bool | None = None
+) -> None:
+    """Prints text of one or several lines, of which any part may come from outside. What goes to
+    stderr is dropped if that is a terminal which nobody reads: no run waits for it."""
+    shown = rendered(str(text))
+    if err and sys.stderr is not None and _is_terminal(sys.stderr):
+        _say_to_terminal(click.unstyle(shown) if color is False else shown, nl=nl)
+    else:
+        click.echo(shown, err=err, nl=nl, color=color)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _say_to_terminal(text: str, *, nl: bool) -> None:
+    from segue.views.out import STALL_S, Out
+
+    stream = sys.stderr
+    stream.flush()
+    out = _terminals.setdefault(stream.fileno(), Out(stream))
+    out.write_text(f"{text}\n" if nl else text, must=False)
+    out.finish(STALL_S)
+
+
+def complain(line: object) -> None:
+    """Says on stderr, in one line, what is odd."""
+    say(f"segue: {one_line(str(line))}", err=True)
+
+
+def fail(lines: Iterable[str]) -> None:
+    """Says on stderr why nothing more is done: one line, and those that belong to it."""
+    for place, line in enumerate(lines):
+        say(one_line(line) if place else f"segue: {one_line(line)}", err=True)
+
+
+def say_json(value: dict[str, Any]) -> None:
+    """Prints an object on stdout, as one line of JSON that says which form it has."""
+    say(to_json(with_schema(value)))
+
+
+def with_schema(value: dict[str, Any]) -> dict[str, Any]:
+    """The same, with the number of its form: it grows when a field changes its meaning."""
+    return value if "schema" in value else {"schema": SCHEMA, **value}
+
+
+def confirm(question: str) -> bool:
+    """The user's yes or no, asked on stderr."""
+    return click.confirm(one_line(question), err=True)
+
+
+def choose(question: str, options: Sequence[str]) -> str:
+    """The user's choice, asked on stderr."""
+    chosen: str = click.prompt(
+        one_line(question), type=click.Choice(list(options)), show_choices=False, err=True
+    )
+    return chosen
+
+
+def pick(question: str, count: int) -> int:
+    """Which of so many the user wants, asked on stderr; 0: none."""
+    chosen: int = click.prompt(
+        one_line(question), type=click.IntRange(0, count), default=0, show_default=False, err=True
+    )
+    return chosen
+
+
+def style(text: str, **how: Any) -> str:
+    """The text in a style of segue's own, for `say`; as `click.style` takes it."""
+    begin, _, end = click.style("|", **how).partition("|")
+    return painted(begin) + text + painted(end)
+
+
+def rendered(text: str) -> str:
+    """What `say` prints on a terminal: the text made visible, with segue's own styles."""
+    if "\x1b" not in text:
+        return visible(text)
+    parts = _MARKED.split(text)
+    return "".join(part if place % 2 else visible(part) for place, part in enumerate(parts))
+
+
+def cell(text: str, style: str = "") -> "Text":
+    """Text for a table, in one line."""
+    from rich.text import Text
+
+    return Text(one_line(text), style=style)
+
+
+def width(*, stderr: bool = False) -> int:
+    """The columns of the terminal; `COLUMNS` goes first if it can be one."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isascii() and told.isdigit() and len(told) < 6 and int(told):
+        return min(int(told), _MOST_WIDTH)
+    try:
+        stream = sys.stderr if stderr else sys.stdout
+        found = os.get_terminal_size(stream.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        found = 0
+    return min(found, _MOST_WIDTH) or _USUAL_WIDTH
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A terminal's width and colours; a pipe gets plain lines that are never cut. What is in the
+    data is never markup, and reaches the terminal only as `visible` leaves it."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(
+            self, renderable: "RenderableType", options: "ConsoleOptions | None" = None
+        ) -> "Iterable[Segment]":
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else visible(text), style, control)
+
+    given: dict[str, Any] = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}
+    plain = Screen(**given, width=_PIPE_WIDTH)
+    if plain.is_terminal:
+        return Screen(**given, width=width(stderr=stderr))
+    return Screen(**given, width=_PIPE_WIDTH, color_system=None)
+
+
+def draw(screen: "Console", drawn: Any) -> None:
+    """Prints what rich draws, without the blanks at the ends of lines."""
+    with screen.capture() as caught:
+        screen.print(drawn)
+    for line in caught.get().splitlines():
+        click.echo(line.rstrip(), color=screen.is_terminal or None)
+
+
+def painted(line: str) -> str:
+    """A line that segue's own daemon made, for `say`: its plain colours count as segue's."""
+    return _PAINT.sub(lambda code: _MARK + code[0], line)

@@ -1,0 +1,14 @@
+"""Reports for people and programs: one report, four forms."""
+
+from collections.abc import Callable
+from datetime import tzinfo
+
+from segue.reports.types import Report
+from segue.views.report import as_html, as_markdown, as_text
+
+FORMS: dict[str, Callable[[Report, tzinfo], str]] = {
+    "text": as_text.text,
+    "md": as_markdown.markdown,
+    "html": as_html.page,
+}
+"""All but JSON, which `shapes` makes. None of it was made harmless for a terminal yet."""

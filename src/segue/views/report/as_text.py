@@ -1,0 +1,105 @@
+"""A report on a terminal or in a mail: at most 80 columns, no colours."""
+
+import textwrap
+from datetime import tzinfo
+
+from segue.reports.types import Report, RunReport
+from segue.views.diffs import counted_lines
+from segue.views.report import parts
+from segue.views.run_block import clean, cut
+
+WIDTH = 80
+_LABEL = 10
+
+
+def text(report: Report, tz: tzinfo) -> str:
+    """All of it."""
+    lines = [*_wrapped(parts.title(report, tz), ""), *_wrapped(parts.summary_line(report), "")]
+    waiting = [each for each in report.runs if parts.needs_you(each)]
+    if waiting:
+        lines += ["", "NEEDS YOU"]
+        for each in waiting:
+            lines += _wrapped(f"{each.run.id}  {parts.headline(each)}", "  ")
+            lines += [f"    {line}" for line in parts.next_lines(each)]
+    for each in report.runs:
+        lines += ["", "─" * WIDTH, *_run(each, report.until, tz)]
+    if report.watched:
+        lines += ["", "─" * WIDTH, "SESSIONS IN TERMINALS"]
+        for one in report.watched:
+            when = parts.clock_time(one.at, tz)
+            lines += _wrapped(f"{when}  {parts.watched_line(one)}", "  ")
+    lines += [line for note in report.notes for line in ("", *_wrapped(f"note: {note}", ""))]
+    if not report.runs and not report.watched:
+        lines += ["", "Nothing happened in that time. Another: segue report --since 7d"]
+    return "\n".join(lines)
+
+
+def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
+    run = each.run
+    lines = _wrapped(f"{run.id}  {parts.headline(each)}", "")
+    lines += _row("task", cut(parts.first_line(run.task), 4 * WIDTH))
+    lines += _row("folder", _end_of(clean(run.cwd)))
+    if each.answer:
+        lines += ["", *(f"  {line}" for line in _answer(each)), ""]
+    lines += _row("check", parts.check_line(each))
+    lines += _row("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
+    if each.files is not None:
+        told = counted_lines(each.files[: parts.MAX_FILES])
+        more = len(each.files) - parts.MAX_FILES
+        lines += _row("changed", counted_lines(each.files)[-1])
+        lines += [cut(f"{'':{_LABEL}}{line}", WIDTH) for line in told[:-1]]
+        lines += [f"{'':{_LABEL}}… {more} more: segue diff {run.id} --stat"] if more > 0 else []
+    for name, subject in each.commits:
+        lines += _row("commit", f"{name} {cut(clean(subject), WIDTH)}")
+    for span in parts.spans(each, now):
+        when = f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)}"
+        lines += _row("timeline", f"{when}  {span.label}")
+    for spend in each.spend:
+        lines += _row("used", parts.spend_line(spend))
+    more = len(each.steps) - parts.MAX_STEPS
+    lines += _row("decided", f"… {more} before these: segue logs {run.id}" if more > 0 else "")
+    for step in each.steps[-parts.MAX_STEPS :]:
+        lines += _row("decided", f"{parts.clock_time(step.at, tz)}  {clean(step.reason)}")
+    lines += _row("note", each.note)
+    return _without_repeats(lines)
+
+
+def _answer(each: RunReport) -> list[str]:
+    found: list[str] = []
+    for line in parts.answer_lines(each):
+        found += textwrap.wrap(line.expandtabs(4), WIDTH - 2, break_on_hyphens=False) or [""]
+    return found
+
+
+def _end_of(path: str) -> str:
+    """A long path's end tells more than its beginning."""
+    room = WIDTH - _LABEL
+    return path if len(path) <= room else f"…{path[1 - room :]}"
+
+
+def _row(name: str, value: str) -> list[str]:
+    return _wrapped(f"{name:<{_LABEL}}{value}", " " * _LABEL) if value else []
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    first = indent if len(indent) < _LABEL else ""
+    return textwrap.wrap(
+        first + line,
+        WIDTH,
+        subsequent_indent=indent or "  ",
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    ) or [""]
+
+
+def _without_repeats(lines: list[str]) -> list[str]:
+    """A label stands at the first of its lines."""
+    found, before = [], ""
+    for line in lines:
+        label = line[:_LABEL].strip()
+        if label and label == before and line[_LABEL - 1] == " ":
+            found.append(" " * _LABEL + line[_LABEL:])
+            continue
+        before = label or before
+        found.append(line)
+    return found

@@ -1,0 +1,228 @@
+"""A line for what happened in a run, and the story of all of it. Pure, as `telling` is."""
+
+from datetime import tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.handoffs.digest import Repeats
+from segue.core.runs.outcomes import circles
+from segue.core.runs.types import (  # fmt: skip
+    AnyFact,
+    Arrived,
+    AskCheckpoint,
+    CancelAsked,
+    Checked,
+    CheckpointComposed,
+    Compose,
+    ContextMeasured,
+    Elapsed,
+    EndLeg,
+    HungUp,
+    InterruptRequested,
+    LegEnded,
+    LegNotStarted,
+    Looped,
+    Resumed,
+    Run,
+    RunCheck,
+    RunState,
+    RunStep,
+    SessionReminded,
+    StartLeg,
+    WaitUntil,
+)
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
+from segue.views.run_block import clean, cut
+from segue.views.verdicts import duration, moment
+
+_PROMPTS = {
+    "task": "a new session begins with the task",
+    "resume": "the same session is resumed",
+    "check": "the session is told that the check failed",
+    "checkpoint": "its session is asked for a checkpoint",
+    "continuation": "a new session continues",
+}
+_STRATEGIES = {
+    "checkpoint": " with the checkpoint",
+    "rules": " with the checkpoint, without the old session's own words",
+    "minimal": " with the task alone",
+}
+_TIMERS = {
+    "stall": "no output for too long",
+    "active": "the limit on active time is reached",
+    "wall": "the limit on time is reached",
+    "tokens": "the limit on tokens is reached",
+    "cost": "the limit on money is reached",
+    "output": "the limit on output is reached",
+    "checkpoint": "the checkpoint took too long",
+    "works_on": "asked for a checkpoint, the session called a tool instead",
+    "finish": "what was running took too long to finish",
+}
+_PRESSED = (
+    "Ctrl+C: it finishes its step and writes a checkpoint; a second ends it, a third kills it",
+    "Ctrl+C again: the agent is ended; once more kills it",
+    "Ctrl+C again: the agent is killed",
+)
+
+
+_ENDED_FOR = {
+    "handoff": "handed over",
+    "recall": "to be told what its own compaction left out",
+    "stall": "no output for too long",
+    "loop": "no progress",
+    "limit": "a limit of this run is reached",
+    "cap": "a limit of this run is reached",
+}
+_TRACES = (StopReason.COMPLETED, StopReason.TIMEOUT, StopReason.USER_EXIT, StopReason.CRASH)
+"""What the end of a leg looks like that segue ended."""
+
+
+class Story(Struct, frozen=True, kw_only=True):
+    """What a run went through, for the report; the same facts make the same story."""
+
+    waits: int = 0
+    waited_s: float = 0.0
+    tried: tuple[str, ...] = ()  # one line a leg that did not end it
+
+    def add(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> "Story":
+        """The story with one more fact, which came at that time."""
+        found = self
+        was, now = before.state is RunState.WAITING, step.run.state is RunState.WAITING
+        if was and not now and before.wait is not None:
+            waited = max(0.0, at - before.wait.since)
+            found = replace(found, waited_s=found.waited_s + waited)
+        elif now and not was:
+            found = replace(found, waits=found.waits + 1)
+        if isinstance(fact, LegEnded) and fact.leg == before.leg and not step.run.state.is_final:
+            then = next((clean(d.reason) for d in step.decisions if d.reason), "")
+            line = _ended(before, fact, step.run) + (f"; then: {then}" if then else "")
+            found = replace(found, tried=(*found.tried, line))
+        return found
+
+
+def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -> list[str]:
+    """What is worth a line of its own, in order: what happened, then what is done about it. Most
+    facts are not."""
+    run, said = step.run, _happened(before, fact, step)
+    for decision in step.decisions:
+        reason = f": {clean(decision.reason)}" if decision.reason else ""
+        match decision:
+            case StartLeg():
+                how = _PROMPTS[decision.prompt]
+                if decision.prompt == "continuation":
+                    how += _STRATEGIES[decision.strategy]
+                said.append(f"leg {decision.leg}: {how}")
+            case AskCheckpoint():
+                said.append(f"leg {decision.leg} is asked for a checkpoint{reason}")
+            case EndLeg() if decision.how != "close" and not said:
+                verb = "killed" if decision.how == "kill" else "ended"
+                said.append(f"leg {decision.leg} is {verb}{reason}")
+            case WaitUntil():
+                wait = decision.wait
+                length = duration(wait.until - now)
+                why = wait.why.description
+                if wait.outage_since is not None:
+                    since = moment(wait.outage_since, now, tz)
+                    why = f"network unreachable since {since}; then the next try"
+                said.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
+            case Compose() if before.state is RunState.RESUMING:
+                said.append(clean(decision.reason))  # what was to be done cannot be
+            case RunCheck():
+                said.append(f"runs the check: {clean(run.check)}")
+            case _:
+                pass  # what is composed is told once it is, and the end has a report of its own
+    return said
+
+
+def repeats(fact: Arrived | Repeats) -> bool:
+    """Whether the session did anything again."""
+    return bool(fact.commands or fact.files or fact.questions)
+
+
+def repeated(fact: Arrived | Repeats) -> str:
+    """What a session that took over did again."""
+    commands, files, questions = (
+        f"{number} {name}{'' if number == 1 else 's'}"
+        for number, name in (
+            (fact.commands, "command"),
+            (fact.files, "file"),
+            (fact.questions, "question"),
+        )
+    )
+    return f"repeated {commands}, re-read {files}, asked again {questions}"
+
+
+def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
+    run = step.run
+    match fact:
+        case LegEnded() if fact.leg == before.leg:
+            return [_ended(before, fact, run)]
+        case LegNotStarted():
+            return [f"leg {fact.leg} could not be started: {clean(fact.what)}"]
+        case CheckpointComposed() if fact.number <= 0:
+            return ["no checkpoint could be written"]
+        case CheckpointComposed():
+            own = "with" if fact.has_told else "without"
+            return [f"checkpoint {fact.number} is written, {own} the session's own words"]
+        case Checked() if fact.fault:
+            return [f"the check could not be run: {clean(fact.fault)}"]
+        case Checked():
+            return [
+                "the check passed" if fact.ok else f"the check failed, exit code {fact.exit_code}"
+            ]
+        case Arrived():
+            return [f"leg {fact.leg} {repeated(fact)}"] if repeats(fact) else []
+        case SessionReminded():
+            return [f"leg {fact.leg} is told what its own compaction left out"]
+        case Looped():
+            return [f"leg {fact.leg}: {clean(circles(fact))}"]
+        case Elapsed() if fact.timer in _TIMERS and step.decisions:
+            return [_TIMERS[fact.early or fact.timer]]
+        case InterruptRequested():
+            return [_PRESSED[min(run.presses, 3) - 1]] if run.presses else []
+        case CancelAsked():
+            return [f"cancelled by {clean(fact.by)}"]
+        case HungUp() if run.interrupted and not before.interrupted:
+            return [f"interrupted by {clean(fact.by)}; to resume: segue resume {run.id}"]
+        case Resumed():
+            return ["resumed" + (", in a new session" if fact.fresh else "")]
+        case ContextMeasured() if before.is_live and _has_shrunk(before, fact):
+            was = f"{before.reading.fraction:.0%}" if before.reading else "?"
+            return [f"the agent made room by itself: {was} → {fact.reading.fraction:.0%}"]
+        case ContextMeasured() if run.is_due and not before.is_due:
+            share = f"{fact.reading.fraction:.0%}"
+            return [f"the window is {share} full: handoff at the next pause"]
+        case _:
+            if run.handoffs > before.handoffs:
+                return [f"handoff {run.handoffs} is done: leg {run.leg} is working"]
+            if before.state is RunState.RESUMING and run.state is RunState.WORKING:
+                return [f"leg {run.leg} is working"]
+    return []
+
+
+def _has_shrunk(before: Run, fact: ContextMeasured) -> bool:
+    """By a compaction of the agent's own, which is not fought."""
+    if before.reading is None or not before.leg_replied or before.asked:
+        return False
+    return fact.reading.used_tokens * 2 < before.reading.used_tokens
+
+
+def ended_for(stop: Stop) -> str:
+    """Why segue ended a leg, in a few words; "" if it ended by itself or by the user."""
+    return _ENDED_FOR.get(stop.ended_for, "")
+
+
+def _ended(before: Run, fact: LegEnded, after: Run) -> str:
+    stop = fact.stop
+    why = ended_for(stop) or stop.reason.description
+    # Without that field (older runs), or where the agent's own end came just before segue's.
+    goes_over = after.state in (RunState.CHECKPOINTING, RunState.HANDING_OVER)
+    if before.ending == "handoff" and goes_over and stop.reason in _TRACES:
+        why = "handed over"
+    quote = next((clean(e.quote) for e in stop.evidence if e.quote), "")
+    said = f"leg {fact.leg} ended: {why}"
+    if before.ending or not quote or quote == why:
+        return said
+    return f"{said} ({cut(quote, 80)})"

@@ -1,0 +1,33 @@
+"""Standard output and standard error as every command may rely on them: what cannot be encoded is
+replaced, and a stream that was closed is one that nobody listens to."""
+
+import os
+import sys
+from typing import TextIO
+
+
+def settle() -> None:
+    """Before anything is opened or printed: all three streams are there, and printing to them never
+    fails because of a character."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # What is opened gets the lowest free number: no file of ours may become a stdout.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdout, sys.stderr = _settled(sys.stdout), _settled(sys.stderr)
+
+
+def _settled(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8", errors="replace")
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+def leave() -> None:
+    """Nobody is waited for any more: what is still held for stdout and stderr goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)

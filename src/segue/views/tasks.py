@@ -1,0 +1,139 @@
+"""Tasks of the queue, as people and programs are shown them."""
+
+from typing import Any
+
+import msgspec
+
+from segue.core.queue.schedule import Verdict
+from segue.core.queue.types import Task, TaskState
+from segue.views import tables
+from segue.views.run_block import clean, countdown, counted, cut
+from segue.views.verdicts import iso
+
+STATE_COLOURS = {
+    TaskState.QUEUED: "",
+    TaskState.RUNNING: "green",
+    TaskState.WAITING: "yellow",
+    TaskState.DONE: "dim",
+    TaskState.FAILED: "red",
+    TaskState.CANCELLED: "dim",
+    TaskState.NEEDS_YOU: "bold red",
+}
+_TEXT = 60
+_WHY = 48
+
+
+def as_dict(task: Task, verdict: Verdict | None, merge: str) -> dict[str, Any]:
+    """A task in its documented form (docs/json.md)."""
+    outcome, work = task.outcome, task.work
+    return {
+        "task": task.id,
+        "state": task.state.value,
+        "is_final": task.state.is_final,
+        "text": task.text,
+        "agents": list(task.agents),
+        "agent": task.agent or None,
+        "account": task.account or None,
+        "priority": task.priority,
+        "after": list(task.after),
+        "repo": task.repo or None,
+        "ref": task.ref or None,
+        "cwd": task.cwd,
+        "here": task.here,
+        "check": task.check or None,
+        "run": task.run or None,
+        "created_at": iso(task.created_at),
+        "started_at": iso(task.started_at),
+        "ended_at": iso(task.ended_at),
+        "waits_until": iso(_until(task, verdict)),
+        "why": _why(task, verdict) or None,
+        "is_blocked": verdict is not None and verdict.is_blocked,
+        "tree": None if task.is_tree_removed else task.tree or None,
+        "branch": None if task.is_tree_removed else task.branch or None,
+        "base": task.base or None,
+        "target": task.target or None,
+        "work": None if work is None else msgspec.to_builtins(work),
+        "merge": merge or None,
+        "exit_code": None if outcome is None else outcome.exit_code,
+        "reason": None if outcome is None else outcome.reason,
+        "outcome": None if outcome is None else outcome.what,
+        "advice": None if outcome is None else outcome.advice,
+    }
+
+
+def table(tasks: list[Task], verdicts: dict[str, Verdict], now: float, width: int) -> Any:
+    """For people."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    for name in ("task", "state", "agent", "age", "work", "text"):
+        rows.add_column(name, no_wrap=True, overflow="ellipsis",
+                        justify="right" if name == "age" else "left")  # fmt: skip
+    for task in tasks:
+        verdict = verdicts.get(task.id)
+        rows.add_row(
+            task.id,
+            Text(_state(task, verdict, now), style=STATE_COLOURS[task.state]),
+            cut(clean(task.agent or ",".join(task.agents)), 20),
+            tables.ago(task.created_at, now).removesuffix(" ago"),
+            Text(size(task)),
+            Text(cut(clean(task.text), _TEXT)),
+        )
+    return rows
+
+
+def size(task: Task) -> str:
+    """How much there is on its branch."""
+    work = task.work
+    if work is None or task.is_tree_removed:
+        return "merged" if work is not None and work.is_merged else ""
+    told = f"+{work.insertions} −{work.deletions} in {counted(work.files, 'file')}"
+    if work.uncommitted:
+        return f"{counted(work.uncommitted, 'file')} uncommitted"
+    return told if work.commits else "nothing"
+
+
+def next_lines(task: Task, merge: str) -> list[str]:
+    """What to type next about a task."""
+    found = []
+    work = task.work
+    if task.state is TaskState.NEEDS_YOU or task.state is TaskState.FAILED:
+        what = f": {clean(task.outcome.what)}" if task.outcome is not None else ""
+        found.append(f"{task.id} is {task.state.value}{what}")
+        found.append(f"  segue queue retry {task.id}  # tries again where it ended")
+    if work is None or not merge:
+        return found
+    into = task.target.removeprefix("refs/remotes/origin/")
+    if work.note:
+        found.append(f"{task.id}: {clean(work.note)}")
+    if work.conflicts:
+        names = ", ".join(clean(name) for name in work.conflicts[:5])
+        more = f" and {len(work.conflicts) - 5} more" if len(work.conflicts) > 5 else ""
+        found.append(f"{task.id} conflicts with {clean(into)} in {names}{more}: merge it by hand")
+    elif work.uncommitted:
+        found.append(f"{task.id} left work that is in no commit, in {task.tree}")
+    else:
+        checked = "" if work.is_checked else "; whether it merges cleanly is not known"
+        found.append(f"{task.id}: {task.branch}, {size(task)}, ready to merge into {clean(into)}"
+                     f"{checked}")  # fmt: skip
+    found.append(f"  {merge}")
+    return found
+
+
+def _state(task: Task, verdict: Verdict | None, now: float) -> str:
+    why, until = _why(task, verdict), _until(task, verdict)
+    told = task.state.value
+    if until is not None and until > now:
+        told += f" {countdown(until - now)}"
+    return cut(f"{told}: {clean(why)}" if why else told, _WHY)
+
+
+def _why(task: Task, verdict: Verdict | None) -> str:
+    return verdict.why if verdict is not None else task.why
+
+
+def _until(task: Task, verdict: Verdict | None) -> float | None:
+    if verdict is not None and verdict.until is not None:
+        return verdict.until
+    return task.not_before if task.state is TaskState.WAITING else None

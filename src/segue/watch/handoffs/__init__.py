@@ -1,0 +1,1 @@
+"""What the daemon does when a session in a terminal is full."""

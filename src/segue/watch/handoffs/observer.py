@@ -1,0 +1,417 @@
+"""What can be seen of handoffs that are under way: in the files, the records and the terminals.
+
+Nothing here types or writes. It is looked at from one thread.
+"""
+
+import os
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from segue.agents import terminals
+from segue.agents.contracts.terminal import Terminal
+from segue.core.handoffs import document as documents
+from segue.core.handoffs.machine.handlers import BY_USER
+from segue.core.handoffs.machine.types import (
+    AgentGone,
+    AnyFact,
+    Blocked,
+    Busy,
+    Cancel,
+    Cleared,
+    FileSeen,
+    HandoffStep,
+    PromptSeen,
+    ReadFile,
+    Ready,
+    TerminalHandoff,
+    TurnInterrupted,
+    Used,
+    UserSpoke,
+    WentOn,
+    What,
+)
+from segue.core.handoffs.metrics import next_fits
+from segue.core.policy import Policy
+from segue.core.sessions.reading import Zone
+from segue.core.sessions.types import Session, SessionState
+from segue.core.terminals.screen import Screen
+from segue.sessions import evidence
+from segue.sessions.documents import read_document
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.typist import TypingRefused
+from segue.watch.state import DaemonState, TrackedSession
+
+STABLE_S = 1.0
+"""A document that has not changed for so long is whole, if it reads so."""
+LONG_S = 10.0
+"""An agent that shows its prompt for so long has no turn, whatever its records say."""
+COMPACTED = 0.9
+"""A session that holds less than this part of what it held was compacted."""
+_AT_PROMPT = (
+    *(HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.WRITTEN),
+    *(HandoffStep.CLEARED, HandoffStep.CLEARING, HandoffStep.NEEDS_USER),
+)
+_CLEARING = (
+    *(HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.ASKED),
+    *(HandoffStep.CLEARING, HandoffStep.WRITTEN, HandoffStep.NEEDS_USER),
+)
+_IN_TURN = (HandoffStep.WAITING, HandoffStep.ASKED, HandoffStep.WRITTEN, HandoffStep.CLEARED)
+_AFTER = (HandoffStep.CLEARED, HandoffStep.RESUMING, HandoffStep.RESUMED, HandoffStep.NEEDS_USER)
+
+
+def project_of(cycle: TerminalHandoff) -> str:
+    """The folder that a document must not lead out of; "" if the user keeps them elsewhere."""
+    return cycle.cwd if cycle.file.startswith(cycle.cwd.rstrip("/") + "/") else ""
+
+
+class HandoffPlace(Struct, frozen=True):
+    """Where a session sits and what it wrote, as a later daemon needs it: once the context is
+    cleared, nothing that runs has that session any more."""
+
+    seat: AgentPane | None = None
+    path: str = ""  # of its records
+
+
+class HandoffObserver:
+    """Looks at handoffs. What it remembers of each is only since when something is so."""
+
+    def __init__(self, world: DaemonState) -> None:
+        self.world = world
+        self.places: dict[str, HandoffPlace] = {}
+        self._files: dict[str, tuple[int, int, float]] = {}  # size, time, since when
+        self._drafts: dict[str, float] = {}  # since when a draft is in the way
+        self._idle: dict[str, float] = {}  # since when a prompt is shown
+
+    def forget(self, name: str) -> None:
+        """It is over."""
+        for kept in (self.places, self._files, self._drafts, self._idle):
+            kept.pop(name, None)
+
+    # Where
+
+    def place(self, cycle: TerminalHandoff) -> HandoffPlace:
+        """The newest that is known of it."""
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        before = self.places.get(cycle.id, HandoffPlace())
+        new = self.world.kept.get((cycle.agent, cycle.new_session_id))
+        seats = [found.seat for found in (new, kept) if found is not None]
+        found = HandoffPlace(
+            seat=next(filter(None, (*seats, before.seat)), None),
+            path=(kept.session.path if kept else "") or before.path,
+        )
+        self.places[cycle.id] = found
+        return found
+
+    def restore(self, name: str, data: Any) -> None:
+        """As a former daemon wrote it down."""
+        try:
+            self.places[name] = msgspec.convert(data, HandoffPlace)
+        except msgspec.ValidationError:
+            self.places[name] = HandoffPlace()
+
+    def terminal(self, cycle: TerminalHandoff) -> Terminal | None:
+        """How its agent is talked to."""
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        return (kept.terminal if kept else None) or terminals.find(cycle.agent)
+
+    def look(self, cycle: TerminalHandoff) -> Screen | TypingRefused:
+        """What its terminal shows."""
+        seat, terminal = self.place(cycle).seat, self.terminal(cycle)
+        if seat is None or terminal is None:
+            return TypingRefused("gone", "it sits in no terminal")
+        return self.world.typist.look(seat, terminal)
+
+    # All that is so now
+
+    def facts(self, cycle: TerminalHandoff) -> list[AnyFact]:
+        """What is to be told to a handoff, in order."""
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        facts: list[AnyFact] = []
+        if used := self._used(cycle, kept):
+            facts.append(used)
+            if isinstance(used, Cancel):
+                return facts
+        if cycle.step in (HandoffStep.ASKED, HandoffStep.WRITTEN, HandoffStep.WAITING):
+            facts += self._of_file(cycle)
+        latest = evidence.LatestTurn()
+        if cycle.step in _IN_TURN:
+            latest = self.latest(cycle)
+            facts += self._of_turn(cycle, latest)
+        if cycle.step in (HandoffStep.ASKED, HandoffStep.WRITTEN):
+            facts += self._of_records(cycle)
+        if cycle.step in _CLEARING and not cycle.is_cleared and (new := self.cleared_to(cycle)):
+            facts.append(Cleared(new))
+        if cycle.step in _AFTER and (cycle.is_cleared or cycle.step is not HandoffStep.NEEDS_USER):
+            facts += self._of_new_session(cycle)
+        if cycle.step is HandoffStep.RESTING and not _may_work(kept):
+            self._idle.pop(cycle.id, None)
+        elif cycle.step in _AT_PROMPT:
+            facts += self._of_screen(cycle, kept, latest)
+        else:
+            self._idle.pop(cycle.id, None)
+            seen = self.look(cycle)
+            if isinstance(seen, TypingRefused) and seen.why == "gone":
+                facts.append(AgentGone(seen.detail))
+        return facts
+
+    def _used(self, cycle: TerminalHandoff, kept: TrackedSession | None) -> Used | Cancel | None:
+        """How full the session is: the new one, once the context is cleared."""
+        if cycle.is_cleared:
+            kept = self.world.kept.get((cycle.agent, cycle.new_session_id))
+        reading = kept.session.reading if kept else None
+        if kept is None or reading is None:
+            return None
+        zone = kept.session.zone
+        shrunk = reading.fraction < cycle.fraction * COMPACTED and zone is not Zone.HANDOFF
+        waits = cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.NEEDS_USER)
+        waits = waits and not cycle.is_cleared
+        # One that was interrupted does not go on by itself: it is handed over all the same.
+        wanted = cycle.tries.get(BY_USER) or cycle.was_cut
+        if shrunk and waits and not wanted:
+            return Cancel("the agent compacted its context by itself")
+        fits = next_fits(
+            reading,
+            kept.session.enforced_tokens,
+            self.world.costs.get(kept.session.cwd, ()),
+            self.policy(cycle).reserve_tokens,
+        )
+        ahead = kept.session.forecast
+        last = ahead.last_tokens if ahead else None
+        return Used(
+            reading.used_tokens,
+            zone.value if zone else "",
+            fits,
+            is_near=ahead is not None and ahead.next_passes,
+            is_past=last is not None
+            and (reading.used_tokens >= last or (ahead is not None and ahead.result_passes)),
+        )
+
+    # The document
+
+    def _of_file(self, cycle: TerminalHandoff) -> list[AnyFact]:
+        """The document, once it has stopped changing."""
+        try:
+            found = os.lstat(cycle.file)
+        except OSError:
+            self._files.pop(cycle.id, None)
+            return [FileSeen(ok=False, why="there is no such file")] if cycle.has_document else []
+        now = self.world.clock.awake()
+        size, changed = found.st_size, found.st_mtime_ns
+        before = self._files.get(cycle.id)
+        if before is None or before[:2] != (size, changed):
+            self._files[cycle.id] = (size, changed, now)
+            return []
+        if now - before[2] < STABLE_S:
+            return []
+        text, why = read_document(cycle.file, project=project_of(cycle))
+        why = why or documents.check(text)
+        return [
+            FileSeen(
+                ok=not why,
+                why=why,
+                bytes=size,
+                changed_at=found.st_mtime,
+                by_segue=is_rule_made(text),
+                nothing_left=not is_rule_made(text) and documents.says_nothing_left(text),
+            )
+        ]
+
+    # The records
+
+    def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
+        """How the last turn of the session that is handed over stands."""
+        return evidence.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
+
+    def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
+        cut_at = cycle.cut_at if cycle.step is HandoffStep.WAITING else None
+        if cut_at is not None and (latest.spoken_at or 0.0) > cut_at:
+            return [UserSpoke()]
+        return [TurnInterrupted(latest.ended_at)] if latest.turn == "interrupted" else []
+
+    def was_heard(self, cycle: TerminalHandoff, what: What) -> bool:
+        """Whether the records show that it was said."""
+        if what == "request":
+            return self._heard(cycle).prompt_at is not None
+        return any(
+            self._heard(cycle, session).prompt_at is not None
+            for session in self._new_sessions(cycle)
+        )
+
+    def _heard(
+        self, cycle: TerminalHandoff, session: Session | None = None
+    ) -> evidence.MessageEvidence:
+        path = session.path if session else self.place(cycle).path
+        name = session.session_id if session else cycle.session_id
+        marker = os.path.basename(cycle.file)
+        since = max(cycle.began_at, cycle.stale_before)
+        return evidence.look(cycle.agent, path, name, marker, since)
+
+    def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:
+        facts: list[AnyFact] = []
+        heard = self._heard(cycle)
+        if heard.prompt_at is not None and not cycle.is_heard:
+            facts.append(PromptSeen("request"))
+        # Asked by its hook, the session has no such prompt.
+        asked_at = heard.prompt_at or (cycle.asked_at if cycle.is_heard else None)
+        if asked_at is not None and (heard.spoken_at or 0.0) > asked_at:
+            facts.append(UserSpoke())
+        return facts
+
+    def _new_sessions(self, cycle: TerminalHandoff) -> list[Session]:
+        """Those that may have come after the one that is handed over: in the same process, or begun
+        in the same folder since."""
+        seat = self.place(cycle).seat
+        pid = seat.pid if seat else 0
+        with self.world.lock:
+            everyone = [kept.session for kept in self.world.kept.values()]
+        return [
+            session
+            for session in everyone
+            if session.agent == cycle.agent
+            and session.session_id != cycle.session_id
+            and (
+                _is_behind(session, pid)
+                or (session.cwd == cycle.cwd and (session.started_at or 0) >= cycle.began_at)
+            )
+        ]
+
+    def cleared_to(self, cycle: TerminalHandoff) -> str:
+        """The session that the same process has gone over to; "" if it has not."""
+        seat = self.place(cycle).seat
+        for session in self._new_sessions(cycle):
+            # Which session is whose is a guess with some agents: a new one is another's never.
+            is_new = (session.started_at or 0) >= cycle.began_at
+            is_sure = session.process is not None and session.process.certain
+            if seat and _is_behind(session, seat.pid) and (is_new or is_sure):
+                return session.session_id
+        return ""
+
+    def _of_new_session(self, cycle: TerminalHandoff) -> list[AnyFact]:
+        seat = self.place(cycle).seat
+        for session in self._new_sessions(cycle):
+            heard = self._heard(cycle, session)
+            if heard.prompt_at is not None:
+                facts: list[AnyFact] = [Cleared(session.session_id), PromptSeen("resume")]
+                if session.reading is not None:
+                    facts.append(Used(session.reading.used_tokens))
+                facts += [ReadFile()] if heard.read_at is not None else []
+                facts += [WentOn()] if heard.went_on else []
+                new = evidence.latest(session.agent, session.path, session.session_id)
+                if new.turn == "interrupted" and not cycle.went_on:
+                    facts.append(TurnInterrupted(new.ended_at))
+                return facts
+            is_its = seat is not None and _is_behind(session, seat.pid)
+            if is_its and (heard.spoken_at or 0.0) > (cycle.cleared_at or float("inf")):
+                return [UserSpoke()]
+        return []
+
+    # The terminal
+
+    def _of_screen(
+        self, cycle: TerminalHandoff, kept: TrackedSession | None, latest: evidence.LatestTurn
+    ) -> list[AnyFact]:
+        seen = self.look(cycle)
+        if isinstance(seen, TypingRefused):
+            self._idle.pop(cycle.id, None)
+            if seen.why == "gone":
+                return [AgentGone(seen.detail)]
+            return [Blocked(seen.detail or _REFUSED.get(seen.why, seen.why))]
+        if cycle.step is HandoffStep.CLEARING:
+            return [Cleared("")] if cycle.is_typed and seen.is_fresh else []
+        is_sent = False
+        if seen.state in ("idle", "busy") and not seen.draft:
+            is_sent = self._drafts.pop(cycle.id, None) is not None
+        if seen.state != "idle":
+            self._idle.pop(cycle.id, None)
+            if seen.state == "busy":
+                between = latest.turn == "open" and not latest.tool_runs
+                hooked = kept is not None and kept.hooked_at > 0
+                return [Busy(is_new=is_sent, at_boundary=between, is_hooked=hooked)]
+            why = _SHOWN.get(seen.state, "what it shows is not understood")
+            if seen.is_harmless and _is_users(cycle) and latest.turn == "over":
+                return [Ready(is_over=True)]  # a menu that the user has opened
+            return [] if seen.is_harmless else [Blocked(why)]
+        # Between two tools some show a prompt for a moment.
+        now = self.world.clock.awake()
+        terminal = self.terminal(cycle)
+        idle_s = now - self._idle.setdefault(cycle.id, now)
+        if idle_s < (terminal.steady_s if terminal else 0.0):
+            return []
+        is_draft_old = self.is_draft_old(cycle) if seen.draft else True
+        is_over = latest.turn == "over" or (not latest.turn and not _may_work(kept))
+        ready = Ready(is_over=is_over, is_long=idle_s >= LONG_S)
+        return [ready] if is_draft_old or _is_users(cycle) else []
+
+    def is_harmless(self, cycle: TerminalHandoff) -> bool:
+        """Whether a dialog is shown that may be closed."""
+        if cycle.step not in (
+            HandoffStep.WAITING,
+            HandoffStep.WRITTEN,
+            HandoffStep.CLEARED,
+        ) or _is_users(cycle):
+            return False
+        seen = self.look(cycle)
+        return not isinstance(seen, TypingRefused) and seen.state == "dialog" and seen.is_harmless
+
+    def is_fresh(self, cycle: TerminalHandoff) -> bool:
+        """Whether its terminal shows an empty session."""
+        seen = self.look(cycle)
+        return not isinstance(seen, TypingRefused) and seen.state == "idle" and seen.is_fresh
+
+    def is_draft_old(self, cycle: TerminalHandoff) -> bool:
+        """Whether the user's draft has been in the way for so long that it is kept and restored."""
+        now = self.world.clock.now()
+        return now - self._drafts.setdefault(cycle.id, now) >= self.policy(cycle).draft_wait_s
+
+    def is_idle(self, cycle: TerminalHandoff) -> bool:
+        """Whether it stood at its prompt when it was last looked at: there is no turn that takes
+        too long. What is waited for then is the user, and that has its own end."""
+        waits = cycle.step in (HandoffStep.WAITING, HandoffStep.WRITTEN, HandoffStep.CLEARED)
+        return waits and cycle.id in self._idle
+
+    def keeps_draft(self, cycle: TerminalHandoff) -> bool:
+        """Whether a draft is in the way that has been waited for."""
+        return cycle.id in self._drafts and self.is_draft_old(cycle)
+
+    def typed(self, cycle: TerminalHandoff) -> None:
+        """What was in the way is not any more."""
+        self._drafts.pop(cycle.id, None)
+
+    def policy(self, cycle: TerminalHandoff) -> Policy:
+        """The rules for its session."""
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        model = kept.session.model if kept else ""
+        return self.world.rules.policy(cycle.agent, model, cycle.cwd)
+
+
+_REFUSED = {
+    "copy_mode": "its pane is scrolled back (copy mode)",
+    "not_in_front": "it is stopped, or another program is before it",
+}
+_SHOWN = {
+    "dialog": "a question of the agent's is open, and yours to answer",
+    "starting": "it shows no prompt",
+}
+
+
+def is_rule_made(text: str) -> bool:
+    """Whether segue wrote the whole of a document."""
+    front, end, _ = text.partition("\n---\n")
+    return bool(end) and 'made_by: "segue"' in front.splitlines()
+
+
+def _is_users(cycle: TerminalHandoff) -> bool:
+    """Whether a prompt that is shown is the user's, and nothing of segue's is due there."""
+    return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.tries.get(BY_USER)
+
+
+def _may_work(kept: TrackedSession | None) -> bool:
+    """Whether a look at the terminal may show that it works, or that it is gone."""
+    session = kept.session if kept else None
+    return session is None or session.process is None or session.state is SessionState.WORKING
+
+
+def _is_behind(session: Session, pid: int) -> bool:
+    return session.process is not None and session.process.pid == pid

@@ -1,0 +1,85 @@
+"""How full a session is, told in the tmux pane that its agent sits in: to the user, beside what the
+agent shows. It costs no turn, types nothing, and goes away by itself. For sessions without hooks,
+whose agents nobody else tells."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from segue.core.policy import Policy
+from segue.core.sessions.reading import Reading, Zone
+from segue.system.process.procfs import System, system
+from segue.system.tmux import panes as seats
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.tmux import Tmux, TmuxError
+from segue.watch.state import TrackedSession
+
+OPTION = "@segue"
+"""A pane's option that holds the zone as long as it lasts: for a status line of the user's."""
+
+SHOWN_S = 10.0
+
+
+def message(reading: Reading, zone: Zone, policy: Policy) -> str:
+    """What the user is told on entering a zone; "" if there is nothing to say."""
+    said = f"segue: context at {reading.fraction:.0%}"
+    match zone:
+        case Zone.WARNING:
+            return f"{said}: begin only tasks below {policy.warning_task_tokens:,} tokens here"
+        case Zone.CRITICAL:
+            return f"{said}: finish what is begun, then hand over (segue handoff)"
+        case Zone.HANDOFF:
+            return f"{said}: hand over now (segue handoff)"
+    return ""
+
+
+class PaneNotices:
+    """Shows and takes away. `do` carries out what needs a terminal, in its turn."""
+
+    def __init__(
+        self,
+        do: Callable[[Callable[[], None]], None],
+        *,
+        tmux_for: Callable[[str], Tmux] = Tmux,
+        on: System | None = None,
+    ) -> None:
+        self._do, self._tmux_for, self._on = do, tmux_for, on or system()
+        self._marked: dict[AgentPane, str] = {}
+
+    def tell(self, kept: TrackedSession, text: str) -> None:
+        """Shows it for some seconds to whoever has the pane before them."""
+        seat, reading, zone = kept.seat, kept.session.reading, kept.session.zone
+        if seat is None or reading is None or zone is None or not may_be_told(kept):
+            return
+        mark = f"{reading.fraction:.0%} {zone.value}"
+        self._marked[seat] = mark
+        self._do(lambda: self._show(seat, text, mark))
+
+    def clear(self, kept: TrackedSession) -> None:
+        """Takes the mark off its pane: the session is out of these zones, or gone."""
+        for seat in [s for s in self._marked if kept.seen_pid == s.pid]:
+            self._marked.pop(seat)
+            self._do(lambda seat=seat: self._unmark(seat))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Takes all marks away, at once."""
+        for seat in self._marked:
+            self._unmark(seat)
+        self._marked = {}
+
+    def _show(self, seat: AgentPane, text: str, mark: str) -> None:
+        with suppress(TmuxError):  # a pane that is gone needs to be told nothing
+            tmux = self._tmux_for(seat.socket)
+            if seats.left(seat, tmux.pane(seat.pane), self._on) == "gone":
+                return
+            tmux.set_pane_option(seat.pane, OPTION, mark)
+            tmux.show_message(seat.pane, text, shown_s=SHOWN_S)
+
+    def _unmark(self, seat: AgentPane) -> None:
+        with suppress(TmuxError):
+            self._tmux_for(seat.socket).unset_pane_option(seat.pane, OPTION)
+
+
+def may_be_told(kept: TrackedSession) -> bool:
+    """Whether its pane is the place to tell: hooks tell the agent itself, and a run is looked after
+    by its segue."""
+    return not kept.hooked_at and not kept.in_run and not kept.is_ours

@@ -1,0 +1,114 @@
+"""Who sits where: what is learned once of each process that is seen behind a session."""
+
+import os
+import termios
+import time
+from contextlib import suppress
+
+from segue.agents import terminals
+from segue.agents.contracts.terminal import kept as kept_flags
+from segue.core.sessions.types import Process
+from segue.system.process.procfs import System, system
+from segue.system.tmux import panes as seats
+from segue.system.tmux.tmux import Pane, Tmux, TmuxError
+from segue.watch.state import TrackedSession
+
+_DEEP = 64
+_RUNNERS = ("node", "bun", "deno", "python")
+_WITHOUT_EDITOR = ("dash",)
+_FRESH_S = 1.0  # how long a list of panes is good enough to find somebody in it
+
+
+class Seating:
+    """Fills in what a session's process tells of itself. Costs some milliseconds for a new one."""
+
+    def __init__(self, on: System | None = None) -> None:
+        self._on = on or system()
+        self._above = set(_ancestors(os.getpid(), self._on))
+        self._servers: dict[str, _Panes] = {}
+
+    def _server(self, socket: str) -> "_Panes":
+        return self._servers.setdefault(socket, _Panes(socket))
+
+    def learn(self, kept: TrackedSession, process: Process) -> bool:
+        """Once for each process; whether it is a new one."""
+        is_new = kept.seen_pid != process.pid or (
+            kept.seat is not None and kept.seat.start_ticks != process.start_ticks
+        )
+        if not is_new:
+            return False
+        kept.seen_pid = process.pid
+        kept.hook_end, kept.shell_line, kept.ended_at = "", None, None
+        kept.in_run = seats.in_run(process.pid)
+        kept.is_ours = process.pid in self._above
+        kept.terminal = terminals.find(process.agent)
+        kept.seat = None
+        if kept.terminal is not None:
+            kept.seat = seats.seat_of(process, tmux_for=self._server, on=self._on)
+        kept.socket = kept.seat.socket if kept.seat is not None else ""
+        kept.program, arguments = self._command(process.pid)
+        kept.flags = kept_flags(kept.terminal, arguments) if kept.terminal is not None else ()
+        return True
+
+    def _command(self, pid: int) -> tuple[str, list[str]]:
+        """What is to be run to run it again, and its arguments."""
+        program, arguments = self._on.program(pid), self._on.arguments(pid)[1:]
+        script = arguments[0] if arguments else ""
+        is_run = os.path.basename(program).rstrip("0123456789.") in _RUNNERS
+        if is_run and os.path.isabs(script) and os.access(script, os.X_OK):
+            return script, arguments[1:]
+        return program, arguments
+
+
+class _Panes(Tmux):
+    """A server whose panes are listed once for all who are looked for at the same time."""
+
+    def __init__(self, socket: str) -> None:
+        super().__init__(socket)
+        self._listed: list[Pane] = []
+        self._listed_at = float("-inf")
+
+    def panes(self) -> list[Pane]:
+        if time.monotonic() - self._listed_at >= _FRESH_S:
+            self._listed = []
+            with suppress(TmuxError):
+                self._listed = super().panes()
+            self._listed_at = time.monotonic()
+        return self._listed
+
+    def pane(self, id: str) -> Pane | None:
+        return next((pane for pane in self.panes() if pane.id == id), None)
+
+
+def shell_waits(pane: Pane) -> bool:
+    """Whether the pane's own shell waits at its prompt, and would hear an Enter.
+
+    A shell without a line editor reads what the terminal makes of the keys. An agent that was
+    killed leaves the terminal raw: then no line ever comes to its end.
+    """
+    if not seats.shell_in(pane):
+        return False
+    if os.path.basename(system().program(pane.pid)) not in _WITHOUT_EDITOR:
+        return True
+    try:
+        handle = os.open(pane.tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        given, _, _, local, *_ = termios.tcgetattr(handle)
+        return bool(given & termios.ICRNL and local & termios.ICANON)
+    except termios.error:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _ancestors(pid: int, on: System) -> list[int]:
+    found = []
+    for _ in range(_DEEP):
+        facts = on.facts(pid)
+        if facts is None or facts.parent <= 1:
+            break
+        pid = facts.parent
+        found.append(pid)
+    return found

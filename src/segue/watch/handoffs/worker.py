@@ -1,0 +1,484 @@
+"""The one thread that touches terminals: it carries handoffs through their steps.
+
+Each fact and what it led to is in the log before anything is done about it. A daemon that is killed
+leaves the next one to look what was done: what the transcript shows is not typed again.
+"""
+
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from segue.core.handoffs import document as documents
+from segue.core.handoffs import machine
+from segue.core.handoffs.machine.types import (
+    AnyAct,
+    AnyFact,
+    AskUser,
+    Busy,
+    Cancel,
+    Done,
+    FileSeen,
+    HandoffStep,
+    Interrupt,
+    NotInterrupted,
+    NotTyped,
+    NotWritten,
+    OwnWritten,
+    Planned,
+    PromptSeen,
+    Ready,
+    RecordFigures,
+    RetryRequested,
+    TerminalHandoff,
+    TimeUp,
+    TurnInterrupted,
+    Typed,
+    TypeText,
+    What,
+    WriteOwn,
+)
+from segue.core.secrets.redact import redact
+from segue.core.sessions.types import Session
+from segue.errors import SegueError
+from segue.sessions.documents import own_document, read_document
+from segue.system.files import documents as handoffs
+from segue.system.files.changes import Notifier
+from segue.system.tmux.typist import TypingRefused
+from segue.watch.handoffs.observer import HandoffObserver, is_rule_made, project_of
+from segue.watch.observe.bell import Bell
+from segue.watch.state import DaemonState, TrackedSession, label
+
+LOOK_S = 0.5
+"""How often a handoff that is under way is looked at."""
+SLOW_S = 2.0
+"""The same of those that wait for the user."""
+_LASTING = ("gone", "unknown")
+
+
+class HandoffWorker:
+    """All handoffs. `begin`, `tell`, `do` and `cycles` are for any thread; the work is done in one
+    of its own."""
+
+    def __init__(self, world: DaemonState, *, look_s: float = LOOK_S) -> None:
+        self.world = world
+        self.seen = HandoffObserver(world)
+        self.cycles: dict[str, TerminalHandoff] = {}
+        self._look_s = look_s
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._bell: Bell | None = None
+        self._events: Notifier | None = None  # of the documents that are awaited, and the records
+        self.nudge: Callable[[str, str, str], None] = lambda agent, session_id, path: None
+        self.on_end: Callable[[TerminalHandoff], None] = lambda cycle: None
+        """Called when a session that waits has written something: it is to be measured at once."""
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="hands", daemon=True)
+        self._by_hook: set[str] = set()  # those whose session was asked by its own hook
+
+    # For any thread
+
+    def start(self) -> None:
+        """Goes on with what a former daemon left, too."""
+        self._bell, self._events = Bell(), Notifier()
+        self.restore()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after what is being typed just now."""
+        self._stopped = True
+        self._ring()
+        if self._thread.is_alive():
+            self._thread.join(timeout=20)
+        for each in (self._bell, self._events):
+            if each is not None and not self._thread.is_alive():
+                each.close()
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Does something that needs a terminal, in its turn."""
+        self._jobs.put(job)
+        self._ring()
+
+    def of(self, session: Session) -> TerminalHandoff | None:
+        """The handoff of a session that is not over."""
+        return next(
+            (
+                cycle
+                for cycle in list(self.cycles.values())
+                if cycle.agent == session.agent
+                and session.session_id in (cycle.session_id, cycle.new_session_id)
+                and not cycle.step.is_final
+            ),
+            None,
+        )
+
+    @property
+    def active(self) -> int:
+        """How many are under way."""
+        return sum(cycle.step.is_active for cycle in list(self.cycles.values()))
+
+    def begin(
+        self, kept: TrackedSession, *, by_user: bool = False, own: bool = False
+    ) -> TerminalHandoff:
+        """Plans a handoff. `own`: the session cannot be asked any more; segue writes the document.
+        Raises SegueError if there is no agent behind the session, or no place for the document."""
+        world, session = self.world, kept.session
+        if session.process is None:  # its seat may be another session's by now
+            raise SegueError(f"{label(session)} cannot be handed over: no agent is behind it")
+        policy = world.policy(session)
+        now = world.clock.now()
+        name = f"h-{secrets.token_hex(4)}"
+        folder = handoffs.folder_of(session.cwd, policy.handoff_folder)
+        reading = session.reading
+        cycle = TerminalHandoff(
+            id=name,
+            agent=session.agent,
+            session_id=session.session_id,
+            project=session.cwd,
+            cwd=session.cwd,
+            file=str(folder / documents.name(now, name)),
+            began_at=now,
+            step_at=now,
+            used_tokens=reading.used_tokens if reading else 0,
+            window_tokens=reading.window_tokens if reading else 0,
+            limit_tokens=session.enforced_tokens,
+            forced=True,
+            zone_path=self._zones_of(session),
+            tries={
+                **({"request": machine.MOST_REQUESTS} if own else {}),
+                **({machine.BY_USER: 1} if by_user else {}),
+            },
+            owes=own,
+        )
+        self._keep(cycle, Planned(forced=True))
+        with suppress(OSError):  # else it is said when the document cannot be written
+            handoffs.prepare(folder)
+        self._await(cycle)
+        world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
+        world.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
+        self._ring()
+        return cycle
+
+    def _await(self, cycle: TerminalHandoff) -> None:
+        """An event tells of its document, and of the end of a tool, at once; without one they are
+        looked for now and then."""
+        for path in (cycle.file, *_records(self.seen.place(cycle).path)):
+            if self._events is not None and os.path.isdir(os.path.dirname(path)):
+                self._events.watch(path)
+
+    def measured(self, session: Session) -> None:
+        """Its size is known anew."""
+        cycle = self.of(session)
+        if cycle is not None and cycle.step is HandoffStep.WAITING:
+            self._ring()
+
+    def tell(self, name: str, fact: AnyFact) -> None:
+        """Something happened to a handoff; what follows is done by the thread."""
+        self.do(lambda: self._tell(name, fact))
+
+    # The thread
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
+
+    def _work(self) -> None:
+        bell, events = self._bell, self._events
+        if bell is None or events is None:
+            return
+        while not self._stopped:
+            self.look_round()
+            wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
+            told = [bell.fileno(), events.fileno()]
+            self.world.clock.wait([file for file in told if file is not None], wait_s)
+            bell.hush()
+            self._tell_of(events.drain())
+
+    def _tell_of(self, paths: set[str]) -> None:
+        """What a turn adds to a session that waits is known before the next one begins."""
+        for cycle in list(self.cycles.values()):
+            path = self.seen.place(cycle).path
+            if cycle.step is HandoffStep.WAITING and not paths.isdisjoint(_records(path)):
+                self.nudge(cycle.agent, cycle.session_id, path)
+
+    def look_round(self) -> None:
+        """Does what is waiting to be done, and looks at each handoff once. The thread's own."""
+        while not self._stopped:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            self._safely(job)
+        for name in list(self.cycles):
+            if not self._stopped and name in self.cycles:
+                self._safely(lambda name=name: self._attend(name))  # type: ignore[misc]
+
+    def _safely(self, job: Callable[[], None]) -> None:
+        """No fault of one terminal may end the watch over all others."""
+        try:
+            job()
+        except SegueError as fault:
+            self.world.say(str(fault))
+        except Exception as fault:
+            self.world.note("daemon", None, {"fault": f"{type(fault).__name__}: {fault}"})
+            self.world.say(f"internal error: {type(fault).__name__}: {fault}")
+
+    def _tell(self, name: str, fact: AnyFact) -> None:
+        cycle = self.cycles.get(name)
+        if cycle is None:
+            return
+        policy = self.seen.policy(cycle)
+        after, acts = machine.step(cycle, fact, policy, self.world.clock.now())
+        if after == cycle and not acts:
+            return
+        self._keep(after, fact)
+        if after.step is not cycle.step:
+            why = f": {after.why}" if after.why else ""
+            self.world.say(f"handoff {name}: {after.step.value}{why}")
+        for act in acts:
+            self._carry(after, act)
+        if after.step.is_final:
+            self.cycles.pop(name, None)
+            kept = self.world.kept.get((after.agent, after.session_id))
+            if kept is not None and after.is_declined:
+                kept.is_declined = True
+
+    def _forget(self, name: str) -> None:
+        self.seen.forget(name)
+        self._by_hook.discard(name)
+
+    def _keep(self, cycle: TerminalHandoff, fact: AnyFact) -> None:
+        data = {
+            "id": cycle.id,
+            "fact": msgspec.to_builtins(fact),
+            "cycle": msgspec.to_builtins(cycle),
+            "place": msgspec.to_builtins(self.seen.place(cycle)),
+        }
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        self.world.note("handoff", kept.session if kept else None, data)
+        self.cycles[cycle.id] = cycle
+
+    # Looking
+
+    def _attend(self, name: str) -> None:
+        """Tells all that can be seen of a handoff just now."""
+        cycle = self.cycles[name]
+        for fact in self.seen.facts(cycle):
+            self._tell(name, fact)
+            if self.cycles.get(name) is None:
+                return
+        if self.seen.is_harmless(cycle := self.cycles[name]):
+            self._press(cycle, "dismiss")
+        if not self.seen.is_idle(cycle):
+            self._tell(name, TimeUp())
+
+    # Doing
+
+    def _carry(self, cycle: TerminalHandoff, act: AnyAct) -> None:
+        match act:
+            case TypeText():
+                self._tell(cycle.id, self._type(cycle, act.what))
+            case Interrupt():
+                if refused := self._press(cycle, "interrupt"):
+                    self._tell(cycle.id, NotInterrupted(refused.detail or refused.why))
+            case WriteOwn():
+                self._tell(cycle.id, self._write_own(cycle))
+            case AskUser():
+                self.world.say(f"handoff {cycle.id} needs you: {act.why}")
+                self.world.notices.tell(
+                    "needs_you", cycle.id, f"handoff {cycle.id} needs you", act.why
+                )
+            case RecordFigures():
+                self._record(cycle, act)
+            case Done():
+                self._forget(cycle.id)
+
+    def _press(
+        self, cycle: TerminalHandoff, what: Literal["interrupt", "dismiss"]
+    ) -> TypingRefused | None:
+        """An interrupt answers No where a question is open: only a turn that runs is ended."""
+        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        if seat is None or terminal is None:
+            return TypingRefused("gone", "it sits in no terminal")
+        if what == "interrupt":
+            return self.world.typist.press(seat, terminal, terminal.interrupt, states=("busy",))
+        return self.world.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
+
+    def _type(self, cycle: TerminalHandoff, what: What) -> AnyFact:
+        """Types it, unless it is seen to have been typed."""
+        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        if seat is None or terminal is None:
+            return NotTyped(what, "it sits in no terminal", retry=False)
+        if what != "request" and (stopped := self._interrupted(cycle)):
+            return stopped
+        if what == "clear":
+            if self._landed(cycle, what):
+                return Typed(what)
+            if why := self._finish_document(cycle):
+                self._tell(cycle.id, FileSeen(ok=False, why=why))
+                return NotTyped(what, why)
+        elif (what == "request" and cycle.id in self._by_hook) or self._landed(cycle, what):
+            return PromptSeen(what)
+        refused = self.world.typist.type(
+            seat,
+            terminal,
+            terminal.clear if what == "clear" else self._text(cycle, what),
+            landed=lambda: self._landed(cycle, what),
+            keep_draft=self.seen.keeps_draft(cycle),
+        )
+        if refused is None:
+            self.seen.typed(cycle)
+            return Typed(what)
+        return NotTyped(what, refused.detail or refused.why, retry=refused.why not in _LASTING)
+
+    def _interrupted(self, cycle: TerminalHandoff) -> TurnInterrupted | None:
+        """The user may have stopped it since it was looked at: then nothing more is typed."""
+        found = self.seen.latest(cycle)
+        if found.turn != "interrupted":
+            return None
+        fact = TurnInterrupted(found.ended_at)
+        policy, now = self.seen.policy(cycle), self.world.clock.now()
+        after, _ = machine.step(cycle, fact, policy, now)
+        return fact if after.step.is_final else None
+
+    def _landed(self, cycle: TerminalHandoff, what: What) -> bool:
+        if what != "clear":
+            return self.seen.was_heard(cycle, what)
+        return bool(self.seen.cleared_to(cycle)) or self.seen.is_fresh(cycle)
+
+    def _text(self, cycle: TerminalHandoff, what: What) -> str:
+        """The same whenever it is asked for: what stands in an input line is known again by it."""
+        messages = self.world.rules.messages(cycle.cwd)
+        if what == "request":
+            return messages.handoff_request(percent=round(cycle.fraction * 100, 1), file=cycle.file)
+        in_doubt = "" if cycle.was_cut else None
+        return messages.handoff_resume(file=cycle.file, call_in_doubt=in_doubt)
+
+    def _finish_document(self, cycle: TerminalHandoff) -> str:
+        """Adds what segue knows to the session's document, and reads it once more: why it is not
+        valid, or "". The context is cleared in the same breath, or not at all."""
+        text, why = read_document(cycle.file, project=project_of(cycle))
+        if why or (why := documents.check(text)):
+            return why
+        whole = redact(documents.complete(text, own_document(**self._known(cycle))))[0]
+        if whole != text:
+            path = Path(cycle.file)
+            handoffs.write(self._folder(cycle), path.name, whole)
+            text, why = read_document(cycle.file, project=project_of(cycle))
+            return why or documents.check(text)
+        return ""
+
+    def _write_own(self, cycle: TerminalHandoff) -> AnyFact:
+        text, why = read_document(cycle.file, project=project_of(cycle))
+        if not why and not documents.check(text) and not self._is_old(cycle):
+            return FileSeen(ok=True, bytes=len(text.encode()), by_segue=is_rule_made(text))
+        try:
+            text = own_document(**self._known(cycle))
+            path = Path(cycle.file)
+            handoffs.write(self._folder(cycle), path.name, text)
+        except (SegueError, OSError) as fault:
+            return NotWritten(str(fault))
+        return OwnWritten(len(text.encode()))
+
+    def _is_old(self, cycle: TerminalHandoff) -> bool:
+        """Whether the file was written before the session went on. Once the context is cleared
+        there is no newer one to be had."""
+        try:
+            return not cycle.is_cleared and os.lstat(cycle.file).st_mtime < cycle.stale_before
+        except OSError:
+            return True
+
+    def _folder(self, cycle: TerminalHandoff) -> Path:
+        """Where its document goes; asked each time: a link may lead out of the project by now."""
+        return handoffs.folder_of(cycle.cwd, self.seen.policy(cycle).handoff_folder)
+
+    def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:
+        return {
+            "agent": cycle.agent,
+            "path": self.seen.place(cycle).path,
+            "session_id": cycle.session_id,
+            "cwd": cycle.cwd,
+            "id": cycle.id,
+            "at": self.world.clock.now(),
+            "percent": cycle.fraction * 100,
+            "env": self.world.env,
+        }
+
+    def _record(self, cycle: TerminalHandoff, act: RecordFigures) -> None:
+        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        session = kept.session if kept else None
+        self.world.note("metrics", session, {"id": cycle.id, **msgspec.to_builtins(act.metrics)})
+        what = f"handoff {cycle.id}: {cycle.step.value} in {act.metrics.duration_s:.0f} s"
+        self.world.notices.tell("handoff", f"{cycle.id}:end", what, cycle.why)
+        self.on_end(cycle)
+
+    # Kept
+
+    def restore(self) -> None:
+        """Takes up what a former daemon left."""
+        latest: dict[str, dict[str, Any]] = {}
+        recorded: set[str] = set()
+        seq = 0
+        while notes := self.world.log.since(seq, ("handoff", "metrics")):
+            for note in notes:
+                seq, name = note.seq, str(note.data.get("id"))
+                if note.kind == "metrics":
+                    recorded.add(name)
+                else:
+                    latest[name] = note.data
+        for name, data in latest.items():
+            with suppress(msgspec.ValidationError):
+                cycle = msgspec.convert(data.get("cycle"), TerminalHandoff)
+                if cycle.step.is_final:
+                    if name not in recorded:  # killed just there
+                        self._record(cycle, RecordFigures(machine.metrics(cycle, cycle.step_at)))
+                else:
+                    self.seen.restore(cycle.id, data.get("place"))
+                    self.cycles[cycle.id] = cycle
+                    self._await(cycle)
+                    self.do(lambda cycle=cycle: self._again(cycle))  # type: ignore[misc]
+
+    def _again(self, cycle: TerminalHandoff) -> None:
+        for act in machine.acts_again(cycle):
+            self._carry(cycle, act)
+
+    def _zones_of(self, session: Session) -> tuple[str, ...]:
+        notes = self.world.log.of(session.agent, session.session_id, ("crossing",))
+        return tuple(str(note.data.get("zone", "")) for note in notes)[-16:]
+
+    # What the user says
+
+    def retry(self, cycle: TerminalHandoff) -> None:
+        """Goes on with one that waits for the user."""
+        self.tell(cycle.id, RetryRequested())
+
+    def cancel(self, cycle: TerminalHandoff) -> None:
+        """Ends it; what is typed already stays."""
+        self.tell(cycle.id, Cancel())
+
+    def drop(self, cycle: TerminalHandoff, why: str) -> None:
+        """Ends one that rests, at once. The thread's own."""
+        self._tell(cycle.id, Cancel(why))
+
+    def asked_by_hook(self, cycle: TerminalHandoff) -> None:
+        """The session was asked for its document by its own hook, in the middle of its turn: there
+        is nothing to be typed."""
+
+        def asked() -> None:
+            self._tell(cycle.id, Busy())
+            self._tell(cycle.id, Ready())
+            self._tell(cycle.id, PromptSeen("request"))
+            self._by_hook.discard(cycle.id)  # another request would have to be typed
+
+        self._by_hook.add(cycle.id)
+        self.do(asked)
+
+
+def _records(path: str) -> tuple[str, ...]:
+    """The files that change when something is added to a session's file, or to a database."""
+    return (path, f"{path}-wal") if path else ()

@@ -1,0 +1,1 @@
+"""What the daemon sees: files, processes, sizes, ends."""

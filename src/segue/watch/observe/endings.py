@@ -1,0 +1,209 @@
+"""Why a process ended that nobody of ours had started: the verdict from what its session's file
+says, what the system kept of its end, and what became of its terminal.
+
+An error that ended the last turn stays the reason, whoever closed the agent afterwards. Else the
+question is whose doing it was: a turn that was over leaves an agent at its prompt, and only its
+user ends it there; a turn that was cut short is a crash, unless the terminal went with it.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from segue.core.sessions.types import Process, Session, StopSeen
+from segue.core.stops.exits import exit_type, signal_of
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.remedies import remedy
+from segue.core.stops.types import (
+    ContextExhaustionInfo,
+    Details,
+    EndedBy,
+    Evidence,
+    FailureInfo,
+    RateLimitInfo,
+    Stop,
+    Tokens,
+    UserExitInfo,
+    UserExitType,
+)
+
+Terminal = Literal["there", "gone", "own", "none", "unknown"]
+"""What became of the terminal: its shell is still there; that has gone too; there was no shell, so
+that it closes with the agent, however that ends; the agent had none."""
+
+SURE = 0.6
+"""What is known less surely than this is said to be."""
+BY_USER = {
+    "prompt_input_exit": UserExitType.EXIT_COMMAND,
+    "logout": UserExitType.EXIT_COMMAND,
+}
+"""Words of a hook at a session's end that only the user's own doing brings about."""
+
+_KILL = 9
+_OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, StopReason.UNKNOWN)
+"""After these an agent waits at its prompt or works on; all else is why it can't."""
+
+
+class After(Struct, frozen=True, kw_only=True):
+    """What is left of a process. `exit_code` is negative for a signal, None if nobody knows."""
+
+    terminal: Terminal = "unknown"
+    exit_code: int | None = None
+
+
+def is_mid_turn(session: Session, ended: Process | None) -> bool:
+    """Whether the agent was at work. Its file tells; where it does not, what it said of itself."""
+    if session.stop is None:
+        return ended is not None and ended.status == "busy"  # nothing was ever asked, or just now
+    if session.stop.reason is not StopReason.UNKNOWN:
+        return False
+    return ended is None or ended.status not in ("idle", "waiting")
+
+
+def ending_of(
+    session: Session,
+    ended: Process | None,
+    after: After,
+    *,
+    hook: str = "",
+    other_boot: bool = False,
+) -> Stop:
+    """The verdict. `session` as it was found after the end; `hook` is the reason that the agent's
+    own hook gave for the session's end, if it did; `other_boot` if the machine was started anew
+    since."""
+    seen = session.stop
+    by_hand = BY_USER.get(hook)
+    number = signal_of(after.exit_code)
+    kind = by_hand or exit_type(after.exit_code)
+    ended_by: EndedBy = "user" if by_hand or number in (2, 3) else "unknown"
+    if seen is not None and seen.reason not in _OPEN:
+        return _kept(session, seen, "system" if other_boot and not by_hand else ended_by)
+    mid_turn = is_mid_turn(session, ended)
+    if by_hand:  # also if the machine went down afterwards
+        return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
+    if other_boot:
+        if mid_turn:
+            return _crash(0.8, "boot", "the machine was started anew", after, "system")
+        return _over(seen, 0.7, "boot", "the machine was started anew", "system")
+    if seen is not None and seen.reason is StopReason.USER_EXIT:
+        said = seen.why or "the session's last records"
+        closed = after.terminal == "gone"  # some agents write that they were interrupted then
+        usual = UserExitType.TERMINAL_CLOSED if closed else UserExitType.CTRL_C
+        return _user(seen.confidence, kind or usual, "records", said, after)
+    if kind is UserExitType.CTRL_C:
+        return _user(0.9, kind, "exit", f"signal {number}", after)
+    if kind is UserExitType.TERMINAL_CLOSED or (kind and after.terminal == "gone"):
+        return _user(0.7, UserExitType.TERMINAL_CLOSED, "exit", "its terminal was closed", after)
+    if kind is UserExitType.TERMINATED:
+        return _user(0.5, kind, "exit", "it was asked to end (SIGTERM)", after)
+    if number == _KILL and after.terminal == "gone":  # a logout ends so what does not end by itself
+        return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
+    if number is not None:
+        return _crash(0.9, "exit", f"signal {number}", after, "unknown")
+    return _cut(after) if mid_turn else _at_prompt(seen, after)
+
+
+def _at_prompt(seen: StopSeen | None, after: After) -> Stop:
+    if after.terminal == "gone":
+        return _user(0.8, UserExitType.TERMINAL_CLOSED, "terminal", "its terminal is gone", after)
+    if after.terminal == "none":
+        return _over(seen, 0.85, "turn", "its last turn was over", "unknown")
+    return _user(0.8, UserExitType.CLEAN_EXIT, "turn", "it was left after its turn was over", after)
+
+
+def _cut(after: After) -> Stop:
+    """It ended in the middle of a turn, and by no signal that says more."""
+    if after.terminal == "gone":
+        return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
+    if after.exit_code == 0 and after.terminal != "none":
+        # What crashes does not exit with 0: it was told to leave its work.
+        return _user(0.8, UserExitType.EXIT_COMMAND, "exit", "left in the middle of a turn", after)
+    if after.exit_code == 0:
+        return Stop(
+            reason=StopReason.UNKNOWN,
+            confidence=0.3,
+            evidence=(Evidence("ending.exit", "exit code 0 in the middle of a turn", "exit"),),
+            remediation=remedy(StopReason.UNKNOWN),
+        )
+    if after.exit_code is not None:
+        return _crash(0.8, "exit", f"exit code {after.exit_code} in a turn", after, "unknown")
+    if after.terminal == "own":
+        return _user(0.35, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
+    return _crash(0.7, "turn", "it ended in the middle of a turn", after, "unknown")
+
+
+def _kept(session: Session, seen: StopSeen, ended_by: EndedBy) -> Stop:
+    """What the session's file says."""
+    reading = session.reading
+    tokens = Tokens(reading.used_tokens, reading.window_tokens) if reading else None
+    details: Details = FailureInfo(message=seen.why)
+    scope = None
+    if seen.reason is StopReason.RATE_LIMIT:
+        scope = _scope(session, seen)
+        details = RateLimitInfo(scope=scope, retry_source=seen.retry_source, message=seen.why)
+    elif seen.reason is StopReason.CONTEXT_EXHAUSTED:
+        details = ContextExhaustionInfo(
+            used_tokens=reading.used_tokens if reading else None,
+            window_tokens=reading.window_tokens if reading else None,
+            percent=reading.fraction * 100 if reading else None,
+            message=seen.why,
+        )
+    return Stop(
+        reason=seen.reason,
+        confidence=seen.confidence,
+        evidence=(Evidence("ending.records", seen.why, "transcript"),),
+        resume=seen.reason.resume,
+        retry_at=seen.retry_at,
+        tokens=tokens,
+        details=details,
+        remediation=remedy(seen.reason, resume=seen.reason.resume, scope=scope),
+        ended_by=ended_by,
+    )
+
+
+def _scope(session: Session, seen: StopSeen) -> str | None:
+    """Which of the plan's windows it was: the one that rejects, and resets then."""
+    fitting = [scope for scope, limit in session.limits.items() if limit.rejected] or [
+        scope for scope, limit in session.limits.items() if limit.resets_at == seen.retry_at
+    ]
+    exact = [scope for scope in fitting if session.limits[scope].resets_at == seen.retry_at]
+    return next(iter(exact or fitting), None)
+
+
+def _over(seen: StopSeen | None, confidence: float, rule: str, why: str, by: EndedBy) -> Stop:
+    reason = StopReason.COMPLETED
+    if seen is not None and seen.reason is StopReason.NEEDS_USER:
+        reason = StopReason.NEEDS_USER
+    return Stop(
+        reason=reason,
+        confidence=confidence,
+        evidence=(Evidence(f"ending.{rule}", why, "process"),),
+        remediation=remedy(reason),
+        ended_by=by,
+    )
+
+
+def _user(confidence: float, kind: UserExitType, rule: str, why: str, after: After) -> Stop:
+    reason = StopReason.USER_EXIT
+    return Stop(
+        reason=reason,
+        confidence=confidence,
+        evidence=(Evidence(f"ending.{rule}", why, "process"),),
+        details=UserExitInfo(exit_type=kind, exit_code=after.exit_code, message=why),
+        remediation=remedy(reason, sure=confidence >= SURE),
+        ended_by="user",
+    )
+
+
+def _crash(confidence: float, rule: str, why: str, after: After, by: EndedBy) -> Stop:
+    reason = StopReason.CRASH
+    number = signal_of(after.exit_code)
+    return Stop(
+        reason=reason,
+        confidence=confidence,
+        evidence=(Evidence(f"ending.{rule}", why, "process"),),
+        resume=reason.resume,
+        details=FailureInfo(message=why, exit_code=after.exit_code, signal=number),
+        remediation=remedy(reason, resume=reason.resume),
+        ended_by=by,
+    )

@@ -1,0 +1,238 @@
+"""The sessions that the daemon knows: the last look at each, its process, and what that means."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from segue.core.sessions.types import Process, Session, SessionState
+from segue.sessions.find import Found
+from segue.watch.observe.matching import Matching, Name
+from segue.watch.observe.viewer import WHOLE_BYTES, Places, Sight, Viewer
+
+MOST_SESSIONS = 2000
+"""How many are kept that no process is behind."""
+
+_EARLY_S, _MOST_EARLY = 60.0, 100
+
+
+class Sighting(Struct, frozen=True):
+    """A session that changed. `before` is None when it is seen for the first time; `ended` is a
+    process that was behind it and is gone."""
+
+    session: Session
+    before: Session | None = None
+    ended: Process | None = None
+
+
+class Known:
+    """Takes in looks and processes, and gives out what changed by them."""
+
+    def __init__(self, viewer: Callable[[], Viewer], clock: Callable[[], float]) -> None:
+        self._viewer, self._clock = viewer, clock
+        self.sights: dict[Name, Sight] = {}
+        self.sessions: dict[Name, Session] = {}
+        self.matching = Matching(self.sights)
+        self.places = Places(())
+        self._names: dict[str, Name] = {}  # by file
+        self._children: Counter[Name] = Counter()
+        self._parents: dict[str, str] = {}  # by file, where only records tell
+        self._untold: set[str] = set()  # files that were found before that was told
+        self._limits: dict[Name, float] = {}  # when a limit is over
+        self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
+
+    def at(self, path: str) -> Sight | None:
+        """The last look at a file."""
+        name = self._names.get(path)
+        sight = self.sights.get(name) if name is not None else None
+        return sight if sight is not None and sight.seen.path == path else None
+
+    def in_database(self, path: str) -> list[Sight]:
+        """The last looks at the sessions in it."""
+        return [s for s in self.sights.values() if s.seen.path == path]
+
+    def saw(self, sight: Sight, *, is_file: bool = True) -> list[Sighting]:
+        """Takes in a look."""
+        seen = sight.seen
+        name = (seen.agent, seen.look.session_id)
+        before = self.sights.get(name)
+        if before is not None and before.seen.path != seen.path:
+            if os.path.exists(before.seen.path) and _worth(before) > _worth(sight):
+                return []  # a copy, or a stub that a resume left
+            self._names.pop(before.seen.path, None)
+        self.sights[name] = sight
+        if is_file:
+            other = self._names.get(seen.path, name)
+            if other != name and self.matching.process_of(other) is None and other in self.sights:
+                self._forget(other)  # the file tells of another session now
+            self._names[seen.path] = name
+        if before is not None and before.seen[:3] == seen[:3]:
+            return []
+        return self.view(self.matching.session_changed(name))
+
+    def lost(self, path: str) -> None:
+        """A file is no more. A session that somebody works on stays known."""
+        name = self._names.pop(path, None)
+        self._parents.pop(path, None)
+        self._untold.discard(path)
+        if name is not None and self.matching.process_of(name) is None:
+            sight = self.sights.get(name)
+            if sight is not None and sight.seen.path == path:
+                self._forget(name)
+
+    # What it means
+
+    def view(self, names: Iterable[Name], ended: Process | None = None) -> list[Sighting]:
+        """What these sessions mean now; those of them that mean something else than before."""
+        seen, now = [], self._clock()
+        for name in names:
+            sight = self.sights.get(name)
+            if sight is None:
+                continue
+            process = self.matching.process_of(name)
+            session = self._viewer().session(sight.seen, process, self._children[name], now)
+            before = self.sessions.get(name)
+            self.sessions[name] = session
+            was = ended
+            if before is None and name in self._early:
+                early, _ = self._early.pop(name)
+                was = early if process is None else ended
+            self._limits.pop(name, None)
+            stop = session.stop
+            if (
+                session.state is SessionState.WAITING_FOR_LIMIT
+                and stop
+                and stop.retry_at is not None
+            ):
+                self._limits[name] = stop.retry_at
+            if was is not None or session != before:
+                seen.append(Sighting(session, before, was))
+        return seen
+
+    def next_limit_at(self) -> float | None:
+        """When the next limit is over."""
+        return min(self._limits.values(), default=None)
+
+    def past_limits(self) -> list[Sighting]:
+        """Sessions whose limit is over now."""
+        now = self._clock()
+        return self.view([name for name, at in self._limits.items() if at <= now])
+
+    def of_models(self, models: set[str]) -> list[Sighting]:
+        """Sessions of models of which something was found out."""
+        if not models:
+            return []
+        return self.view([n for n, s in self.sights.items() if s.seen.look.model in models])
+
+    def behind(self, process: Process) -> set[Name]:
+        """The sessions that this process was last seen behind."""
+        return {
+            name
+            for name, session in self.sessions.items()
+            if (behind := session.process) is not None
+            and behind.pid == process.pid
+            and behind.start_ticks == process.start_ticks
+        }
+
+    def ended_early(self, process: Process) -> None:
+        """It ended, and nobody has seen the session that it was at work on: its file may still be
+        on its way. Whoever sees that soon is told of the end."""
+        ids = {process.session_id} if process.session_id else {h.session_id for h in process.holds}
+        for name in ((process.agent, each) for each in ids - {""}):
+            if name not in self.sights and len(self._early) < _MOST_EARLY:
+                self._early[name] = (process, self._clock())
+
+    # Sub-agents
+
+    def parent_of(self, file: Found) -> str:
+        """Whose sub-agent's file it is; "" if nobody's, "?" if that is not told yet."""
+        if file.parent_id != "?":
+            return file.parent_id
+        if file.path in self._names:
+            return ""
+        if file.path not in self._parents:
+            parent = self._viewer().parent_of(file)
+            if parent == "?" and file.size < WHOLE_BYTES:
+                return parent
+            self._parents[file.path] = parent
+        return self._parents[file.path]
+
+    def children_found(self, found: Iterable[Found], since: float) -> None:
+        """All files that there are, with their parents; those in use since then matter most."""
+        self._children.clear()
+        for file in found:
+            if file.parent_id:
+                self._children[file.agent, file.parent_id] += 1
+                if file.changed_at >= since:
+                    self.matching.child_seen(file)
+
+    def child_came(self, path: str) -> Name | None:
+        """A file was found; the session that has one sub-agent more by it."""
+        home = self.places.home_of(path)
+        file = self.places.found(home, path) if home is not None else None
+        if file is None:
+            return None
+        parent = self.parent_of(file)
+        if parent == "?":
+            self._untold.add(path)
+        return self._counted(file.agent, parent, 1)
+
+    def child_told(self, file: Found, parent: str) -> Name | None:
+        """A sub-agent's file was written to; the session that has one more by it, if that was not
+        told when the file was found."""
+        self.matching.child_seen(file._replace(parent_id=parent))
+        if parent == "?" or file.path not in self._untold:
+            return None
+        self._untold.discard(file.path)
+        return self._counted(file.agent, parent, 1)
+
+    def child_went(self, path: str) -> Name | None:
+        """A file is gone; the session that has one sub-agent less by it."""
+        home = self.places.home_of(path)
+        if home is None:
+            return None
+        parent = home.store.parent_id(path[len(home.path) + 1 :])
+        if parent == "?":
+            parent = self._parents.get(path, "")
+        return self._counted(home.agent, parent, -1)
+
+    def _counted(self, agent: str, parent: str, by: int) -> Name | None:
+        if parent in ("", "?"):
+            return None
+        name = (agent, parent)
+        self._children[name] = max(0, self._children[name] + by)
+        return name
+
+    # Forgetting
+
+    def tidy(self, since: float) -> None:
+        """Forgets sessions that no process is behind and that were not active since then; and of
+        the others without a process, all but the newest."""
+        loose = [
+            (sight.seen.look.last_at or 0.0, sight.seen.changed_at, name)
+            for name, sight in self.sights.items()
+            if (session := self.sessions.get(name)) is None or session.process is None
+        ]
+        loose.sort(reverse=True)
+        for place, (last_at, changed_at, name) in enumerate(loose):
+            if place >= MOST_SESSIONS or max(last_at, changed_at) < since:
+                self._forget(name)
+        if len(self._parents) > MOST_SESSIONS:
+            self._parents = {}  # asked again where it matters
+        if len(self._untold) > MOST_SESSIONS:
+            self._untold = set()
+        since = self._clock() - _EARLY_S
+        self._early = {name: early for name, early in self._early.items() if early[1] >= since}
+
+    def _forget(self, name: Name) -> None:
+        sight = self.sights.pop(name)
+        self.sessions.pop(name, None)
+        self._limits.pop(name, None)
+        if self._names.get(sight.seen.path) == name:
+            del self._names[sight.seen.path]
+
+
+def _worth(sight: Sight) -> tuple[bool, float]:
+    look = sight.seen.look
+    return look.used_tokens is not None, look.last_at or sight.seen.changed_at

@@ -1,0 +1,129 @@
+"""Which process is behind which session, kept up to date as both change.
+
+Agents whose processes all say what they work on are matched by that alone, so that a thousand of
+them cost nothing while nothing changes. For the others `core.alive` is asked again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from segue.core.sessions import alive
+from segue.core.sessions.types import Process
+from segue.sessions.find import Found
+from segue.watch.observe.viewer import Sight
+
+Name = tuple[str, str]
+"""Which session: the agent, and the session's id."""
+
+_CHILDREN = 4096
+
+
+class Matching:
+    """`sights` are the sessions that are known, by name: read here, changed by the caller, who then
+    tells `session_changed`."""
+
+    def __init__(self, sights: dict[Name, Sight]) -> None:
+        self._sights = sights
+        self._processes: dict[int, Process] = {}
+        self._claims: dict[Name, dict[int, Process]] = {}
+        self._silent: dict[str, set[int]] = {}  # by agent: those that do not say their session
+        self._behind: dict[str, dict[Name, Process]] = {}
+        self._children: OrderedDict[str, alive.Subject] = OrderedDict()
+
+    def process_of(self, name: Name) -> Process | None:
+        """The process behind a session."""
+        if self._silent.get(name[0]):
+            return self._behind.get(name[0], {}).get(name)
+        claims = self._claims.get(name)
+        if not claims or name not in self._sights:
+            return None
+        if len(claims) == 1:
+            return next(iter(claims.values()))
+        subject = _subject(name, self._sights[name])
+        return alive.behind([subject], claims.values()).get(subject.key)
+
+    def child_seen(self, file: Found) -> None:
+        """A sub-agent's session, which no process is said to be behind."""
+        self._children[file.path] = alive.Subject(
+            key=file.path,
+            agent=file.agent,
+            session_id=file.session_id,
+            path=file.path,
+            parent_id=file.parent_id,
+        )
+        self._children.move_to_end(file.path)
+        if len(self._children) > _CHILDREN:
+            self._children.popitem(last=False)
+
+    def session_changed(self, name: Name) -> set[Name]:
+        """A session was written to, or is new: whose process may be another one now."""
+        return self._again(name[0]) | {name} if self._silent.get(name[0]) else {name}
+
+    def update(self, came: Iterable[Process], went: Iterable[Process]) -> set[Name]:
+        """Processes came or changed, and went: whose process may be another one now."""
+        affected: set[Name] = set()
+        agents: set[str] = set()
+        for process in went:
+            known = self._processes.get(process.pid)
+            if known is not None and known.start_ticks != process.start_ticks:
+                continue  # its pid is another's already
+            affected |= self._remove(process.pid)
+            agents.add(process.agent)
+        for process in came:
+            affected |= self._remove(process.pid)
+            agents.add(process.agent)
+            self._processes[process.pid] = process
+            if process.session_id and not process.serves:
+                name = (process.agent, process.session_id)
+                self._claims.setdefault(name, {})[process.pid] = process
+                affected.add(name)
+            else:
+                self._silent.setdefault(process.agent, set()).add(process.pid)
+        for agent in agents:
+            affected |= self._again(agent)
+        return affected
+
+    def unmatched(self) -> Iterator[Name]:
+        """Sessions that a process says it works on, and that nobody has seen."""
+        return (name for name in self._claims if name not in self._sights)
+
+    def of_agent(self, agent: str) -> list[Process]:
+        """Its processes."""
+        return [p for p in self._processes.values() if p.agent == agent]
+
+    def _remove(self, pid: int) -> set[Name]:
+        before = self._processes.pop(pid, None)
+        if before is None:
+            return set()
+        self._silent.get(before.agent, set()).discard(pid)
+        name = (before.agent, before.session_id)
+        claims = self._claims.get(name)
+        if claims is not None and claims.pop(pid, None) is not None:
+            if not claims:
+                del self._claims[name]
+            return {name}
+        return set()
+
+    def _again(self, agent: str) -> set[Name]:
+        before = self._behind.pop(agent, {})
+        now: dict[Name, Process] = {}
+        if self._silent.get(agent):
+            keys = {n: _subject(n, s) for n, s in self._sights.items() if n[0] == agent}
+            children = [c for c in self._children.values() if c.agent == agent]
+            found = alive.behind([*keys.values(), *children], self.of_agent(agent))
+            now = {name: found[s.key] for name, s in keys.items() if s.key in found}
+            self._behind[agent] = now
+        return {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
+
+
+def _subject(name: Name, sight: Sight) -> alive.Subject:
+    seen = sight.seen
+    return alive.Subject(
+        key=f"{seen.path}#{name[1]}",
+        agent=seen.agent,
+        session_id=name[1],
+        path=seen.path,
+        cwd=seen.look.cwd,
+        last_at=seen.look.last_at or seen.changed_at,
+        is_open=not seen.look.awaits_user,
+    )

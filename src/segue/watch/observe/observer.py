@@ -1,0 +1,435 @@
+"""All sessions of this user, as they change: files by events, processes by their ends.
+
+Each change costs one look at one session. What only events tell is also looked for now and then, so
+that nothing depends on them. Sessions that nobody works on are forgotten a day after their last
+record, and found again when they grow.
+"""
+
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+
+from segue.core.policy import Policy
+from segue.core.sessions.types import Process, Session, SessionState
+from segue.core.stops.types import Stop
+from segue.sessions.find import Home
+from segue.system.config.policies import PolicyFor
+from segue.system.files import state
+from segue.system.process.procfs import System
+from segue.watch.observe import endings
+from segue.watch.observe.bell import Bell
+from segue.watch.observe.homes import SessionHomes
+from segue.watch.observe.known import Known, Sighting
+from segue.watch.observe.matching import Name
+from segue.watch.observe.pace import Pace
+from segue.watch.observe.processes import Changes, ProcessTracker
+from segue.watch.observe.viewer import Asker, Viewer
+
+__all__ = ["RECENT_S", "SETTLE_S", "Name", "Observer", "Sighting"]
+
+RECENT_S = 24 * 3600.0
+"""Sessions that were active since then are known from the start, and kept."""
+SETTLE_S = 0.5
+"""After an end: by then it shows whether the terminal was closed (see `Observer.ending_of`)."""
+SWEEP_S, BLIND_S = 10.0, 2.0
+"""How often processes are looked for; without events, more often."""
+SOON_S = 1.0
+"""When they are looked for again if a session grows that no process is behind."""
+
+_SHARE = 100  # looking for what no event tells may take no more of the time than this part
+_SLICE_S = 0.05  # how long looks may keep ends waiting
+_SAVE_S, _REFRESH_S = 30.0, 600.0
+_OVERLAP_S = 2.0  # of two looks into a database
+_NOTES = 200
+
+
+class Observer:
+    """Sees all sessions of this user. One thread steps and closes; any thread may `wake`, `nudge`
+    and read `sessions`. The first step sees all sessions that are live or recent.
+
+    `policy_for` is asked at every look; `homes` are folders with sessions besides the usual ones,
+    by agent; `clock` is the time, `steady` one that nobody sets. Raises StateError if segue's state
+    cannot be kept, and for nothing else.
+    """
+
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str],
+        policy_for: PolicyFor | None = None,
+        homes: Mapping[str, Sequence[str]] | None = None,
+        index_place: str | None = None,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        system: System | None = None,
+    ) -> None:
+        self.notes: deque[str] = deque(maxlen=_NOTES)
+        """What was odd, one line each; whoever says them takes them out."""
+        general = Policy()
+        self._policy_for: PolicyFor = policy_for or (lambda agent, model, cwd: general)
+        self._env, self._added, self._clock, self._steady = env, homes or {}, clock, steady
+        self._index_place = index_place or state.index_path()
+        self._selector = selectors.DefaultSelector()
+        self._bell = Bell()
+        self._selector.register(self._bell, selectors.EVENT_READ, None)
+        self._ground = SessionHomes(env, self._bell.ring)
+        if (number := self._ground.folders.fileno()) is not None:
+            self._selector.register(number, selectors.EVENT_READ, self._ground)
+        self._lives = ProcessTracker(self._selector, system)
+        self._known = Known(self._view, clock)
+        self._pace = Pace()
+        self._asker = Asker(self._bell.ring)
+        self._viewer: Viewer | None = None
+        self._nudges: deque[tuple[str, str, str]] = deque()
+        self._told_pids: set[int] = set()
+        self._said: set[str] = set()
+        self._close: dict[Name, str] = {}  # which may be full after a few replies, and their files
+        self._sought: dict[Name, float] = {}  # since when sessions and processes are looked for
+        self._swept_at = self._saved_at = self._refreshed_at = float("-inf")
+        self._sweep_at = self._scan_at = float("-inf")
+        self._is_new = self._is_woken = self._is_closed = False
+
+    # For everyone
+
+    @property
+    def sessions(self) -> Mapping[Name, Session]:
+        """Those with a process behind them, and those that were active in the last day, as they are
+        now. A copy: it does not change."""
+        return MappingProxyType(dict(self._known.sessions))
+
+    @property
+    def degraded(self) -> str:
+        """Why changes may be seen late, in one line; empty if all is well."""
+        return self._ground.degraded
+
+    def wake(self) -> None:
+        """A step that waits comes back soon."""
+        self._is_woken = True
+        self._bell.ring()
+
+    def nudge(self, agent: str, session_id: str, path: str = "") -> None:
+        """Something happened to this session just now: it is looked at without delay. `path` is of
+        its file, if that is known."""
+        self._nudges.append((agent, session_id, path))
+        self._bell.ring()
+
+    def ending_of(self, sighting: Sighting, *, hook: str = "", other_boot: bool = False) -> Stop:
+        """Why the process that was behind it ended. Surer SETTLE_S after it was seen to: a terminal
+        that is closed goes a moment after the agent in it. See `endings.ending_of`."""
+        after = self.after(sighting.ended) if sighting.ended is not None else endings.After()
+        return endings.ending_of(
+            sighting.session, sighting.ended, after, hook=hook, other_boot=other_boot
+        )
+
+    def after(self, ended: Process) -> endings.After:
+        """What is left of a process that ended within the last minute."""
+        return self._lives.after(ended)
+
+    def reload(
+        self, policy_for: PolicyFor, homes: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Other settings count from the next step on. By the thread that steps."""
+        self._policy_for, self._added = policy_for, homes or {}
+        if self._viewer is not None:
+            self._viewer.policy_for = policy_for
+        self._refreshed_at = self._sweep_at = float("-inf")
+        self.wake()
+
+    def close(self) -> None:
+        """Gives everything back; no step may be under way."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._ground.close()
+        if self._viewer is not None:
+            self._viewer.close()
+        self._lives.close()
+        self._selector.close()
+        self._bell.close()
+
+    def step(self, timeout_s: float) -> list[Sighting]:
+        """What changed, in its order. Waits for it at most so long; may come back earlier with
+        nothing."""
+        if self._is_closed:
+            return []
+        if self._viewer is None:
+            self._open()
+            return self._sweep()
+        until = self._steady() + timeout_s
+        while True:
+            seen = self._look_around(self._wait(until))
+            if seen or self._is_woken or self._steady() >= until:
+                self._is_woken = False
+                return seen
+
+    # Waiting
+
+    def _wait(self, until: float) -> list[int]:
+        """The pids of those that ended; all else is noted where it belongs."""
+        now = self._steady()
+        at = min(until, self._pace.next_at(), self._sweep_at)
+        if (limit_at := self._known.next_limit_at()) is not None:
+            at = min(at, now + limit_at - self._clock())
+        if self._is_woken or self._ground.news or self._nudges or self._told_pids:
+            at = now
+        ended = []
+        for key, _ in self._selector.select(max(0.0, at - now)):
+            if key.data is None:
+                self._bell.hush()
+            elif key.data is self._ground:
+                self._listen()
+            else:
+                ended.append(key.data)
+        return ended
+
+    def _listen(self) -> None:
+        told = self._ground.drain()
+        self._told_pids |= told.pids
+        for path in told.databases:
+            self._pace.touch(path, self._steady())
+        if told.lost:
+            self._told_pids |= self._lives.known.keys()
+            self._sweep_at = float("-inf")
+
+    def _look_around(self, ended: Sequence[int]) -> list[Sighting]:
+        now = self._steady()
+        seen: list[Sighting] = []
+        for pid in ended:
+            process = self._lives.ended(pid, now)
+            seen += self._after_end(process) if process is not None else []
+        if self._told_pids:
+            pids, self._told_pids = self._told_pids, set()
+            seen += self._take(self._lives.reread(self._ground.homes, pids, now))
+        seen += self._take_news(now)
+        if now >= self._sweep_at:
+            seen += self._sweep()
+        while (path := self._pace.due(self._steady())) is not None:
+            seen += self._look(path)
+            if self._steady() >= now + _SLICE_S:
+                break
+        seen += self._known.past_limits()
+        seen += self._known.of_models(self._view().answered())
+        return seen
+
+    def _take_news(self, now: float) -> list[Sighting]:
+        while self._nudges:
+            agent, session_id, path = self._nudges.popleft()
+            known = self._known.sights.get((agent, session_id))
+            with suppress(OSError, ValueError):  # no path at all
+                path = known.seen.path if known is not None else os.path.realpath(path)
+                self._pace.hurry(path, now)
+        parents: set[Name | None] = set()
+        while self._ground.news:
+            path, kind, more = self._ground.news.popleft()
+            if kind == "unreadable":
+                self._say(f"{path}: {more}")
+                continue
+            if kind == "found":
+                parents.add(self._known.child_came(path))
+            elif kind == "gone":
+                parents.add(self._known.child_went(path))
+            if kind == "moved":
+                self._pace.hurry(path, now)  # first: the session is not lost then
+                self._pace.touch(more, now)
+            self._pace.touch(path, now)
+        return self._known.view(name for name in parents if name is not None)
+
+    # Looking
+
+    def _view(self) -> Viewer:
+        if self._viewer is None:
+            raise RuntimeError("not started")
+        return self._viewer
+
+    def _look(self, path: str) -> list[Sighting]:
+        began = self._steady()
+        home = self._known.places.home_of(path)
+        seen: list[Sighting] = []
+        try:
+            seen = self._look_at(home, path) if home is not None else self._look_in(path)
+        except Exception as fault:  # whatever it is: the others are watched all the same
+            self._say(f"{path}: {fault!r}")
+        viewer = self._view()
+        for note in viewer.notes:
+            self._say(note)
+        viewer.notes.clear()
+        self._press(path, seen)
+        self._pace.looked(path, began, self._steady() - began)
+        return seen
+
+    def _press(self, path: str, seen: Sequence[Sighting]) -> None:
+        """A session that works and may soon be full is measured at each of its records: one that is
+        seen a second later may have compacted by then."""
+        for sighting in seen:
+            name = (sighting.session.agent, sighting.session.session_id)
+            if self._is_close(name):
+                self._close[name] = path
+            else:
+                self._close.pop(name, None)
+        self._pace.press(path, path in self._close.values())
+
+    def _is_close(self, name: Name) -> bool:
+        session = self._known.sessions.get(name)
+        if session is None or session.process is None or session.state is not SessionState.WORKING:
+            return False
+        return session.forecast is not None and session.forecast.is_close
+
+    def _say(self, note: str) -> None:
+        """Once until the next refresh."""
+        if note not in self._said and len(self._said) < _NOTES:
+            self._said.add(note)
+            self.notes.append(note)
+
+    def _look_at(self, home: Home, path: str) -> list[Sighting]:
+        file = self._known.places.found(home, path)
+        if file is None:
+            self._known.lost(path)
+            return []
+        if parent := self._known.parent_of(file):
+            told = self._known.child_told(file, parent)
+            return self._known.view([told]) if told is not None else []
+        sight = self._view().look_at(file, self._known.at(path), self._clock())
+        if sight is None:
+            return []
+        seen = self._known.saw(sight)
+        self._seek((sight.seen.agent, sight.seen.look.session_id))
+        return seen
+
+    def _look_in(self, path: str) -> list[Sighting]:
+        """A database: the sessions in it that changed."""
+        home = self._ground.database_home(path)
+        file = self._known.places.found(home, path) if home is not None else None
+        if home is None or file is None:
+            return []
+        mine = self._known.in_database(path)
+        now = self._clock()
+        newest = max((sight.seen.changed_at for sight in mine), default=0.0)
+        since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
+        processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
+        seen: list[Sighting] = []
+        # Each anew: a message may be finished without its session's time being moved.
+        for sight in self._view().look_in([file], since, processes, (), now):
+            seen += self._known.saw(sight, is_file=False)
+            self._seek((sight.seen.agent, sight.seen.look.session_id))
+        return seen
+
+    def _seek(self, name: Name) -> None:
+        """A session was written to. If no process is behind it: who was it?"""
+        session = self._known.sessions.get(name)
+        now = self._steady()
+        is_new = now >= self._sought.get(name, float("-inf")) + SWEEP_S
+        if session is not None and session.process is None and is_new:
+            self._sought[name] = now
+            self._sweep_at = min(self._sweep_at, max(now, self._swept_at + SOON_S))
+
+    # Processes
+
+    def _take(self, changes: Changes) -> list[Sighting]:
+        seen: list[Sighting] = []
+        for process in changes.ended:  # first: one that has come may have its pid, or its session
+            seen += self._after_end(process)
+        seen += self._known.view(self._known.matching.update(changes.changed, changes.idle))
+        if not self._is_new:
+            self._look_for_named(self._steady())
+        return seen
+
+    def _after_end(self, process: Process) -> list[Sighting]:
+        mine = self._known.behind(process)
+        if not mine:
+            self._known.ended_early(process)
+        seen: list[Sighting] = []
+        for path in {self._known.sights[name].seen.path for name in mine}:
+            seen += self._look(path)  # its last words
+        affected = self._known.matching.update((), [process])
+        seen += self._known.view(mine, ended=process)
+        return seen + self._known.view(affected - mine)
+
+    # Now and then
+
+    def _open(self) -> None:
+        """Follows all homes that there are now; what is in them is looked at by the next sweep."""
+        self._ground.open(self._added)
+        self._known.places = self._ground.places
+        viewer, self._viewer = self._viewer, None  # if that fails, the next step begins anew
+        if viewer is not None:
+            viewer.close()
+        self._viewer = Viewer(
+            self._ground.homes,
+            self._index_place,
+            self._policy_for,
+            environment=self._env,
+            asker=self._asker,
+        )
+        self._is_new, self._refreshed_at = True, self._steady()
+
+    def _sweep(self) -> list[Sighting]:
+        """Looks for what no event tells."""
+        began = self._steady()
+        if self._ground.has_moved(self._added):
+            self._open()
+        self._ground.watch_folders()
+        if self._ground.is_blind:
+            self._told_pids |= self._lives.known.keys()
+        changes = self._lives.look(self._ground.homes, began)
+        took_s = self._steady() - began
+        seen = self._take(changes)
+        if self._is_new:
+            seen += self._look_at_all()
+        else:
+            for path in self._ground.changed_unfollowed():
+                self._pace.touch(path, began)
+        seen += self._tidy(began)
+        self._swept_at = self._steady()
+        is_blind = self._ground.is_blind or self._lives.must_look
+        pause_s = max(BLIND_S if is_blind else SWEEP_S, _SHARE * took_s)
+        self._sweep_at = self._swept_at + min(pause_s, 6 * SWEEP_S)
+        return seen
+
+    def _look_at_all(self) -> list[Sighting]:
+        """All files of all homes, once: those that are recent or that a process may be behind."""
+        self._is_new = False
+        since = self._clock() - RECENT_S
+        self._ground.changed_unfollowed()
+        found = self._view().with_parents(self._ground.all())
+        self._known.children_found(found, since)
+        processes = [*self._lives.known.values()]
+        seen: list[Sighting] = []
+        for sight in self._view().look_in(found, since, processes, (), self._clock()):
+            is_file = self._known.places.home_of(sight.seen.path) is not None
+            seen += self._known.saw(sight, is_file=is_file)
+        return seen
+
+    def _look_for_named(self, now: float) -> None:
+        """Sessions that a process says it works on, and that were not written to since they are
+        known: an old one that was just resumed. One that is not found has no file yet."""
+        names = {*self._known.matching.unmatched()} - self._sought.keys()
+        if names and now >= self._scan_at:
+            self._sought |= dict.fromkeys(names, float("inf"))
+            for file in self._ground.named(names):
+                self._pace.hurry(file.path, now)
+            self._scan_at = now + _SHARE * (self._steady() - now)
+
+    def _tidy(self, now: float) -> list[Sighting]:
+        self._known.tidy(self._clock() - RECENT_S)
+        self._pace.tidy(now)
+        for name in [name for name in self._close if not self._is_close(name)]:
+            self._pace.press(self._close.pop(name), False)
+        unmatched = {*self._known.matching.unmatched()}
+        self._sought = {
+            name: at
+            for name, at in self._sought.items()
+            if now < at + SWEEP_S and (at < float("inf") or name in unmatched)
+        }
+        if now >= self._saved_at + _SAVE_S:
+            self._view().save()
+            self._saved_at = now
+        if now < self._refreshed_at + _REFRESH_S:
+            return []
+        self._refreshed_at = now
+        self._said.clear()
+        self._view().refresh()
+        return self._known.view([*self._known.sights])

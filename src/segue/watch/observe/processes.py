@@ -1,0 +1,363 @@
+"""The agents' processes, as they come, change and end. Linux tells of an end at once, by a
+descriptor for each process; who has come is found by a look at all processes now and then.
+
+A look costs what is new: of a process that says about itself what it works on (in a file of its
+own), nothing is read again until that file changes.
+"""
+
+import errno
+import os
+import selectors
+import struct
+import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from segue.agents import signs_of
+from segue.agents.signs import PidFiles
+from segue.core.sessions.types import Process
+from segue.sessions.find import Home
+from segue.system.process.processes import living
+from segue.system.process.procfs import Facts, Flock, System, system
+from segue.system.tmux import hosting
+from segue.watch.observe.endings import After, Terminal
+
+REREAD_SHARE = 6
+"""One in so many files about processes is read at each look though no event told of it."""
+REMEMBER_S = 60.0
+"""How long it is still known of an ended process how it ended."""
+IDLE_S = 10.0
+"""How long a process may show nothing before it counts as at work on nothing. One that ends lets
+go of its files first."""
+SPARE_FILES = 256
+"""How many open files are left for everything else; at most a quarter of what this user may."""
+
+_GET_INFO, _INFO_EXIT, _INFO_BYTES = 0xC040FF0B, 8, 64  # Linux 6.15: PIDFD_GET_INFO
+_MOST_FILES = 1 << 16
+_CLOCK_SET_S = 2.0
+
+
+class ProcessPlace(NamedTuple):
+    """Where a process sits: the leader of its terminal session is the shell it was started in."""
+
+    has_terminal: bool
+    leader: int
+    leader_ticks: int
+    is_hosted: bool = False  # by `segue open`: who closes a terminal there only leaves it
+
+
+class Changes(NamedTuple):
+    """What a look found: processes that are new or say something else now, those that are gone,
+    and those that live and are no agent's at work any more."""
+
+    changed: list[Process]
+    ended: list[Process]
+    idle: list[Process]
+
+
+class _Remains(NamedTuple):
+    handle: int | None
+    place: ProcessPlace | None
+    ended_at: float
+
+
+class ProcessTracker:
+    """Knows the running agents. `selector` is told of ends: their keys have `data` = a pid."""
+
+    def __init__(self, selector: selectors.BaseSelector, on: System | None = None) -> None:
+        self.on = on or system()
+        self._is_own = on is None
+        self._booted_at = _booted_at()
+        self.known: dict[int, Process] = {}
+        self._selector = selector
+        self._handles: dict[int, int] = {}
+        self._places: dict[int, ProcessPlace | None] = {}
+        self._remains: dict[tuple[int, int], _Remains] = {}
+        self._silent_since: dict[int, float] = {}  # those that showed nothing at the last look
+        self._turn = 0
+
+    @property
+    def must_look(self) -> bool:
+        """Whether some process would end without a word: only a look finds that out."""
+        return len(self._handles) < len(self.known)
+
+    # Looking
+
+    def look(self, homes: Sequence[Home], now: float) -> Changes:
+        """At all processes."""
+        self._bury(now)
+        if self._is_own and abs(_booted_at() - self._booted_at) > _CLOCK_SET_S:
+            self.on, self._booted_at = system(), _booted_at()  # the clock was set
+        names = self.on.names()
+        if self._is_own and self.on.facts(os.getpid()) is None:
+            return Changes([], [], [])  # nothing can be read just now: nobody has ended by that
+        telling = [home for home in homes if _files_of(home)]
+        others = [home for home in homes if not _files_of(home)]
+        tells = {home.agent for home in telling}
+        ended = [p for pid, p in self.known.items() if self._has_ended(pid, p, names)]
+        for process in ended:
+            self._end(process.pid, now)
+        self._turn = (self._turn + 1) % REREAD_SHARE
+        asked = {
+            pid: name
+            for pid, name in names.items()
+            if pid not in self.known
+            or self.known[pid].agent not in tells
+            or pid % REREAD_SHARE == self._turn
+        }
+        met = {p.pid: p for p in living(others, _Some(self.on, names))} if others else {}
+        met |= {p.pid: p for p in living(telling, _Some(self.on, asked))} if telling else {}
+        found = [*met.values()]
+        # One that stopped telling what it works on still does: it is just writing that file, or
+        # has taken it away because it ends.
+        silent = [p for pid, p in self.known.items() if p.agent not in tells and pid not in met]
+        self._silent_since = {p.pid: self._silent_since.get(p.pid, now) for p in silent}
+        idle = [p for p in silent if now >= self._silent_since[p.pid] + IDLE_S]
+        for process in idle:
+            self._forget(process.pid)
+        gone: list[Process] = []
+        changed = [p for process in found for p in self._take(process, now, gone)]
+        return Changes(changed, [*ended, *gone], idle)
+
+    def reread(self, homes: Sequence[Home], pids: Collection[int], now: float) -> Changes:
+        """At these only, because the files that they keep about themselves have changed."""
+        telling = [home for home in homes if _files_of(home)]
+        names = {pid: self._name(pid) for pid in pids}
+        found = living(telling, _Some(self.on, {p: n for p, n in names.items() if n is not None}))
+        gone: list[Process] = []
+        changed = [p for process in found for p in self._take(process, now, gone)]
+        return Changes(changed, gone, [])
+
+    def _name(self, pid: int) -> str | None:
+        """None if there is no such process. Only whether it has an agent's name matters."""
+        if self.on.facts(pid) is None:
+            return None
+        known = self.known.get(pid)
+        signs = signs_of(known.agent) if known else None
+        return signs.names[0] if signs else ""
+
+    def _take(self, process: Process, now: float, gone: list[Process]) -> Iterable[Process]:
+        before = self.known.get(process.pid)
+        if before is not None and not _is_same(before, process):
+            self._end(before.pid, now)
+            gone.append(before)
+            before = None
+        if before == process:
+            return
+        if before is None and not self._hold(process):
+            return  # it has ended meanwhile
+        self.known[process.pid] = process
+        yield process
+
+    def _has_ended(self, pid: int, process: Process, names: dict[int, str]) -> bool:
+        """Only for those without a handle: the others' ends are told."""
+        if pid in self._handles:
+            return False
+        facts = self.on.facts(pid) if pid in names else None
+        return facts is None or facts.start_ticks != process.start_ticks
+
+    # Ends
+
+    def ended(self, pid: int, now: float) -> Process | None:
+        """A handle told of an end; whose it was."""
+        return self._end(pid, now)
+
+    def after(self, process: Process) -> After:
+        """What is left of it now. A terminal that is closed goes a moment after its agent."""
+        remains = self._remains.get((process.pid, process.start_ticks))
+        if remains is None:
+            return After()
+        return After(terminal=self._terminal(process, remains.place), exit_code=_exit_code(remains))
+
+    def close(self) -> None:
+        """Gives back all handles."""
+        for pid in [*self._handles]:
+            self._forget(pid)
+        self._bury(float("inf"))
+
+    def _hold(self, process: Process) -> bool:
+        """Whether it lives: a handle is of whoever has the pid now."""
+        pid = process.pid
+        handle = _opened(pid)
+        facts = self.on.facts(pid)
+        if facts is None or facts.start_ticks != process.start_ticks:
+            if handle is not None:
+                os.close(handle)
+            return False
+        if handle is not None:
+            self._handles[pid] = handle
+            self._selector.register(handle, selectors.EVENT_READ, pid)
+        self._places[pid] = self._place(pid)
+        return True
+
+    def _end(self, pid: int, now: float) -> Process | None:
+        process = self.known.pop(pid, None)
+        handle, place = self._handles.pop(pid, None), self._places.pop(pid, None)
+        if handle is not None:
+            self._selector.unregister(handle)
+        if process is None:
+            if handle is not None:
+                os.close(handle)
+            return None
+        former = self._remains.pop((pid, process.start_ticks), None)
+        if former is not None and former.handle is not None:
+            os.close(former.handle)  # it became another agent before
+        self._remains[pid, process.start_ticks] = _Remains(handle, place, now)
+        return process
+
+    def _forget(self, pid: int) -> None:
+        self.known.pop(pid, None)
+        self._places.pop(pid, None)
+        handle = self._handles.pop(pid, None)
+        if handle is not None:
+            self._selector.unregister(handle)
+            os.close(handle)
+
+    def _bury(self, now: float) -> None:
+        for name, remains in [*self._remains.items()]:
+            if now >= remains.ended_at + REMEMBER_S:
+                del self._remains[name]
+                if remains.handle is not None:
+                    os.close(remains.handle)
+
+    # Terminals
+
+    def _place(self, pid: int) -> ProcessPlace | None:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            leader, terminal = int(fields[3]), int(fields[4])
+        except (OSError, ValueError, IndexError):
+            return None
+        facts = self.on.facts(leader) if terminal else None
+        is_hosted = facts is not None and hosting.is_host(self.on.arguments(leader))
+        return ProcessPlace(terminal != 0, leader, facts.start_ticks if facts else 0, is_hosted)
+
+    def _terminal(self, process: Process, place: ProcessPlace | None) -> Terminal:
+        if place is None:
+            return "unknown"
+        if not place.has_terminal:
+            return "none"
+        if place.is_hosted:
+            return "there"
+        if place.leader == process.pid:
+            return "own"
+        facts = self.on.facts(place.leader)
+        is_there = facts is not None and facts.start_ticks == place.leader_ticks
+        return "there" if is_there else "gone"
+
+
+class _Some:
+    """The system with some of its processes only."""
+
+    def __init__(self, on: System, names: dict[int, str]) -> None:
+        self._on, self._names = on, names
+
+    def names(self) -> dict[int, str]:
+        return self._names
+
+    def facts(self, pid: int) -> Facts | None:
+        return self._on.facts(pid)
+
+    def arguments(self, pid: int) -> list[str]:
+        return self._on.arguments(pid)
+
+    def program(self, pid: int) -> str:
+        return self._on.program(pid)
+
+    def cwd(self, pid: int) -> str:
+        return self._on.cwd(pid)
+
+    def open_files(self, pid: int) -> list[str]:
+        return self._on.open_files(pid)
+
+    def locks(self) -> list[Flock]:
+        return self._on.locks()
+
+    def domain(self) -> str:
+        return self._on.domain()
+
+
+def pid_files(home: Home) -> PidFiles | None:
+    """What this home's agent keeps about its processes."""
+    signs = signs_of(home.agent)
+    if signs is None:
+        from segue import agents
+
+        profile = agents.find(home.agent)
+        signs = profile.signs if profile is not None else None
+    return signs.pid_files if signs is not None else None
+
+
+def _files_of(home: Home) -> bool:
+    """Whether its processes tell about themselves there. Old versions did not."""
+    files = pid_files(home)
+    return files is not None and os.path.isdir(os.path.join(home.path, files.folder))
+
+
+def _is_same(one: Process, other: Process) -> bool:
+    return one.start_ticks == other.start_ticks and one.agent == other.agent
+
+
+def _opened(pid: int) -> int | None:
+    """A handle on a process; None where there are none, or no more."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    for _ in range(2):
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError as fault:
+            if fault.errno != errno.EMFILE or not _allow_more():
+                return None
+            continue
+        if handle < _max_handles():
+            return handle
+        os.close(handle)  # without a file to spare, nothing could be read any more
+        if not _allow_more():
+            return None
+    return None
+
+
+def _max_handles() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft - min(SPARE_FILES, soft // 4)
+
+
+def _allow_more() -> bool:
+    """More open files, as far as this user may: one for each agent is needed."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft >= most:
+        return False
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return True
+    return False
+
+
+def _booted_at() -> float:
+    """By the clock as it is set now; 0 where the system does not tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
+
+
+def _exit_code(remains: _Remains) -> int | None:
+    """As its parent was told; known once it was. Older systems tell only the parent."""
+    if remains.handle is None:
+        return None
+    import fcntl
+
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(remains.handle, _GET_INFO, info)
+    except OSError:
+        return None
+    (mask,) = struct.unpack_from("Q", info, 0)
+    (status,) = struct.unpack_from("i", info, 60)
+    return os.waitstatus_to_exitcode(status) if mask & _INFO_EXIT else None

@@ -1,0 +1,313 @@
+"""Looks at single sessions for the daemon: what `status` sees of all of them, one by one."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from segue.agents.places import SessionStore
+from segue.core.sessions.types import Look, Process
+from segue.errors import StateError
+from segue.sessions import parents
+from segue.sessions.count.index import open_index, set_aside
+from segue.sessions.find import Found, Home, Stamp
+from segue.sessions.survey import SessionSeen, Survey, make_judge
+from segue.system.config.policies import PolicyFor
+from segue.system.files.sqlite import is_damage
+
+_encode = msgspec.msgpack.Encoder().encode
+_ASK_S = 60.0
+_MOST_UNSAVED = 2000
+_BUSY_S = 0.1  # nobody waits for a cache: who scans may write for seconds
+WHOLE_BYTES = 1 << 16
+"""The first record of a longer file is whole."""
+_ASK = "import sys; from segue.system import prices; print(prices.window_tokens(sys.argv[1]) or '')"
+
+
+class Sight(NamedTuple):
+    """A look at a session, and the stamp of the file that it was taken at."""
+
+    seen: SessionSeen
+    stamp: Stamp
+
+
+class Viewer(Survey):
+    """Looks where it is told to. Not much is kept from one look to the next: what was seen before
+    comes from the caller, or from the index."""
+
+    def __init__(
+        self,
+        homes: Sequence[Home],
+        index_place: str,
+        policy_for: PolicyFor,
+        *,
+        environment: Mapping[str, str],
+        asker: "Asker",
+    ) -> None:
+        super().__init__(
+            homes,
+            (),
+            None,
+            policy_for,
+            judge=make_judge(policy_for, 0.0),
+            environment=environment,
+            price_window=self._window,
+        )
+        self._asker = asker
+        self._cache, note = open_index(index_place)
+        self._cache.wait_at_most(_BUSY_S)
+        self.notes += [note] if note else []
+        self._unsaved: dict[str, tuple[Stamp, bytes]] = {}
+
+    def close(self) -> None:
+        """Writes down what was seen, and gives the index back."""
+        self.save()
+        self._cache.close()
+
+    # Looking
+
+    def look_at(self, file: Found, before: Sight | None, now: float) -> Sight | None:
+        """One file; None if it is no session, or cannot be read."""
+        if before is not None:
+            self.known[file.path] = (before.stamp, _encode(before.seen.look))
+        self.judge = make_judge(self.policy_for, now)
+        found = self.look_at_file(file)
+        self._collect()
+        if found is None:
+            return None
+        return Sight(SessionSeen(file.agent, file.path, found, file.changed_at), file.stamp)
+
+    def look_in(
+        self,
+        files: Sequence[Found],
+        since: float,
+        processes: Sequence[Process],
+        before: Sequence[Sight],
+        now: float,
+    ) -> list[Sight]:
+        """The sessions of these files that were active since then, or that one of the processes may
+        be behind."""
+        for sight in before:
+            name = f"{sight.seen.path}#{sight.seen.look.session_id}"
+            self.known[name] = (sight.stamp, _encode(sight.seen.look))
+        self.judge = make_judge(self.policy_for, now)
+        stamps = {file.path: file.stamp for file in files}
+        databases = {f.path for f in files if self.homes[f.home].store.database}
+        self.found = list(files)
+        seen = self.seen(since, processes)
+        self._collect()
+        self.found = []
+        return [
+            Sight(
+                each,
+                (*stamps[each.path][:2], round(each.changed_at * 1000), 0)
+                if each.path in databases
+                else stamps[each.path],
+            )
+            for each in seen
+        ]
+
+    def parent_of(self, file: Found) -> str:
+        """The session that this file's is a sub-agent of; "" if it is none's, "?" if that is not
+        told, or not yet."""
+        ((resolved,), told) = parents.resolve([file], self.homes, None)
+        return resolved.parent_id if told or file.size >= WHOLE_BYTES else parents.UNTOLD
+
+    def with_parents(self, found: Sequence[Found]) -> list[Found]:
+        """All files with their parents; what is found out is written down."""
+        try:
+            resolved, new = parents.resolve(found, self.homes, self._cache)
+            self._cache.keep_parents(new)
+        except sqlite3.Error as fault:
+            self._failed(fault)
+            resolved, _ = parents.resolve(found, self.homes, None)
+        except OverflowError:
+            resolved, _ = parents.resolve(found, self.homes, None)
+        return resolved
+
+    def refresh(self) -> None:
+        """The agents' own configs are read again when they are needed."""
+        self.windows.configured.clear()
+
+    # The index: only a cache
+
+    def save(self) -> None:
+        """Writes down what was seen since the last time, for whoever looks next."""
+        unsaved, self._unsaved = self._unsaved, {}
+        try:
+            self._cache.keep_looks([(path, *kept) for path, kept in unsaved.items()])
+        except OverflowError:  # an inode's number that SQLite has no room for
+            return
+        except sqlite3.Error as fault:
+            self._failed(fault)
+            if len(unsaved) <= _MOST_UNSAVED:
+                self._unsaved = unsaved | self._unsaved  # the next time, then
+
+    def answered(self) -> set[str]:
+        """The models whose windows the price list has told meanwhile."""
+        answers = self._asker.take()
+        for model, tokens in answers.items():
+            try:
+                self._cache.keep_window(model, tokens)
+            except sqlite3.Error as fault:
+                self._failed(fault)
+        return set(answers)
+
+    def _window(self, model: str) -> int | None:
+        if model in self._asker.known:
+            return self._asker.known[model]
+        try:
+            asked, tokens = self._cache.window(model)
+        except sqlite3.Error as fault:
+            self._failed(fault)
+            return None
+        if asked:
+            self._asker.known[model] = tokens
+            return tokens
+        self._asker.ask(model)
+        return None
+
+    def _collect(self) -> None:
+        for name, stamp, data in self.new:
+            self._unsaved[name] = (stamp, data)
+        self.new = []
+        self.known.clear()
+
+    def kept(self, name: str, stamp: Stamp) -> Look | None:
+        """A former look: the caller's, or the index's."""
+        if name not in self.known:
+            try:
+                found = self._cache.look(name)
+            except sqlite3.Error as fault:
+                self._failed(fault)
+                found = None
+            if found is not None:
+                self.known[name] = found
+        return super().kept(name, stamp)
+
+    def _failed(self, fault: sqlite3.Error) -> None:
+        """Goes on without the index, and says so: what is seen must not be lost with it."""
+        if not is_damage(fault):
+            self.notes.append(f"the index was not used: {fault}")
+            return
+        self._cache.close()
+        try:
+            self._cache, note = set_aside(self._cache, str(fault))
+            self._cache.wait_at_most(_BUSY_S)
+        except (StateError, sqlite3.Error) as worse:  # tried again when it is needed next
+            note = f"the index was not used: {worse}"
+        self.notes += [note] if note else []
+
+
+class Asker:
+    """Asks the price list for windows, in a process of its own: it is large, and hardly ever
+    needed. One model after the other; `done` is called, in another thread, after each."""
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self.known: dict[str, int | None] = {}
+        self._done = done
+        self._waiting: deque[str] = deque()
+        self._answers: dict[str, int | None] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def ask(self, model: str) -> None:
+        """The answer comes later; until then there is none."""
+        with self._lock:
+            self.known[model] = None
+            self._waiting.append(model)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+
+    def take(self) -> dict[str, int | None]:
+        """What was answered since the last time."""
+        with self._lock:
+            answers, self._answers = self._answers, {}
+        return answers
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                model = self._waiting.popleft()
+            tokens = None
+            with suppress(OSError, ValueError, subprocess.SubprocessError):
+                done = subprocess.run(  # noqa: S603 - our own interpreter
+                    [sys.executable, "-c", _ASK, model],
+                    capture_output=True,
+                    text=True,
+                    timeout=_ASK_S,
+                    check=True,
+                )
+                tokens = int(done.stdout) if done.stdout.strip() else None
+            with self._lock:
+                self.known[model] = self._answers[model] = tokens
+            self._done()
+
+
+class Places:
+    """Which paths are sessions' files, by the homes' patterns."""
+
+    def __init__(self, homes: Sequence[Home]) -> None:
+        self.homes = homes
+        self._patterns = [
+            (home, home.path + "/", _compiled(home.store)) for home in homes if home.store.files
+        ]
+
+    def home_of(self, path: str) -> Home | None:
+        """Whose file it would be. No agent gives names that are no text, as `find` knows too."""
+        if not path.isascii() and not _is_text(path):
+            return None
+        for home, prefix, pattern in self._patterns:
+            if path.startswith(prefix) and pattern.fullmatch(path, len(prefix)):
+                return home
+        return None
+
+    def found(self, home: Home, path: str) -> Found | None:
+        """A file, or a database, as it is now."""
+        try:
+            info = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        size, changed_ns = info.st_size, info.st_mtime_ns
+        if home.store.database:
+            with suppress(OSError):
+                log = os.stat(f"{path}-wal")
+                size, changed_ns = size + log.st_size, max(changed_ns, log.st_mtime_ns)
+        return Found(
+            home.agent,
+            home.path,
+            path,
+            home.store.session_id(os.path.basename(path)),
+            home.store.parent_id(path[len(home.path) + 1 :]),
+            (info.st_dev, info.st_ino, size, changed_ns),
+        )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _compiled(store: SessionStore) -> re.Pattern[str]:
+    """The patterns as `find` understands them: `**/` is any depth, also none."""
+    parts = {"**/": "(?:.*/)?", "*": "[^/]*"}
+    forms = []
+    for pattern in store.files:
+        pieces = re.split(r"(\*\*/|\*)", pattern)
+        forms.append("".join(parts.get(piece, re.escape(piece)) for piece in pieces))
+    return re.compile("|".join(forms), re.DOTALL)

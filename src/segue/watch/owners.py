@@ -1,0 +1,113 @@
+"""Whose a session is: the run that it is part of, and the session that carries its work on. Every
+view asks here, so that all tell the same."""
+
+import os
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from segue.core.handoffs.digest import Repeats
+from segue.core.sessions.types import Session
+from segue.errors import StateError
+from segue.system.files import state
+from segue.watch.log import ARRIVAL, LOG_NAME, Log
+
+_DONE = "done"
+
+
+def told(sessions: Sequence[Session], log: Log | None = None) -> tuple[list[Session], list[str]]:
+    """The sessions with their runs and successors, and in one line each what could not be read.
+    `log`: the daemon's own, if it is open here."""
+    notes: list[str] = []
+    found = list(sessions)
+    for add in (_with_runs, lambda each: _with_handoffs(each, log)):
+        try:
+            found = add(found)
+        except StateError as fault:  # the sessions are there all the same
+            notes.append(str(fault))
+    return found, notes
+
+
+def is_carried_on(session: Session) -> bool:
+    """Whether a run has it that is not over, or went on with its work in another session. What
+    cannot be read is believed to be in none."""
+    try:
+        (found,) = _with_runs([session])
+    except StateError:
+        return False
+    return found.run is not None and (not found.run.is_final or bool(found.handed_over_to))
+
+
+def _with_runs(sessions: list[Session]) -> list[Session]:
+    from segue.runs.store import open_store, runs_path
+
+    if not sessions or not os.path.exists(runs_path()):
+        return sessions
+    from segue.runs.store.owners import owners
+
+    with open_store() as store:
+        known = owners(store, {session.session_id for session in sessions})
+    found = []
+    for session in sessions:
+        owner = known.get(session.session_id)
+        if owner is not None:
+            session = replace(session, run=owner.run, handed_over_to=owner.successor)
+        found.append(session)
+    return found
+
+
+def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
+    """Those that were handed over in a terminal."""
+    path = os.path.join(state.state_folder(), LOG_NAME)
+    if not sessions or (log is None and not os.path.exists(path)):
+        return sessions
+    own = Log(path) if log is None else log
+    try:
+        successors = _successors(own)
+    finally:
+        if log is None:
+            own.close()
+    return [
+        replace(session, handed_over_to=successor)
+        if not session.handed_over_to
+        and (successor := successors.get((session.agent, session.session_id)))
+        else session
+        for session in sessions
+    ]
+
+
+class TakenOver(Repeats, frozen=True, kw_only=True):
+    """What a session that took over in a terminal did again at first."""
+
+    id: str  # the handoff's
+    from_session_id: str
+
+
+def taken_over(session: Session) -> TakenOver | None:
+    """Of a session that a handoff in a terminal began, once it was seen what it knows; None of any
+    other. Raises StateError if the log cannot be read."""
+    path = os.path.join(state.state_folder(), LOG_NAME)
+    if not os.path.exists(path):
+        return None
+    log = Log(path)
+    try:
+        notes = log.of(session.agent, session.session_id, (ARRIVAL,), 1)
+    finally:
+        log.close()
+    try:
+        return msgspec.convert(notes[-1].data, TakenOver) if notes else None
+    except msgspec.ValidationError:  # of another version
+        return None
+
+
+def _successors(log: Log) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    seq = 0
+    while notes := log.since(seq, ("metrics",)):
+        for note in notes:
+            seq, data = note.seq, note.data
+            new = data.get("new_session_id")
+            if data.get("outcome") == _DONE and new and new != data.get("session_id"):
+                found[str(data.get("agent")), str(data.get("session_id"))] = str(new)
+    return found

@@ -1,0 +1,277 @@
+"""A stop about which something is still to be done, as the log keeps it."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from segue import agents
+from segue.agents import terminals
+from segue.core.resumes import decisions as wake
+from segue.core.sessions.types import Session
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import RateLimitInfo, Stop
+from segue.sessions import database, evidence
+from segue.system import clock as zone
+from segue.system.tmux.panes import AgentPane
+from segue.watch.handoffs.messages import Messages
+from segue.watch.log import Log, Note
+from segue.watch.state import TrackedSession
+
+DOUBT_S = 45.0
+"""A session that was being resumed when its daemon was killed may take so long to show it."""
+_OVER = frozenset({"leave", "over", "resumed", "cancelled", "rest"})
+
+
+@dataclass(kw_only=True)
+class Pending:
+    """All of it is in the log, but for what goes on just now."""
+
+    id: str  # "w-…", of a to z, digits and dashes
+    ending: wake.StoppedSession
+    kept: TrackedSession
+    draw: float
+    verdict: wake.Verdict
+    resumes: int = 0
+    last_resume_at: float | None = None
+    allowed: bool = False  # the user has said yes to this one
+    doing: bool = False  # being resumed just now
+    retries: int = 0  # it could not be typed
+    in_the_way_since: float | None = None  # a draft of the user's
+    was_restored: bool = False
+
+    @property
+    def counted(self) -> tuple[int, float | None]:
+        """How often it was resumed, and when last."""
+        return self.resumes, self.last_resume_at
+
+    def noted(self) -> dict[str, Any]:
+        """What the next daemon needs to go on with it."""
+        kept = self.kept
+        return {
+            "id": self.id,
+            "draw": self.draw,
+            "resumes": self.resumes,
+            "last_resume_at": self.last_resume_at,
+            "allowed": self.allowed,
+            "ending": msgspec.to_builtins(self.ending),
+            "sat": msgspec.to_builtins(
+                PaneBefore(
+                    path=kept.session.path,
+                    seat=kept.seat,
+                    socket=kept.socket,
+                    shell_line=kept.shell_line,
+                    program=kept.program,
+                    flags=kept.flags,
+                )
+            ),
+        }
+
+
+class PaneBefore(Struct, frozen=True, kw_only=True):
+    """Where and how its agent ran."""
+
+    path: str = ""
+    seat: AgentPane | None = None
+    socket: str = ""
+    shell_line: str | None = None
+    program: str = ""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class ResumeAttempt:
+    """A session that segue has resumed."""
+
+    id: str
+    at: float
+    replied: bool = False
+    rests: bool = False  # it has used as much as the user wants to be used without them
+
+
+def from_notes(log: Log, now: float, since: float) -> list[Pending]:
+    """Those that are not over, by the last note on each."""
+    latest: dict[str, Note] = {}
+    seq = 0
+    while notes := log.since(seq, ("wake",)):
+        for note in notes:
+            seq = note.seq
+            if note.at >= since and isinstance(note.data.get("id"), str):
+                latest[note.data["id"]] = note
+    began = {n.data.get("id"): n.seq for n in log.since(0, ("back",), 1_000_000)}
+    found = []
+    for note in latest.values():
+        was_begun = began.get(note.data["id"], 0) > note.seq
+        if (pending := _restored(note, now, was_begun=was_begun)) is not None:
+            found.append(pending)
+    return found
+
+
+def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
+    data = note.data
+    if data.get("verdict") in _OVER:
+        return None
+    try:
+        ending = msgspec.convert(data["ending"], wake.StoppedSession)
+        sat = msgspec.convert(data.get("sat", {}), PaneBefore)
+        last_at = msgspec.convert(data.get("last_resume_at"), float | None)
+    except (KeyError, msgspec.ValidationError):
+        return None
+    session = Session(
+        agent=ending.agent,
+        session_id=ending.session_id,
+        path=sat.path,
+        cwd=ending.project,
+        model=ending.model,
+        limits=ending.limits,
+    )
+    kept = TrackedSession(
+        session,
+        seat=sat.seat,
+        socket=sat.socket,
+        terminal=terminals.find(ending.agent),
+        program=sat.program,
+        flags=sat.flags,
+        in_run=ending.in_run,
+        shell_line=sat.shell_line,
+    )
+    resumes = int(data.get("resumes", 0))
+    if data.get("verdict") == "resume" and data.get("place") != "headless" and not was_begun:
+        # No agent was started, so nothing was tried.
+        resumes, last_at = max(0, resumes - 1), None
+    return Pending(
+        id=data["id"],
+        ending=ending,
+        kept=kept,
+        draw=float(data.get("draw", 0.5)),
+        verdict=_verdict(data, note.at, now),
+        resumes=resumes,
+        last_resume_at=last_at,
+        allowed=bool(data.get("allowed")),
+        was_restored=True,
+    )
+
+
+def _verdict(data: dict[str, Any], at: float, now: float) -> wake.Verdict:
+    why, until = str(data.get("why", "")), data.get("until")
+    if data.get("verdict") == "resume":
+        why = "it was being resumed when the daemon ended"
+        return wake.WaitForReset(max(now, at + DOUBT_S), why)
+    if not isinstance(until, float | int):
+        return wake.AskUser(why)
+    if data.get("verdict") == "stand_by":
+        return wake.StandBy(float(until), why)
+    return wake.WaitForReset(float(until), why)
+
+
+def resumed(
+    notes: Iterable[Note], *, session: Session | None = None, words: str = ""
+) -> tuple[int, float | None, float | None]:
+    """How often a session was resumed since the user's last word, when first of these times, and
+    when last. By its notes; with `session`, its own records tell of the user's words, too: prompts
+    without the `words` that all of segue's have."""
+    times: list[float] = []
+    last_at: float | None = None
+    for note in notes:
+        if note.kind == "hook" and note.data.get("type") == "user_spoke":
+            times = []
+        elif note.kind == "wake" and note.data.get("verdict") == "resume":
+            times.append(note.at)
+            last_at = note.at
+        elif note.kind == "wake" and note.data.get("verdict") == "failed":
+            times = times[:-1]
+    if times and session is not None and words:
+        heard = evidence.look(session.agent, session.path, session.session_id, words, times[0])
+        if heard.spoken_at is not None:
+            times = [at for at in times if at > heard.spoken_at]
+    return len(times), times[0] if times else None, last_at
+
+
+def own_words(messages: Messages) -> str:
+    """What all resume prompts begin with; "" if the user's own text begins with a blank."""
+    some = [
+        messages.resume(reason=reason, leg=leg, call_in_doubt=None)
+        for reason, leg in ((StopReason.CRASH, 1), (StopReason.RATE_LIMIT, 9))
+    ]
+    common = os.path.commonprefix(some).strip()  # noqa: RUF071 - letters are meant
+    return common.splitlines()[0] if common else ""
+
+
+def has_file(session: Session) -> bool:
+    """Whether the session is still on disk: agents begin another one for an id that they do not
+    know. What cannot be read is believed to be there."""
+    if not os.path.exists(session.path):
+        return False
+    store = agents.stores().get(session.agent)
+    if store is None or not store.database:
+        return True
+    try:
+        return bool(database.records(session.path, session.session_id, 1))
+    except database.Unreadable:
+        return True
+
+
+def ending_of(
+    kept: TrackedSession, stop: Stop, state: Literal["exited", "at_prompt"], at: float
+) -> wake.StoppedSession:
+    """What is known of a session that stopped; what has yet to be looked at is not in it."""
+    session = kept.session
+    scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+    reading = session.reading
+    return wake.StoppedSession(
+        agent=session.agent,
+        session_id=session.session_id,
+        project=session.cwd,
+        stop=stop,
+        state=state,
+        at=at,
+        ended_by=stop.ended_by,
+        by_hook=kept.hook_end if state == "exited" else "",
+        in_run=kept.in_run,
+        is_own=kept.is_ours,
+        limit_scope=scope or "",
+        limits=session.limits,
+        idle_s=max(0.0, at - (session.last_at or at)),
+        used_tokens=reading.used_tokens if reading else 0,
+        window_tokens=reading.window_tokens if reading else 0,
+        model=session.model,
+    )
+
+
+def has_replied(session: Session, since: float) -> bool:
+    """Whether the agent has said something since."""
+    reading = session.reading
+    return reading is not None and (reading.at or 0.0) > since
+
+
+def is_same_stop(one: wake.StoppedSession, other: wake.StoppedSession) -> bool:
+    """Whether it is one stop, told of twice: by a former daemon, and by this one."""
+    if one.stop is None or other.stop is None or one.state != other.state:
+        return False
+    return one.at == other.at and one.stop.reason is other.stop.reason
+
+
+def due_of(verdict: wake.Verdict) -> float | None:
+    """When it is to be decided anew."""
+    return verdict.until if isinstance(verdict, wake.WaitForReset | wake.StandBy) else None
+
+
+def tag_of(verdict: wake.Verdict) -> str:
+    """Its name, as the log and users have it."""
+    return str(verdict.__struct_config__.tag)
+
+
+def data_of(verdict: wake.Verdict) -> dict[str, Any]:
+    """What else it says."""
+    found: dict[str, Any] = msgspec.to_builtins(verdict)
+    found.pop("type", None)
+    return found
+
+
+def local_time(at: float) -> datetime:
+    """The time on the user's clock."""
+    return datetime.fromtimestamp(at, zone.local_zone())

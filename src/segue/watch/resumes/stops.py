@@ -1,0 +1,491 @@
+"""Sessions that stopped: each is written down, decided on, and decided on again when its time has
+come. What is waited for stands in the log, so the next daemon goes on with it."""
+
+import random
+import secrets
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from segue.core.accounts import Limit
+from segue.core.resumes import decisions as wake
+from segue.core.sessions.types import Session, SessionState
+from segue.core.stops.exits import signal_of
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import RateLimitInfo, Stop
+from segue.system.accounts import Accounts, account_at
+from segue.system.tmux.typist import TypingRefused
+from segue.watch.observe import endings
+from segue.watch.owners import is_carried_on
+from segue.watch.resumes.pending import (
+    Pending,
+    ResumeAttempt,
+    data_of,
+    due_of,
+    ending_of,
+    from_notes,
+    has_file,
+    has_replied,
+    is_same_stop,
+    local_time,
+    own_words,
+    resumed,
+    tag_of,
+)
+from segue.watch.state import DaemonState, TrackedSession, label
+
+KEEP_S = 8 * 86_400.0
+"""The longest limit of a plan is a week; what waits longer was forgotten by everybody."""
+AGAIN_S = 0.5
+"""What looks like the same stop once more is looked at again then: agents write some records before
+the words that begin the next turn."""
+RETRY_S = 15.0
+MOST_RETRIES = 40
+"""How often, and how many times, what could not be typed just now is tried again."""
+REPLY_S = 300.0
+"""A resumed session that has not replied by then keeps others waiting no longer."""
+FOUND_S = 20.0
+"""By then after its start a daemon has seen which agents are still there."""
+
+_PROMPT_STOPS = frozenset(reason for reason in StopReason if reason.facts.at_prompt)
+"""What leaves an agent at its prompt without its work done."""
+_BY_USER_SIGNALS = (None, 1, 2, 3, 15)
+"""How an agent ends that its user, or the terminal's end, has ended."""
+
+Name = tuple[str, str]
+
+
+class Carrier(Protocol):
+    """Who carries a resume out, in a thread of its own; the answer comes to `Stops.carried`."""
+
+    def resume(self, pending: Pending, verdict: wake.Resume) -> None: ...
+
+
+class Stops:
+    """All that stopped and may go on. Whoever calls holds the world's lock."""
+
+    def __init__(
+        self,
+        world: DaemonState,
+        carrier: Carrier,
+        *,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.world = world
+        self.carrier = carrier
+        self.pending: dict[Name, Pending] = {}
+        self.woken: dict[Name, ResumeAttempt] = {}
+        """Sessions that were resumed and of which the user has not taken over again."""
+        self._draw = draw
+        self._noted: dict[Name, tuple[str, float | None, float]] = {}
+        self._again: dict[Name, float] = {}  # when to look once more whether it is stopped
+        self._left_at: dict[str, float] = {}
+        self._yes_until: dict[str, float] = {}
+        self._last_wake_at: float | None = None
+        self._proven = False
+        self._restored_at = world.clock.now()
+
+    # What is seen
+
+    def ended(
+        self,
+        kept: TrackedSession,
+        stop: Stop,
+        *,
+        mid_turn: bool,
+        has_tmux: bool,
+        exit_code: int | None = None,
+    ) -> None:
+        """Its process is gone."""
+        session, now = kept.session, self.world.clock.now()
+        key = (session.agent, session.session_id)
+        was_at_prompt = key in self._noted
+        self._noted.pop(key, None)
+        self._again.pop(key, None)
+        by_system = stop.ended_by == "system" or signal_of(exit_code) not in _BY_USER_SIGNALS
+        if was_at_prompt and stop.ended_by == "unknown" and not by_system:
+            # Whatever had stopped it there: an agent leaves its prompt when its user does.
+            stop = msgspec.structs.replace(stop, ended_by="user")
+        self._note_stop(session, stop, "exited")
+        ending = msgspec.structs.replace(
+            ending_of(kept, stop, "exited", now),
+            mid_turn=mid_turn,
+            has_pane=kept.seat is not None,
+            pane_shell=kept.seat is not None and kept.shell_line is not None,
+            has_tmux=has_tmux,
+        )
+        if wake.ended_by_user(ending):
+            self._left_at[session.cwd] = now
+        self._open(kept, ending)
+
+    def at_prompt(self, kept: TrackedSession) -> None:
+        """It may sit at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
+        session, now = kept.session, self.world.clock.now()
+        key = (session.agent, session.session_id)
+        assert session.stop is not None
+        mark = (session.stop.reason.value, session.stop.retry_at, session.last_at or 0.0)
+        before = self._noted.get(key)
+        if before == mark:
+            self._again.pop(key, None)
+            return
+        seen = self.world.look(kept)
+        is_busy = not isinstance(seen, TypingRefused) and seen.state == "busy"
+        if is_busy or (before is not None and before[:2] == mark[:2]):
+            # It is still at it, or is just beginning its next turn: soon that will show.
+            due = self._again.setdefault(key, now + AGAIN_S)
+            if now < due:
+                return
+            if is_busy:
+                self._again[key] = now + AGAIN_S
+                return
+        self._again.pop(key, None)
+        self._noted[key] = mark
+        stop = endings.ending_of(session, None, endings.After(terminal="there"))
+        if before is not None or not self._is_noted(session, mark):
+            self._note_stop(session, stop, "at_prompt")
+        ending = ending_of(kept, stop, "at_prompt", session.last_at or now)
+        ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
+        waiting = self.pending.get(key)
+        if waiting is not None and (waiting.doing or is_same_stop(waiting.ending, ending)):
+            return
+        if waiting is not None and waiting.ending.stop is not None:
+            again = wake.told_again(waiting.ending.stop, stop)
+            ending = msgspec.structs.replace(ending, stop=again)
+        self._open(kept, ending)
+
+    def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
+        """Whether a former daemon has seen this very stop."""
+        last = self.world.log.latest("stop", agent=session.agent, session_id=session.session_id)
+        names = ("reason", "retry_at", "last_at")
+        return last is not None and tuple(last.data.get(name) for name in names) == mark
+
+    def is_stop_at_prompt(self, session: Session) -> bool:
+        """Whether a live session is stopped, and not just waiting for its user."""
+        stop = session.stop
+        if stop is None or session.process is None:
+            return False
+        return session.state is SessionState.WAITING_FOR_LIMIT or (
+            session.state is SessionState.WAITING_FOR_USER and stop.reason in _PROMPT_STOPS
+        )
+
+    def went_on(self, session: Session) -> None:
+        """It works, or its user spoke: nothing is waited for any more."""
+        key = (session.agent, session.session_id)
+        self._noted.pop(key, None)
+        self._again.pop(key, None)
+        self._attend_woken(session)
+        found = self.pending.get(key)
+        if found is None or found.doing:
+            return
+        del self.pending[key]
+        self._note(found, session, {"verdict": "over", "why": "it went on"})
+
+    def user_spoke(self, session: Session) -> None:
+        """The user typed something into it: from now on resumes are counted anew."""
+        key = (session.agent, session.session_id)
+        self.woken.pop(key, None)
+        found = self.pending.get(key)
+        if found is not None:
+            found.resumes = 0
+        self.world.note("hook", session, {"type": "user_spoke"})
+
+    def _attend_woken(self, session: Session) -> None:
+        """A session that segue has resumed works: whether it may, and what that proves."""
+        key = (session.agent, session.session_id)
+        woken = self.woken.get(key)
+        if woken is None:
+            return
+        if not woken.replied and has_replied(session, woken.at):
+            woken.replied = self._proven = True
+        now = self.world.clock.now()
+        history = wake.ResumeHistory(yes_until=self._yes_until.get(session.cwd))
+        why = wake.unattended(session.limits, history, self.world.policy(session), now=now)
+        if why and not woken.rests:
+            woken.rests = True
+            self.world.note("wake", session, {"verdict": "rest", "why": why})
+            self.world.say(f"{label(session)}: {why}; it is no longer resumed without you")
+            what = f"{label(session)} works on without you"
+            self.world.notices.tell("needs_you", f"{woken.id}:rest", what, why)
+
+    # What is decided
+
+    def tick(self, now: float) -> float | None:
+        """Decides on what is due; when the next one is."""
+        for key, due in list(self._again.items()):
+            if due <= now:
+                kept = self.world.kept.get(key)
+                if kept is not None and self.is_stop_at_prompt(kept.session):
+                    self.at_prompt(kept)
+                else:
+                    self._again.pop(key, None)
+        for pending in list(self.pending.values()):
+            due_at = due_of(pending.verdict)
+            if due_at is not None and due_at <= now and not pending.doing:
+                self.decide(pending)
+        return self.next_at()
+
+    def next_at(self) -> float | None:
+        """When `tick` has something to do."""
+        times = [
+            due
+            for pending in self.pending.values()
+            if not pending.doing and (due := due_of(pending.verdict)) is not None
+        ]
+        return min([*times, *self._again.values()], default=None)
+
+    def decide(self, pending: Pending) -> None:
+        """Asks what is done, writes it down, and has it done."""
+        world, now = self.world, self.world.clock.now()
+        kept = self.kept_of(pending)
+        session = kept.session
+        if not self._still_there(pending, kept, now):
+            return
+        pending.ending = self._now_known(pending, kept)
+        verdict = wake.decide(
+            pending.ending,
+            self._history(pending, session, now),
+            world.policy(session),
+            now=now,
+            local=local_time,
+            draw=pending.draw,
+        )
+        if isinstance(verdict, wake.Resume):
+            pending.doing = True
+            pending.resumes += 1
+            pending.last_resume_at = self._last_wake_at = now
+        self._decided(pending, session, verdict)
+        if isinstance(verdict, wake.Leave):
+            self.pending.pop((session.agent, session.session_id), None)
+        elif isinstance(verdict, wake.Resume):
+            self.carrier.resume(pending, verdict)
+
+    def kept_of(self, pending: Pending) -> TrackedSession:
+        """What is known of its session: also when nobody has looked at that for days."""
+        kept = self.world.kept.get((pending.ending.agent, pending.ending.session_id))
+        if kept is None:
+            return pending.kept
+        if kept is not pending.kept and kept.session.process is None and not kept.seen_pid:
+            # It ended before this daemon began: where that was, the log knows.
+            for name in ("seat", "socket", "terminal", "program", "flags", "shell_line"):
+                setattr(kept, name, getattr(pending.kept, name))
+        pending.kept = kept
+        return kept
+
+    def _still_there(self, pending: Pending, kept: TrackedSession, now: float) -> bool:
+        """Whether it is as it was left: at its prompt, or gone. Else what follows from that."""
+        if pending.ending.state != "at_prompt" or kept.session.process is not None:
+            return True
+        if now < self._restored_at + FOUND_S or not pending.was_restored:
+            pending.verdict = wake.WaitForReset(now + 1, "its agent is looked for")
+            return False  # its end is about to be seen
+        booted_at = now - self.world.clock.elapsed()
+        if not pending.allowed and booted_at <= pending.ending.at:
+            self._decided(
+                pending, kept.session, wake.AskUser("its agent ended while nobody watched")
+            )
+            return False
+        kept.seat = None
+        pending.ending = msgspec.structs.replace(
+            pending.ending, state="exited", ended_by="system", mid_turn=False, has_pane=False
+        )
+        return True
+
+    def _decided(self, pending: Pending, session: Session, verdict: wake.Verdict) -> None:
+        before, pending.verdict = pending.verdict, verdict
+        if type(before) is type(verdict) and before == verdict:
+            return
+        data = {"verdict": tag_of(verdict), **data_of(verdict)}
+        if isinstance(verdict, wake.AskUser | wake.WaitForReset | wake.StandBy):
+            price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
+            data["price"] = msgspec.to_builtins(price)
+        self._note(pending, session, data)
+        self._tell(session, pending, verdict)
+
+    def carried(self, pending: Pending, why_not: str, *, retry: bool = False) -> None:
+        """A resume was carried out, or could not be; with `retry`, just now."""
+        pending.doing = False
+        now = self._now()
+        key = (pending.ending.agent, pending.ending.session_id)
+        session = self.kept_of(pending).session
+        if not why_not:
+            verdict = pending.verdict
+            self.pending.pop(key, None)
+            is_headless = isinstance(verdict, wake.Resume) and verdict.place == "headless"
+            self.woken[key] = ResumeAttempt(id=pending.id, at=now, replied=is_headless)
+            self._note(pending, session, {"verdict": "resumed"})
+            self.world.notices.tell("resume", pending.id, f"{label(session)} goes on", verdict.why)
+            return
+        pending.resumes = max(0, pending.resumes - 1)
+        pending.retries += 1
+        pending.verdict = wake.AskUser(f"it could not be resumed: {why_not}")
+        if retry and pending.retries < MOST_RETRIES:
+            pending.verdict = wake.WaitForReset(now + RETRY_S, f"not just now: {why_not}")
+        self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
+        if key in self.pending:
+            self._tell(session, pending, pending.verdict)
+
+    # What the user says
+
+    def say_yes(self, session: Session, until: float) -> str:
+        """The user allows what is asked about."""
+        key = (session.agent, session.session_id)
+        self._yes_until[session.cwd] = until
+        self.world.note("yes", session, {"until": until})
+        pending = self.pending.get(key)
+        if pending is None:
+            return f"{label(session)}: nothing is waited for"
+        if not pending.doing:
+            pending.resumes = pending.retries = 0
+            pending.allowed = True
+            self.decide(pending)
+        return f"{label(session)}: {tag_of(pending.verdict)}: {pending.verdict.why}"
+
+    def cancel(self, session: Session) -> str:
+        """The user wants it left alone."""
+        found = self.pending.pop((session.agent, session.session_id), None)
+        if found is None:
+            return ""
+        self._note(found, session, {"verdict": "cancelled"})
+        return f"{label(session)} will not be resumed"
+
+    def left_at(self, project: str) -> float | None:
+        """When the user last ended a session there."""
+        return self._left_at.get(project)
+
+    # What is kept
+
+    def restore(self) -> None:
+        """What a former daemon was waiting for, and what its user had said. One that was being
+        resumed is left time to show whether it went on."""
+        now = self._restored_at = self._now()
+        for pending in from_notes(self.world.log, now, now - KEEP_S):
+            self.pending[pending.ending.agent, pending.ending.session_id] = pending
+            if pending.last_resume_at is not None:
+                self._last_wake_at = max(self._last_wake_at or 0.0, pending.last_resume_at)
+        for note in self.world.log.since(0, ("yes",), 100_000):
+            until = note.data.get("until")
+            if isinstance(until, float | int) and until > now:
+                self._yes_until[note.project] = float(until)
+        stops = self.world.log.since(0, ("stop",), 1_000_000)
+        for note in stops:
+            if note.data.get("ended_by") == "user" and note.at >= now - KEEP_S:
+                self._left_at[note.project] = note.at
+
+    def _open(self, kept: TrackedSession, ending: wake.StoppedSession) -> None:
+        key = (ending.agent, ending.session_id)
+        before = self.pending.get(key)
+        count, last_at = before.counted if before else self._resumed(kept.session)
+        pending = Pending(
+            id=before.id if before else f"w-{secrets.token_hex(4)}",
+            ending=ending,
+            kept=kept,
+            draw=before.draw if before else self._draw(),
+            verdict=wake.WaitForReset(self._now(), ""),
+            resumes=count,
+            last_resume_at=last_at,
+        )
+        self.pending[key] = pending
+        self.decide(pending)
+
+    def _resumed(self, session: Session) -> tuple[int, float | None]:
+        """How often it was resumed since the user's last word, and when last."""
+        notes = self.world.log.of(session.agent, session.session_id, ("wake", "hook"))
+        count, first_at, last_at = resumed(notes)
+        if count and first_at is not None:
+            words = own_words(self.world.rules.messages(session.cwd))
+            return resumed(notes, session=session, words=words)[0], last_at
+        return count, last_at
+
+    def _now_known(self, pending: Pending, kept: TrackedSession) -> wake.StoppedSession:
+        """The ending with what has become known since."""
+        session, ending = kept.session, pending.ending
+        is_exited = ending.state == "exited"
+        newer = (session.last_at or 0.0) > ending.at
+        last_at = pending.last_resume_at
+        return msgspec.structs.replace(
+            ending,
+            in_run=ending.in_run or is_carried_on(session),
+            limits=session.limits or ending.limits,
+            is_open=is_exited and session.process is not None,
+            has_file=has_file(session),
+            went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
+            replied=last_at is None or has_replied(session, last_at),
+            native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
+        )
+
+    def _continues_at(self, pending: Pending, kept: TrackedSession) -> float | None:
+        """When the agent goes on by itself, if its screen says that it will."""
+        stop = pending.ending.stop
+        if pending.ending.state != "at_prompt" or stop is None:
+            return None
+        seen = self.world.look(kept)
+        if isinstance(seen, TypingRefused) or not seen.continues_at:
+            return None
+        return max(stop.retry_at or 0.0, self._now())
+
+    def _history(self, pending: Pending, session: Session, now: float) -> wake.ResumeHistory:
+        silent = sum(not w.replied and now < w.at + REPLY_S for w in self.woken.values())
+        return wake.ResumeHistory(
+            resumes=pending.resumes,
+            last_resume_at=pending.last_resume_at,
+            user_left_project_at=self._left_at.get(session.cwd),
+            yes_until=self._yes_until.get(session.cwd),
+            allowed=pending.allowed,
+            paused=self.world.is_paused(session),
+            waking_now=sum(p.doing for p in self.pending.values()) + silent,
+            proven=self._proven,
+            last_wake_at=self._last_wake_at,
+        )
+
+    def _now(self) -> float:
+        return self.world.clock.now()
+
+    def _note_stop(self, session: Session, stop: Stop, state: str) -> None:
+        self.woken.pop((session.agent, session.session_id), None)
+        if stop.reason in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
+            self._proven = False
+        self._note_limit(session, stop)
+        data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
+        self.world.note("stop", session, data)
+        self.world.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
+        if stop.reason.facts.is_told:
+            key = f"{session.session_id}:{stop.reason.value}"
+            what = f"{label(session)} stopped: {stop.reason.description}"
+            self.world.notices.tell("stop", key, what, stop.remediation)
+
+    def _note_limit(self, session: Session, stop: Stop) -> None:
+        """A limit that a session met is known to all runs of its account at once."""
+        is_limit = stop.reason is StopReason.RATE_LIMIT and self.world.policy(session).is_sure(stop)
+        now = self._now()
+        if not is_limit or stop.retry_at is None or stop.retry_at <= now:
+            return
+        account = account_at(session.agent, session.path, self.world.env)
+        if account is None:
+            return
+        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+        limit = Limit(
+            scope=scope or "",
+            resets_at=stop.retry_at,
+            is_met=True,
+            source="session",
+            by=session.session_id,
+            seen_at=now,
+        )
+        Accounts().note_limit(account, limit)
+
+    def _note(self, pending: Pending, session: Session | None, data: dict[str, Any]) -> None:
+        self.world.note("wake", session, pending.noted() | data)
+
+    def _tell(self, session: Session, pending: Pending, verdict: wake.Verdict) -> None:
+        why = verdict.why
+        if isinstance(verdict, wake.AskUser) and pending.ending.used_tokens:
+            why = f"{why}; going on now: {wake.price_of(pending.ending, self._now()).in_words}"
+        self.world.say(f"{label(session)}: {tag_of(verdict)}: {why}")
+        match verdict:
+            case wake.AskUser():
+                self.world.notices.tell("needs_you", pending.id, f"{label(session)} needs you", why)
+            case wake.WaitForReset() | wake.StandBy():
+                self.world.notices.tell("wait", pending.id, f"{label(session)} waits", why)
+            case _:
+                pass

@@ -1,0 +1,1 @@
+"""Whom the daemon answers: hooks, the status line, the API."""

@@ -1,0 +1,308 @@
+"""What the daemon answers over its API."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue import __version__
+from segue.core.resumes.decisions import AskUser
+from segue.core.sessions import shapes
+from segue.core.sessions.types import Session, fit_in
+from segue.errors import InputError, SegueError
+from segue.system import clock as zone
+from segue.system.files import documents as handoffs
+from segue.system.files import files
+from segue.watch import owners
+from segue.watch.daemon import Watch
+from segue.watch.log import ARRIVAL, Note
+from segue.watch.server.hook_calls import AGENT, HookCalls
+from segue.watch.server.status_line import line
+
+_MOST_HANDOFFS = 200
+_FIGURES_S = 60.0
+GiveFigures = Callable[[float | None], dict[str, Any]]
+_COUNTED = {
+    "crossing": ("crossings", "zone"),
+    "stop": ("stops", "reason"),
+    "metrics": ("handoffs", "outcome"),
+    ARRIVAL: ("arrivals", "result"),
+}
+_REPEATS = ("commands", "files", "questions")
+
+
+class DaemonAnswers:
+    """The daemon as `watch.api` and the hooks see it. Any thread may call."""
+
+    def __init__(self, watch: Watch, figures: GiveFigures = lambda since: {}) -> None:
+        self.watch, self.world = watch, watch.world
+        self.figures = figures
+        """How handoffs do since that time, as `segue report --figures --json` has it."""
+        self._figures: tuple[float, dict[str, float]] = (float("-inf"), {})
+        self.hooks = HookCalls(watch)
+        self._handoffs: dict[str, dict[str, Any]] = {}
+        self._handoffs_seq = 0
+        self._line_calls = 0
+        self._counts: dict[str, Counter[str]] = {
+            name: Counter()
+            for name in ("crossings", "stops", "handoffs", "resumes", "arrivals", "repeats")
+        }
+        self._counted = 0  # from the log's first note on: a restart loses no count
+
+    # Reads
+
+    def status(self) -> dict[str, Any]:
+        """The daemon itself."""
+        world = self.world
+        with world.lock:
+            waiting = [
+                {
+                    "id": pending.id,
+                    "agent": pending.ending.agent,
+                    "session_id": pending.ending.session_id,
+                    "project": pending.ending.project,
+                    "verdict": str(pending.verdict.__struct_config__.tag),
+                    "until": getattr(pending.verdict, "until", None),
+                    "why": pending.verdict.why,
+                }
+                for pending in self.watch.stops.pending.values()
+            ]
+            cycles = [_cycle(cycle) for cycle in self.watch.hands.cycles.values()]
+            return {
+                "version": __version__,
+                "pid": os.getpid(),
+                "uptime_s": round(self.watch.clock.now() - self.watch.began_at, 1),
+                "log_seq": world.log.version(),
+                "paused": sorted(world.paused),
+                "sessions": len(world.kept),
+                "handoffs": cycles,
+                "waiting": waiting,
+                "degraded": self.watch.observer.degraded,
+            }
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """As `segue status --json` has them."""
+        found = sorted(
+            self.watch.observer.sessions.values(),
+            key=lambda s: (not s.state.is_live, -(s.last_at or 0)),
+        )
+        return self._told(found)
+
+    def _told(self, sessions: list[Session]) -> list[dict[str, Any]]:
+        told, _ = owners.told(sessions, self.world.log)
+        return [shapes.as_dict(session) for session in told]
+
+    def session(self, name: str) -> dict[str, Any] | None:
+        """One of them; None if the name means none or several."""
+        try:
+            return self._told([self.watch.wishes.one(name).session])[0]
+        except SegueError:
+            return None
+
+    def notes(self, after: int, kinds: tuple[str, ...], limit: int) -> list[Note]:
+        """What was noted since."""
+        return self.world.log.since(after, kinds, limit)
+
+    def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
+        """The same, as soon as there is something."""
+        until = time.monotonic() + timeout_s
+        while True:
+            with self.world.news:
+                if found := self.world.log.since(after):
+                    return found
+                left = until - time.monotonic()
+                if left <= 0:
+                    return []
+                self.world.news.wait(min(left, 5.0))
+
+    def metrics(self) -> dict[str, Any]:
+        """Numbers since the log was begun, but for calls: those since the daemon was started."""
+        self._count()
+        sessions: dict[str, Counter[str]] = {}
+        for session in self.watch.observer.sessions.values():
+            own = session.zone.value if session.zone else ""
+            sessions.setdefault(session.state.value, Counter())[own] += 1
+        return {
+            "info": {__version__: 1},
+            "uptime": self.watch.clock.now() - self.watch.began_at,
+            "log_seq": self.world.log.version(),
+            "sessions": {name: dict(counts) for name, counts in sessions.items()},
+            **{name: dict(counts) for name, counts in self._counts.items()},
+            "figures": self._known_figures(),
+            "hook_calls": dict(self.hooks.calls),
+            "statusline_calls": self._line_calls,
+        }
+
+    def _count(self) -> None:
+        with self.world.lock:
+            while notes := self.world.log.since(self._counted, (*_COUNTED, "wake")):
+                for note in notes:
+                    self._counted = note.seq
+                    if note.kind in _COUNTED:
+                        name, key = _COUNTED[note.kind]
+                        self._counts[name][str(note.data.get(key, ""))] += 1
+                        if note.kind == ARRIVAL:
+                            self._counts["repeats"].update(
+                                {what: int(note.data.get(what) or 0) for what in _REPEATS}
+                            )
+                    elif note.kind == "wake" and note.data.get("verdict") == "resume":
+                        self._counts["resumes"][str(note.data.get("place", ""))] += 1
+
+    def _known_figures(self) -> dict[str, float]:
+        """By name. They are made from whole logs, so not at every question."""
+        now = time.monotonic()
+        if now - self._figures[0] >= _FIGURES_S:
+            listed: list[dict[str, Any]] = []
+            with suppress(SegueError):  # the runs cannot be read: all else can be told
+                listed = self.figures(None).get("figures", [])
+            values = {each["name"]: each["value"] for each in listed if each["value"] is not None}
+            self._figures = (now, values)
+        return self._figures[1]
+
+    def fits(self, session: str, tokens: int) -> dict[str, Any]:
+        """As `segue fits --json` has it."""
+        found = self.watch.wishes.one(session).session
+        fit = fit_in(found, tokens)
+        if fit is None:
+            raise InputError(f"session {found.session_id}: its size is not known yet")
+        return {
+            "fits": fit.ok,
+            "tokens": tokens,
+            "room_tokens": fit.room_tokens,
+            "because": fit.because,
+            "why": fit.why,
+            "session": self._told([found])[0],
+        }
+
+    def handoffs(self) -> list[dict[str, Any]]:
+        """Those that are under way, and the last that are over; the newest first."""
+        with self.world.lock:  # what was read once is kept: the log only grows
+            while notes := self.world.log.since(self._handoffs_seq, ("handoff",)):
+                for note in notes:
+                    self._handoffs_seq = note.seq
+                    if isinstance(note.data.get("cycle"), dict):
+                        id = str(note.data.get("id"))
+                        self._handoffs[id] = _shown({"id": id, **note.data["cycle"]})
+            newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MOST_HANDOFFS]
+            self._handoffs = {each["id"]: each for each in reversed(newest)}
+        return newest
+
+    def handoff_text(self, id: str) -> str | None:
+        """A handoff's document."""
+        for each in self.handoffs():
+            if each["id"] == id:
+                path = Path(each["file"])
+                with suppress(SegueError):
+                    return handoffs.read(path.parent, path.name)
+        return None
+
+    # What is asked for
+
+    def pause(self, what: str) -> str:
+        """Leaves that alone."""
+        return self.watch.wishes.pause(self._meant(what))
+
+    def unpause(self, what: str) -> str:
+        """No longer. Says what still holds it back, if something does."""
+        with self.world.lock:
+            meant = self._meant(what)
+            was_there = meant == "all" or meant in self.world.paused
+            said = (
+                self.watch.wishes.pause(meant, on=False)
+                if was_there
+                else f"was not paused: {meant}"
+            )
+            left = self._above(meant)
+        return f"{said}; still paused by: {', '.join(left)}" if left else said
+
+    def _meant(self, what: str) -> str:
+        """A session by its whole id; a folder by its real path; "all" as it is."""
+        if what in ("", "all"):
+            return "all"
+        if what in self.world.paused:
+            return what
+        if what.startswith("/"):
+            return files.real(what)
+        # One that was paused may not be watched any more.
+        begun = [p for p in self.world.paused if len(what) >= 2 and p.startswith(what)]
+        return begun[0] if len(begun) == 1 else self.watch.wishes.one(what).session.session_id
+
+    def _above(self, what: str) -> list[str]:
+        """What else is paused, and this with it."""
+        folder = what
+        if not what.startswith("/"):
+            kept = next(iter(self.world.find(what)), None)
+            folder = kept.session.cwd if kept else ""
+        return sorted(
+            each
+            for each in self.world.paused
+            if each == "all"
+            or (each.startswith("/") and f"{folder}/".startswith(each.rstrip("/") + "/"))
+        )
+
+    def handoff(self, session: str, *, retry: bool) -> str:
+        """Hands it over now."""
+        return self.watch.wishes.hand_over(session, retry=retry)
+
+    def cancel(self, session: str) -> str:
+        """Takes a handoff or a resume back."""
+        return self.watch.wishes.cancel(session)
+
+    def yes(self, what: str) -> str:
+        """Allows what was asked about; without a name, all of it."""
+        if what not in ("", "all"):
+            return self.watch.wishes.yes(what)
+        with self.world.lock:
+            asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, AskUser)]
+            said = [self.watch.wishes.yes(pending.ending.session_id) for pending in asked]
+        return "; ".join(said) or "nothing was asked"
+
+    # Of agents
+
+    def statusline(self, payload: dict[str, Any]) -> bytes:
+        """One line."""
+        self._line_calls += 1
+        session_id = str(payload.get("session_id") or "")
+        kept = self.world.kept.get((AGENT, session_id))
+        told = payload.get("segue")
+        shown = told if isinstance(told, dict) else {}
+        columns = shown.get("columns")
+        text = line(
+            payload,
+            kept.session if kept else None,
+            self.world.rules.policy,
+            self.watch.clock.now(),
+            columns if isinstance(columns, int) else 0,
+            shown.get("color") is not False,
+            tz=zone.local_zone(),
+        )
+        return text.encode("utf-8", "replace")
+
+    def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
+        """What a hook prints, and its exit code."""
+        return self.hooks.hook(event)
+
+
+def _begun(handoff: dict[str, Any]) -> float:
+    at = handoff["began_at"]
+    return float(at) if isinstance(at, (int, float)) else 0.0
+
+
+def _cycle(cycle: Any) -> dict[str, Any]:
+    return _shown(msgspec.to_builtins(cycle))
+
+
+def _shown(data: dict[str, Any]) -> dict[str, Any]:
+    names = ("id", "agent", "session_id", "new_session_id", "project", "file", "step", "why")
+    found: dict[str, Any] = {name: data.get(name) for name in names}
+    return found | {
+        "began_at": data.get("began_at") or 0.0,
+        "source": data.get("source"),
+        "used_tokens": data.get("used_tokens"),
+        "window_tokens": data.get("window_tokens"),
+    }

@@ -1,0 +1,365 @@
+"""What the daemon answers to whoever asks it: routes, and JSON in and out (docs/api.md).
+
+Knows nothing of sockets: `server` brings requests and takes answers away.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from segue import __version__
+from segue.core.terminals.visible import escape_json, to_json
+from segue.errors import SegueError
+from segue.watch.log import Note
+from segue.watch.server import metrics
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+EVENTS = "text/event-stream"
+MARKDOWN = "text/markdown; charset=utf-8"
+_MOST_LINE = 500  # characters of an error
+_MOST_DIGITS = 18
+_OWN: dict[str, tuple[str, ...]] = {"order": ("argv",), "live": ("flags",)}
+"""What stays in the log: the arguments of agents may hold keys."""
+
+
+class Daemon(Protocol):
+    """What the API needs. All but `wait_notes` are quick; all are called from several threads.
+
+    A SegueError is told to the client as its line (status 400 if it is the client's mistake, that
+    is if its exit code is 2, else 503); what else is raised is a 500 without a word of it.
+    """
+
+    def status(self) -> dict[str, Any]:
+        """The daemon itself: `log_seq`, `uptime_s`, `paused` (a list of names), and more."""
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """As `segue status --json` has them."""
+
+    def session(self, name: str) -> dict[str, Any] | None:
+        """One of them, by its id or the beginning of it."""
+
+    def notes(self, after: int, kinds: tuple[str, ...], limit: int) -> list[Note]:
+        """The first `limit` notes after that one, of these kinds or of all, in order."""
+
+    def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
+        """The same for all kinds, once there are some; none if the time is over first."""
+
+    def metrics(self) -> Mapping[str, Any]:
+        """By the names in `metrics.KNOWN`: a number, or numbers by label, nested."""
+
+    def figures(self, since: float | None) -> Mapping[str, Any]:
+        """As `segue report --figures --json` has them."""
+
+    def pause(self, what: str) -> str:
+        """Does nothing more for that session or project ("": all), and says so in one line."""
+
+    def unpause(self, what: str) -> str:
+        """Takes `pause` back."""
+
+    def handoff(self, session: str, *, retry: bool) -> str:
+        """Begins one now; `retry`: goes on with one that needs the user."""
+
+    def cancel(self, session: str) -> str:
+        """Gives up a session's handoff or resume."""
+
+    def yes(self, what: str) -> str:
+        """The user agrees to what was asked for about that session ("": all)."""
+
+    def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
+        """What an agent's hook prints, and its exit code."""
+
+    def statusline(self, payload: dict[str, Any]) -> bytes:
+        """The line, in UTF-8."""
+
+    def fits(self, session: str, tokens: int) -> dict[str, Any]:
+        """As `segue fits --json` has it."""
+
+    def handoffs(self) -> list[dict[str, Any]]:
+        """The newest first."""
+
+    def handoff_text(self, id: str) -> str | None:
+        """A handoff's document."""
+
+
+class ApiRequest(NamedTuple):
+    """One question, all of it."""
+
+    method: str
+    target: str
+    body: bytes = b""
+    last_event_id: str = ""
+
+
+class ApiReply(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    kind: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class ApiStream(NamedTuple):
+    """An answer that goes on: notes after `after`, of these kinds or of all. `latest` is the log's
+    last note when it was asked for."""
+
+    after: int
+    kinds: tuple[str, ...]
+    latest: int
+
+
+class ApiInput(NamedTuple):
+    """What a route gets to see of a request."""
+
+    name: str  # the path's last part, where the route has `{id}`
+    query: Mapping[str, str]
+    body: bytes
+    last_event_id: str
+
+    def fields(self) -> dict[str, Any]:
+        """The body, which must be a JSON object."""
+        try:
+            found: Any = msgspec.json.decode(self.body)
+        except (ValueError, RecursionError) as error:
+            raise ApiRefusal(400, f"the body is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise ApiRefusal(400, "the body must be a JSON object")
+        return found
+
+    def text(self, key: str, *, default: str | None = None) -> str:
+        """A string in the body; without a default it must be there and not be empty."""
+        found = self.fields().get(key, default) if self.body or default is None else default
+        if not isinstance(found, str) or (default is None and not found):
+            raise ApiRefusal(400, f"`{key}` in the body must be a string")
+        return found
+
+    def number(self, key: str) -> int:
+        """A count in the query."""
+        return _count(self.query.get(key, ""), f"`{key}` in the query")
+
+
+class ApiRefusal(Exception):  # noqa: N818 - told to the client
+    """No answer but this."""
+
+    def __init__(self, status: int, why: str, *headers: tuple[str, str]) -> None:
+        super().__init__(why)
+        self.status, self.headers = status, headers
+
+    def reply(self) -> ApiReply:
+        """The same, as an answer."""
+        return ApiReply(self.status, encode({"error": _line(str(self))}), headers=self.headers)
+
+
+class Api:
+    """Answers requests. `broke` is told what the daemon raised and should not have; `own` gives
+    numbers of the server's for the metrics."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        *,
+        broke: Callable[[Exception], None] = lambda error: None,
+        own: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self.daemon, self.broke, self.own = daemon, broke, own
+
+    def answer(self, request: ApiRequest) -> ApiReply | ApiStream:
+        """Never raises."""
+        try:
+            return self._answer(request)
+        except ApiRefusal as refused:
+            return refused.reply()
+        except SegueError as error:
+            return ApiRefusal(400 if error.exit_code == 2 else 503, str(error)).reply()
+        except Exception as error:  # the daemon's fault must not end the server
+            self.broke(error)
+            return ApiRefusal(500, f"the daemon broke: {type(error).__name__}").reply()
+
+    def _answer(self, request: ApiRequest) -> ApiReply | ApiStream:
+        path, _, query = request.target.partition("#")[0].partition("?")
+        route, name = find(path)
+        if route is None:
+            raise ApiRefusal(404, f"no such path: {path}; docs/api.md lists them")
+        method = "GET" if request.method == "HEAD" else request.method
+        handle = ROUTES[route].get(method)
+        if handle is None:
+            methods = ", ".join(m for m in ROUTES[route])
+            raise ApiRefusal(405, f"{path} takes {methods}", ("allow", methods))
+        try:
+            asked = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=50))
+        except ValueError:
+            raise ApiRefusal(400, "too many fields in the query") from None
+        found = handle(self, ApiInput(name, asked, request.body, request.last_event_id))
+        if isinstance(found, ApiStream) and request.method == "HEAD":
+            return ApiReply(200, b"", EVENTS)
+        return found
+
+    def status(self, given: ApiInput) -> ApiReply:
+        """The daemon itself."""
+        found = {"log_seq": 0, "uptime_s": 0.0, "paused": [], **self.daemon.status()}
+        return _json({**found, "schema": 1, "version": __version__, "pid": os.getpid()})
+
+    def sessions(self, given: ApiInput) -> ApiReply:
+        """All that are watched."""
+        return _json({"sessions": self.daemon.sessions()})
+
+    def session(self, given: ApiInput) -> ApiReply:
+        """One."""
+        found = self.daemon.session(given.name)
+        if found is None:
+            raise ApiRefusal(404, f"no session {given.name}; /v1/sessions lists them")
+        return _json(found)
+
+    def events(self, given: ApiInput) -> ApiStream:
+        """From now on, or after the note that the client had last."""
+        latest = int(self.daemon.status().get("log_seq", 0))
+        kinds = tuple(kind for kind in given.query.get("kinds", "").split(",") if kind)
+        after = latest
+        if given.last_event_id:
+            after = _count(given.last_event_id, "Last-Event-ID")
+        elif "after" in given.query:
+            after = given.number("after")
+        # A number that is not there yet is of a log that was lost: all of the new one is news.
+        return ApiStream(after if after <= latest else 0, kinds, latest)
+
+    def metrics(self, given: ApiInput) -> ApiReply:
+        """For Prometheus."""
+        about = self.daemon.status()
+        values = {
+            "uptime": about.get("uptime_s", 0.0),
+            "log_seq": about.get("log_seq", 0),
+            "info": {__version__: 1},
+            **self.own(),
+            **self.daemon.metrics(),
+        }
+        return ApiReply(200, metrics.text(values).encode("utf-8", "replace"), metrics.CONTENT_TYPE)
+
+    def figures(self, given: ApiInput) -> ApiReply:
+        """How handoffs do; `since` is in unix seconds."""
+        since = float(given.number("since")) if "since" in given.query else None
+        return _json(self.daemon.figures(since))
+
+    def handoffs(self, given: ApiInput) -> ApiReply:
+        """All that are known."""
+        return _json({"handoffs": self.daemon.handoffs()})
+
+    def handoff_text(self, given: ApiInput) -> ApiReply:
+        """One's document."""
+        found = self.daemon.handoff_text(given.name)
+        if found is None:
+            raise ApiRefusal(404, f"no handoff {given.name}; /v1/handoffs lists them")
+        return ApiReply(200, found.encode("utf-8", "replace"), MARKDOWN)
+
+    def fits(self, given: ApiInput) -> ApiReply:
+        """Whether a task would."""
+        session = given.query.get("session", "")
+        if not session:
+            raise ApiRefusal(400, "`session` in the query is missing")
+        return _json(self.daemon.fits(session, given.number("tokens")))
+
+    def pause(self, given: ApiInput) -> ApiReply:
+        """Of a session, a project or all."""
+        return _said(self.daemon.pause(given.text("what", default="")))
+
+    def unpause(self, given: ApiInput) -> ApiReply:
+        """The same back."""
+        return _said(self.daemon.unpause(given.text("what", default="")))
+
+    def handoff(self, given: ApiInput) -> ApiReply:
+        """Now."""
+        session, retry = given.text("session"), given.fields().get("retry", False)
+        if not isinstance(retry, bool):
+            raise ApiRefusal(400, "`retry` in the body must be true or false")
+        return _said(self.daemon.handoff(session, retry=retry))
+
+    def cancel(self, given: ApiInput) -> ApiReply:
+        """Of a handoff or a resume."""
+        return _said(self.daemon.cancel(given.text("session")))
+
+    def yes(self, given: ApiInput) -> ApiReply:
+        """To what was asked."""
+        return _said(self.daemon.yes(given.text("what", default="")))
+
+    def hook(self, given: ApiInput) -> ApiReply:
+        """What the hook's client prints; its exit code is in a header."""
+        body, exit_code = self.daemon.hook(given.fields())
+        return ApiReply(200, body, JSON, (("x-exit", str(exit_code)),))
+
+    def statusline(self, given: ApiInput) -> ApiReply:
+        """What the status line's client prints."""
+        return ApiReply(200, self.daemon.statusline(given.fields()), TEXT)
+
+
+Handle = Callable[[Api, ApiInput], ApiReply | ApiStream]
+
+ROUTES: dict[str, dict[str, Handle]] = {
+    "/metrics": {"GET": Api.metrics},
+    "/v1/cancel": {"POST": Api.cancel},
+    "/v1/events": {"GET": Api.events},
+    "/v1/figures": {"GET": Api.figures},
+    "/v1/fits": {"GET": Api.fits},
+    "/v1/handoff": {"POST": Api.handoff},
+    "/v1/handoffs": {"GET": Api.handoffs},
+    "/v1/handoffs/{id}": {"GET": Api.handoff_text},
+    "/v1/hook": {"POST": Api.hook},
+    "/v1/pause": {"POST": Api.pause},
+    "/v1/sessions": {"GET": Api.sessions},
+    "/v1/sessions/{id}": {"GET": Api.session},
+    "/v1/status": {"GET": Api.status},
+    "/v1/statusline": {"POST": Api.statusline},
+    "/v1/unpause": {"POST": Api.unpause},
+    "/v1/yes": {"POST": Api.yes},
+}
+
+
+def find(path: str) -> tuple[str | None, str]:
+    """The route of a path, and the name in it."""
+    if path in ROUTES:
+        return path, ""
+    folder, _, name = path.rpartition("/")
+    route = folder + "/{id}"
+    return (route, unquote(name)) if name and route in ROUTES else (None, "")
+
+
+def note_dict(note: Note) -> dict[str, Any]:
+    """A note in its documented form."""
+    return {
+        "schema": 1,
+        "seq": note.seq,
+        "at": note.at,
+        "kind": note.kind,
+        "agent": note.agent,
+        "session_id": note.session_id,
+        "project": note.project,
+        "data": {k: v for k, v in note.data.items() if k not in _OWN.get(note.kind, ())},
+    }
+
+
+def encode(value: object) -> bytes:
+    """JSON on one line, without a character that a terminal would act on."""
+    try:
+        return escape_json(msgspec.json.encode(value).decode()).encode()
+    except (UnicodeEncodeError, OverflowError):  # a path whose name is no UTF-8
+        return to_json(value).encode()
+
+
+def _json(value: object) -> ApiReply:
+    return ApiReply(200, encode(value) + b"\n")
+
+
+def _said(line: str) -> ApiReply:
+    return _json({"said": line})
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_MOST_LINE]
+
+
+def _count(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise ApiRefusal(400, f"{what} must be a count")
+    return int(text)

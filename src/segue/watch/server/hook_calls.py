@@ -1,0 +1,208 @@
+"""What hooks tell the daemon, and what they are answered: `hooks` says what, here it is done."""
+
+import os
+import secrets
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from segue.core.handoffs import document as documents
+from segue.core.handoffs.digest import Builder, left_out
+from segue.core.handoffs.machine.types import HandoffStep
+from segue.core.sessions.types import Session
+from segue.sessions.digest import read_session
+from segue.sessions.documents import own_document
+from segue.system.files import documents as handoffs
+from segue.system.files import spool, state
+from segue.watch.daemon import Watch
+from segue.watch.observe import endings
+from segue.watch.observe.observer import Sighting
+from segue.watch.server import hooks
+from segue.watch.state import Name, TrackedSession
+
+AGENT = "claude"
+"""Whose hooks these are; others' come with their name."""
+WRITTEN = "HandoffWritten"
+"""What `segue mcp` tells when an agent gave it a document: no hook of any agent's."""
+
+_COMPACT_S = 60.0  # the agent may tell several times of one compaction
+_MOST_KEPT = 4_000  # sessions of which it is kept what they were told
+_ASKING = ("permission_prompt", "elicitation_dialog")
+
+
+class HookCalls:
+    """All calls of hooks. Any thread may call."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch, self.world = watch, watch.world
+        self.calls: Counter[str] = Counter()
+        self._told: dict[Name, hooks.HookMemory] = {}
+        self._compacted: dict[Name, float] = {}
+        self._known: dict[Name, str] = {}  # before a compaction that is under way
+        watch.on_first_look = self.read_spool
+
+    def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
+        """What a hook prints, and its exit code. Of a session that is not known nothing is read
+        and nothing kept; it is looked for."""
+        name = str(event.get("hook_event_name") or "")
+        session_id = str(event.get("session_id") or "")
+        if name == WRITTEN:
+            return self._document_written(event, session_id)
+        key = (AGENT, session_id)
+        reply = hooks.HookReply()
+        with self.world.lock:
+            self.calls[name if name in hooks.EVENTS else "other"] += 1
+            kept = self.world.kept.get(key)
+            if kept is not None:
+                reply = self._reply(key, kept, event)
+        path = event.get("transcript_path")
+        self.watch.observer.nudge(AGENT, session_id, path if isinstance(path, str) else "")
+        body = msgspec.json.encode(reply.body) if reply.body is not None else b""
+        return body, reply.exit_code
+
+    def _reply(self, key: Name, kept: TrackedSession, event: dict[str, Any]) -> hooks.HookReply:
+        kept.hooked_at = self.watch.clock.now()
+        words = self.world.rules.messages(kept.session.cwd)
+        said = event.get("prompt")
+        if isinstance(said, str) and words.is_own(said):
+            # Typed by segue: not the user's word, and not to be held back.
+            event = {**event, "source": "system"}
+        view, policy = self._view(kept, event), self.world.policy(kept.session)
+        told = self._told.get(key, hooks.HookMemory())
+        if kept.reminds:  # as often as its user is reminded
+            told = hooks.HookMemory(file=told.file)
+        reply = hooks.answer(event, view, policy, words, told)
+        kept.reminds = kept.reminds and reply.told.zone is None
+        if reply.told != hooks.HookMemory():
+            self._told.pop(key, None)
+            self._told[key] = reply.told
+            if len(self._told) > _MOST_KEPT:
+                del self._told[next(iter(self._told))]
+        for fact in reply.facts:
+            self._learn(kept, fact)
+        return reply
+
+    def _document_written(self, event: dict[str, Any], session_id: str) -> tuple[bytes, int]:
+        """An agent wrote its document: whoever waits for it looks now."""
+        self.watch.observer.nudge(str(event.get("agent") or ""), session_id)
+        self.watch.hands.do(lambda: None)
+        return b"", 0
+
+    def _view(self, kept: TrackedSession, event: dict[str, Any]) -> hooks.HookView:
+        session = kept.session
+        size: int | None = None
+        if (named := hooks.file_named(event)) and named.startswith("/"):
+            with suppress(OSError, ValueError):
+                size = os.stat(named).st_size
+        cycle = self.watch.hands.of(session)
+        asks = cycle is not None and cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING)
+        is_compacted = event.get("hook_event_name") == "SessionStart" and (
+            event.get("source") == "compact"
+        )
+        name = (session.agent, session.session_id)
+        return hooks.HookView(
+            reading=session.reading,
+            zone=session.zone,
+            enforced_at_tokens=session.enforced_tokens,
+            costs=tuple(self.world.costs.get(session.cwd, ())),
+            file_bytes=size,
+            handoff_file=cycle.file if cycle is not None and asks else "",
+            forgotten=self._known.pop(name, "") if is_compacted else "",
+            is_left_alone=kept.in_run or kept.is_ours or self.world.is_paused(session),
+        )
+
+    def _learn(self, kept: TrackedSession, fact: hooks.Fact) -> None:
+        session = kept.session
+        data = {key: value for key, value in msgspec.to_builtins(fact).items() if key != "text"}
+        self.world.note("hook", session, data)
+        match fact:
+            case hooks.SessionStarted():
+                kept.hook_end = ""  # a process may come back to a session that it had left
+            case hooks.SessionEnded():
+                kept.hook_end = fact.reason
+            case hooks.Compacting() if not self.world.is_paused(session):
+                self._save_before_compaction(kept)
+            case hooks.HandoffAsked():
+                cycle = self.watch.hands.of(session)
+                if cycle is not None:
+                    self.watch.hands.asked_by_hook(cycle)
+            case hooks.Prompted() if not fact.by_machine:
+                self.watch.stops.user_spoke(session)
+            case hooks.NeedsUser() if fact.kind in _ASKING:
+                self.watch.needs_you(session, "")
+            case _:
+                pass
+
+    def _save_before_compaction(self, kept: TrackedSession) -> None:
+        """What the agent is about to forget, as a handoff document."""
+        key, now = (kept.session.agent, kept.session.session_id), self.watch.clock.now()
+        if now - self._compacted.get(key, float("-inf")) < _COMPACT_S:
+            return
+        self._compacted = {k: at for k, at in self._compacted.items() if now - at < _COMPACT_S}
+        self._compacted[key] = now
+        self.watch.hands.do(lambda: self._save(kept, now))
+
+    def _save(self, kept: TrackedSession, now: float) -> None:
+        session = kept.session
+        self._know(session)
+        id = f"c-{secrets.token_hex(4)}"
+        folder = handoffs.folder_of(session.cwd, self.world.policy(session).handoff_folder)
+        text = own_document(
+            agent=session.agent,
+            path=session.path,
+            session_id=session.session_id,
+            cwd=session.cwd,
+            id=id,
+            at=now,
+            percent=session.reading.percent if session.reading else 0.0,
+            env=self.world.env,
+        )
+        path = handoffs.write(folder, documents.name(now, id), text)
+        self.world.note("checkpoint", session, {"file": str(path)})
+
+    def _know(self, session: Session) -> None:
+        """What it will have to be told again. The summary is not there yet, so nothing of this can
+        be left out for standing in it."""
+        if not self.world.policy(session).recall_after_compaction:
+            return
+        builder = Builder()
+        read_session(builder, session.agent, session.path, session.session_id)
+        window = session.reading.window_tokens if session.reading else 0
+        known = left_out(
+            builder.digest(), "", window_tokens=window, max_chars=hooks.MAX_RECALL_CHARS
+        )
+        with self.world.lock:
+            self._known[session.agent, session.session_id] = known
+            if len(self._known) > _MOST_KEPT:
+                del self._known[next(iter(self._known))]
+
+    def read_spool(self) -> None:
+        """What hooks left while there was no daemon; once all sessions are known."""
+        place = state.spool_path()
+        for left in spool.take(place):
+            key = (AGENT, str(left.event.get("session_id") or ""))
+            with self.world.lock:
+                kept = self.world.kept.get(key)
+                if kept is None or _is_older(left.at, kept):
+                    continue  # not here any more, or begun again since
+                self.hook(left.event)
+                self._left_while_away(kept, left.at)
+        spool.drop(place)
+
+    def _left_while_away(self, kept: TrackedSession, at: float) -> None:
+        """What waits for a limit is no longer waited for if its user has left it."""
+        session, stops = kept.session, self.watch.stops
+        pending = stops.pending.get((session.agent, session.session_id))
+        if pending is None or session.process is not None or at < pending.ending.at:
+            return
+        if kept.hook_end in endings.BY_USER:
+            stop = self.watch.observer.ending_of(Sighting(session), hook=kept.hook_end)
+            mid_turn = endings.is_mid_turn(session, None)
+            stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=False)
+
+
+def _is_older(at: float, kept: TrackedSession) -> bool:
+    process = kept.session.process
+    return process is not None and at < process.started_at

@@ -1,0 +1,362 @@
+"""What claude's hooks are answered. Pure: an event and what is known of its session in, a reply and
+facts out; what to do about the facts, and what was told before, is the caller's.
+
+Whatever is said to the agent is a statement and not an order, but for the one request for a handoff
+document, which only a user who switched handoffs on gets. No reply ever allows anything that claude
+would have asked about, or keeps it from compacting.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from segue.core.policy import Policy
+from segue.core.sessions.gate import Gate, Sized, gate, size_of_prompt, size_of_tool
+from segue.core.sessions.reading import Reading, Zone
+
+JSON = dict[str, Any]
+
+EVENTS = (
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "StopFailure",
+    "PreCompact",
+    "SessionEnd",
+    "Notification",
+)
+"""Those that `setup` asks for."""
+
+TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
+"""Those by which the agent can be told something without being made to go on."""
+
+MAX_RECALL_CHARS = 7_800
+"""What is left for the words around it."""
+
+_MOST_CHARS = 9_000  # claude puts more than 10,000 into a file
+_MACHINE = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
+
+
+class HookTexts(Protocol):
+    """The texts, by the user's templates."""
+
+    def large_task(self, reading: Reading, *, task_tokens: int, max_tokens: int) -> str:
+        """Before a task that is too large."""
+
+    def high_context(self, reading: Reading) -> str:
+        """That the window is nearly full."""
+
+    def handoff_request(self, *, percent: float, file: str) -> str:
+        """What asks for the document."""
+
+    def recall(self, known: str) -> str:
+        """What the agent's own compaction left out."""
+
+
+class HookView(Struct, frozen=True, kw_only=True):
+    """What is known of the session now."""
+
+    reading: Reading | None = None
+    zone: Zone | None = None
+    enforced_at_tokens: int | None = None
+    costs: Sequence[int] = ()  # of the project's earlier tasks
+    file_bytes: int | None = None  # of what `file_named` says
+    handoff_file: str = ""  # where its document is to be written, if that is to be asked for now
+    forgotten: str = ""  # what its own compaction, just now, left out
+    is_left_alone: bool = False  # a run's, paused, or the daemon's own
+
+
+class HookMemory(Struct, frozen=True):
+    """What the agent was told so far through hooks. Of a new session: nothing."""
+
+    zone: Zone | None = None
+    file: str = ""  # of the handoff that it was asked for
+
+
+class SessionStarted(Struct, frozen=True, tag="started"):
+    """A session begins or goes on: startup, resume, clear, compact, fork."""
+
+    source: str
+
+
+class Prompted(Struct, frozen=True, tag="prompted"):
+    """Words for the agent: typed by somebody, or made by the agent itself."""
+
+    text: str
+    by_machine: bool
+
+
+class TurnOver(Struct, frozen=True, tag="turn_over"):
+    """The agent is about to wait for its user."""
+
+    has_background: bool
+
+
+class TurnFailed(Struct, frozen=True, tag="failed"):
+    """The turn ended with an error; `text` is what the user is shown."""
+
+    error: str
+    text: str
+
+
+class Compacting(Struct, frozen=True, tag="compacting"):
+    """The agent is about to sum up and forget: manual or auto. May come several times for one."""
+
+    trigger: str
+
+
+class SessionEnded(Struct, frozen=True, tag="ended"):
+    """The session ends: clear, resume, logout, prompt_input_exit (the user's own exit), other."""
+
+    reason: str
+
+
+class NeedsUser(Struct, frozen=True, tag="needs_user"):
+    """The agent shows a notification: permission_prompt, idle_prompt and others."""
+
+    kind: str
+    text: str
+
+
+class ToldZone(Struct, frozen=True, tag="told_zone"):
+    """With this reply the agent is told which zone it is in."""
+
+    zone: Zone
+
+
+class HandoffAsked(Struct, frozen=True, tag="asked"):
+    """With this reply the agent is asked for its handoff document."""
+
+    file: str
+
+
+class CompactionReminded(Struct, frozen=True, tag="recalled"):
+    """With this reply the agent is told what its own compaction left out."""
+
+    chars: int
+
+
+class Gated(Struct, frozen=True, tag="gated"):
+    """With this reply a task is warned about, or refused."""
+
+    verdict: str
+    tokens: int
+    limit_tokens: int
+
+
+Fact = (
+    SessionStarted
+    | Prompted
+    | TurnOver
+    | TurnFailed
+    | Compacting
+    | SessionEnded
+    | NeedsUser
+    | ToldZone
+    | HandoffAsked
+    | CompactionReminded
+    | Gated
+)
+
+
+class HookReply(Struct, frozen=True, kw_only=True):
+    """What the hook prints (None: nothing), its exit code, what is known by it, and what the agent
+    was told with it and before."""
+
+    body: JSON | None = None
+    exit_code: int = 0
+    facts: tuple[Fact, ...] = ()
+    told: HookMemory = HookMemory()
+
+
+def answer(
+    event: Mapping[str, Any],
+    view: HookView | None,
+    policy: Policy,
+    words: HookTexts,
+    told: HookMemory = HookMemory(),  # noqa: B008 - frozen
+) -> HookReply:
+    """The reply to a hook; never raises, whatever the event is. An event of a sub-agent is not the
+    session's: it gets nothing. `view` None: the session is not known yet."""
+    name = _text(event, "hook_event_name")
+    if event.get("agent_id") is not None:
+        return HookReply(told=told)
+    facts = _facts(name, event)
+    known = view or HookView()
+    if known.is_left_alone:
+        return HookReply(facts=facts, told=told)
+    made = _Answer(name, event, known, policy, words, told)
+    return made.reply(facts)
+
+
+def file_named(event: Mapping[str, Any]) -> str:
+    """The file that a tool is about to take in as a whole, "" if none: its size is asked for."""
+    given = event.get("tool_input")
+    if _text(event, "hook_event_name") != "PreToolUse" or not isinstance(given, Mapping):
+        return ""
+    if "limit" in given or _text(event, "tool_name") not in ("Read", "NotebookRead"):
+        return ""
+    return _text(given, "file_path") or _text(given, "notebook_path")
+
+
+def _facts(name: str, event: Mapping[str, Any]) -> tuple[Fact, ...]:
+    match name:
+        case "SessionStart":
+            return (SessionStarted(_text(event, "source")),)
+        case "UserPromptSubmit":
+            by_machine = _text(event, "source") in _MACHINE
+            return (Prompted(_text(event, "prompt"), by_machine),)
+        case "Stop":
+            return (TurnOver(bool(event.get("background_tasks"))),)
+        case "StopFailure":
+            return (TurnFailed(_text(event, "error"), _text(event, "last_assistant_message")),)
+        case "PreCompact":
+            return (Compacting(_text(event, "trigger")),)
+        case "SessionEnd":
+            return (SessionEnded(_text(event, "reason")),)
+        case "Notification":
+            return (NeedsUser(_text(event, "notification_type"), _text(event, "message")),)
+    return ()
+
+
+class _Answer:
+    """One reply in the making."""
+
+    def __init__(
+        self,
+        name: str,
+        event: Mapping[str, Any],
+        view: HookView,
+        policy: Policy,
+        words: HookTexts,
+        told: HookMemory,
+    ) -> None:
+        self.name, self.event, self.view = name, event, view
+        self.policy, self.words, self.told = policy, words, told
+        self.facts: list[Fact] = []
+
+    def reply(self, facts: tuple[Fact, ...]) -> HookReply:
+        is_known = self.view.reading is not None or self.view.forgotten
+        body = self._body() if is_known else None
+        return HookReply(body=body, facts=(*facts, *self.facts), told=self.told)
+
+    def _body(self) -> JSON | None:
+        match self.name:
+            case "UserPromptSubmit":
+                gated = self._gate_prompt()
+                if gated.verdict == "block":
+                    return {"decision": "block", "reason": self._said(gated)}
+                return self._context(self._said(gated), self._crossing())
+            case "PreToolUse":
+                gated = self._gate_tool()
+                if gated.verdict == "block":
+                    return self._specific(
+                        permissionDecision="deny", permissionDecisionReason=self._said(gated)
+                    )
+                return self._context(self._said(gated))
+            case "PostToolUse":
+                return self._context(self._request() or self._crossing())
+            case "SessionStart":
+                return self._context(self._recalled(), self._crossing())
+        return None
+
+    def _gate_prompt(self) -> Gate:
+        text = _text(self.event, "prompt")
+        is_own = bool(self.view.handoff_file) and self.view.handoff_file in text
+        # Neither a command, nor what the agent says to itself, nor segue's own words.
+        if is_own or text.startswith("/") or _text(self.event, "source") in _MACHINE:
+            return Gate("allow")
+        return self._gate(size_of_prompt(len(text), self.view.costs))
+
+    def _gate_tool(self) -> Gate:
+        given = self.event.get("tool_input")
+        if self.view.handoff_file and self.view.handoff_file in str(given):
+            return Gate("allow")
+        if self.view.file_bytes is None:
+            return Gate("allow")  # of what is not known nothing is said
+        size = len(str(given)) if given else 0
+        name = _text(self.event, "tool_name")
+        return self._gate(size_of_tool(name, size, self.view.file_bytes))
+
+    def _gate(self, sized: Sized) -> Gate:
+        view = self.view
+        if view.reading is None or view.zone is None:
+            return Gate("allow")
+        found = gate(
+            sized,
+            view.reading,
+            view.zone,
+            self.policy,
+            enforced_at_tokens=view.enforced_at_tokens,
+        )
+        if found.verdict != "allow":
+            self.facts.append(Gated(found.verdict, found.tokens, found.limit_tokens))
+        return found
+
+    def _said(self, found: Gate) -> str:
+        if found.verdict == "allow" or self.view.reading is None:
+            return ""
+        if not found.limit_tokens:
+            return found.text
+        return self.words.large_task(
+            self.view.reading, task_tokens=found.tokens, max_tokens=found.limit_tokens + 1
+        )
+
+    def _crossing(self) -> str:
+        """What is said about a zone that was entered since; of one that was left, nothing."""
+        zone, reading, before = self.view.zone, self.view.reading, self.told.zone
+        if zone is None or reading is None or zone is before:
+            return ""
+        self.told = HookMemory(zone, self.told.file)
+        order = list(Zone)
+        if order.index(zone) <= order.index(before or Zone.NORMAL):
+            return ""
+        self.facts.append(ToldZone(zone))
+        return said_of(zone, reading, self.policy, self.words)
+
+    def _recalled(self) -> str:
+        known = self.view.forgotten
+        if not known or not self.policy.recall_after_compaction:
+            return ""
+        self.facts.append(CompactionReminded(len(known)))
+        return self.words.recall(known)
+
+    def _request(self) -> str:
+        """The request for a handoff document, once for each."""
+        file, reading = self.view.handoff_file, self.view.reading
+        if not file or file == self.told.file or reading is None or not self.policy.auto_handoff:
+            return ""
+        self.told = HookMemory(self.view.zone, file)
+        self.facts.append(HandoffAsked(file))
+        return self.words.handoff_request(percent=reading.percent, file=file)
+
+    def _context(self, *texts: str) -> JSON | None:
+        said = "\n\n".join(text.strip() for text in texts if text)
+        return self._specific(additionalContext=said) if said else None
+
+    def _specific(self, **values: str) -> JSON:
+        cut = {key: value[:_MOST_CHARS] for key, value in values.items()}
+        return {"hookSpecificOutput": {"hookEventName": self.name, **cut}}
+
+
+def said_of(zone: Zone, reading: Reading, policy: Policy, words: HookTexts) -> str:
+    """What an agent is told when it enters a zone: where it stands, and what that means."""
+    if zone in (Zone.CRITICAL, Zone.HANDOFF):
+        return words.high_context(reading)
+    said = (
+        f"Context at {reading.percent:.0f}%: {reading.used_tokens:,} of the window's"
+        f" {reading.window_tokens:,} tokens are used ({zone.value} zone)."
+        " This message is automatic."
+    )
+    if zone is Zone.WARNING:
+        most = policy.warning_task_tokens
+        said += f" From here on tasks of less than {most:,} tokens fit best in this session."
+    return said
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    found = fields.get(key)
+    return found if isinstance(found, str) else ""

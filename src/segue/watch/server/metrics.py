@@ -1,0 +1,95 @@
+"""The daemon's numbers in Prometheus' text format. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metric(NamedTuple):
+    """How a number is called outside, and what its labels are, from the outermost in."""
+
+    name: str
+    type: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+KNOWN: dict[str, Metric] = {
+    "info": Metric("segue_info", "gauge", "Always 1; the version is a label.", ("version",)),
+    "uptime": Metric("segue_uptime_seconds", "gauge", "Time since the daemon was started."),
+    "log_seq": Metric("segue_log_seq", "gauge", "Number of the last note in the log."),
+    "sessions": Metric("segue_sessions", "gauge", "Sessions by state and zone.", ("state", "zone")),
+    "crossings": Metric("segue_crossings_total", "counter", "Zones entered.", ("zone",)),
+    "handoffs": Metric("segue_handoffs_total", "counter", "Handoffs by result.", ("result",)),
+    "arrivals": Metric(
+        "segue_arrivals_total",
+        "counter",
+        "Sessions that took over, by what came of it.",
+        ("result",),
+    ),
+    "repeats": Metric("segue_repeats_total", "counter", "What they did again at first.", ("what",)),
+    "stops": Metric("segue_stops_total", "counter", "Stops by reason.", ("reason",)),
+    "resumes": Metric("segue_resumes_total", "counter", "Sessions resumed.", ("place",)),
+    "figures": Metric("segue_figure", "gauge", "How handoffs do: see docs/report.md.", ("name",)),
+    "notices": Metric("segue_notices_total", "counter", "Notices given to the user.", ("kind",)),
+    "hook_calls": Metric("segue_hook_calls_total", "counter", "Calls by hooks.", ("event",)),
+    "statusline_calls": Metric("segue_statusline_calls_total", "counter", "Calls by status lines."),
+    "api_requests": Metric(
+        "segue_api_requests_total", "counter", "Requests to the API by status.", ("status",)
+    ),
+    "api_connections": Metric("segue_api_connections", "gauge", "Open connections to the API."),
+    "api_streams": Metric("segue_api_streams", "gauge", "Clients that follow /v1/events."),
+}
+"""By the names that the daemon uses. One that is not here is shown as it is called."""
+
+
+def text(values: Mapping[str, Any]) -> str:
+    """All of them, in a fixed order. What is no number is left out."""
+    lines: list[str] = []
+    seen: set[str] = set()
+    for key in sorted(values, key=lambda key: (_order(key), key)):
+        metric = KNOWN.get(key) or Metric(f"segue_{_name(key)}", "untyped", "Not described.")
+        samples = dict(_samples(values[key], metric.labels, ()))
+        if metric.name in seen or not samples:
+            continue
+        seen.add(metric.name)
+        lines.append(f"# HELP {metric.name} {metric.help}")
+        lines.append(f"# TYPE {metric.name} {metric.type}")
+        lines += [f"{metric.name}{labels} {number}" for labels, number in samples.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _order(key: str) -> int:
+    known = list(KNOWN)
+    return known.index(key) if key in KNOWN else len(known)
+
+
+def _samples(
+    value: Any, names: tuple[str, ...], found: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        name = names[len(found)] if len(found) < len(names) else f"label_{len(found) + 1}"
+        for key, inner in value.items():
+            yield from _samples(inner, names, (*found, (name, "" if key is None else str(key))))
+    elif isinstance(value, (int, float)):
+        labels = ",".join(f'{name}="{_escaped(said)}"' for name, said in found)
+        yield (f"{{{labels}}}" if labels else ""), _number(value)
+
+
+def _escaped(said: str) -> str:
+    return said.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(int(value))
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _name(key: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in key)

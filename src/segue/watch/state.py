@@ -1,0 +1,149 @@
+"""What the parts of the daemon share: the log, the rules, the sessions as they are kept, a lock."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from segue.agents.contracts.terminal import Terminal
+from segue.core.policy import Policy
+from segue.core.secrets.redact import scrub
+from segue.core.sessions import zones
+from segue.core.sessions.types import Session
+from segue.core.terminals.screen import Screen
+from segue.runs.clock import Clock
+from segue.system.notices import Notices
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.typist import TypingRefused, Typist
+from segue.watch.log import Log, Note
+from segue.watch.rules import Rules
+
+Name = tuple[str, str]
+"""Which session: the agent, and the session's id."""
+
+ORDER = "order"
+"""A note of what is started, word for word."""
+
+MOST_COSTS = 60
+"""How many of a project's last tasks tell how large the next one may be."""
+
+
+@dataclass
+class TrackedSession:
+    """What the daemon knows of one session besides what its file and process tell."""
+
+    session: Session
+    memory: zones.ZoneMemory = field(default_factory=zones.ZoneMemory)
+    turn_used: int | None = None  # tokens when its turn began
+    noted: float = -1.0  # the fraction in the last reading that was written down
+    seat: AgentPane | None = None
+    socket: str = ""  # of the tmux server that it sits or sat in
+    terminal: Terminal | None = None
+    program: str = ""  # of the process that was last behind it
+    flags: tuple[str, ...] = ()  # those of the user's that a process which takes over keeps
+    in_run: bool = False  # it is a `segue run`'s, and left alone
+    is_ours: bool = False  # the daemon runs inside of it
+    seen_pid: int = 0
+    hook_end: str = ""  # what its SessionEnd hook gave as the reason
+    reminds: bool = False  # its agent is to be told once more how full it is
+    hooked_at: float = 0.0  # its hooks called last
+    shell_line: str | None = None  # what its shell showed once it had gone; None: none waits
+    ended_at: float | None = None
+    is_declined: bool | None = None
+    """The user interrupted a handoff of it: none begins by itself until it was compacted. None: the
+    log was not asked yet."""
+
+
+@dataclass
+class DaemonState:
+    """One for a daemon. Whoever changes `kept` or `paused` holds `lock`."""
+
+    env: Mapping[str, str]
+    clock: Clock
+    log: Log
+    rules: Rules
+    typist: Typist
+    notices: Notices
+    say: Callable[[str], None]
+    kept: dict[Name, TrackedSession] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)  # "all", a folder or a session's id
+    costs: dict[str, deque[int]] = field(default_factory=dict)  # of tasks, by project
+    lock: Any = field(default_factory=threading.RLock)
+    listeners: list[Callable[[Note], None]] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+    fault: str = ""  # what went wrong last, as it was said
+
+    def policy(self, session: Session) -> Policy:
+        """The user's rules for this session."""
+        return self.rules.policy(session.agent, session.model, session.cwd)
+
+    def note(self, kind: str, session: Session | None, data: dict[str, Any]) -> Note:
+        """Writes a line into the log, without secrets, and wakes whoever reads along."""
+        data = data if kind == ORDER else scrub(data)
+        with self.lock:
+            written = self.log.append(
+                kind,
+                at=self.clock.now(),
+                agent=session.agent if session else "",
+                session_id=session.session_id if session else "",
+                project=session.cwd if session else "",
+                data=data,
+            )
+            for listen in self.listeners:
+                listen(written)
+        with self.news:
+            self.news.notify_all()
+        return written
+
+    def look(self, kept: TrackedSession) -> Screen | TypingRefused:
+        """What a session's terminal shows; refused if it has none that may be spoken to."""
+        if kept.seat is None or kept.terminal is None:
+            return TypingRefused("gone", "it sits in no terminal that segue knows")
+        return self.typist.look(kept.seat, kept.terminal)
+
+    def learn_cost(self, project: str, tokens: int) -> None:
+        """What a task of this project cost: later ones are measured by it."""
+        self.costs.setdefault(project, deque(maxlen=MOST_COSTS)).append(tokens)
+
+    def is_paused(self, session: Session) -> bool:
+        """Whether the user wants this one left alone for now."""
+        if not self.paused:
+            return False
+        above = _folder(session) + "/"
+        return any(
+            what in ("all", session.session_id)
+            or (what.startswith("/") and above.startswith(what.rstrip("/") + "/"))
+            for what in self.paused
+        )
+
+    def find(self, name: str) -> list[TrackedSession]:
+        """Sessions that a name may mean: an id or its beginning, a folder or the last part of it.
+        What fits exactly goes first; of a folder, the live ones."""
+        with self.lock:
+            everyone = list(self.kept.values())
+        exact = [kept for kept in everyone if kept.session.session_id == name]
+        if exact:
+            return exact
+        begun = [k for k in everyone if len(name) >= 2 and k.session.session_id.startswith(name)]
+        if begun:
+            return begun
+        folder = name.rstrip("/")
+        there = [
+            kept
+            for kept in everyone
+            if (own := _folder(kept.session)) and folder in (own, own.rpartition("/")[2])
+        ]
+        live = [kept for kept in there if kept.session.state.is_live]
+        return live or there
+
+
+def _folder(session: Session) -> str:
+    return session.cwd.rstrip("/")
+
+
+def label(session: Session) -> str:
+    """A session in a line for people."""
+    folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
+    said = f"{session.agent} in {folder} ({session.session_id[:8]})"
+    return "".join(c if c.isprintable() else "?" for c in said)  # names may be made to mislead

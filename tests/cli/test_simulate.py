@@ -1,0 +1,140 @@
+"""`segue simulate` and `segue tune` as a user runs them."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from support.homes import START, claude_session, prompt, reply
+
+from segue.cli import cli
+from segue.core.runs.machine import moves
+from segue.core.runs.types import Run, RunStep
+from segue.system import clock
+from segue.system.config.marks_file import with_marks
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, list(args))
+
+
+def test_simulate_says_that_every_invariant_held_and_compares_marks() -> None:
+    done = run("simulate", "--sessions", "4", "--days", "4", "--jobs", "1", "--policy", "graduated")
+    assert done.exit_code == 0, done.output
+    assert "4 sessions × 4 days, seed 7, policy graduated (80/85 %): every invariant held" in (
+        done.stdout
+    )
+    assert "65/70 %" in done.stdout
+    assert "90/90 %" in done.stdout
+
+
+def test_simulate_json_has_the_figures_and_is_the_same_each_time() -> None:
+    args = ("simulate", "--sessions", "4", "--days", "4", "--no-compare", "--json")
+    first, again = json.loads(run(*args).stdout), json.loads(run(*args).stdout)
+    assert first == again
+    assert first["schema"] == 1
+    assert first["ok"] is True
+    assert first["broken"] is None
+    assert set(first["figures"]) >= {
+        "exhaustions", "handoffs", "waited_s", "context_at_request", "context_unused",
+    }  # fmt: skip
+
+
+def test_a_broken_invariant_is_told_with_its_seed_and_the_shortest_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(run: Run, moment: object) -> RunStep:
+        return RunStep(run)
+
+    monkeypatch.setattr("segue.core.runs.machine.handlers.look", never)
+    assert moves.look is not never
+    args = ("simulate", "--sessions", "4", "--days", "30", "--no-compare")
+    done = run(*args)
+    assert done.exit_code == 1
+    assert "broken: the " in done.stdout
+    assert "seed 7, world 0; the shortest trace has " in done.stdout
+    told = json.loads(run(*args, "--json").stdout)
+    assert told["ok"] is False
+    assert told["broken"]["trace"][-1].endswith(told["broken"]["what"])
+
+
+def test_an_unknown_preset_is_one_line() -> None:
+    done = run("simulate", "--policy", "gradated")
+    assert done.exit_code == 2
+    assert "did you mean graduated" in done.stderr
+
+
+def grow(count: int, *, turn_tokens: int, cwd: str = "/p") -> None:
+    """Sessions of claude, each of which grew by that much with every reply."""
+    for number in range(count):
+        name = f"{number:08}-2222-4333-8444-555555555555"
+        lines = [prompt("go", session=name, cwd=cwd)]
+        for place in range(130_000 // turn_tokens):
+            used = 20_000 + number * turn_tokens // count + place * turn_tokens
+            lines.append(reply(number * 1_000 + place, used, session=name, cwd=cwd))
+        claude_session(Path.home(), *lines, session=name)
+
+
+@pytest.fixture(autouse=True)
+def midnight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: START + 600)
+
+
+def test_tune_without_any_session_says_so() -> None:
+    done = run("tune")
+    assert done.exit_code == 0
+    assert "there is nothing to go by" in done.stdout
+
+
+def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:
+    """The request is read between one and two turns after the mark, and comes late above 90 %."""
+    grow(16, turn_tokens=10_000)
+    told = json.loads(run("tune", "--json").stdout)
+    agent = told["advice"][0]
+    assert (agent["of"], agent["name"], agent["sessions"]) == ("agent", "claude", 16)
+    assert agent["hard_mark"] == pytest.approx(0.90 - 2 * 10_000 / 200_000, abs=0.02)
+    assert agent["late_then"] <= 0.05
+    assert (
+        tomllib.loads(told["toml"])["policy"]["agents"]["claude"]["hard_mark"]
+        == (agent["hard_mark"])
+    )
+
+
+def test_tune_on_a_history_too_small_says_so_and_has_nothing_to_paste() -> None:
+    grow(2, turn_tokens=10_000)
+    done = run("tune")
+    assert "too small a history" in done.stdout
+    assert "[policy." not in done.stdout
+
+
+def test_tune_apply_shows_the_diff_and_writes_it_so_that_it_counts() -> None:
+    grow(16, turn_tokens=10_000)
+    done = run("tune", "--apply", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "+[policy.agents." in done.stdout
+    shown = json.loads(run("config", "show", "--agent", "claude", "--json").stdout)
+    mark = shown["values"]["policy.hard_mark"]["value"]
+    again = json.loads(run("tune", "--json").stdout)["advice"][0]
+    assert again["hard_mark"] == pytest.approx(mark)
+    assert again["is_needed"] is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '[run]\nagent = "claude"',
+        '[policy.agents.claude]\nsoft_mark = 0.5 # mine\nmax_legs = 3\n\n[run]\nagent = "x"\n',
+        '[policy.agents."claude"]\n',
+    ],
+)
+def test_marks_are_written_and_nothing_else_changes(text: str) -> None:
+    before = tomllib.loads(text)
+    after = tomllib.loads(
+        with_marks(text, "agents", "claude", {"soft_mark": 0.7, "hard_mark": 0.75})
+    )
+    marks = {"soft_mark": 0.7, "hard_mark": 0.75}
+    own = before.get("policy", {}).get("agents", {}).get("claude", {})
+    assert after["policy"]["agents"]["claude"] == {**own, **marks}
+    assert after.get("run") == before.get("run")

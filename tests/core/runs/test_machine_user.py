@@ -1,0 +1,234 @@
+"""The machine of a run: Ctrl+C, cancel, and going on with it."""
+
+from support.runs import MUTE, TALKS, Led, exit_code, led
+
+from segue.core.policy import Policy
+from segue.core.runs.types import (
+    AskCheckpoint,
+    CancelAsked,
+    CheckpointComposed,
+    CheckpointReceived,
+    Compose,
+    Created,
+    EndLeg,
+    Finish,
+    InterruptRequested,
+    Resumed,
+    RunCheck,
+    RunState,
+    WaitUntil,
+)
+from segue.core.stops.reasons import StopReason
+
+R = StopReason
+
+
+# Ctrl+C and cancel
+
+
+def test_ctrl_c_in_stages_asks_then_ends_then_kills() -> None:
+    run = led()
+    run.tell(InterruptRequested())
+    assert (run.state, run.last(AskCheckpoint).now) == (RunState.STOPPING, False)
+    run.tell(InterruptRequested())
+    assert run.last(EndLeg).how == "gentle"
+    run.tell(InterruptRequested())
+    assert run.last(EndLeg).how == "kill"
+    run.ends(R.CRASH)
+    assert (run.state, exit_code(run)) == (RunState.CANCELLED, 130)
+    assert "not auto-resuming" in run.last(Finish).outcome.what
+
+
+def test_the_first_ctrl_c_lets_a_talking_agent_write_its_checkpoint() -> None:
+    run = led()
+    run.tell(InterruptRequested(), CheckpointReceived(leg=1, number=4))
+    assert (run.last(EndLeg).how, run.run.checkpoint) == ("close", 4)
+    run.ends(R.COMPLETED)
+    assert (run.state, exit_code(run)) == (RunState.CANCELLED, 130)
+
+
+def test_the_first_ctrl_c_lets_a_mute_agents_tool_finish() -> None:
+    run = led(abilities=MUTE)
+    run.tell(InterruptRequested())
+    assert run.steps[-1].decisions == ()
+    run.boundary()
+    assert run.last(EndLeg).how == "gentle"
+
+
+def test_a_tool_that_takes_too_long_after_ctrl_c_is_ended() -> None:
+    run = led(abilities=MUTE)
+    run.tell(InterruptRequested())
+    run.elapses("finish")
+    assert run.last(EndLeg).how == "gentle"
+    run.elapses("finish")
+    assert len(run.ended()) == 1
+
+
+def test_ctrl_c_before_the_first_reply_ends_the_leg() -> None:
+    run = Led(abilities=TALKS)
+    run.tell(Created(), InterruptRequested())
+    assert run.last(EndLeg).how == "gentle"
+
+
+def test_ctrl_c_while_waiting_cancels_at_once() -> None:
+    run = led()
+    run.ends(R.RATE_LIMIT)
+    run.tell(InterruptRequested())
+    assert (run.state, exit_code(run)) == (RunState.CANCELLED, 130)
+
+
+def test_ctrl_c_while_handing_over_cancels_and_nothing_new_is_started() -> None:
+    run = led()
+    run.reads(0.9)
+    run.tell(CheckpointReceived(leg=1, number=1), InterruptRequested())
+    run.ends(R.COMPLETED)
+    assert (run.state, len(run.legs())) == (RunState.CANCELLED, 1)
+    run = led()
+    run.ends(R.CONTEXT_EXHAUSTED)
+    run.tell(InterruptRequested())
+    assert run.state is RunState.CANCELLED
+
+
+def test_user_exits_that_are_resumed_by_policy_leave_ctrl_c_alone() -> None:
+    run = led(Policy(resume_user_exits=True))
+    run.tell(InterruptRequested(), InterruptRequested())
+    run.ends(R.USER_EXIT)
+    assert run.state is RunState.CANCELLED
+
+
+def test_ctrl_c_beats_a_time_limit_that_has_just_passed() -> None:
+    run = led(Policy(max_active_s=600))
+    run.elapses("active")
+    run.tell(InterruptRequested())
+    run.ends(R.COMPLETED)
+    assert exit_code(run) == 130
+
+
+def test_cancel_ends_gently_and_once() -> None:
+    run = led()
+    run.tell(CancelAsked(), CancelAsked())
+    assert run.ended() == [(1, "gentle")]
+    run.ends(R.USER_EXIT)
+    assert (run.state, exit_code(run)) == (RunState.CANCELLED, 130)
+    assert "(segue cancel)" in run.last(Finish).outcome.what
+    run = led()
+    run.ends(R.RATE_LIMIT)
+    run.tell(CancelAsked(by="SIGTERM"))
+    assert "(SIGTERM)" in run.last(Finish).outcome.what
+
+
+# Going on with a run
+
+
+def test_resume_goes_on_in_the_same_session_and_forgets_what_was_counted() -> None:
+    run = led()
+    run.tell(InterruptRequested(), InterruptRequested())
+    run.ends(R.USER_EXIT, tokens=10, failure="x")
+    run.tell(Resumed())
+    assert (run.state, run.legs()[1:]) == (RunState.RESUMING, [(2, "work", "resume", "s1")])
+    assert (run.run.presses, run.run.failures, run.run.idle_legs) == (0, 0, 0)
+    assert (run.run.tokens, run.run.outcome, run.run.pressed_at) == (10, None, None)
+
+
+def test_resume_fresh_is_a_new_session_with_a_checkpoint() -> None:
+    run = led()
+    run.ends(R.ERROR)
+    run.tell(Resumed(fresh=True))
+    run.last(Compose)
+    run.tell(CheckpointComposed(number=1))
+    assert run.legs()[1:] == [(2, "work", "continuation", "")]
+
+
+def test_resume_of_a_run_that_never_replied_gives_the_task_anew() -> None:
+    run = Led()
+    run.tell(Created())
+    run.ends(R.AUTH)
+    for fresh in (False, True):
+        run.tell(Resumed(fresh=fresh))
+        assert run.legs()[-1][1:] == ("work", "task", "")
+        run.ends(R.AUTH)
+
+
+def test_resume_of_a_full_session_is_a_handoff() -> None:
+    run = led(Policy(idle_legs=1))
+    run.ends(R.CONTEXT_EXHAUSTED)
+    assert run.state is RunState.FAILED
+    run.tell(Resumed())
+    run.last(Compose)
+
+
+def test_resume_strict_fails_where_another_session_would_be_needed() -> None:
+    run = led()
+    run.ends(R.CRASH)
+    run.tell(InterruptRequested(), InterruptRequested())
+    run.ends(R.USER_EXIT)
+    run.tell(Resumed(strict=True))
+    run.ends(R.CRASH)
+    assert (run.state, exit_code(run)) == (RunState.FAILED, 1)
+    assert run.run.outcome
+    assert "--strict" in run.run.outcome.change
+
+
+def test_resume_with_a_larger_cap_goes_on_and_with_the_same_fails_again() -> None:
+    run = led(Policy(max_legs=1))
+    run.ends(R.CRASH)
+    run.tell(Resumed())
+    assert run.run.outcome
+    assert run.run.outcome.reason == "cap"
+    run.tell(Resumed(policy=Policy(max_legs=2)))
+    assert run.state is RunState.RESUMING
+
+
+def test_resume_of_a_run_whose_segue_is_gone_says_again_what_was_under_way() -> None:
+    run = led(check="make")
+    run.ends(R.RATE_LIMIT)
+    wait = run.run.wait
+    run.tell(Resumed())
+    assert (run.last(WaitUntil).wait, run.state) == (wait, RunState.WAITING)
+    run.waits()
+    run.up()
+    run.tell(Resumed())
+    assert run.steps[-1].decisions == ()
+    run.ends(R.CONTEXT_EXHAUSTED)
+    run.tell(Resumed())
+    run.last(Compose)
+    run.tell(CheckpointComposed(number=1))
+    run.up()
+    run.ends(R.COMPLETED)
+    run.tell(Resumed())
+    run.last(RunCheck)
+
+
+def test_resume_fresh_while_waiting_or_working_is_a_handoff() -> None:
+    run = led()
+    run.tell(Resumed(fresh=True))
+    assert (run.state, run.last(AskCheckpoint).now) == (RunState.CHECKPOINTING, True)
+    run = led()
+    run.ends(R.RATE_LIMIT)
+    run.tell(Resumed(fresh=True))
+    run.last(Compose)
+
+
+def test_resume_while_it_is_being_stopped_goes_on_when_that_is_over() -> None:
+    run = led()
+    run.tell(InterruptRequested(), InterruptRequested(), Resumed())
+    run.ends(R.USER_EXIT)
+    assert run.legs()[1:] == [(2, "work", "resume", "s1")]
+
+
+def test_a_task_that_was_completed_while_it_was_being_stopped_by_a_limit_is_not_resumed() -> None:
+    run = led(Policy(max_active_s=600))
+    run.elapses("active")
+    run.tell(Resumed())
+    run.ends(R.COMPLETED)
+    assert run.state is RunState.DONE
+
+
+def test_what_a_run_was_stopped_for_is_forgotten_when_it_goes_on_at_once() -> None:
+    run = led(Policy(max_active_s=600))
+    run.elapses("active")
+    run.tell(Resumed(fresh=True, policy=Policy()))
+    run.ends(R.USER_EXIT, active_s=600)
+    assert run.state is RunState.CHECKPOINTING
+    run.tell(CheckpointComposed(number=1))
+    assert (run.run.again, run.run.outcome_due, run.run.policy) == ("", None, Policy())

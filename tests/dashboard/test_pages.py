@@ -1,0 +1,107 @@
+"""Pages say what the commands say, of whatever is in the files."""
+
+import html
+import json
+import re
+import time
+from pathlib import Path
+
+from support.dashboards import dashboard, until
+from support.homes import prompt, reply
+from support.running import stage
+
+HOSTILE = {
+    "script": "<script>alert(1)</script>",
+    "attribute": '"onerror=alert(1) x="',
+    "terminal": "\x1b[31mred\x1b]0;t\x07",
+    "direction": "a\u202eb\u2066c",
+    "half": "x\ud800y",
+    "long": "A" * 1_000_000,
+    "template": "{{ 7 * 7 }}{% raw %}",
+}
+
+
+def test_hostile_names_and_words_show_as_text_on_every_page(own_home: Path) -> None:
+    now = time.time()
+    for number, (name, value) in enumerate(HOSTILE.items()):
+        folder = own_home / f".claude/projects/-{name}"
+        folder.mkdir(parents=True)
+        session = f"{number}1111111-2222-4333-8444-555555555555"
+        rows = [
+            prompt(value, at=now - 9, session=session, cwd=f"/x/{value}"),
+            reply(1, 50_000, at=now - 8, session=session, cwd=f"/x/{value}", model=value),
+        ]
+        (folder / f"{session}.jsonl").write_text("\n".join(rows) + "\n")
+    (own_home / "segue").mkdir()
+    with dashboard({"HOME": str(own_home), "SEGUE_HOME": str(own_home / "segue")}) as shown:
+        shown.sign_in()
+        front = shown.page("/")
+        keys = re.findall(r'href="(/sessions/\w+)"', front)
+        pages = [front, *(shown.page(key) for key in keys)]
+    assert len(keys) == len(HOSTILE)
+    for page in pages:
+        assert len(page) < 200_000
+        assert "<script>alert" not in page
+        assert not re.search(r"<[^>]*\sonerror=", page)
+        assert not re.search("[\x1b\x07\u202e\u2066\ud800]", page)
+        assert "49" not in html.unescape(page).partition("{{ 7 * 7 }}")[0][-5:]
+    assert "&lt;script&gt;alert(1)" in front
+    assert "{{ 7 * 7 }}" in html.unescape(front)
+
+
+def test_a_run_is_told_with_its_legs_decisions_checkpoint_and_answer(tmp_path: Path) -> None:
+    with stage("three-exhaustions", within=tmp_path) as s:
+        assert s.run().code == 0
+        (run_id,) = s.run_ids()
+        shown_by_command = json.loads(s.segue("show", run_id, "--json").stdout)
+        with dashboard(s.env) as shown:
+            shown.sign_in()
+            run = html.unescape(shown.page(f"/runs/{run_id}"))
+            listed = html.unescape(shown.page("/runs"))
+            history = html.unescape(shown.page("/history"))
+            log = shown.page("/log")
+            missing = shown.ask("/runs/run-none")
+    reasons = {each["reason"] for each in shown_by_command["decisions"] if each["reason"]}
+    assert reasons
+    assert all(reason in run for reason in reasons)
+    assert run.count('<th scope="row">') == len(shown_by_command["leg_list"])
+    assert shown_by_command["answer"].strip() in run
+    assert "Checkpoint" in run
+    assert "done" in listed
+    assert run_id in listed
+    assert "handed over" in history
+    assert "No notes yet" in log
+    assert missing.status == 404
+
+
+def test_actions_do_what_the_commands_do_and_say_what_they_say(tmp_path: Path) -> None:
+    with stage("silent-hang", within=tmp_path) as s:
+        _, run_id = s.new_run()
+        with dashboard(s.env) as shown:
+            shown.sign_in()
+            refused = shown.act("resume", run_id)
+            ended = shown.act("cancel", run_id)
+            state = s.state(run_id)
+            again = shown.act("resume", run_id)
+            until(lambda: s.state(run_id) != "cancelled")
+            shown.act("cancel", run_id)
+    assert not refused["ok"]
+    assert f"{run_id} is driven by process" in refused["said"]
+    assert ended["ok"]
+    assert f"{run_id} is cancelled" in ended["said"]
+    assert state == "cancelled"
+    assert again["ok"], again
+    assert again["command"] == f"segue resume --detach {run_id}"
+
+
+def test_the_commands_of_the_docs_print_one_url(own_home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/dashboard.md").read_text()
+    block = re.search(r"```sh\n(.*?)```", page, re.S)
+    assert block is not None
+    (own_home / "segue").mkdir()
+    env = {"HOME": str(own_home), "SEGUE_HOME": str(own_home / "segue")}
+    for command in block[1].splitlines():
+        assert command.startswith("segue dashboard")
+        with dashboard(env, *command.split()[2:]) as shown:
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", shown.url)
+        assert shown.process.returncode == 0

@@ -1,0 +1,1 @@
+"""Parrot: all that segue must know about this agent."""

@@ -1,0 +1,146 @@
+"""What nothing in `src/` uses is not there: a function that only tests call is a rule that does not
+run, and a setting that nothing reads is a promise that is not kept. By names alone, from the syntax
+trees: quick, and blind to two things of one name."""
+
+import ast
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from segue.core.policy import Policy
+
+SOURCE = Path(__file__).parents[2] / "src" / "segue"
+FOR_OTHERS = "testing"  # all of that folder is called by those who install segue
+ALLOWED = {
+    "make_context": "click calls it",
+    "invoke": "click calls it",
+    "get_command": "click calls it",
+    "format_commands": "click calls it",
+    "format_epilog": "click calls it",
+    "flatten_mapping": "PyYAML calls it",
+    "list_resources": "the MCP SDK calls it",
+    "startup": "uvicorn calls it",
+    "MemoryQueue": "the second queue of the contract, for tests of what is above a queue",
+    "rebuild": "the proof that the log alone leads to every run (store/port)",
+    "should_auto_resume": "of a public class, for those who use segue as a library",
+}
+_PLAIN = {
+    "property",
+    "staticmethod",
+    "classmethod",
+    "cached_property",
+    "contextmanager",
+    "overload",
+}
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Survey(ast.NodeVisitor):
+    """One walk over all files: what is defined, what is named, and in which definitions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.defined: list[tuple[Definition, str]] = []
+        self.uses: Counter[str] = Counter()
+        self.own: dict[int, Counter[str]] = {}  # what a definition itself names
+        self.read: set[str] = set()  # attributes
+        self._inside: list[Definition] = []
+        self._place = ""
+        for file in sorted(folder.rglob("*.py")):
+            self._place = str(file.relative_to(folder))
+            self.visit(ast.parse(file.read_bytes()))
+
+    def visit(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                self._named(name)
+            case ast.Constant(value=str(name)) if name.isidentifier():
+                self._named(name)  # as lazy imports and tables name things
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            # That a setting is checked when it is set does not mean that anybody goes by it.
+            is_check = any(each.name == "__post_init__" for each in self._inside)
+            self.read |= set() if is_check else {node.attr}
+        if not isinstance(node, Definition):
+            self.generic_visit(node)
+            return
+        if not is_registered(node) and not self._place.startswith(f"{FOR_OTHERS}/"):
+            self.defined.append((node, f"{self._place}:{node.lineno}"))
+        self.own[id(node)] = Counter()
+        self._inside.append(node)
+        self.generic_visit(node)
+        self._inside.pop()
+
+    def _named(self, name: str) -> None:
+        self.uses[name] += 1
+        for each in self._inside:
+            self.own[id(each)][name] += 1
+
+
+@cache
+def survey(folder: Path = SOURCE) -> Survey:
+    return Survey(folder)
+
+
+def is_registered(node: Definition) -> bool:
+    """Whether a decorator gives it to somebody else: click, pytest, a table."""
+    marks = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+    names = {m.attr if isinstance(m, ast.Attribute) else getattr(m, "id", "") for m in marks}
+    return bool(names - _PLAIN)
+
+
+def unused(seen: Survey) -> dict[str, str]:
+    """Functions, methods and classes that nothing names but themselves, and where they are; also
+    those that are only named by such."""
+    uses, found = Counter(seen.uses), dict[str, str]()
+    while True:
+        more = [
+            (node, place)
+            for node, place in seen.defined
+            if node.name not in found
+            and not (node.name.startswith("__") and node.name.endswith("__"))
+            and uses[node.name] <= seen.own[id(node)][node.name]
+        ]
+        if not more:
+            return found
+        for node, place in more:
+            found[node.name] = place
+            if node.name not in ALLOWED:
+                uses -= seen.own[id(node)]
+
+
+def test_everything_in_src_is_used_in_src() -> None:
+    found = unused(survey())
+    dead = {name: place for name, place in found.items() if name not in ALLOWED}
+    assert not dead, f"called by nothing in src/: wire it, or delete it: {dead}"
+    stale = set(ALLOWED) - set(found)
+    assert not stale, f"used by now: take it out of ALLOWED: {stale}"
+
+
+def test_every_setting_is_read() -> None:
+    fields = {field.name for field in msgspec.structs.fields(Policy)}
+    found = fields - survey().read
+    assert not found, f"settings that change nothing: {sorted(found)}"
+
+
+def test_it_is_seen_where_something_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "def used(): helper()\n"
+        "def helper(): return 'by_string'\n"
+        "def by_string(): pass\n"
+        "def alone(n): return alone(n - 1) + below()\n"
+        "def below(): pass\n"
+        "class Kept:\n"
+        "    @property\n"
+        "    def size(self): pass\n"
+        "    def __len__(self): pass\n"
+        "    def __post_init__(self): self.checked > 0\n"
+        "@registry.command('x')\n"
+        "def given(): pass\n"
+    )
+    (tmp_path / "two.py").write_text(
+        "from one import used, alone\nused()\nKept().hard = cap.soft\n"
+    )
+    seen = survey(tmp_path)
+    assert set(unused(seen)) == {"alone", "below", "size"}
+    assert {"soft", "hard", "checked"} - seen.read == {"hard", "checked"}

@@ -1,0 +1,38 @@
+"""The queue's contract, for every implementation."""
+
+from pathlib import Path
+
+import pytest
+
+from segue.errors import StateError
+from segue.queue.memory import Kept, MemoryQueue
+from segue.queue.port import Queue
+from segue.queue.sqlite import SqliteQueue
+from segue.runs.store.port import IsAlive
+from segue.testing.queues import QueueTests, make_task
+
+
+class TestSqlite(QueueTests):
+    def open(self, folder: Path, is_alive: IsAlive) -> Queue:
+        return SqliteQueue(folder / "queue.db", is_alive=is_alive)
+
+
+class TestMemory(QueueTests):
+    @pytest.fixture(autouse=True)
+    def shared(self) -> None:
+        self.kept = Kept()
+
+    def open(self, folder: Path, is_alive: IsAlive) -> Queue:
+        return MemoryQueue(self.kept, is_alive=is_alive)
+
+
+def test_the_file_is_private_and_a_newer_segues_is_refused_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    with SqliteQueue(path) as queue:
+        queue.submit([make_task()])
+        queue.db.execute("PRAGMA user_version = 99")
+    assert path.stat().st_mode & 0o077 == 0
+    before = path.read_bytes()
+    with pytest.raises(StateError, match="newer segue"):
+        SqliteQueue(path)
+    assert path.read_bytes() == before

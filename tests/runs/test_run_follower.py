@@ -1,0 +1,127 @@
+"""What a follower makes of the end of a turn."""
+
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from segue.agents.contracts.drive import Over, StreamWatch
+from segue.agents.contracts.profile import Profile
+from segue.agents.custom.drive import Custom, drive_of
+from segue.core.policy import Policy
+from segue.core.runs.progress import Progress
+from segue.core.runs.types import Run
+from segue.core.stops.events import ToolCall
+from segue.runs.clock import Clock
+from segue.runs.legs.follower import CheckpointAnswer, LegFollower
+from segue.runs.legs.leg import Leg
+from segue.sessions.windows import Windows
+
+
+class Script(StreamWatch):
+    """Says what it is told to."""
+
+    def over(self, record: dict[str, Any]) -> Over:
+        said: Over = record["over"]
+        return said
+
+
+def follower(*, asked: bool = False) -> LegFollower:
+    found = LegFollower.__new__(LegFollower)
+    found.watch, found.answer = Script(), CheckpointAnswer() if asked else None
+    found.turn_is_over, found._maybe_since, found._awake = False, None, 7.0
+    return found
+
+
+def test_what_an_agent_adds_after_the_end_of_its_turn_does_not_undo_the_end() -> None:
+    """opencode writes the failed message once more, after it said that it is idle."""
+    found = follower()
+    for said in ("no", "yes", "no", "no"):
+        found._over({"over": said})
+    assert found.turn_is_over
+
+
+def test_a_turn_that_may_be_over_is_not_if_more_comes() -> None:
+    found = follower()
+    since = []
+    for said in ("maybe", "no"):
+        found._over({"over": said})
+        since.append(found._maybe_since)
+    assert since == [7.0, None]
+    assert not found.turn_is_over
+
+
+@pytest.mark.parametrize("said", ["yes", "maybe"])
+def test_asked_for_a_checkpoint_the_turn_before_the_answer_is_not_the_end(said: Over) -> None:
+    found = follower(asked=True)
+    since = []
+    for each in (said, "no"):
+        found._over({"over": each})
+        since.append(found._maybe_since)
+    assert since == [7.0, None], "it is, only if nothing comes for a while"
+    assert not found.turn_is_over
+
+
+def test_words_that_go_with_a_call_of_the_work_are_no_checkpoint() -> None:
+    """opencode tells the request back at once, and the reply under way comes before its answer."""
+    found = follower(asked=True)
+    found.is_only_asked = found._knows = found._is_cut = found.works_on = False
+    assert found.answer is not None
+    found.answer.text = "Step 7."
+    found._works_on(ToolCall(name="bash", command="sh job/step 7"))
+    assert found.answer.text == ""
+    assert not found.works_on
+    found.answer.text = "Step 7."  # and its words may come after the call
+    found._was_work()
+    assert found.answer.text == ""
+
+
+class Slow(Clock):
+    """Every time it is asked, a second has passed."""
+
+    def __init__(self) -> None:
+        self.seconds = count()
+
+    def awake(self) -> float:
+        return float(next(self.seconds))
+
+
+def flooded(folder: Path) -> tuple[LegFollower, Run, int]:
+    """A leg that printed more than can be read in a moment; how many lines that are."""
+    folder.mkdir()
+    lines = 1_000_000
+    (folder / "stdout").write_bytes(b"ok ok ok\n" * lines)
+    run = Run(id="r", task="t", agent="mine", cwd=str(folder), created_at=0.0, policy=Policy())
+    found = LegFollower(
+        Leg(folder),
+        1,
+        drive=drive_of("mine", Custom(command=("cat",))),
+        profile=Profile(name="mine", knows=lambda record: False, parse=lambda records: iter(())),
+        windows=cast("Windows", None),
+        run=run,
+        session_id="",
+        progress=Progress(),
+        env={},
+        clock=Slow(),
+    )
+    return found, run, lines
+
+
+def test_a_look_at_more_than_can_be_read_in_a_moment_is_short(tmp_path: Path) -> None:
+    """So that signals are heard between two looks, however fast an agent prints."""
+    found, run, lines = flooded(tmp_path / "leg")
+    found.look(run, 0.0)
+    assert found.has_more
+    assert 0 < found.live.lines < lines / 10
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+def test_only_of_an_agent_that_segue_ends_the_midst_of_a_flood_is_passed_over(
+    is_ending: bool, tmp_path: Path
+) -> None:
+    found, run, lines = flooded(tmp_path / "leg")
+    found.is_ending = is_ending
+    found.finish(run, 0.0)
+    assert (found.live.lines < lines / 2) == is_ending
+    assert found.last_text == "ok ok ok"

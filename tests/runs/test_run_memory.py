@@ -1,0 +1,73 @@
+"""What a conversation knew is known to the session after it, through `segue run`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.running import stage
+
+from segue.drill.scenarios import load
+
+UNASKED = """
+[[rules]]
+kind = "checkpoint"
+fault = "too_long"
+times = "for ever"
+"""
+
+
+@pytest.mark.parametrize("agent", ["rehearsal", "rehearsal-codex"])
+def test_facts_told_once_outlive_a_full_window_although_the_agents_words_leave_them_out(
+    agent: str, tmp_path: Path
+) -> None:
+    """A word that a tool printed, a decision of the model's own, a value that changed."""
+    with stage("facts-told-once", agent, within=tmp_path) as s:
+        ended = s.run("--json")
+        assert ended.code == 0, ended.stderr
+        assert s.continuity().is_whole
+
+
+def test_facts_outlive_a_full_window_although_the_session_cannot_be_asked(tmp_path: Path) -> None:
+    file = tmp_path / "facts-unasked.toml"
+    own = (load.PACKAGED / "facts-told-once.toml").read_text()
+    file.write_text(own + UNASKED)
+    with stage(file, within=tmp_path) as s:
+        ended = s.run("--json")
+        assert ended.code == 0, ended.stderr
+        assert s.continuity().is_whole
+
+
+LONG = """\
+<persisted-output>
+Output too large (41.2KB). Full output saved to: /home/u/.claude/projects/p/tool-results/b1.txt
+
+Preview (first 2KB):
+the staging name is quokka-48613
+one more line
+...
+</persisted-output>"""
+
+
+def test_the_beginning_of_a_long_output_is_told_without_what_the_client_says_around_it(
+    tmp_path: Path,
+) -> None:
+    """Claude Code keeps a long output in a file, and shows the model how it begins."""
+    file = tmp_path / "long.toml"
+    turns = "".join(
+        f"[[turns]]\ncommand = {json.dumps(command)}\n"
+        for command in ("sh tell", "echo one", "echo two", "echo three")
+    )
+    file.write_text(
+        'about = "A long output."\n[job]\nsteps = 3\n'
+        f'[[rules]]\nafter_requests = 4\nfault = "too_long"\n{UNASKED}'
+        f'[[rules]]\nkind = "compaction"\nfault = "too_long"\ntimes = "for ever"\n{turns}'
+    )
+    with stage(file, within=tmp_path) as s:
+        (s.project / "tell").write_text(f"cat <<'END'\n{LONG}\nEND\nrm tell\n")
+        ended = s.run("--json")
+        assert ended.code == 0, ended.stderr
+        prompt = next(s.home.glob("runs/*/leg-002/prompt.md")).read_text()
+        assert "the staging name is quokka-48613" in prompt
+        results = prompt[prompt.index("## Results") :]
+        for words in ("persisted-output", "too large", "Preview (", "..."):
+            assert words not in results

@@ -1,0 +1,105 @@
+"""A real PostgreSQL for tests: Debian's, in a folder of its own, as an unprivileged user, reached
+by a socket in that folder alone."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.playing import missing
+
+_FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
+
+
+def binaries() -> Path | None:
+    """Where the server's programs are; None if it is not installed."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = shutil.which("initdb")
+    place = places[-1] if places else Path(found).resolve() if found else None
+    return place.parent if place is not None else None
+
+
+@dataclass
+class Postgres:
+    """A server."""
+
+    folder: Path
+    bin: Path
+    user: str
+    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def _run_as(self) -> dict[str, Any]:
+        """Root may not run it."""
+        if os.geteuid() != 0:
+            return {}
+        entry = pwd.getpwnam("postgres")
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+    def make(self) -> None:
+        if os.geteuid() == 0:
+            entry = pwd.getpwnam("postgres")
+            os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+        words: list[str | Path] = [self.bin / "initdb", "-D", self.folder / "data"]
+        words += ["-U", self.user, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+        subprocess.run(words, check=True, capture_output=True, cwd="/", **self._run_as())
+
+    def start(self, *options: str) -> None:
+        words: list[str] = []
+        for option in ("listen_addresses=", *_FAST, *options):
+            words += ["-c", option]
+        self.processes.append(
+            subprocess.Popen(
+                [self.bin / "postgres", "-D", self.folder / "data", "-k", self.folder, *words],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                **self._run_as(),
+            )
+        )
+        until = time.monotonic() + 60
+        ask: list[str | Path] = [self.bin / "pg_isready", "-q", "-h", self.folder, "-U", self.user]
+        while subprocess.run(ask, check=False).returncode:
+            assert time.monotonic() < until, "PostgreSQL does not come up"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """At once, as a power cut does."""
+        for process in self.processes:
+            process.send_signal(3)  # SIGQUIT: immediate shutdown
+            process.wait()
+        self.processes.clear()
+
+    def url(self, database: str = "postgres", user: str = "") -> str:
+        return f"postgresql://{user or self.user}@/{database}?host={self.folder}"
+
+    def sql(self, text: str, database: str = "postgres") -> None:
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as db:
+            db.execute(text.encode())
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A server, for as long as the block lasts."""
+    found = binaries()
+    if found is None:
+        missing("PostgreSQL's server is not installed: apt-get install postgresql")
+    assert found is not None
+    folder = Path(tempfile.mkdtemp(prefix="segue-pg-", dir="/tmp"))
+    folder.chmod(0o711)
+    server = Postgres(folder, found, "tester")
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
