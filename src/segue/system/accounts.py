@@ -74,10 +74,6 @@ class Accounts:
         known = {each.id: each for each in self._read().accounts}
         return known.get(account.id, account)
 
-    def limits_of(self, account: Account, now: float) -> tuple[Limit, ...]:
-        """Those that still say something."""
-        return accounts.current(self.find(account), now).limits
-
     def limited_until(self, account: Account, now: float) -> float | None:
         """Until when nobody may try; None if it is not limited."""
         found = accounts.limited_until(self.find(account), now)
