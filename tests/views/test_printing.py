@@ -90,11 +90,17 @@ OTHER_PROGRAMS = (
     "runs/legs/keeper.py",
 )
 WAYS = {
-    "views/printing.py": {"click.echo", "click.style", "click.confirm", "click.prompt", "Console"},
+    "views/printing.py": {
+        "click.echo",
+        "click.style",
+        "click.confirm",
+        "click.prompt",
+        "click.progressbar",
+        "Console",
+    },
     "views/out.py": {"os.write"},  # an agent's bytes, for a pipe; `visible` on a terminal
     "cli/daemon/watch.py": {"os.write"},  # a thread of its own; `printing.rendered` before
     "views/run_view.py": {"stream.write"},
-    "cli/look/scan.py": {"click.progressbar"},
 }
 PRINTS = {"echo", "secho", "echo_via_pager", "progressbar", "prompt", "confirm", "style"}
 

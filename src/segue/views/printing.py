@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cell", "choose", "complain", "confirm", "console", "draw", "fail", "one_line", "painted",
-    "pick", "rendered", "say", "say_json", "style", "visible", "width", "with_schema",
+    "pick", "progress", "rendered", "say", "say_json", "style", "visible", "width", "with_schema",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -168,6 +168,11 @@ def draw(screen: "Console", drawn: Any) -> None:
         screen.print(drawn)
     for line in caught.get().splitlines():
         click.echo(line.rstrip(), color=screen.is_terminal or None)
+
+
+def progress(label: str, length: int) -> Any:
+    """A bar on stderr, as a context; its `update` takes how much more is done."""
+    return click.progressbar(length=length, label=visible(label), file=sys.stderr)
 
 
 def painted(line: str) -> str:

@@ -93,7 +93,7 @@ def _scan(homes: list[find.Home], index: Index) -> tuple[Scan, list[Total]]:
     ahead = unread_bytes(found, known) if sys.stderr.isatty() else 0
     if ahead < _WORTH_A_BAR:
         return scan(found, index, known), index.totals(places)
-    with click.progressbar(length=ahead, label="reading", file=sys.stderr) as bar:
+    with printing.progress("reading", ahead) as bar:
         done = scan(found, index, known, progress=bar.update)
     return done, index.totals(places)
 

@@ -53,8 +53,7 @@ def command(
     with ExitStack() as stack:
         seen: Callable[[int], None] = lambda count: None  # noqa: E731
         if sys.stderr.isatty():
-            bar = click.progressbar(length=sessions, label="simulating", file=sys.stderr)
-            stack.enter_context(bar)
+            bar = stack.enter_context(printing.progress("simulating", sessions))
             seen = lambda count: bar.update(count - bar.pos)  # noqa: E731
         found = search(order, jobs=jobs, seen=seen)
     broken = None if found.failure is None else _shortest(found.failure)
