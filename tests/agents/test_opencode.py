@@ -8,6 +8,7 @@ from conftest import bare
 
 from segue.agents.contracts.profile import Record
 from segue.agents.opencode.profile import knows, parse
+from segue.core.handoffs.digest import Arrival, Builder
 from segue.core.stops.events import (
     Compaction,
     Ended,
@@ -170,6 +171,21 @@ def test_failing_tool_is_not_denied() -> None:
     assert events(tool(status="error", error="exit 1"))[1:] == [
         ToolResult(call_id="call_1", failed=True)
     ]
+
+
+def test_shell_that_was_ended_half_way_is_not_done_and_no_later_repeat_of_it_counts() -> None:
+    """It is told as completed, with an exit code of null."""
+    command, said = "sh deploy", "(no output)\n\n<shell_metadata>\nUser aborted the command\n"
+    cut = {"status": "completed", "input": {"command": command}, "output": said}
+    old = events(tool(**cut, metadata={"exit": None}))
+    assert [e.failed for e in old if isinstance(e, ToolResult)] == [True]
+    builder = Builder()
+    for event in old:
+        builder.feed(event)
+    arrival = Arrival(builder.digest())
+    for event in events(tool(**cut, metadata={"exit": 0})):
+        arrival.feed(event)
+    assert (arrival.repeats.actions, arrival.repeats.commands) == (1, 0)
 
 
 def test_reply_that_broke_off_is_a_retry_without_a_size() -> None:

@@ -292,12 +292,14 @@ class _Teller:
             error = text(part, "state", "error") if status == "error" else ""
             self.rejected |= error.startswith(_REJECTED)
             code = whole(part, "state", "metadata", "exit")
+            # A shell that was ended half-way (Esc, its time) is "completed" too, with no exit code.
+            is_cut_short = obj(part, "state", "metadata").get("exit", "") is None
             said = text(part, "state", "output")
             yield ToolResult(
                 call_id=call,
                 denied=error.startswith(_DENIED),
                 exit_code=code,
-                failed=bool(error or code),
+                failed=bool(error or code) or is_cut_short,
                 failing_tests=failing_tests(said) if text(part, "tool") == _SHELL else (),
                 printed=said or error,
                 **put,
