@@ -19,9 +19,12 @@ settings.load_profile("segue")
 
 DATA = Path(__file__).parent / "data"
 
-# Whoever starts the tests in the background hands an ignored SIGINT down to all that they start.
+# Whoever starts the tests in the background, or under nohup, hands ignored signals down to all that
+# they start; and segue honours what it inherits.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 SLOW = (

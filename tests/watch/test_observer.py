@@ -41,6 +41,12 @@ def world(own_home: Path) -> Iterator[World]:
         agent.end()
 
 
+@pytest.fixture
+def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is seen is seen because something happened, not because it was time to look."""
+    monkeypatch.setattr(observer_module, "SWEEP_S", 86_400.0)
+
+
 def test_the_first_step_sees_what_is_recent_and_what_is_live(world: World) -> None:
     claude_session(world.home, prompt(), reply(1, 20_000))
     old = claude_session(world.home, prompt(), reply(1, 30_000), session=OTHER)
@@ -56,13 +62,12 @@ def test_the_first_step_sees_what_is_recent_and_what_is_live(world: World) -> No
     assert world.observer.sessions.keys() == {("claude", SESSION), ("claude", OTHER)}
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_a_record_is_seen_soon_and_costs_one_sighting(world: World) -> None:
     file = claude_session(world.home, prompt(), reply(1, 20_000))
     world.observer.step(0)
     world.append(file, reply(2, 160_000, model="claude-haiku-4-5"))
-    began = time.monotonic()
     seen = world.until(lambda s: used(s) == 160_000)
-    assert time.monotonic() - began < 3.0
     assert seen.before is not None
     assert used(Sighting(seen.before)) == 20_000
     assert seen.session.zone is Zone.CRITICAL
@@ -88,21 +93,15 @@ def test_a_home_that_comes_later_is_followed(world: World) -> None:
     assert world.until(lambda s: s.session.agent == "codex")
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_an_exit_is_seen_at_once_and_how_it_ended(world: World) -> None:
     claude_session(world.home, prompt(), reply(1, 20_000, stop="tool_use"))
     agent = world.agent()
     world.until(lambda s: s.session.process is not None)
     world.observer.step(0.1)
-    killed_at: list[float] = []
-
-    def kill() -> None:
-        killed_at.append(time.monotonic())
-        agent.end(signal.SIGKILL)
-
-    timer = threading.Timer(0.3, kill)
+    timer = threading.Timer(0.3, agent.end, (signal.SIGKILL,))
     timer.start()
     seen = world.until(lambda s: s.ended is not None)
-    assert time.monotonic() - killed_at[0] < 1.0  # a sweep comes ten seconds later
     timer.join()
     assert seen.ended is not None
     assert seen.ended.pid == agent.pid
@@ -162,14 +161,13 @@ def test_the_last_words_before_an_exit_are_part_of_it(world: World) -> None:
     assert seen.session.stop.reason is StopReason.COMPLETED
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_what_an_agent_says_of_itself_is_seen_at_once(world: World) -> None:
     claude_session(world.home, prompt(), reply(1, 20_000))
     agent = world.agent(status="idle")
     assert world.observer.step(0)[0].session.state is SessionState.WAITING_FOR_USER
-    began = time.monotonic()
     agent.tells(SESSION, "busy")
     seen = world.until(lambda s: s.session.state is SessionState.WORKING)
-    assert time.monotonic() - began < 3.0
     assert seen.ended is None
 
 
@@ -187,14 +185,13 @@ def test_a_process_that_goes_on_to_another_session_has_not_ended(world: World) -
     assert now.process.pid == agent.pid
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_a_new_agent_is_found_by_the_file_that_it_writes(world: World) -> None:
     claude_session(world.home, prompt(), reply(1, 20_000))
     (world.claude / "sessions").mkdir()
     world.observer.step(0)
-    began = time.monotonic()
     agent = world.agent(status="idle")
     seen = world.until(lambda s: s.session.process is not None)
-    assert time.monotonic() - began < 2.0
     assert seen.session.process is not None
     assert seen.session.process.pid == agent.pid
 
@@ -208,6 +205,7 @@ def test_an_old_session_that_is_resumed_is_found_though_it_does_not_grow(world: 
     assert world.until(lambda s: s.session.process is not None)
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_a_growing_session_makes_it_look_for_the_process(world: World) -> None:
     """An agent that says nothing of itself is found when its session grows, and not by chance at
     the next sweep."""
@@ -223,13 +221,12 @@ def test_a_growing_session_makes_it_look_for_the_process(world: World) -> None:
         f'{{"type":"message","id":"a","timestamp":"{now}","message":{{"role":"user",'
         '"content":[{"type":"text","text":"go"}]}}\n'
     )
-    began = time.monotonic()
     seen = world.until(lambda s: s.session.process is not None)
-    assert time.monotonic() - began < observer_module.SWEEP_S / 2
     assert seen.session.process is not None
     assert seen.session.process.pid == agent.pid
 
 
+@pytest.mark.usefixtures("no_sweeps")
 def test_sessions_in_a_database_are_seen_to_change(world: World) -> None:
     db = OpencodeDb(world.home / ".local" / "share" / "opencode" / "opencode.db")
     now = time.time()
@@ -238,9 +235,7 @@ def test_sessions_in_a_database_are_seen_to_change(world: World) -> None:
         db.answer(number, f"ses_{number}", now - number, 10_000)
     assert len(world.observer.step(0)) == 3
     db.answer(7, "ses_1", now + 1, 44_000)
-    began = time.monotonic()
     seen = world.until(lambda s: used(s) == 44_000)
-    assert time.monotonic() - began < 2.0
     assert seen.session.session_id == "ses_1"
     assert {s.session.session_id for s in world.seen} == {"ses_1"}
 
@@ -421,9 +416,7 @@ def test_a_nudge_about_nothing_does_nothing(world: World, name: str) -> None:
 def test_another_thread_wakes_a_step_that_waits(world: World) -> None:
     world.observer.step(0)
     threading.Timer(0.1, world.observer.wake).start()
-    began = time.monotonic()
-    assert world.observer.step(20.0) == []
-    assert time.monotonic() - began < 5.0
+    assert world.observer.step(3600.0) == []  # it returns
     began = time.monotonic()
     world.observer.step(0.3)
     assert time.monotonic() - began >= 0.3  # once

@@ -218,7 +218,7 @@ def test_an_index_that_another_writes_to_is_not_waited_for(world: World) -> None
     world.offset_s += SWEPT_S
     began = time.monotonic()
     world.observer.step(0)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 60.0, "it would be for ever"
     other.close()
     world.offset_s += SWEPT_S
     world.observer.step(0)

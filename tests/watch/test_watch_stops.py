@@ -1,5 +1,5 @@
-"""Stops of real agents in real terminals, as the daemon sees them: the right verdict soon, and gone
-on with only where the user wants it. Enclosed: no test leaves loopback."""
+"""Stops of real agents in real terminals, as the daemon sees them: the right verdict, and
+resumed only where the user wants it. Enclosed: no test leaves loopback."""
 
 import os
 import signal
@@ -24,8 +24,6 @@ from segue.watch.log import Note
 
 pytestmark = pytest.mark.usefixtures("bash")
 
-SOON_S = 2.0
-"""From a record, or an exit, to the verdict in the log."""
 QUICK = "[policy]\nreset_jitter_min_s = 1\nreset_jitter_max_s = 1\nresume_gap_s = 0\n"
 AGENTS = ["claude", "codex", "opencode"]
 PLAN = {"claude": {"plan": "1"}}
@@ -98,10 +96,8 @@ def _leaves(tui: Tui) -> bool:
     return tui.pid == 0
 
 
-def gone(tui: Tui) -> float:
-    """When it had ended."""
+def gone(tui: Tui) -> None:
     tui.until(lambda: tui.pid == 0, what="its end")
-    return time.time()
 
 
 def heard(tui: Tui) -> list[Ask]:
@@ -156,7 +152,6 @@ def too_long(tui: Tui, watch: Watching, model: Refusing) -> int:
     tui.submit("Hello.")
     long = stop_after(watch, 0)
     assert (long.data["reason"], long.data["state"]) == ("context_exhausted", "at_prompt")
-    assert long.at - long.data["last_at"] < SOON_S
     assert verdict(watch, long)["why"] == "auto_resume is off for this project"
     model.refusal = None
     return long.seq
@@ -172,14 +167,13 @@ def limited(tui: Tui, watch: Watching, model: Refusing, seq: int) -> int:
     limit = stop_after(watch, seq, lambda n: n.data["reason"] != "context_exhausted")
     assert (limit.data["reason"], limit.data["state"]) == ("rate_limit", "at_prompt")
     assert abs(limit.data["retry_at"] - resets_at) < 60  # some tell it by the minute
-    assert limit.at - limit.data["last_at"] < SOON_S
     assert verdict(watch, limit)["verdict"] == "leave"
     tui.keys("Escape")  # offers of another model, and claude's own going on
     return limit.seq
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_the_verdict_is_there_soon_and_nothing_is_done_where_nothing_is_switched_on(
+def test_the_verdict_is_right_and_nothing_is_done_where_nothing_is_switched_on(
     agent: str, place: Path
 ) -> None:
     model = Refusing()
@@ -195,10 +189,9 @@ def test_the_verdict_is_there_soon_and_nothing_is_done_where_nothing_is_switched
         # The user leaves it there, with Ctrl+C: whatever had stopped it, that is a user's exit.
         idle(tui)
         tui.until(lambda: _leaves(tui), what="its end")
-        left_at = gone(tui)
+        gone(tui)
         left = stop_after(watch, seq, lambda n: n.data["state"] == "exited")
         assert left.data["ended_by"] == "user"
-        assert left.at - left_at < SOON_S
         assert verdict(watch, left)["why"] == NOT_RESUMING
         # The terminal is closed in the middle of a turn.
         model.refusal = None
@@ -207,12 +200,10 @@ def test_the_verdict_is_there_soon_and_nothing_is_done_where_nothing_is_switched
         at_work(tui)
         watch.until(lambda: len(watch.notes("live")) == 2, "the session")
         tui.place.tmux("new-window", "-d")
-        closed_at = time.time()
         tui.place.tmux("kill-pane", "-t", tui.pane)
         closed = stop_after(watch, left.seq)
         assert closed.data["reason"] == "user_exit"
         assert closed.data["details"]["exit_type"] == "terminal_closed"
-        assert closed.at - closed_at < SOON_S
         assert verdict(watch, closed)["why"] == NOT_RESUMING
         assert {*decisions(watch)} == {"leave"}
         assert len(watch.notes("stop")) == (3 if agent == "opencode" else 4)
@@ -231,11 +222,9 @@ def test_what_crashed_goes_on_in_its_pane_and_what_the_user_leaves_does_not(
         asks = heard(tui)
         begin(tui, tui.prompt)
         watch.until(lambda: done(tui) >= 1 and watch.notes("reading"), "a step")
-        killed_at = time.time()
         os.kill(tui.pid, signal.SIGKILL)
         crash = stop_after(watch, 0)
         assert crash.data["reason"] == "crash"
-        assert crash.at - killed_at < SOON_S
         decided = verdict(watch, crash)
         assert (decided["verdict"], decided["place"]) == ("resume", "pane")
         assert decided["price"]["tokens"] > 0
@@ -250,10 +239,9 @@ def test_what_crashed_goes_on_in_its_pane_and_what_the_user_leaves_does_not(
         assert decisions(watch) == ["resume", "resumed"]
         # Left by its user, it is left alone, also with --auto.
         tui.submit("/exit")
-        left_at = gone(tui)
+        gone(tui)
         left = stop_after(watch, crash.seq)
         assert left.data["reason"] == "user_exit"
-        assert left.at - left_at < SOON_S
         assert verdict(watch, left)["why"] == NOT_RESUMING
         shown = tui.text().rstrip().splitlines()
         assert shown[-1].strip() == "$"
@@ -273,7 +261,6 @@ def test_after_a_limit_it_is_told_to_go_on_once(agent: str, place: Path) -> None
         begin(tui, tui.prompt)
         stop = stop_after(watch, 0)
         assert (stop.data["reason"], stop.data["state"]) == ("rate_limit", "at_prompt")
-        assert stop.at - stop.data["last_at"] < SOON_S
         # A daemon that is killed while it waits is no reason not to.
         first = verdict(watch, stop)
         watch.kill()
