@@ -1,10 +1,13 @@
 """The queue worked off, by the commands that users type and the rehearsal agent."""
 
+import json
 from pathlib import Path
+from typing import Any
 
-import pytest
 from support.queue_stress import stress
-from support.queueing import FULL, LIMITED, STEPS, queued
+from support.queueing import FULL, LIMITED, POLICY, STEPS, queued
+from support.relaying import healthy, limited_at, relay_stage
+from support.running import Staged
 from support.watching import watching
 
 
@@ -30,10 +33,6 @@ def test_a_worker_killed_again_and_again_loses_repeats_and_leaves_nothing(tmp_pa
 LONG_LIMIT = LIMITED.replace("resets_in_s = 2", "resets_in_s = 3600")
 
 
-@pytest.mark.xfail(
-    run=False,
-    reason="since runs ask their account first, a limited task is not parked: not solved yet",
-)
 def test_a_limited_task_waits_without_a_process_others_go_on_and_the_daemon_leaves_it_alone(
     tmp_path: Path,
 ) -> None:
@@ -49,8 +48,10 @@ def test_a_limited_task_waits_without_a_process_others_go_on_and_the_daemon_leav
         assert q.shown()[b]["why"] == "claude is limited"  # one account, one limit
         worker.terminate()
         q.staged.end(worker)
-        with watching(q.home, q.staged.env, "--auto") as watch:
-            killed = q.staged.start("run", "--agent", q.staged.agent, q.text("b"))
+        another = {"CLAUDE_CODE_OAUTH_TOKEN": "another"}  # whose limit is not met
+        with watching(q.home, {**q.staged.env, **another}, "--auto") as watch:
+            words = ("run", "--agent", q.staged.agent, q.text("b"))
+            killed = q.staged.start(*words, cwd=None, **another)
             q.staged.until(lambda: len(q.staged.run_ids()) == 2)
             run_id = q.staged.run_ids()[0]
             q.staged.until(lambda: q.staged.state(run_id) == "working")
@@ -60,3 +61,73 @@ def test_a_limited_task_waits_without_a_process_others_go_on_and_the_daemon_leav
         assert f"{a} is cancelled" in q.segue("queue", "cancel", a, b).stdout
         assert q.staged.state(q.tasks()[a].run) == "cancelled"
         assert q.left_running() == []
+
+
+def test_tasks_of_other_accounts_and_agents_go_on_while_one_account_is_limited(
+    tmp_path: Path,
+) -> None:
+    with relay_stage(limited_at(3, steps=4), healthy(4), within=tmp_path) as s:
+        s.config(policy=POLICY, more="[queue]\npark_s = 0.5\n")
+        ids = {}
+        for agent in ("claude", "codex", "claude,codex"):
+            told = s.segue("submit", "--agent", agent, s.task)
+            assert told.code == 0, told.stderr
+            ids[agent] = told.stdout.strip()
+            if agent == "claude":  # it meets the limit before the others are there
+                worker = s.start("worker", "--jobs", "1")
+                s.until(lambda: shown(s)[ids["claude"]]["state"] == "waiting")
+        s.until(lambda: [t["state"] for t in shown(s).values()].count("done") == 2)
+        found = shown(s)
+        worker.terminate()
+        s.end(worker)
+        assert found[ids["codex"]]["agent"] == found[ids["claude,codex"]]["agent"] == "codex"
+        limited, free = found[ids["claude"]], found[ids["codex"]]
+        assert limited["account"].startswith("claude-")
+        assert free["account"].startswith("codex-")
+        # What is not the queue's own knows of it, too: one account, one limit.
+        assert (
+            "claude is limited until "
+            in s.segue("run", "--agent", "claude", "x", "--strict").stderr
+        )
+
+
+def test_after_the_reset_one_task_goes_first_and_the_rest_of_its_account_follow_its_reply(
+    tmp_path: Path,
+) -> None:
+    limited = LIMITED.replace("resets_in_s = 2", "resets_in_s = 6")
+    with queued({"a": limited, "b": STEPS, "c": STEPS}, tmp_path) as q:
+        (a,) = q.submit("a")
+        worker = q.staged.start("worker", "--jobs", "3", "--until-empty")
+        q.staged.until(lambda: q.tasks()[a].state.value == "waiting")
+        with q.staged.store() as store:
+            run = store.run(q.tasks()[a].run)
+        assert run is not None
+        assert run.wait is not None
+        reset_at, asked = run.wait.reset_at, len(q.model.asked)
+        assert reset_at is not None
+        q.submit("b", "c")
+        assert q.staged.end(worker).code == 0
+        assert q.faults() == []
+        after = q.model.asked[asked:]
+        assert all(at >= reset_at for _, at, _ in after)
+        first = after[0][0]
+        others = [at for name, at, _ in after if name != first]
+        began = {name: min(at for each, at, _ in after if each == name) for name in "abc"}
+        assert len(set(began)) == 3
+        # The first request after the reset was answered before another task sent one.
+        assert min(others) > after[0][1]
+        with q.staged.store() as store:
+            replies = {
+                q.names[t.id]: next(
+                    e.at for e in store.log(t.run) if e.kind == "replied" and e.at >= reset_at
+                )
+                for t in q.tasks().values()
+            }
+        assert min(others) >= replies[first]
+
+
+def shown(s: Staged) -> dict[str, dict[str, Any]]:
+    """As `segue queue --json` tells them."""
+    ended = s.segue("queue", "--json")
+    assert ended.code == 0, ended.stderr
+    return {task["task"]: task for task in json.loads(ended.stdout)["tasks"]}

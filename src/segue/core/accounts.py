@@ -96,13 +96,31 @@ def ask(account: Account, who: str, now: float) -> tuple[Account, Answer]:
     holding = limited_until(account, now)
     if holding is not None:
         return account, Answer(holding.resets_at, holding.scope, holding.by)
-    over = [limit.resets_at or 0.0 for limit in met(account)]
-    if not over or now - max(over) > STALE_S:
+    if unproven_since(account, now) is None:
         return account, Answer()
-    first = account.first
-    if first is None or first.who == who or not 0 <= now - first.at < REPLY_S:
+    first = first_now(account, now)
+    if first is None or first.who == who:
         return replace(account, first=Turn(who, now)), Answer()
     return account, Answer(first.at + REPLY_S, by=first.who, follows=True)
+
+
+def unproven_since(account: Account, now: float) -> float | None:
+    """When its last limit was reset, if nobody got a reply since; None while it is limited, and if
+    nobody has to go first."""
+    over = max((limit.resets_at or 0.0 for limit in met(account)), default=None)
+    return over if over is not None and 0 <= now - over <= STALE_S else None
+
+
+def first_now(account: Account, now: float) -> Turn | None:
+    """Who goes first just now, as long as the others wait for that one."""
+    first = account.first
+    return first if first is not None and 0 <= now - first.at < REPLY_S else None
+
+
+def left(account: Account, who: str) -> Account:
+    """The account once `who` does not try after all: another may go first."""
+    is_first = account.first is not None and account.first.who == who
+    return replace(account, first=None) if is_first else account
 
 
 def replied(account: Account, who: str, now: float) -> Account:

@@ -37,6 +37,7 @@ from segue.system.git.worktrees import GitError
 
 SETUP_S = 3_600.0
 _LOOK_S = 0.2
+_FOLLOW_S = 2.0
 _AGAIN_S = 10.0  # until a folder or a run that another process has is asked for again
 _STATES = {
     RunState.DONE: TaskState.DONE,
@@ -214,10 +215,12 @@ class Carrier:
             self._end(state, run.outcome)
         elif run.state is RunState.WAITING and run.wait is not None:
             is_limit = run.wait.why is StopReason.RATE_LIMIT
+            # Who goes first may have its reply in a second: the plan holds this one till then.
+            until = self.clock.now() + _FOLLOW_S if run.wait.follows else run.wait.until
             why = f"{run.agent}: {run.wait.why.description}"
             self._save(
                 replace(
-                    self.task, state=TaskState.WAITING, not_before=run.wait.until, why=why,
+                    self.task, state=TaskState.WAITING, not_before=until, why=why,
                     is_limited=is_limit, tries=0,
                 ),
                 release=True,

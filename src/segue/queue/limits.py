@@ -1,47 +1,86 @@
-"""Which accounts are limited now, and until when: what the queue has to know of them."""
+"""Which accounts are limited now, and until when: what the queue has to know of them.
 
-from collections.abc import Iterable
+One account, one limit: what any run, session or task of this machine met is in `system/accounts`,
+and the plan goes by that, so nobody starts a process that would only wait.
+"""
+
+from collections.abc import Mapping
 from typing import Protocol
 
-from segue.core.runs.types import Run, RunState
-from segue.core.stops.reasons import StopReason
-from segue.runs.store.port import Store
+from msgspec import Struct
+
+from segue.core import accounts
+from segue.core.queue.schedule import Proving
+from segue.core.queue.types import Task
+from segue.errors import SegueError
+from segue.runs import begin
+from segue.system.accounts import Accounts, account_of
+from segue.system.config import settings as layered
+
+_FRESH_S = 10.0
+"""For so long a login that was looked up is believed: plans are made twice a second."""
 
 
 class Limits(Protocol):
     """Whoever knows the limits of accounts."""
 
-    def account_of(self, agent: str) -> str:
-        """Whose limits count for this agent."""
+    def account_of(self, task: Task, agent: str) -> str:
+        """Whose limits count if this agent works on this task."""
 
-    def limited(self, now: float) -> dict[str, float]:
+    def limited(self, now: float) -> Mapping[str, float]:
         """The accounts that met a limit which is not over, and until when."""
 
+    def proving(self, now: float) -> Mapping[str, Proving]:
+        """The accounts whose limit has reset, and of which nobody got a reply yet."""
 
-class RunLimits:
-    """What the runs of this machine have met: an account is an agent's login here."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+class _Looked(Struct, frozen=True):
+    account: str
+    at: float
 
-    def account_of(self, agent: str) -> str:
-        return agent
+
+class AccountLimits:
+    """What this machine knows. `env` is that of the tasks' processes."""
+
+    def __init__(self, env: Mapping[str, str], known: Accounts | None = None) -> None:
+        self._env, self._known = env, known or Accounts()
+        self._looked: dict[tuple[object, ...], _Looked] = {}
+        self._now = 0.0
+
+    def account_of(self, task: Task, agent: str) -> str:
+        key = (agent, task.flags, task.cwd)
+        found = self._looked.get(key)
+        if found is None or not 0 <= self._now - found.at < _FRESH_S:
+            found = self._looked[key] = _Looked(self._look(task, agent), self._now)
+        return found.account
 
     def limited(self, now: float) -> dict[str, float]:
-        return _limited(self._store.runs(unfinished=True), now)
+        self._now = now
+        found = {each.id: accounts.limited_until(each, now) for each in self._known.all(now)}
+        return {
+            account: limit.resets_at
+            for account, limit in found.items()
+            if limit is not None and limit.resets_at is not None
+        }
 
+    def proving(self, now: float) -> dict[str, Proving]:
+        self._now = now
+        found = {}
+        for each in self._known.all(now):
+            reset_at = accounts.unproven_since(each, now)
+            if reset_at is not None:
+                first = accounts.first_now(each, now)
+                found[each.id] = Proving(reset_at, first.who if first is not None else "")
+        return found
 
-def _limited(runs: Iterable[Run], now: float) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for run in runs:
-        wait = run.wait
-        if (
-            run.state is not RunState.WAITING
-            or wait is None
-            or wait.why is not StopReason.RATE_LIMIT
-        ):
-            continue
-        until = wait.reset_at if wait.reset_at is not None else wait.until
-        if until > now:
-            found[run.agent] = max(found.get(run.agent, 0.0), until)
-    return found
+    def _look(self, task: Task, agent: str) -> str:
+        """With the flags that its run has. Settings that cannot be read fail the task, not this."""
+        flags = task.flags
+        try:
+            settings = layered.load(task.cwd, self._env)
+            begin.register(settings)
+            if flags is None:
+                flags = settings.flags.get(agent, ())
+        except (SegueError, OSError):
+            pass
+        return account_of(agent, self._env, flags=flags or (), cwd=task.cwd).id

@@ -68,6 +68,7 @@ def conditions(
         machine=leases.machine(),
         account_of=limits.account_of,
         limited=limits.limited(now),
+        proving=limits.proving(now),
         lost=frozenset(lost),
         unreplied=frozenset(unreplied),
         known=known,

@@ -151,6 +151,7 @@ class Loop:
             asks = self.journal.store.asks(self.run.id)
             for decision in self.journal.add(first, taken=asks[-1].number if asks else 0):
                 self._do(decision)
+        self._follow()  # it may have been left to others because another one went first
 
     def _turn(self) -> None:
         self._woken.turned()

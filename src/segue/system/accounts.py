@@ -47,13 +47,18 @@ def account_of(
 
 
 def account_at(
-    agent: str, path: str, env: Mapping[str, str], homes: dict[str, Account] | None = None
+    agent: str,
+    path: str,
+    env: Mapping[str, str],
+    homes: dict[str, Account] | None = None,
+    *,
+    flags: Sequence[str] = (),
 ) -> Account | None:
     """Whose session a file is: of the login that its home has now; None if it lies in another home.
-    `homes` keeps logins for the next question."""
+    `homes` keeps logins for the next question; `flags`: those of its process, if they are known."""
     known = {} if homes is None else homes
     if agent not in known:
-        known[agent] = account_of(agent, env)
+        known[agent] = account_of(agent, env, flags=flags)
     home = known[agent].home
     is_below = home != "" and os.path.realpath(path).startswith(home.rstrip("/") + "/")
     return known[agent] if is_below else None
@@ -102,6 +107,11 @@ class Accounts:
         """The model answered `who`: the others may follow."""
         if accounts.met(self.find(account)):
             self._change(account, lambda known: accounts.replied(known, who, now))
+
+    def left(self, account: Account, who: str) -> None:
+        """Whoever had the turn does not try after all: another may."""
+        if self.find(account).first is not None:
+            self._change(account, lambda known: accounts.left(known, who))
 
     def clear(self, ids: Iterable[str] | None = None) -> list[str]:
         """Forgets the limits of these accounts, or of all; the ids of those that had any."""

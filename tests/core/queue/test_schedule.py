@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from segue.core.queue.schedule import Conditions, Verdict, plan
+from segue.core.queue.schedule import Conditions, Proving, Verdict, plan
 from segue.core.queue.types import Caps, Task, TaskState
 
 NOW = 1_794_800_000.0
@@ -76,10 +76,10 @@ def test_a_limited_account_is_not_tried_before_its_reset_and_another_agent_takes
 
 
 def test_agents_of_one_account_share_its_limit() -> None:
-    account = {"claude": "me", "opencode": "me", "codex": "other"}.__getitem__
+    accounts = {"claude": "me", "opencode": "me", "codex": "other"}
     found = starts(
         task(1, agents=("claude", "opencode", "codex")),
-        account_of=account,
+        account_of=lambda task, agent: accounts[agent],
         limited={"me": NOW + 5},
     )
     assert found == [("task-1", "codex")]
@@ -93,6 +93,25 @@ def test_after_a_limit_one_goes_first_and_the_others_once_it_was_answered() -> N
     begun = (running(1), *tasks[1:])
     assert starts(*begun, unreplied=frozenset({"task-1"})) == []
     assert starts(*begun) == [("task-2", "claude")]
+
+
+def test_after_a_limit_that_no_task_met_one_goes_first_too() -> None:
+    proving = {"claude": Proving(NOW - 10)}
+    found = planned(task(1), task(2), proving=proving)
+    assert [v.starts for v in found] == [True, False]
+    assert found[1].why == "claude was limited: one task goes first"
+    begun = running(1, tried_at=NOW - 5)
+    assert starts(begun, task(2), proving=proving) == []  # whatever its run's last leg did
+    assert starts(begun, task(2)) == [("task-2", "claude")]  # it was answered
+    at_work = running(1, tried_at=NOW - 20)  # since before the reset: it finds out nothing
+    assert starts(at_work, task(2), proving=proving) == [("task-2", "claude")]
+
+
+def test_a_task_waits_for_a_session_that_goes_first_and_not_for_itself() -> None:
+    proving = {"claude": Proving(NOW - 10, "run-other")}
+    assert starts(task(1), task(2, agents=("codex",)), proving=proving) == [("task-2", "codex")]
+    own = {"claude": Proving(NOW - 10, "run-1")}
+    assert starts(waiting(1, run="run-1"), proving=own) == [("task-1", "claude")]
 
 
 def test_a_run_that_was_begun_stays_with_its_agent() -> None:

@@ -14,7 +14,7 @@ from segue.core.queue.schedule import plan
 from segue.core.queue.types import Caps, Task
 from segue.errors import InputError
 from segue.queue import trees
-from segue.queue.limits import RunLimits
+from segue.queue.limits import AccountLimits
 from segue.queue.port import Queue
 from segue.queue.worker import conditions
 from segue.runs.store.port import Store
@@ -71,7 +71,7 @@ def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
         max_per_account=queued.max_per_account,
     )
     unfinished = queue.tasks(unfinished=True)
-    there = conditions(queue, store, RunLimits(store), unfinished, caps, now)
+    there = conditions(queue, store, AccountLimits(os.environ), unfinished, caps, now)
     return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
 
 

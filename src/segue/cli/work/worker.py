@@ -14,7 +14,7 @@ from segue.cli.support.kept import opened
 from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
 from segue.errors import InputError, StateError
-from segue.queue.limits import RunLimits
+from segue.queue.limits import AccountLimits
 from segue.queue.worker import Seen, Worker
 from segue.runs.store.port import LeaseLost
 from segue.system import clock
@@ -74,7 +74,7 @@ def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
         try:
             with opened_queue() as queue, opened() as store:
                 worker = Worker(
-                    queue, store, RunLimits(store), caps, env=os.environ, say=printing.say
+                    queue, store, AccountLimits(os.environ), caps, env=os.environ, say=printing.say
                 )
                 worker.ended = ended
                 seen = Seen()

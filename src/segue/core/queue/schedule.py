@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from segue.core.accounts import REPLY_S
 from segue.core.queue.types import Caps, Task, TaskState
+
+
+class Proving(Struct, frozen=True):
+    """An account whose limit was reset then, and of which nobody got a reply yet. `first`: the run
+    or session that tries just now; "": nobody does."""
+
+    reset_at: float
+    first: str = ""
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
@@ -15,9 +24,11 @@ class Conditions(Struct, frozen=True, kw_only=True):
     now: float
     caps: Caps = Caps()
     machine: str = ""  # this one
-    account_of: Callable[[str], str] = str  # of an agent
+    account_of: Callable[[Task, str], str] = lambda task, agent: agent
     limited: Mapping[str, float] = {}
     """Accounts that met a limit, and until when."""
+    proving: Mapping[str, Proving] = {}
+    """Accounts whose limit is over, where one goes first."""
     unreplied: frozenset[str] = frozenset()
     """Running tasks whose agent has not replied yet since it was started."""
     lost: frozenset[str] = frozenset()
@@ -54,7 +65,8 @@ class _Plan:
         for task in tasks:
             if task.state is TaskState.RUNNING and task.id not in there.lost:
                 self._count(task, task.account)
-                if task.account in limited and task.id in there.unreplied:
+                is_first = task.account in limited and task.id in there.unreplied
+                if is_first or self._tries(task, there.proving.get(task.account)):
                     self.unproven.add(task.account)
             elif task.run and task.here:
                 self.places[task.place] = task.id  # half done: nobody else works there
@@ -84,9 +96,20 @@ class _Plan:
         if self.jobs >= caps.jobs:
             return Verdict(task=task, why="waits for a free place")
         self._count(task, chosen.account)
-        if chosen.account in self.limited_accounts:
+        if chosen.account in self.limited_accounts or chosen.account in there.proving:
             self.unproven.add(chosen.account)
         return chosen
+
+    def _tries(self, task: Task, proving: Proving | None) -> bool:
+        """Whether a running task was started to find out whether the limit is over."""
+        if proving is None or task.tried_at < proving.reset_at:
+            return False
+        return self.there.now - task.tried_at < REPLY_S
+
+    def _is_tried(self, account: str, task: Task) -> bool:
+        """Whether somebody else finds that out just now."""
+        proving = self.there.proving.get(account)
+        return proving is not None and proving.first not in ("", task.run)
 
     def _after(self, task: Task) -> Verdict | None:
         for name in task.after:
@@ -109,13 +132,13 @@ class _Plan:
         it knows by itself when to hand over to another."""
         why, until = "", None
         for agent in (task.agent,) if task.run and task.agent else task.agents:
-            account = self.there.account_of(agent)
+            account = self.there.account_of(task, agent)
             cap = self.there.caps.max_per_account
             reset = self.there.limited.get(account, 0.0)
             if reset > self.there.now:
                 until = reset if until is None else min(until, reset)
                 why = why or f"{agent} is limited"
-            elif account in self.unproven:
+            elif account in self.unproven or self._is_tried(account, task):
                 why = why or f"{agent} was limited: one task goes first"
             elif cap and self.accounts[account] >= cap:
                 why = why or f"max_per_account = {cap} is reached for {agent}"
