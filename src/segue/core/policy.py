@@ -83,6 +83,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Watching agents that are run by hand. Off: segue observes and reminds.
     auto_handoff: bool = False
     auto_resume: bool = False
+    relay: bool = False  # with auto_resume: a limited session goes on with another agent
     zone_slack: float = 0.02  # a zone is left only this far below its mark
     remind_every_s: float = 600.0  # in critical
     gate: Literal["off", "warn", "block"] = "warn"

@@ -10,7 +10,8 @@ from segue.runs.store.port import KeptLeg
 from segue.system.git.snapshots import FileDiff
 
 WatchedWhat = Literal[
-    "handed over", "handoff failed", "resumed", "left alone", "needs you", "taken up again"
+    "handed over", "handoff failed", "resumed", "relayed", "left alone", "needs you",
+    "taken up again",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from segue.watch.log import Log, Note
 _KINDS = ("metrics", "wake", "takeup")
 _WAKES: dict[str, WatchedWhat] = {
     "resume": "resumed",
+    "relayed": "relayed",
     "leave": "left alone",
     "rest": "left alone",
     "ask": "needs you",

@@ -72,11 +72,16 @@ class Rules(PolicyFinder[_Watched]):
                 project.messages = self._usual
         return project.messages
 
+    @property
+    def user_settings(self) -> Settings:
+        """The user's own, without any project's."""
+        return self._general.settings
+
     def switched_on(self) -> str:
         """What the user's config has segue do by itself, and where; "" if nothing. What was said
         on the command line is not in it."""
         settings, found = self._general.settings, []
-        for key in AUTO:
+        for key in (*AUTO, "relay"):
             places = ["in every project"] if getattr(settings.policy(), key) else []
             for scope, values in settings.scopes().items():
                 if key in values and values[key].value:

@@ -7,11 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.wake_kit import AUTO, DAY, HOUR, NOON, R, ended, stopped, utc, verdict
 
+from segue.core.accounts import Answer
 from segue.core.policy import Policy
 from segue.core.resumes.decisions import (
+    FOLLOW_S,
     NOT_RESUMING,
     AskUser,
     Leave,
+    Relay,
     Resume,
     ResumeHistory,
     StandBy,
@@ -19,6 +22,7 @@ from segue.core.resumes.decisions import (
     Verdict,
     WaitForReset,
     decide,
+    held_by_account,
     merge_reset,
     unattended,
 )
@@ -310,6 +314,56 @@ def test_whatever_is_seen_again_a_reset_of_the_same_source_never_moves_on(
         if before is not None and before.at is not None and known.at is not None:
             same = (before.source == "text") == (known.source == "text")
             assert known.at <= before.at or not same
+
+
+# Relay
+
+RELAY: dict[str, Any] = {"relay": True, "relay_after_s": 600.0}
+
+
+def limited(**fields: Any) -> StoppedSession:
+    return ended(**({"others": ("codex", "opencode")} | fields))
+
+
+def test_a_limit_that_lasts_too_long_is_not_waited_for_if_another_agent_may_go_on() -> None:
+    found = verdict(limited(), now=NOON, **RELAY)
+    assert (type(found), getattr(found, "agent", "")) == (Relay, "codex")
+    assert isinstance(verdict(limited(), now=NOON + HOUR - 500, **RELAY), WaitForReset)
+    weekly = limited(stop=stopped(retry_at=NOON + 5 * DAY), limit_scope="seven_day")
+    assert isinstance(verdict(weekly, now=NOON, **RELAY), Relay)  # which would else be asked about
+    quiet = verdict(limited(), now=NOON, quiet_hours="11:00-13:00", **RELAY)
+    assert isinstance(quiet, WaitForReset)
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy"),
+    [
+        ({}, {"relay": False}),
+        ({}, {"relay_on": ("billing",)}),
+        ({"others": ()}, {}),
+        ({"has_tmux": False}, {}),
+        ({"state": "at_prompt", "has_pane": False}, {}),
+        ({"stop": stopped(R.OVERLOADED, retry_at=NOON + HOUR)}, {}),
+        ({"state": "at_prompt", "native_continues_at": NOON + HOUR}, {}),
+    ],
+)
+def test_nothing_is_relayed_without_the_users_word_a_limit_a_terminal_and_a_successor(
+    fields: dict[str, Any], policy: dict[str, Any]
+) -> None:
+    given = ended(**({"others": ("codex",)} | fields))
+    assert not isinstance(verdict(given, now=NOON, **(RELAY | policy)), Relay)
+
+
+def test_an_account_that_is_limited_or_tried_by_another_holds_a_session_back() -> None:
+    policy = Policy(reset_jitter_min_s=5, reset_jitter_max_s=15)
+    held = held_by_account(Answer(NOON + 60, "five_hour"), policy, now=NOON, draw=0.5)
+    assert (held.until, held.why) == (NOON + 70, "five_hour, until it resets")
+    follows = Answer(NOON + 300, by="run-1", follows=True)
+    held = held_by_account(follows, policy, now=NOON, draw=0.5)
+    assert (held.until, held.why) == (
+        NOON + FOLLOW_S,
+        "its account was limited: run-1 goes first",
+    )
 
 
 # Whatever the rest is

@@ -63,7 +63,7 @@ class Scene:
         self.folder, self.clock, self.typist = folder, FakeClock(), FakeTypist()
         self.rules = FakeRules()
         self.said: list[str] = []
-        self.carried: list[tuple[Pending, wake.Resume]] = []
+        self.carried: list[tuple[Pending, Any]] = []
         self.kept: dict[tuple[str, str], TrackedSession] = {}
         self.begin()
 
@@ -93,7 +93,7 @@ class Scene:
     def tell(self, kind: str, key: str, title: str, body: str = "", **_: Any) -> None:
         self.told.append((kind, f"{title}: {body}"))
 
-    def resume(self, pending: Pending, verdict: wake.Resume) -> None:
+    def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
         self.carried.append((pending, verdict))
 
     # What happens

@@ -19,11 +19,13 @@ _ID = re.compile(r"w-[a-z0-9]{1,32}")
 
 
 class BackOrder(Struct):
-    """What is to be started, and where. `writes`: the session that it goes on with."""
+    """What is to be started, and where. `writes`: the session that it goes on with; `relay_to`: the
+    agent that takes over from another."""
 
     argv: list[str]
     cwd: str
     writes: str = ""
+    relay_to: str = ""
 
 
 @click.command(hidden=True)
@@ -46,7 +48,9 @@ def command(id: str, folder: str | None) -> None:
         try:
             _take(note, order)
             _note(log, note, {"id": id, "order": note.seq, "pid": os.getpid()})
-            printing.complain(f"going on with {note.agent} {note.session_id}")
+            whose = f"{note.agent} {note.session_id}"
+            took_over = f"{order.relay_to} takes over from {whose}"
+            printing.complain(took_over if order.relay_to else f"going on with {whose}")
             os.chdir(order.cwd)
             os.execv(order.argv[0], order.argv)  # noqa: S606 - no shell is wanted
         except (OSError, ValueError) as fault:

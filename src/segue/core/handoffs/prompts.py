@@ -267,12 +267,13 @@ def handoff_resume(
     file: str,
     reason: StopReason = StopReason.CONTEXT_EXHAUSTED,
     call_in_doubt: str | None = None,
+    relay: Relay | None = None,
 ) -> str:
-    """What the session after it is told first. `call_in_doubt` as for `continuation`."""
+    """What the session after it is told first. `call_in_doubt`, `relay`: as for `continuation`."""
     values = {
         "file": name(file),
         "reason": _why(reason),
-        "note": _note(call_in_doubt, " of the previous session"),
+        "note": _note(call_in_doubt, " of the previous session") + _relay_note(relay),
     }
     return fill(template, values)
 

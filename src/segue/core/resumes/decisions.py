@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from segue.core.accounts import Answer
 from segue.core.policy import Place, Policy
 from segue.core.resumes.quiet_hours import Local, ends_at
 from segue.core.resumes.quiet_hours import parse as parse_quiet_hours
@@ -24,6 +25,8 @@ CACHE_S = 3_600.0
 """For so long, at most, a provider keeps what a session sent: later, all of it is paid again."""
 
 LOOK_AGAIN_S = 60.0
+FOLLOW_S = 2.0
+"""How often it is looked whether whoever goes first after a limit has its reply."""
 _DAY_S = 86_400.0
 _LEFT_BY_HOOK = frozenset({"clear", "resume"})  # the user went over to another session
 _ENDED_BY_HOOK = frozenset({"prompt_input_exit", "logout"})
@@ -73,6 +76,8 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     has_pane: bool = False
     pane_shell: bool = False  # a shell waits in it
     has_tmux: bool = False
+
+    others: tuple[str, ...] = ()  # agents that could take the work over now, in the user's order
 
     native_continues_at: float | None = None  # the agent itself says that it goes on then
     limit_scope: str = ""
@@ -135,7 +140,14 @@ class Resume(Struct, frozen=True, tag="resume"):
     price: Price | None = None
 
 
-Verdict = Leave | AskUser | WaitForReset | StandBy | Resume
+class Relay(Struct, frozen=True, tag="relay"):
+    """Another agent goes on now, in a new window, with a handoff that segue wrote."""
+
+    agent: str
+    why: str
+
+
+Verdict = Leave | AskUser | WaitForReset | StandBy | Resume | Relay
 
 
 def decide(
@@ -150,9 +162,10 @@ def decide(
     """What is done about it. `draw`, from 0 to 1, spreads those that wake together; it is to be the
     same each time this ending is asked about.
 
-    Never a `Resume` of what the user ended (unless `resume_user_exits`), in quiet hours, without
-    `auto_resume`, more than `max_resumes` times between two words of the user's, or where the
-    session's process still is, in a place that is not its own.
+    Never a `Resume` or `Relay` of what the user ended (unless `resume_user_exits`), in quiet hours,
+    without `auto_resume`, or more than `max_resumes` times between two words of the user's; no
+    `Resume` where the session's process still is, in a place that is not its own; no `Relay`
+    without `relay`, nor of a session that is not in tmux.
     """
     left = _left_alone(ending, policy)
     if left is not None:
@@ -173,6 +186,10 @@ def decide(
     if stands_by is not None:
         return stands_by
     held = _limit(ending, stop, history, policy, now, draw)
+    if held is not None and (agent := _relay_to(ending, stop, held, policy, now)):
+        why = f"{stop.reason.description} for longer than relay_after_s: {agent} takes over"
+        manners = _manners(history, policy, now=now, local=local, draw=draw)
+        return manners or Relay(agent, why)
     if held is None:
         held = _manners(history, policy, now=now, local=local, draw=draw)
     if held is None and (why := unattended(ending.limits, history, policy, now=now)):
@@ -325,6 +342,31 @@ def _limit(
         return AskUser("its limit resets later than is waited for (max_limited_s)")
     why = f"{scope or ending.limit_scope or stop.reason.description}, until it resets"
     return WaitForReset(wait.until, why) if now < wait.until else None
+
+
+def _relay_to(
+    ending: StoppedSession, stop: Stop, held: AskUser | WaitForReset, policy: Policy, now: float
+) -> str:
+    """Who takes over a session that is limited for too long; "" if nobody may or can."""
+    is_limit = stop.reason is StopReason.RATE_LIMIT and "rate_limit" in policy.relay_on
+    in_tmux = ending.has_pane if ending.state == "at_prompt" else ending.has_tmux
+    if not (policy.relay and is_limit and in_tmux):
+        return ""
+    if isinstance(held, WaitForReset) and held.until - now <= policy.relay_after_s:
+        return ""
+    return next(iter(ending.others), "")
+
+
+def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) -> WaitForReset:
+    """A session that may go on by itself, and whose account does not let it: until the reset that
+    another session or run was told, or until the one that goes first got its reply."""
+    assert answer.until is not None
+    if answer.follows:
+        until = min(answer.until, now + FOLLOW_S)
+        return WaitForReset(until, f"its account was limited: {answer.by or 'another'} goes first")
+    spread_s = policy.reset_jitter_max_s - policy.reset_jitter_min_s
+    until = answer.until + policy.reset_jitter_min_s + spread_s * draw
+    return WaitForReset(until, f"{answer.scope or 'its account is limited'}, until it resets")
 
 
 def _rejecting(ending: StoppedSession, now: float) -> tuple[str, float | None]:

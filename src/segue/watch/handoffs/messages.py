@@ -59,11 +59,12 @@ class Messages:
         file: str,
         reason: StopReason = StopReason.CONTEXT_EXHAUSTED,
         call_in_doubt: str | None = None,
+        relay: continuation.Relay | None = None,
     ) -> str:
         """The first words of the session that goes on."""
         template = self.templates[continuation.HANDOFF_RESUME]
         return continuation.handoff_resume(
-            template, file=file, reason=reason, call_in_doubt=call_in_doubt
+            template, file=file, reason=reason, call_in_doubt=call_in_doubt, relay=relay
         )
 
     def resume(self, *, reason: StopReason, leg: int, call_in_doubt: str | None) -> str:

@@ -20,11 +20,11 @@ from segue.system import clock as zone
 from segue.system.tmux.panes import AgentPane
 from segue.watch.handoffs.messages import Messages
 from segue.watch.log import Log, Note
-from segue.watch.state import TrackedSession
+from segue.watch.state import ORDER, TrackedSession
 
 DOUBT_S = 45.0
 """A session that was being resumed when its daemon was killed may take so long to show it."""
-_OVER = frozenset({"leave", "over", "resumed", "cancelled", "rest"})
+_OVER = frozenset({"leave", "over", "resumed", "relayed", "cancelled", "rest"})
 
 
 @dataclass(kw_only=True)
@@ -43,6 +43,7 @@ class Pending:
     retries: int = 0  # it could not be typed
     in_the_way_since: float | None = None  # a draft of the user's
     was_restored: bool = False
+    relay_failed: bool = False  # it was tried to have another agent take over
 
     @property
     def counted(self) -> tuple[int, float | None]:
@@ -103,12 +104,35 @@ def from_notes(log: Log, now: float, since: float) -> list[Pending]:
             if note.at >= since and isinstance(note.data.get("id"), str):
                 latest[note.data["id"]] = note
     began = {n.data.get("id"): n.seq for n in log.since(0, ("back",), 1_000_000)}
+    taken = _taken_over(log, since)
     found = []
     for note in latest.values():
+        if note.data.get("verdict") == "relay" and note.data["id"] in taken:
+            continue  # its new agent was begun
         was_begun = began.get(note.data["id"], 0) > note.seq
         if (pending := _restored(note, now, was_begun=was_begun)) is not None:
             found.append(pending)
     return found
+
+
+def relayed(log: Log, since: float) -> dict[tuple[str, str], float]:
+    """The sessions that another agent took over, and when."""
+    notes = _taken_over(log, since).values()
+    return {(note.agent, note.session_id): note.at for note in notes}
+
+
+def _taken_over(log: Log, since: float) -> dict[str, Note]:
+    """Orders of relays that were carried out, by id: `segue back` became the new agent."""
+    relays = {
+        note.data.get("id")
+        for note in log.since(0, (ORDER,), 1_000_000)
+        if note.at >= since and note.data.get("relay_to")
+    }
+    return {
+        str(note.data["id"]): note
+        for note in log.since(0, ("back",), 1_000_000)
+        if note.data.get("id") in relays and "error" not in note.data
+    }
 
 
 def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
@@ -140,7 +164,10 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
         shell_line=sat.shell_line,
     )
     resumes = int(data.get("resumes", 0))
-    if data.get("verdict") == "resume" and data.get("place") != "headless" and not was_begun:
+    is_begun_later = data.get("verdict") == "relay" or (
+        data.get("verdict") == "resume" and data.get("place") != "headless"
+    )
+    if is_begun_later and not was_begun:
         # No agent was started, so nothing was tried.
         resumes, last_at = max(0, resumes - 1), None
     return Pending(
@@ -158,7 +185,7 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
 
 def _verdict(data: dict[str, Any], at: float, now: float) -> wake.Verdict:
     why, until = str(data.get("why", "")), data.get("until")
-    if data.get("verdict") == "resume":
+    if data.get("verdict") in ("resume", "relay"):
         why = "it was being resumed when the daemon ended"
         return wake.WaitForReset(max(now, at + DOUBT_S), why)
     if not isinstance(until, float | int):
@@ -179,7 +206,7 @@ def resumed(
     for note in notes:
         if note.kind == "hook" and note.data.get("type") == "user_spoke":
             times = []
-        elif note.kind == "wake" and note.data.get("verdict") == "resume":
+        elif note.kind == "wake" and note.data.get("verdict") in ("resume", "relay"):
             times.append(note.at)
             last_at = note.at
         elif note.kind == "wake" and note.data.get("verdict") == "failed":

@@ -33,6 +33,8 @@ from segue.system.tmux.tmux import Tmux, TmuxError
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.seating import shell_waits
 from segue.watch.handoffs.worker import HandoffWorker
+from segue.watch.resumes import relaying
+from segue.watch.resumes.gate import AccountGate
 from segue.watch.resumes.pending import DOUBT_S, Pending
 from segue.watch.resumes.stops import Stops
 from segue.watch.state import ORDER, DaemonState, TrackedSession
@@ -64,7 +66,7 @@ class Resumer:
     def __init__(
         self, world: DaemonState, hands: HandoffWorker, *, verify_s: float = VERIFY_S
     ) -> None:
-        self.world, self.hands = world, hands
+        self.world, self.hands, self.gate = world, hands, AccountGate(world)
         self.verify_s = verify_s
         self.is_stopping = False
         self.stops: Stops | None = None
@@ -72,11 +74,11 @@ class Resumer:
         """Called when one is done: what was decided on it may be decided anew."""
         self._runs: list[subprocess.Popen[bytes]] = []
 
-    def resume(self, pending: Pending, verdict: wake.Resume) -> None:
+    def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
         """Has it done; the answer is given to `stops.carried`."""
         self.hands.do(lambda: self.carry_out(pending, verdict))
 
-    def carry_out(self, pending: Pending, verdict: wake.Resume) -> None:
+    def carry_out(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
         """Does it now. In the thread that touches terminals."""
         try:
             failed = self._carry(pending, verdict)
@@ -90,13 +92,15 @@ class Resumer:
                 self.stops.carried(pending, why, retry=retry)
         self.wakes()
 
-    def _carry(self, pending: Pending, verdict: wake.Resume) -> NotDone | None:
+    def _carry(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> NotDone | None:
         kept = self._kept(pending)
         handoff = self.hands.of(kept.session)
         if handoff is not None and handoff.step is not HandoffStep.RESTING:
             return NotDone("a handoff is under way", retry=True)
         if why := _holder(kept):
             return NotDone(why)
+        if isinstance(verdict, wake.Relay):
+            return self._relay(kept, pending, verdict)
         if pending.ending.state == "at_prompt":
             if verdict.prompt == "handoff":
                 if handoff is not None:
@@ -116,6 +120,27 @@ class Resumer:
         if failed or verdict.prompt == "handoff" or (terminal and terminal.resumes_with_prompt):
             return failed
         return self._continue_once_idle(pending)
+
+    def _relay(self, kept: TrackedSession, pending: Pending, verdict: wake.Relay) -> NotDone | None:
+        """Begins the other agent in a window beside it. The session itself is not touched."""
+        session = kept.session
+        with self.world.lock:
+            found = relaying.successors(self.world, self.gate, session)
+            to = next((each for each in found if each.agent == verdict.agent), None)
+        if to is None:
+            return NotDone(f"{verdict.agent} cannot take over any more", retry=True)
+        document = self._document(kept, pending)
+        argv = relaying.begun(self.world, session, to, document)
+        order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "relay_to": to.agent}
+        self.world.note(ORDER, session, order)
+        began = self.world.clock.now()
+        try:
+            why = self._in_window(kept, pending, to.agent)
+        except TmuxError as fault:
+            why = str(fault)
+        if why:
+            return NotDone(why)
+        return self._verify(pending, document.name, began, to.agent)
 
     def _begin(self, kept: TrackedSession, pending: Pending, place: Place) -> NotDone | None:
         """In the place that was decided on, or, if that is not free any more, in the next that the
@@ -269,12 +294,13 @@ class Resumer:
             return ""
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
-    def _in_window(self, kept: TrackedSession, pending: Pending) -> str:
+    def _in_window(self, kept: TrackedSession, pending: Pending, agent: str = "") -> str:
+        """In the tmux where it ran. `agent`: who is begun, if not its own."""
+        agent = agent or kept.session.agent
         if kept.socket == state.open_socket_path():
             # A window there would be seen by nobody: a session of its own can be returned to.
             command = (*program(), "back", pending.id)
-            agent, env = kept.session.agent, self.world.env
-            hosting.start(agent, command, env, kept.session.cwd)
+            hosting.start(agent, command, self.world.env, kept.session.cwd)
             return ""
         tmux = Tmux(kept.socket)
         session = ""
@@ -282,30 +308,31 @@ class Resumer:
             pane = tmux.pane(kept.seat.pane)
             session = pane.session if pane else ""
         command = (*program(), "back", pending.id)
-        name = kept.session.agent
-        tmux.new_window(kept.session.cwd, command, _env(self.world.env), name, session)
+        tmux.new_window(kept.session.cwd, command, _env(self.world.env), agent, session)
         return ""
 
-    def _verify(self, pending: Pending, marker: str, began: float) -> NotDone | None:
+    def _verify(
+        self, pending: Pending, marker: str, began: float, agent: str = ""
+    ) -> NotDone | None:
         """Waits until an agent is behind the session, or behind one that was told to read the
-        handoff."""
+        handoff. `agent`: whose that is, if not its own's."""
         until = time.monotonic() + self.verify_s
         while time.monotonic() < until:
-            if self._goes_on(pending, marker, began):
+            if self._goes_on(pending, marker, began, agent or pending.ending.agent):
                 return None
             if why := self._why_not_back(pending, began):
                 return NotDone(why)
             self._pause()
         return NotDone(f"nothing was seen of it in {self.verify_s:.0f} s")
 
-    def _goes_on(self, pending: Pending, marker: str, began: float) -> bool:
+    def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:
         if not marker:
             return self._kept(pending).session.process is not None
         with self.world.lock:
             everyone = [kept.session for kept in self.world.kept.values()]
         return any(
             session.process is not None
-            and session.agent == pending.ending.agent
+            and session.agent == agent
             and session.cwd == pending.ending.project
             and self._heard(session, marker, began)
             for session in everyone
@@ -325,6 +352,7 @@ class Resumer:
     def _headless(self, kept: TrackedSession, pending: Pending) -> str:
         """A run takes the work over, in a session of its own, with what segue knows of it."""
         session = kept.session
+        self.gate.left(kept)  # the run asks for itself
         self._runs = [run for run in self._runs if run.poll() is None]
         document = self._document(kept, pending)
         task = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))

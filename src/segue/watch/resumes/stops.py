@@ -8,16 +8,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from segue.core.accounts import Limit
 from segue.core.resumes import decisions as wake
 from segue.core.sessions.types import Session, SessionState
 from segue.core.stops.exits import signal_of
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.types import RateLimitInfo, Stop
-from segue.system.accounts import Accounts, account_at
+from segue.core.stops.types import Stop
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.observe import endings
 from segue.watch.owners import is_carried_on
+from segue.watch.resumes import relaying
+from segue.watch.resumes.gate import AccountGate
 from segue.watch.resumes.pending import (
     Pending,
     ResumeAttempt,
@@ -30,6 +30,7 @@ from segue.watch.resumes.pending import (
     is_same_stop,
     local_time,
     own_words,
+    relayed,
     resumed,
     tag_of,
 )
@@ -59,7 +60,7 @@ Name = tuple[str, str]
 class Carrier(Protocol):
     """Who carries a resume out, in a thread of its own; the answer comes to `Stops.carried`."""
 
-    def resume(self, pending: Pending, verdict: wake.Resume) -> None: ...
+    def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None: ...
 
 
 class Stops:
@@ -74,12 +75,14 @@ class Stops:
     ) -> None:
         self.world = world
         self.carrier = carrier
+        self.gate = AccountGate(world)
         self.pending: dict[Name, Pending] = {}
         self.woken: dict[Name, ResumeAttempt] = {}
         """Sessions that were resumed and of which the user has not taken over again."""
         self._draw = draw
         self._noted: dict[Name, tuple[str, float | None, float]] = {}
         self._again: dict[Name, float] = {}  # when to look once more whether it is stopped
+        self._relayed: dict[Name, float] = {}  # sessions that another agent took over, and when
         self._left_at: dict[str, float] = {}
         self._yes_until: dict[str, float] = {}
         self._last_wake_at: float | None = None
@@ -107,7 +110,7 @@ class Stops:
         if was_at_prompt and stop.ended_by == "unknown" and not by_system:
             # Whatever had stopped it there: an agent leaves its prompt when its user does.
             stop = msgspec.structs.replace(stop, ended_by="user")
-        self._note_stop(session, stop, "exited")
+        self._note_stop(kept, stop, "exited")
         ending = msgspec.structs.replace(
             ending_of(kept, stop, "exited", now),
             mid_turn=mid_turn,
@@ -117,7 +120,8 @@ class Stops:
         )
         if wake.ended_by_user(ending):
             self._left_at[session.cwd] = now
-        self._open(kept, ending)
+        if not self._is_relayed(session):
+            self._open(kept, ending)
 
     def at_prompt(self, kept: TrackedSession) -> None:
         """It may sit at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
@@ -143,7 +147,9 @@ class Stops:
         self._noted[key] = mark
         stop = endings.ending_of(session, None, endings.After(terminal="there"))
         if before is not None or not self._is_noted(session, mark):
-            self._note_stop(session, stop, "at_prompt")
+            self._note_stop(kept, stop, "at_prompt")
+        if self._is_relayed(session):
+            return
         ending = ending_of(kept, stop, "at_prompt", session.last_at or now)
         ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
         waiting = self.pending.get(key)
@@ -153,6 +159,11 @@ class Stops:
             again = wake.told_again(waiting.ending.stop, stop)
             ending = msgspec.structs.replace(ending, stop=again)
         self._open(kept, ending)
+
+    def _is_relayed(self, session: Session) -> bool:
+        """Whether another agent does its work, and nobody went on with it since."""
+        at = self._relayed.get((session.agent, session.session_id))
+        return at is not None and (session.last_at or 0.0) <= at
 
     def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
         """Whether a former daemon has seen this very stop."""
@@ -172,6 +183,8 @@ class Stops:
     def went_on(self, session: Session) -> None:
         """It works, or its user spoke: nothing is waited for any more."""
         key = (session.agent, session.session_id)
+        if (kept := self.world.kept.get(key)) is not None:
+            self.gate.replied(kept)
         self._noted.pop(key, None)
         self._again.pop(key, None)
         self._attend_woken(session)
@@ -251,14 +264,26 @@ class Stops:
             draw=pending.draw,
         )
         if isinstance(verdict, wake.Resume):
+            verdict = self._at_gate(kept, pending, verdict, now)
+        if isinstance(verdict, wake.Resume | wake.Relay):
             pending.doing = True
             pending.resumes += 1
             pending.last_resume_at = self._last_wake_at = now
         self._decided(pending, session, verdict)
         if isinstance(verdict, wake.Leave):
             self.pending.pop((session.agent, session.session_id), None)
-        elif isinstance(verdict, wake.Resume):
+        elif isinstance(verdict, wake.Resume | wake.Relay):
             self.carrier.resume(pending, verdict)
+
+    def _at_gate(
+        self, kept: TrackedSession, pending: Pending, verdict: wake.Resume, now: float
+    ) -> wake.Resume | wake.WaitForReset:
+        """The same, if its account lets it. A run asks once more by itself, under its own name."""
+        answer = self.gate.ask(kept, takes_turn=verdict.place != "headless")
+        if answer.until is None:
+            return verdict
+        policy = self.world.policy(kept.session)
+        return wake.held_by_account(answer, policy, now=now, draw=pending.draw)
 
     def kept_of(self, pending: Pending) -> TrackedSession:
         """What is known of its session: also when nobody has looked at that for days."""
@@ -295,6 +320,8 @@ class Stops:
         before, pending.verdict = pending.verdict, verdict
         if type(before) is type(verdict) and before == verdict:
             return
+        if _is_same_wait(before, verdict):
+            return  # it is only looked at again: what is waited for is told already
         data = {"verdict": tag_of(verdict), **data_of(verdict)}
         if isinstance(verdict, wake.AskUser | wake.WaitForReset | wake.StandBy):
             price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
@@ -308,6 +335,9 @@ class Stops:
         now = self._now()
         key = (pending.ending.agent, pending.ending.session_id)
         session = self.kept_of(pending).session
+        if not why_not and isinstance(pending.verdict, wake.Relay):
+            self._carried_over(pending, pending.verdict, session)
+            return
         if not why_not:
             verdict = pending.verdict
             self.pending.pop(key, None)
@@ -316,14 +346,31 @@ class Stops:
             self._note(pending, session, {"verdict": "resumed"})
             self.world.notices.tell("resume", pending.id, f"{label(session)} goes on", verdict.why)
             return
+        self.gate.left(self.kept_of(pending))
         pending.resumes = max(0, pending.resumes - 1)
         pending.retries += 1
+        if isinstance(pending.verdict, wake.Relay):
+            pending.relay_failed = True  # its own agent goes on with it, once it may
+            pending.verdict = wake.WaitForReset(now, f"no relay: {why_not}")
+            self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
+            self.world.say(f"{label(session)}: it could not be relayed: {why_not}")
+            return
         pending.verdict = wake.AskUser(f"it could not be resumed: {why_not}")
         if retry and pending.retries < MOST_RETRIES:
             pending.verdict = wake.WaitForReset(now + RETRY_S, f"not just now: {why_not}")
         self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
         if key in self.pending:
             self._tell(session, pending, pending.verdict)
+
+    def _carried_over(self, pending: Pending, verdict: wake.Relay, session: Session) -> None:
+        """Another agent has the work: the session is left to its user."""
+        key = (session.agent, session.session_id)
+        self.pending.pop(key, None)
+        self._relayed[key] = self._now()
+        self._note(pending, session, {"verdict": "relayed", "why": f"{verdict.agent} took over"})
+        what = f"{label(session)}: {verdict.agent} took over"
+        self.world.say(f"{what}; {relaying.NOT_CARRIED_OVER}")
+        self.world.notices.tell("resume", pending.id, what, relaying.NOT_CARRIED_OVER)
 
     # What the user says
 
@@ -363,6 +410,7 @@ class Stops:
             self.pending[pending.ending.agent, pending.ending.session_id] = pending
             if pending.last_resume_at is not None:
                 self._last_wake_at = max(self._last_wake_at or 0.0, pending.last_resume_at)
+        self._relayed = relayed(self.world.log, now - KEEP_S)
         for note in self.world.log.since(0, ("yes",), 100_000):
             until = note.data.get("until")
             if isinstance(until, float | int) and until > now:
@@ -405,6 +453,7 @@ class Stops:
         last_at = pending.last_resume_at
         return msgspec.structs.replace(
             ending,
+            others=() if pending.relay_failed else self._successors(ending, session),
             in_run=ending.in_run or is_carried_on(session),
             limits=session.limits or ending.limits,
             is_open=is_exited and session.process is not None,
@@ -413,6 +462,12 @@ class Stops:
             replied=last_at is None or has_replied(session, last_at),
             native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
         )
+
+    def _successors(self, ending: wake.StoppedSession, session: Session) -> tuple[str, ...]:
+        is_limit = ending.stop is not None and ending.stop.reason is StopReason.RATE_LIMIT
+        if not is_limit or not self.world.policy(session).relay:
+            return ()
+        return tuple(each.agent for each in relaying.successors(self.world, self.gate, session))
 
     def _continues_at(self, pending: Pending, kept: TrackedSession) -> float | None:
         """When the agent goes on by itself, if its screen says that it will."""
@@ -441,11 +496,13 @@ class Stops:
     def _now(self) -> float:
         return self.world.clock.now()
 
-    def _note_stop(self, session: Session, stop: Stop, state: str) -> None:
+    def _note_stop(self, kept: TrackedSession, stop: Stop, state: str) -> None:
+        session = kept.session
         self.woken.pop((session.agent, session.session_id), None)
         if stop.reason in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
             self._proven = False
-        self._note_limit(session, stop)
+        if stop.reason is StopReason.RATE_LIMIT:  # known to all of its account before it is decided
+            self.gate.limited(kept, stop, self._resumed(session)[0])
         data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
         self.world.note("stop", session, data)
         self.world.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
@@ -453,26 +510,6 @@ class Stops:
             key = f"{session.session_id}:{stop.reason.value}"
             what = f"{label(session)} stopped: {stop.reason.description}"
             self.world.notices.tell("stop", key, what, stop.remediation)
-
-    def _note_limit(self, session: Session, stop: Stop) -> None:
-        """A limit that a session met is known to all runs of its account at once."""
-        is_limit = stop.reason is StopReason.RATE_LIMIT and self.world.policy(session).is_sure(stop)
-        now = self._now()
-        if not is_limit or stop.retry_at is None or stop.retry_at <= now:
-            return
-        account = account_at(session.agent, session.path, self.world.env)
-        if account is None:
-            return
-        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
-        limit = Limit(
-            scope=scope or "",
-            resets_at=stop.retry_at,
-            is_met=True,
-            source="session",
-            by=session.session_id,
-            seen_at=now,
-        )
-        Accounts().note_limit(account, limit)
 
     def _note(self, pending: Pending, session: Session | None, data: dict[str, Any]) -> None:
         self.world.note("wake", session, pending.noted() | data)
@@ -489,3 +526,10 @@ class Stops:
                 self.world.notices.tell("wait", pending.id, f"{label(session)} waits", why)
             case _:
                 pass
+
+
+def _is_same_wait(before: wake.Verdict, verdict: wake.Verdict) -> bool:
+    """Whether it waits for the same as before, for a few seconds more."""
+    if not isinstance(before, wake.WaitForReset) or not isinstance(verdict, wake.WaitForReset):
+        return False
+    return before.why == verdict.why and abs(verdict.until - before.until) <= 2 * wake.FOLLOW_S

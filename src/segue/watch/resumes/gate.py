@@ -1,0 +1,101 @@
+"""What the daemon's sessions have to do with their accounts: one account, one limit.
+
+A limit that a session meets is known to every run, task and session of its account at once; before
+a session is resumed its account is asked, after a reset one goes first, and its reply lets the
+others follow. `system/accounts` keeps it, for all of segue on this machine.
+"""
+
+from segue.core import accounts
+from segue.core.accounts import Account, Answer, Limit
+from segue.core.runs.waits import backoff_s
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import RateLimitInfo, Stop
+from segue.system.accounts import Accounts, account_at
+from segue.watch.state import DaemonState, TrackedSession
+
+_FRESH_S = 5.0
+"""For so long it is believed that no account of an agent met a limit: every reply asks that."""
+_GUESS_S = 600.0
+"""A limit that nobody says the end of, and that was met longer ago, says nothing any more."""
+
+
+class AccountGate:
+    """Whoever calls holds the world's lock."""
+
+    def __init__(self, world: DaemonState) -> None:
+        self.world = world
+        self.accounts = Accounts()
+        self._met: frozenset[str] = frozenset()  # agents with a limit that was met
+        self._met_at = float("-inf")
+
+    def account(self, kept: TrackedSession) -> Account | None:
+        """Whose limits count for it; None if its file lies outside of its agent's home."""
+        session = kept.session
+        return account_at(session.agent, session.path, self.world.env, flags=kept.flags)
+
+    def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
+        """A session met a limit. `tries`: how often it was resumed since the user's last word."""
+        session, now = kept.session, self.world.clock.now()
+        policy = self.world.policy(session)
+        if stop.reason is not StopReason.RATE_LIMIT or not policy.is_sure(stop):
+            return
+        until = stop.retry_at
+        if until is None and stop.retry_after_s is not None:
+            until = (session.last_at or now) + stop.retry_after_s
+        is_guess = until is None
+        if until is None and now - (session.last_at or now) < _GUESS_S:
+            until = now + backoff_s(policy, tries + 1, 0.0)
+        if until is None or until <= now or (account := self.account(kept)) is None:
+            return
+        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+        limit = Limit(
+            scope=scope or "",
+            resets_at=until,
+            is_met=True,
+            is_guess=is_guess,
+            source="session",
+            by=session.session_id,
+            seen_at=now,
+        )
+        self.accounts.note_limit(account, limit)
+        self._met_at = float("-inf")
+
+    def ask(self, kept: TrackedSession, *, takes_turn: bool) -> Answer:
+        """Whether it may send a request now. `takes_turn`: it will; else somebody asks again who
+        sends it, such as a run."""
+        account, now = self.account(kept), self.world.clock.now()
+        if account is None:
+            return Answer()
+        if takes_turn:
+            return self.accounts.ask(account, kept.session.session_id, now)
+        return accounts.ask(self.accounts.find(account), kept.session.session_id, now)[1]
+
+    def left(self, kept: TrackedSession) -> None:
+        """It is not resumed after all: another may go first."""
+        if (account := self.account(kept)) is not None:
+            self.accounts.left(account, kept.session.session_id)
+
+    def replied(self, kept: TrackedSession) -> None:
+        """It works: if it got a reply since the reset, whoever started it, the others follow."""
+        session, now = kept.session, self.world.clock.now()
+        at = session.reading.at if session.reading is not None else None
+        if at is None or session.agent not in self._agents_met(now):
+            return
+        account = self.account(kept)
+        if account is None:
+            return
+        reset_at = accounts.unproven_since(self.accounts.find(account), now)
+        if reset_at is not None and reset_at < at:
+            self.accounts.replied(account, session.session_id, at)
+
+    def is_free(self, account: Account) -> bool:
+        """Whether another agent's account takes work just now."""
+        now = self.world.clock.now()
+        return accounts.ask(self.accounts.find(account), "", now)[1].until is None
+
+    def _agents_met(self, now: float) -> frozenset[str]:
+        if not 0 <= now - self._met_at < _FRESH_S:
+            self._met_at = now
+            known = self.accounts.all(now)
+            self._met = frozenset(each.agent for each in known if accounts.met(each))
+        return self._met

@@ -1,0 +1,70 @@
+"""Another agent goes on with a session that is limited for long: who could, and how it is begun.
+
+The user switches it on (`relay`), names the agents (`[run] agent`) and the flags of each
+(`[run.flags]`); a project's file can do none of that. The new agent begins in a window of its own,
+with a handoff that segue wrote; the old session stays at its prompt, and is its user's.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from segue.agents import canonical, drives, terminals
+from segue.agents.contracts.drive import Drive
+from segue.agents.contracts.terminal import Terminal
+from segue.agents.contracts.terminal import kept as kept_flags
+from segue.core.handoffs.prompts import Relay
+from segue.core.sessions.types import Session
+from segue.core.stops.reasons import StopReason
+from segue.runs import instructions
+from segue.runs.preflight import access
+from segue.system.accounts import account_of
+from segue.watch.resumes.gate import AccountGate
+from segue.watch.state import DaemonState
+
+NOT_CARRIED_OVER = "MCP servers, skills and the agent's own memory files do not carry over"
+
+
+class Successor(Struct, frozen=True):
+    """An agent that could take over."""
+
+    agent: str
+    terminal: Terminal
+    drive: Drive
+    program: str
+    flags: tuple[str, ...]  # that the user set for it, as far as it takes them in a terminal
+
+
+def successors(world: DaemonState, gate: AccountGate, session: Session) -> Iterator[Successor]:
+    """The agents of the user's list that are installed, signed in as far as can be seen, have a
+    terminal that segue knows, and are not limited; in order. No program is started to find out."""
+    settings = world.rules.user_settings
+    for name in settings.relay:
+        agent = canonical(name)
+        terminal, drive = terminals.find(agent), drives.find(agent)
+        if agent == session.agent or terminal is None or drive is None:
+            continue
+        command = drive.find(world.env)
+        if command is None:
+            continue
+        said = settings.flags.get(agent, ())
+        found = access(drive, command, flags=said, env=world.env, cwd=session.cwd, may_start=False)
+        if found is not None and found.signed_in is False:
+            continue
+        if gate.is_free(account_of(agent, world.env, flags=said, cwd=session.cwd)):
+            yield Successor(agent, terminal, drive, command[0], kept_flags(terminal, said))
+
+
+def begun(world: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
+    """How the new agent is started, with what it is told."""
+    others = [drive for name in drives.names() if (drive := drives.find(name)) is not None]
+    relay = Relay(
+        before=session.agent,
+        agent=to.agent,
+        unread=instructions.unread(session.cwd, to.drive, others),
+    )
+    prompt = world.rules.messages(session.cwd).handoff_resume(
+        file=str(document), reason=StopReason.RATE_LIMIT, relay=relay
+    )
+    return to.terminal.new_argv(to.program, prompt, to.flags)
