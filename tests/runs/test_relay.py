@@ -21,6 +21,21 @@ def test_while_the_first_agent_is_limited_the_next_one_finishes(tmp_path: Path) 
             run = store.run(run_id)
         assert run is not None
         assert (run.agent, run.relays) == ("codex", 1)
+        told = s.segue("logs", run_id).stdout
+        assert told.count("claude's MCP servers, skills and memory files do not carry over") == 1
+        assert "leg 2 (codex): a new session continues" in told
+        assert "claude → codex" in s.segue("runs").stdout
+        (shown,) = json.loads(s.segue("report", run_id, "--format", "json").stdout)["runs"]
+        assert (shown["agent"], shown["agents"]) == ("codex", ["claude", "codex"])
+        assert [leg["agent"] for leg in shown["legs"]] == ["claude", "codex"]
+        assert [(each["agent"], each["model"] != "") for each in shown["spend"]] == [
+            ("claude", True),
+            ("codex", True),
+        ]
+        said = s.segue("logs", run_id, "--transcript").stdout
+        assert "Bash: sh job/step 4" in said  # claude's own records
+        assert "command_execution: sh job/step 5" in said  # and codex's
+        assert "1  claude  task  rate limit" in s.segue("show", run_id).stdout
 
 
 def test_the_work_goes_back_to_the_first_agent_at_the_next_handoff_once_it_is_free(

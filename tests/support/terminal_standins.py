@@ -1,8 +1,8 @@
 """Agents in a tmux of a test's own, as small as they can be: what the daemon sees of an agent is
 its process, the file that it holds, and what stands in there.
 
-Run as a program called `codex`, it is one: begun with words it works, resumed it works on; told to
-by its environment, it meets a limit instead. What it did and when stands in STANDIN_LOG.
+Run as a program called `codex`, it is one: begun with words it answers, or works for ever if its
+environment says so; resumed it answers. What it did and when stands in STANDIN_LOG.
 """
 
 import json
@@ -24,7 +24,6 @@ from support.paths import SCRIPT
 HOUR = 3600.0
 REPLY_S = 1.0
 WINDOW = 200_000
-LIMIT = "You’ve hit your usage limit. Upgrade to Pro, or try again later."
 
 
 def install(folder: Path) -> Path:
@@ -95,7 +94,6 @@ def _note(rollout: Rollout, event: str, **more: Any) -> None:
 
 def _main(arguments: list[str]) -> None:
     home = Path(os.environ["CODEX_HOME"])
-    at_limit = float(os.environ.get("STANDIN_RESETS_AT") or 0)
     thread = arguments[arguments.index("resume") + 1] if "resume" in arguments else ""
     rollout = Rollout(home, find(home, thread) if thread else None)
     turn, prompt = new_id(), arguments[-1] if arguments else ""
@@ -111,12 +109,7 @@ def _main(arguments: list[str]) -> None:
     rollout.item("UserMessage", turn, content=[{"type": "text", "text": prompt}])
     _note(rollout, "began", prompt=prompt, arguments=arguments, resumes=bool(thread))
     used = {**NO_USAGE, "input_tokens": 9_000, "total_tokens": 9_000}
-    if at_limit and not thread:
-        primary = {"used_percent": 100.0, "window_minutes": 300, "resets_at": int(at_limit)}
-        rollout.counted(used, used, WINDOW, {"primary": primary})
-        error = {"message": LIMIT, "codex_error_info": "usage_limit_exceeded"}
-        rollout.event("task_complete", turn_id=turn, last_agent_message=None, error=error)
-    else:
+    if thread or not os.environ.get("STANDIN_WORKS"):
         time.sleep(REPLY_S)  # a model takes its time
         rollout.counted(used, used, WINDOW, {})
         _note(rollout, "replied")

@@ -192,7 +192,9 @@ class _Size(Struct, frozen=True):
 def _add_run(
     found: Facts, run: Run, legs: list[KeptLeg], entries: list[Entry], sizes: Sequence[_Size]
 ) -> None:
-    sessions = {leg.leg: (run.agent, leg.session_id or f"{run.id}/{leg.leg}") for leg in legs}
+    sessions = {
+        leg.leg: (leg.agent or run.agent, leg.session_id or f"{run.id}/{leg.leg}") for leg in legs
+    }
     found.sessions |= set(sessions.values())
     asked_at: float | None = None
     asked = answered = None

@@ -94,21 +94,26 @@ def _check(entries: list[Entry]) -> CheckReport | None:
 
 def _spend(run: Run, legs: list[KeptLeg], env: Mapping[str, str]) -> list[SpendReport]:
     """By model where the agent's own files tell; else the sum that the legs told."""
-    drive = drives.find(run.agent)
-    total: dict[str, SpendReport] = {}
-    for session_id in dict.fromkeys(leg.session_id for leg in legs if leg.session_id):
+    total: dict[tuple[str, str], SpendReport] = {}
+    sessions = ((leg.agent or run.agent, leg.session_id) for leg in legs if leg.session_id)
+    for agent, session_id in dict.fromkeys(sessions):
+        drive = drives.find(agent)
         if drive is None or drive.session_file is None:
-            break
+            continue
         path = drive.session_file(session_id, env, run.cwd)
         for model, spend in spent(drive.agent, path, session_id).items() if path else ():
             # Session by session, as the legs count it: prices may depend on the size.
-            total[model] = _added(total.get(model), _priced(run.agent, model, spend))
-    if not total:
-        if not run.tokens:
-            return []
-        cost = run.cost_usd or None
-        return [SpendReport(agent=run.agent, model="", input_tokens=run.tokens, cost_usd=cost)]
-    return [total[model] for model in sorted(total)]
+            key = agent, model
+            total[key] = _added(total.get(key), _priced(agent, model, spend))
+    told = {agent for agent, _ in total}
+    for agent in dict.fromkeys(leg.agent or run.agent for leg in legs):
+        own = [leg for leg in legs if (leg.agent or run.agent) == agent]
+        tokens, cost = sum(leg.tokens for leg in own), sum(leg.cost_usd for leg in own)
+        if agent not in told and tokens:
+            total[agent, ""] = SpendReport(
+                agent=agent, model="", input_tokens=tokens, cost_usd=cost or None
+            )
+    return [total[key] for key in sorted(total)]
 
 
 def _added(before: SpendReport | None, more: SpendReport) -> SpendReport:

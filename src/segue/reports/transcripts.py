@@ -10,7 +10,7 @@ from segue.agents.shared.live import Live
 from segue.core.runs.types import Run
 from segue.core.stops.events import Compaction, Ended, Event, Failure, Prompt, Reply, ToolCall
 from segue.core.stops.events import ToolResult as Result
-from segue.runs.folders import RunFolder
+from segue.runs.folders import RunFolder, read
 from segue.runs.handoff import said_in
 from segue.sessions.digest import read_session
 from segue.system.files.stream import Tail
@@ -77,9 +77,9 @@ def of_session(agent: str, path: str, session_id: str) -> list[Said]:
 
 def of_run(run: Run, leg: int | None = None) -> Iterator[tuple[int, list[Said]]]:
     """Leg by leg, from what the agent printed; or of one leg."""
-    profile = find(run.agent)
     for number in (leg,) if leg is not None else range(1, run.leg + 1):
         folder = RunFolder(run.id).path / f"leg-{number:03}"
+        profile = find(read(folder / "agent") or (run.relay[0].agent if run.relay else run.agent))
         found = Conversation()
         told = said_in(folder) if folder.is_dir() else []
         found.said = [Said(who="segue", text=text) for text in told]

@@ -113,7 +113,8 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 how = _PROMPTS[decision.prompt]
                 if decision.prompt == "continuation":
                     how += _STRATEGIES[decision.strategy]
-                said.append(f"leg {decision.leg}: {how}")
+                whose = f" ({clean(decision.agent)})" if decision.agent else ""
+                said.append(f"leg {decision.leg}{whose}: {how}")
             case AskCheckpoint():
                 said.append(f"leg {decision.leg} is asked for a checkpoint{reason}")
             case EndLeg() if decision.how != "close" and not said:
@@ -133,7 +134,15 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 said.append(f"runs the check: {clean(run.check)}")
             case _:
                 pass  # what is composed is told once it is, and the end has a report of its own
+    if run.relays == 1 and not before.relays:
+        said.append(not_carried_over(before.agent, run.agent))
     return said
+
+
+def not_carried_over(before: str, agent: str) -> str:
+    """What another agent does not have of the one before it; told once."""
+    before, agent = clean(before), clean(agent)
+    return f"{before}'s MCP servers, skills and memory files do not carry over to {agent}"
 
 
 def repeats(fact: Arrived | Repeats) -> bool:

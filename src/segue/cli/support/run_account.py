@@ -9,7 +9,7 @@ import msgspec
 
 from segue.cli.support.kept import driver, find_or_newest, opened
 from segue.cli.tools.config import toml
-from segue.cli.work.runs import SCHEMA, as_dict, gauge, state_of
+from segue.cli.work.runs import SCHEMA, agents_of, as_dict, gauge, state_of
 from segue.core.handoffs.checkpoint import Checkpoint, render
 from segue.core.policy import PRESETS, Policy
 from segue.core.runs.types import Arrived, Run, RunState
@@ -183,7 +183,7 @@ def _print(told: RunAccount, now: float) -> None:
             rows.add_row("" if name == before else name, shown)
             before = name
 
-    row("run", f"{run.id}  {clean(run.agent)}")
+    row("run", f"{run.id}  {agents_of(run)}")
     said = Text(state_of(run, told.holder, now), style=STATE_COLOURS[run.state])
     row("state", said)
     outcome = run.outcome
@@ -210,8 +210,9 @@ def _print(told: RunAccount, now: float) -> None:
     row("began", f"{moment(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
     row("context", _context(told))
     stops = {kept.leg: kept.stop for kept in told.stops}
+    is_relayed = len({leg.agent for leg in told.legs}) > 1
     for leg, after in zip_longest(told.legs, told.legs[1:]):
-        row("leg", _leg(leg, after, stops.get(leg.leg), now))
+        row("leg", _leg(leg, after, stops.get(leg.leg), now, is_relayed=is_relayed))
     for number, fact in enumerate(told.arrivals, 1):
         row("handoff", f"{number}, leg {fact.leg}: {repeated(fact)} (first {fact.actions} actions)")
     row("used", _used(run))
@@ -260,13 +261,16 @@ def _context(told: RunAccount) -> Any:
     return text
 
 
-def _leg(leg: KeptLeg, after: KeptLeg | None, stop: Stop | None, now: float) -> str:
+def _leg(
+    leg: KeptLeg, after: KeptLeg | None, stop: Stop | None, now: float, *, is_relayed: bool
+) -> str:
     # Of older runs: segue ended it, for a checkpoint; what the stop itself says is no cause.
     is_ours = leg.reason in (StopReason.COMPLETED, StopReason.TIMEOUT)
     is_handed_over = after is not None and (
         after.purpose == "checkpoint" or (is_ours and after.prompt == "continuation")
     )
-    parts = [f"{leg.leg}", leg.purpose if leg.purpose == "checkpoint" else leg.prompt]
+    parts = [f"{leg.leg}", *([clean(leg.agent)] if is_relayed else [])]
+    parts.append(leg.purpose if leg.purpose == "checkpoint" else leg.prompt)
     if leg.fault:
         parts.append(f"not started: {clean(leg.fault)}")
     else:

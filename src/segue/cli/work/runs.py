@@ -61,6 +61,8 @@ def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:
     return {
         "run": run.id,
         "agent": run.agent,
+        "agents": [member.agent for member in run.relay] or [run.agent],
+        "relays": run.relays,
         "state": run.state.value,
         "is_final": run.state.is_final,
         "interrupted": run.interrupted or None,
@@ -93,6 +95,14 @@ def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:
         "outcome": None if outcome is None else outcome.what,
         "advice": None if outcome is None else outcome.advice,
     }
+
+
+def agents_of(run: Run) -> str:
+    """Who works on it, and who began it if that was another: claude → codex."""
+    first = run.relay[0].agent if run.relay else run.agent
+    if not run.relays or first == run.agent:
+        return clean(run.agent)
+    return f"{clean(first)} → {clean(run.agent)}"
 
 
 def state_of(run: Run, holder: Holder | None, now: float) -> str:
@@ -129,7 +139,7 @@ def _table(shown: list[Run], drivers: dict[str, Holder | None], now: float, widt
     is_wide = width >= _WIDE
     columns: dict[str, list[Any]] = {
         "run": [run.id for run in shown],
-        "agent": [cut(clean(run.agent), 16) for run in shown],
+        "agent": [cut(agents_of(run), 20) for run in shown],
         "state": [
             Text(state_of(run, drivers.get(run.id), now), style=STATE_COLOURS[run.state])
             for run in shown

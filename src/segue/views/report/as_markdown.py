@@ -46,6 +46,7 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     lines += ["", "| | |", "|---|---|"]
     rows = [
         ("check", code(parts.check_line(each)) if run.check else ""),
+        ("agents", escaped(parts.agents_line(each))),
         ("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}"),
         *(("used", escaped(parts.spend_line(spend))) for spend in each.spend),
         ("changed", total(each.files) if each.files is not None else escaped(each.note)),

@@ -42,6 +42,7 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     if each.answer:
         lines += ["", *(f"  {line}" for line in _answer(each)), ""]
     lines += _row("check", parts.check_line(each))
+    lines += _row("agents", parts.agents_line(each))
     lines += _row("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
     if each.files is not None:
         told = counted_lines(each.files[: parts.MAX_FILES])

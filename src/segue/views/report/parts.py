@@ -122,22 +122,33 @@ def spend_line(each: SpendReport) -> str:
     return f"{clean(name)}: {tables.short(total)} tokens{cost}"
 
 
-def leg_line(leg: KeptLeg, stop: Stop | None) -> str:
-    """What it was for, and how it ended."""
+def agents_line(each: RunReport) -> str:
+    """Who worked on it, in order, if more than one agent did; "" otherwise."""
+    names: list[str] = []
+    for leg in each.legs:
+        if leg.agent and names[-1:] != [leg.agent]:
+            names.append(leg.agent)
+    return " → ".join(map(clean, names)) if len(names) > 1 else ""
+
+
+def leg_line(leg: KeptLeg, stop: Stop | None, *, is_relayed: bool = False) -> str:
+    """What it was for, and how it ended. `is_relayed`: other agents had other legs of it."""
     what = leg.purpose if leg.purpose == "checkpoint" else leg.prompt
     how = (ended_for(stop) if stop is not None else "") or leg.reason.replace("_", " ")
     how = f"not started: {clean(leg.fault)}" if leg.fault else how
+    what = f"{clean(leg.agent)}, {what}" if leg.agent and is_relayed else what
     return f"leg {leg.leg} ({what}): {how or 'running'}"
 
 
 def spans(each: RunReport, now: float) -> list[Span]:
     """Legs and waits, in order."""
+    is_relayed = agents_line(each) != ""
     found = [
         Span(
             kind="leg",
             since=leg.started_at,
             until=max(leg.started_at, leg.ended_at or now),
-            label=leg_line(leg, each.stops.get(leg.leg)),
+            label=leg_line(leg, each.stops.get(leg.leg), is_relayed=is_relayed),
         )
         for leg in each.legs
         if leg.started_at is not None

@@ -28,6 +28,8 @@ def _run(each: RunReport) -> dict[str, Any]:
     return {
         "run": run.id,
         "agent": run.agent,
+        "agents": [member.agent for member in run.relay] or [run.agent],
+        "relays": run.relays,
         "cwd": run.cwd,
         "task": run.task,
         "state": run.state.value,
