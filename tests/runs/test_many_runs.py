@@ -33,7 +33,7 @@ def test_a_run_for_which_the_kernel_has_no_events_left_is_as_whole_and_says_noth
     script = tmp_path / "blind.py"
     script.write_text(BLIND)
     with stage("window-fills-slowly", within=tmp_path) as s:
-        ended = s.end(s.start_script(script, *s.words("--json")))
+        ended = s.end(s.start_script(script, *s.words("--json", "--check", "true")))
         assert (ended.code, ended.stderr) == (0, "")
         assert s.continuity().is_whole
         assert any(event["kind"] == "told" for event in ended.events)

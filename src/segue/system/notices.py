@@ -39,6 +39,7 @@ _MOST_WAITING = 64
 _MOST_CHARS = 2_000
 _TERSE_CHARS = 200
 _SERVICE_S = 10.0
+_LOAD_S = 60.0
 _CLOSE_S = 2.0
 _TYPES: Mapping[Kind, str] = {
     "stop": "warning",
@@ -85,7 +86,7 @@ class Notices:
         self._ways = tuple(make_ways(urls, bell, environment) if ways is None else ways)
         self._told: dict[tuple[Kind, str], float] = {}
         self._waiting: deque[Notice] = deque()
-        self._is_sending = self._is_closed = False
+        self._is_sending = self._is_asking = self._is_closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self.sent = self.dropped = 0
@@ -117,8 +118,10 @@ class Notices:
         return bool(self._ways)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all that was told is out, or has failed, within that time."""
+        """Whether all that was told is out, or has failed, within that time of a service's. What
+        this process itself needs first is not counted: on a busy machine, that is the longer."""
         with self._changed:
+            self._changed.wait_for(lambda: self._is_idle() or self._is_asking, _LOAD_S)
             return self._changed.wait_for(self._is_idle, timeout_s)
 
     def close(self, patience_s: float = _CLOSE_S) -> None:
@@ -140,10 +143,16 @@ class Notices:
                 if not self._waiting:
                     return
                 notice, self._is_sending = self._waiting.popleft(), True
+            for way in self._ways:
+                if isinstance(way, Services):
+                    way.load()
+            with self._changed:
+                self._is_asking = True
+                self._changed.notify_all()
             went_out = self._send(notice)
             with self._changed:
                 self.sent += went_out
-                self._is_sending = False
+                self._is_sending = self._is_asking = False
                 self._changed.notify_all()
 
     def _send(self, notice: Notice) -> bool:
@@ -227,9 +236,13 @@ class Services:
 
     def each(self, notice: Notice) -> list[tuple[str, str]]:
         """Every service, by the beginning of its URL, and why it failed; "" if it did not."""
+        return [(where, _notify(service, notice)) for where, service in self.load()]
+
+    def load(self) -> "list[tuple[str, NotifyBase | str]]":
+        """The services, made at the first call."""
         if self._services is None:
             self._services = [(_scheme(url), _service(url)) for url in self._urls]
-        return [(where, _notify(service, notice)) for where, service in self._services]
+        return self._services
 
 
 def _service(url: str) -> "NotifyBase | str":
