@@ -109,7 +109,7 @@ def test_a_service_that_fails_is_told_once_and_one_that_hangs_does_not_keep_the_
         assert ended.stderr.count("notice not sent: json:// did not take it") == 1
         assert service.url not in ended.stderr
         service.answers.clear()
-        # Apprise itself gives up after four seconds: then the service has failed, and hangs no more.
+        # Apprise itself gives up after four seconds: then it has failed, and hangs no more.
         s.config(policy={**QUICK, "notify": [f"{service.url}?rto=60"]})
         process = s.start_run("--json")
         assert process.stdout is not None
