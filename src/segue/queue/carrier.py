@@ -22,7 +22,7 @@ from segue.core.stops.reasons import StopReason
 from segue.errors import InputError
 from segue.queue import trees
 from segue.queue.port import Queue, task_key
-from segue.runs import begin
+from segue.runs import begin, telemetry
 from segue.runs.begin import Driver, RunRequest, TreeTaken
 from segue.runs.clock import Clock
 from segue.runs.legs.check import CheckCommand
@@ -193,10 +193,13 @@ class Carrier:
             loop.say = self.say
             notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
             loop.journal.heard.append(notices.hear)
+            sent = telemetry.attach(loop.journal, self.env, self.say)
             try:
                 run = loop.go(first)
             finally:
                 notices.close(self.say)
+                if sent is not None:
+                    sent.close()
         self._left(run)
 
     def _loop(self, driver: Driver, wanted: RunRequest) -> tuple[Loop, AnyFact | None]:

@@ -5,6 +5,7 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from segue.system.files import state
 from segue.views import printing
 
 if TYPE_CHECKING:
-    from segue.watch.log import Log, Note
+    from segue.watch.log import Note
+    from segue.watch.server.answers import DaemonAnswers
+    from segue.watch.telemetry import DaemonTelemetry
 
 _OBSERVES = """\
 segue watches, records and reminds. It does not type into any terminal and resumes nothing: that is
@@ -73,6 +76,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
     from segue.watch.rules import Rules
     from segue.watch.server.answers import DaemonAnswers
     from segue.watch.server.server import Server
+    from segue.watch.telemetry import DaemonTelemetry
 
     rules = Rules(os.environ, auto=auto, auto_in=folders)
     log, note = open_log(os.path.join(state.state_folder(), LOG_NAME))
@@ -80,7 +84,8 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
     if note:
         out.say(note)
     watch = Watch(env=os.environ, log=log, rules=rules, say=out.say)
-    link = DaemonAnswers(watch, figures=lambda since: _figures(log, since))
+    link = DaemonAnswers(watch, figures=_figures)
+    told: DaemonTelemetry | None = None
     server = Server(link, port=port, broke=lambda fault: out.say(_own_fault(fault)))
     try:
         watch.catch_signals()
@@ -91,21 +96,46 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
             out.say(f"also at http://127.0.0.1:{server.port}, for anyone with the token")
         if as_json:
             watch.world.listeners.append(out.print_note)
+        if (told := _telemetry(link, out.say)) is not None:
+            watch.world.listeners.append(told.hear)
         watch.run()
     finally:
+        if told is not None:
+            told.close()
         server.close()
         log.close()
         out.close()
 
 
-def _figures(log: "Log", since: float | None) -> dict[str, Any]:
+def _telemetry(link: "DaemonAnswers", say: Callable[[str], None]) -> "DaemonTelemetry | None":
+    """Where the user set it up, and it is installed."""
+    from segue.runs.telemetry import MISSING
+    from segue.system.telemetry import setup
+
+    endpoint = setup.endpoint(os.environ)
+    if endpoint is None:
+        return None
+    if not setup.is_installed():
+        if endpoint.is_asked:
+            say(MISSING)
+        return None
+    from segue.reports.reading import figure_samples
+    from segue.watch.server.metrics import samples
+    from segue.watch.telemetry import DaemonTelemetry
+
+    began = clock.now()
+    return DaemonTelemetry(
+        endpoint, os.environ, lambda: [*samples(link.metrics(), began), *figure_samples()]
+    )
+
+
+def _figures(since: float | None) -> dict[str, Any]:
     """As `segue report --figures --json` has them."""
-    from segue.reports.figures import facts, figures
-    from segue.runs.store import open_store
+    from segue.reports.figures import figures
+    from segue.reports.reading import read_facts
     from segue.views.report.figures import as_dict
 
-    with open_store() as store:
-        known = facts(store, log, since=since or 0.0)
+    known = read_facts(since or 0.0)
     return as_dict(figures(known), known.stops, since, clock.now())
 
 

@@ -75,18 +75,12 @@ def command(
 
 
 def _figures(since: float | None, now: float, project: str | None, as_json: bool) -> None:
-    from segue.reports.figures import facts, figures
+    from segue.reports.figures import figures
+    from segue.reports.reading import read_facts
     from segue.views.report import figures as views
 
-    place = os.path.join(state.state_folder(), LOG_NAME)
-    log = Log(place) if os.path.exists(place) else None
     folder = os.path.realpath(os.path.expanduser(project)) if project else ""
-    try:
-        with opened() as store:
-            known = facts(store, log, since=since or 0.0, project=folder)
-    finally:
-        if log is not None:
-            log.close()
+    known = read_facts(since or 0.0, folder)
     found = figures(known)
     if as_json:
         printing.say_json(views.as_dict(found, known.stops, since, now))

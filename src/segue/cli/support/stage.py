@@ -17,8 +17,10 @@ from segue.runs.legs.follower import LegFollower
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
 from segue.runs.store.port import Entry
+from segue.runs.telemetry import RunTelemetry, attach
 from segue.system import clock
 from segue.system.config.settings import Settings
+from segue.system.telemetry import types as telemetry
 from segue.views import printing
 from segue.views.out import STALL_S, Loose, both
 from segue.views.run_block import clean
@@ -43,6 +45,7 @@ class RunStage:
             self.view = choose(Loose(self.err), tz=clock.local_zone())
         self.story = Story()
         self.notices: RunNotices | None = None
+        self.telemetry: RunTelemetry | None = None
         self.samples: list[Sample] = []
         self.reason = ""
 
@@ -59,6 +62,7 @@ class RunStage:
         policy = self.settings.policy(loop.run.agent)
         self.notices = RunNotices(policy, clock.local_zone())
         loop.journal.heard.append(self.notices.hear)
+        self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
         loop.seen, loop.say = self.see, self.say
         for entry in entries:
             self.put(entry)
@@ -142,6 +146,9 @@ class RunStage:
                 told, self.notices = self.notices, None
                 told.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))
                 self.err.finish(STALL_S)
+            if self.telemetry is not None:
+                sent, self.telemetry = self.telemetry, None
+                sent.close()
 
     def _tell(self, text: str) -> None:
         """On stderr, if anybody is there: who reads does not change how a run ends."""
@@ -149,3 +156,13 @@ class RunStage:
         if not self.err.is_terminal or os.environ.get("NO_COLOR"):
             shown = click.unstyle(shown)
         self.err.write_text(f"{shown}\n", must=False)
+
+
+def _numbers() -> list[telemetry.Sample]:
+    """The figures of this machine, for a collector: of a daemon's own, if there is one."""
+    from segue.reports.reading import figure_samples
+    from segue.runs.store import leases, open_store
+
+    with open_store() as store:
+        holder = store.holder("watch")
+    return [] if holder is not None and leases.is_alive(holder) else figure_samples()

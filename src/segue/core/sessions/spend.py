@@ -32,6 +32,15 @@ class Spend(Struct, frozen=True, kw_only=True):
             self.cache_write_tokens,
         )
 
+    def __sub__(self, other: "Spend") -> "Spend":
+        """What came to it since it was `other`."""
+        return Spend(
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens - other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens - other.cache_write_tokens,
+        )
+
     def __add__(self, other: "Spend") -> "Spend":
         return Spend(
             input_tokens=self.input_tokens + other.input_tokens,

@@ -22,7 +22,7 @@ from segue.core.policy import PRESETS, Policy
 from segue.errors import ConfigError
 from segue.system.files import files, state
 
-TABLES = ("policy", "homes", "run", "agents", "prompts", "queue", "worktree", "fleet")
+TABLES = ("policy", "homes", "run", "agents", "prompts", "queue", "worktree", "fleet", "otel")
 SCOPES = ("projects", "agents", "models")
 """Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
 whose name begins so."""
@@ -102,6 +102,39 @@ def fleet() -> FleetConfig:
         raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be a number")
     if not 5 <= found.lease_s <= 86_400:
         raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be from 5 on")
+    return found
+
+
+class OtelConfig(NamedTuple):
+    """`[otel]` in config.toml."""
+
+    endpoint: str = ""  # of a collector; "": the OTEL_* variables say
+    headers: dict[str, str] | None = None
+    enabled: bool | None = None  # True: also without an endpoint; False: whatever is set
+
+
+def otel() -> OtelConfig:
+    """Where telemetry goes, from the user's file alone: a repository must not be able to say.
+    Raises ConfigError."""
+    written = read(user_file())
+    table = written.table("otel")
+    for key in table:
+        if key not in OtelConfig._fields:
+            raise written.unknown("key", key, ("otel",), OtelConfig._fields)
+    found = OtelConfig(**table)
+    url, headers = found.endpoint, found.headers
+    if not isinstance(url, str) or (url and not url.startswith(("http://", "https://"))):
+        raise ConfigError(
+            f'{written.at("otel", "endpoint")}: endpoint in [otel] must be "http://…" or "https://…"'
+        )
+    if headers is not None and not (
+        isinstance(headers, dict) and all(isinstance(each, str) for each in headers.values())
+    ):
+        raise ConfigError(f"{written.at('otel', 'headers')}: headers in [otel] must be texts")
+    if not isinstance(found.enabled, bool | None):
+        raise ConfigError(
+            f"{written.at('otel', 'enabled')}: enabled in [otel] must be true or false"
+        )
     return found
 
 

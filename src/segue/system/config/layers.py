@@ -117,6 +117,7 @@ class _Taker:
                 "policy": self.policy, "run": self.run, "agents": self.agents,
                 "prompts": self.prompts, "homes": self.homes,
                 "queue": self.queue, "worktree": self.worktree, "fleet": self.fleet,
+                "otel": self.otel,
             }.get(name)  # fmt: skip
             if take is None:
                 raise self.fault(config.unknown("table", name, (), config.TABLES), name)
@@ -129,7 +130,7 @@ class _Taker:
         if self.kind != "project file":
             return
         for key in table:
-            known = name in ("homes", "agents", "queue", "worktree", "fleet")
+            known = name in ("homes", "agents", "queue", "worktree", "fleet", "otel")
             known = known or key in RUN  # a slip is told as one elsewhere
             if known and key not in _PROJECT_MAY.get(name, ()):
                 raise self.not_projects(name, key)
@@ -223,6 +224,9 @@ class _Taker:
 
     def fleet(self, table: Mapping[str, Any]) -> None:
         config.fleet()  # read by those who need it: it may hold a password
+
+    def otel(self, table: Mapping[str, Any]) -> None:
+        config.otel()  # read by those who need it: its headers may hold a token
 
     def worktree(self, table: Mapping[str, Any]) -> None:
         plain = {key: value for key, value in table.items() if key != "projects"}

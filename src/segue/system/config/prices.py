@@ -7,6 +7,11 @@ from decimal import Decimal
 
 from segue.core.sessions.spend import Spend
 
+_PROVIDERS = {
+    "google": "gcp.gemini", "aws": "aws.bedrock", "azure": "azure.ai.openai",
+    "mistral": "mistral_ai", "x-ai": "x_ai",
+}  # fmt: skip
+
 
 def cost_usd(model: str, spend: Spend) -> Decimal | None:
     """What these tokens cost at the API's list price; None if the model is not on the list, which
@@ -35,3 +40,15 @@ def window_tokens(model: str) -> int | None:
         return calc_price(Usage(), model_ref=model).model.context_window
     except (LookupError, ValueError):
         return None
+
+
+def provider(model: str) -> str:
+    """Whose model it is by the list, as OpenTelemetry's conventions name providers; "" if it is
+    not there."""
+    from genai_prices import Usage, calc_price
+
+    try:
+        found = calc_price(Usage(), model_ref=model).provider.id
+    except (LookupError, ValueError):
+        return ""
+    return _PROVIDERS.get(found, found)

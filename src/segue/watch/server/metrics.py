@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from segue.system.telemetry.types import Sample
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -60,6 +62,30 @@ def text(values: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def samples(values: Mapping[str, Any], since: float) -> list[Sample]:
+    """The same numbers for OpenTelemetry, but for the figures, which are told with what they mean.
+    `since`: when they began to grow."""
+    found = []
+    for key, metric in KNOWN.items():
+        if key in ("info", "figures") or key not in values:
+            continue
+        is_total = metric.type == "counter"
+        name = metric.name.replace("segue_", "segue.", 1).removesuffix("_total")
+        for labels, number in _flat(values[key], metric.labels, ()):
+            found.append(
+                Sample(
+                    name=name.removesuffix("_seconds"),
+                    value=number,
+                    unit="s" if name.endswith("_seconds") else "1",
+                    description=metric.help,
+                    attributes={f"segue.{label}": said for label, said in labels},
+                    is_total=is_total,
+                    since=since if is_total else 0.0,
+                )
+            )
+    return found
+
+
 def _order(key: str) -> int:
     known = list(KNOWN)
     return known.index(key) if key in KNOWN else len(known)
@@ -68,13 +94,20 @@ def _order(key: str) -> int:
 def _samples(
     value: Any, names: tuple[str, ...], found: tuple[tuple[str, str], ...]
 ) -> Iterator[tuple[str, str]]:
+    for pairs, number in _flat(value, names, found):
+        labels = ",".join(f'{name}="{_escaped(said)}"' for name, said in pairs)
+        yield (f"{{{labels}}}" if labels else ""), _number(number)
+
+
+def _flat(
+    value: Any, names: tuple[str, ...], found: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[tuple[tuple[str, str], ...], float]]:
     if isinstance(value, Mapping):
         name = names[len(found)] if len(found) < len(names) else f"label_{len(found) + 1}"
         for key, inner in value.items():
-            yield from _samples(inner, names, (*found, (name, "" if key is None else str(key))))
+            yield from _flat(inner, names, (*found, (name, "" if key is None else str(key))))
     elif isinstance(value, (int, float)):
-        labels = ",".join(f'{name}="{_escaped(said)}"' for name, said in found)
-        yield (f"{{{labels}}}" if labels else ""), _number(value)
+        yield found, value
 
 
 def _escaped(said: str) -> str:

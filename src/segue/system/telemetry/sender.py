@@ -1,0 +1,115 @@
+"""Sends spans and metrics, in a thread of its own.
+
+Whoever tells goes on at once: what is told waits in a short queue. A collector that is gone or
+hangs costs what is told, never time: what does not fit into the queue is dropped and counted."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from segue.system.telemetry.types import Endpoint, Measured, Sample, SpanRecord
+
+_MAX_WAITING = 2_000
+_LOAD_S = 30.0
+"""For loading OpenTelemetry, on a busy machine."""
+
+
+class Batch(Struct, kw_only=True):
+    """What goes out in one go. `was_sent` is called in the sender's thread if it was taken."""
+
+    spans: Sequence[SpanRecord] = ()
+    samples: Sequence[Sample] = ()
+    measured: Sequence[Measured] = ()
+    was_sent: Callable[[], None] | None = None
+
+
+Told = Batch | Callable[[], Batch]
+"""Or what makes it, in the sender's thread."""
+
+
+class Sender:
+    """Never blocks, never raises. Nothing is loaded before `prepare` or the first `tell`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._waiting: deque[Told] = deque()
+        self._changed = threading.Condition()
+        self._is_busy = self._is_ready = self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self.sent = self.dropped = 0
+        self.is_answered: bool | None = None
+        """Whether the collector took the last thing that was sent; None: nothing was yet."""
+
+    def prepare(self) -> None:
+        """Loads what is needed and asks the collector whether it is there: soon it is told
+        something."""
+        self.tell(Batch())
+
+    def tell(self, told: Told) -> None:
+        """Puts it in the queue; if that is full, it is dropped."""
+        with self._changed:
+            if self._is_closed or len(self._waiting) >= _MAX_WAITING:
+                self.dropped += 1
+                return
+            self._waiting.append(told)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self, patience_s: float) -> bool:
+        """Takes nothing more. Waits that long for what is on its way; not at all if the collector
+        did not take what came before. Whether all is out."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ready or self._is_idle(), _LOAD_S)
+            until = time.monotonic() + patience_s
+            while not self._is_idle() and (left := until - time.monotonic()) > 0:
+                if self.is_answered is False:
+                    break
+                self._changed.wait(left)
+            is_out = self._is_idle()
+            self._is_closed = True
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        return is_out
+
+    def _loaded(self) -> None:
+        with self._changed:
+            self._is_ready = True
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._waiting and not self._is_busy
+
+    def _work(self) -> None:
+        from segue.system.telemetry.otlp import Exporter
+
+        exporter: Exporter | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    break
+                told, self._is_busy = self._waiting.popleft(), True
+            is_taken = False
+            try:
+                exporter = exporter or Exporter(self._endpoint)
+                self._loaded()
+                batch = told() if callable(told) else told
+                is_taken = exporter.send(batch.spans, batch.samples, batch.measured)
+                if is_taken and batch.was_sent is not None:
+                    batch.was_sent()
+            except Exception:  # of OpenTelemetry's, of whoever makes a batch: nobody waits for it
+                is_taken = False
+            with self._changed:
+                self.is_answered = is_taken
+                self.sent += is_taken
+                self.dropped += not is_taken
+                self._is_busy, self._is_ready = False, True
+                self._changed.notify_all()
+        if exporter is not None:
+            exporter.close()
