@@ -22,7 +22,7 @@ from segue.core.stops.reasons import StopReason
 from segue.errors import InputError
 from segue.queue import trees
 from segue.queue.port import Queue, task_key
-from segue.runs import begin, telemetry
+from segue.runs import begin
 from segue.runs.begin import Driver, RunRequest, TreeTaken
 from segue.runs.clock import Clock
 from segue.runs.legs.check import CheckCommand
@@ -30,6 +30,7 @@ from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Lease, Store
+from segue.runs.telemetry import reporter
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags, Settings
@@ -193,7 +194,7 @@ class Carrier:
             loop.say = self.say
             notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
             loop.journal.heard.append(notices.hear)
-            sent = telemetry.attach(loop.journal, self.env, self.say)
+            sent = reporter.attach(loop.journal, self.env, self.say)
             try:
                 run = loop.go(first)
             finally:

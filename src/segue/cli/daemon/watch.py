@@ -109,7 +109,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
 
 def _telemetry(link: "DaemonAnswers", say: Callable[[str], None]) -> "DaemonTelemetry | None":
     """Where the user set it up, and it is installed."""
-    from segue.runs.telemetry import MISSING
+    from segue.runs.telemetry.reporter import MISSING
     from segue.system.telemetry import setup
 
     endpoint = setup.endpoint(os.environ)

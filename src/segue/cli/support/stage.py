@@ -17,7 +17,7 @@ from segue.runs.legs.follower import LegFollower
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
 from segue.runs.store.port import Entry
-from segue.runs.telemetry import RunTelemetry, attach
+from segue.runs.telemetry.reporter import RunTelemetry, attach
 from segue.system import clock
 from segue.system.config.settings import Settings
 from segue.system.telemetry import types as telemetry

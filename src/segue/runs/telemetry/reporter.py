@@ -14,8 +14,8 @@ from segue.errors import SegueError
 from segue.runs.folders import RunFolder, read, write
 from segue.runs.journal import Journal
 from segue.runs.legs.spending import spent
-from segue.runs.spans import RunSpans
 from segue.runs.store.port import Entry
+from segue.runs.telemetry.spans import RunSpans
 from segue.system.telemetry import setup
 from segue.system.telemetry.sender import Batch, Sender
 from segue.system.telemetry.types import Measured, Sample, SpanRecord

@@ -1,0 +1,1 @@
+"""A run as a collector is told of it."""
