@@ -216,6 +216,24 @@ def test_a_line_of_data_is_kept_whole_if_it_is_short_and_what_is_odd_in_it_if_no
         assert "heronwing" in text_of(digest_of(*run("curl b", f"HTTP/1.1 200 OK\n\n{printed}")))
 
 
+def test_what_one_long_line_of_words_says_in_its_midst_is_kept() -> None:
+    words = ["amber", "basin", "cedar", "delta", "ember", "fjord", "grove"]
+    noise = [f"{words[n % 7]} {n * 7919 % 997}" for n in range(1_500)]
+    noise.insert(700, "the shared folder is osprey-lumen")
+    assert "osprey-lumen" in text_of(digest_of(*run("sh step 3", " ".join(noise))))
+
+
+def test_a_name_in_a_list_of_figures_is_kept_although_each_figure_has_a_name() -> None:
+    kinds = [
+        f"{how}_{of}"
+        for how in ("max", "min", "avg", "sum")
+        for of in ("load", "size", "age", "lag")
+    ]
+    rows = [f"{kinds[n % 16]}_{n * 37 % 90:02d}    {n * 7919 % 99_991}" for n in range(70)]
+    rows.insert(33, "leader               osprey-lumen")
+    assert "osprey-lumen" in text_of(digest_of(*run("sh step 3", "\n".join(rows))))
+
+
 def test_a_long_report_of_a_sub_agent_is_kept() -> None:
     said = "The queue is read by one worker at a time, and each of them writes to a table. " * 12
     report = f"{said}\n\n{said}The entry point is src/heronwing.py. {said}"

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from math import log2
 from typing import Any
 
@@ -38,6 +39,7 @@ from segue.core.handoffs.digest.types import (
     Statement,
     UserPrompt,
 )
+from segue.core.handoffs.digest.words import swaps
 from segue.core.secrets.redact import MARK, redact, redact_blocks
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
@@ -59,6 +61,7 @@ _TODOS = 200
 _NAMES = 4_000  # of things with a value
 _MENTIONS = 6_000
 _REFERRED = 6  # things that one reply may refer to
+_NAMED, _NAMED_CHARS = 20, 4_000  # of those that it names
 _USUAL = 64  # rows of the same form in a session: one more tells nothing
 _FEW_LINES = 3  # of a short answer
 _TEXTS = 6  # long outputs that a reply may refer to
@@ -73,7 +76,7 @@ _CORRECTS = re.compile(
     r"|.{0,200}\b(?:instead of|not .{1,40} but|rather than|from now on|no longer|do not touch"
     r"|don'?t touch|leave .{1,40} alone)\b"
 )
-_EDGES = str.maketrans(dict.fromkeys("\"'`,;:()[]", " "))
+_EDGES = swaps("\"'`,;:()[]", " ")
 _SPECIFIC = re.compile(r"`([^`\n]{3,60})`|\"([^\"\n]{3,60})\"|\b([A-Za-z_.-]*\d[\w.-]{2,})\b")
 
 
@@ -122,7 +125,7 @@ class Builder:
         self._asked = 0  # prompts of the user's, ever
         self._last: dict[str, int] = {}  # replies and their lengths
         self._last_chars = 0
-        self._said: list[tuple[int, str]] = []  # replies that are not judged yet
+        self._said: list[tuple[int, str, list[str]]] = []  # not judged yet, and what they name
         self._said_chars = 0
         self._statements: dict[str, Statement] = {}
         self._values: dict[str, _Value] = {}
@@ -195,9 +198,10 @@ class Builder:
         self._last_chars += len(text)
         while self._last_chars - self._last[first := next(iter(self._last))] > _LAST_WORDS_CHARS:
             self._last_chars -= self._last.pop(first)
+        things = _named_in(text)
         if self._texts:
-            self._refer(text)
-        self._said.append((self._place, text))
+            self._refer(things)
+        self._said.append((self._place, text, things))
         self._said_chars += len(text)
         if self._said_chars > _SAID_CHARS:
             self._judge()
@@ -232,9 +236,10 @@ class Builder:
         if failed and event.exit_code is None and _STOPPED.search(text[:300]):
             return  # nobody knows what came of it: that is told apart
         is_long = len(text) > SHORT_CHARS
-        is_seen_again = call.looks and not failed and is_long
-        kept = NOTHING if is_seen_again else shorten(text, failed=failed, is_report=call.by_agent)
         before = self._outcomes.pop(call.text, None)
+        if call.looks and is_long and not failed:
+            return  # it can be seen again
+        kept = shorten(text, failed=failed, is_report=call.by_agent)
         outcome = _Outcome(
             call.text,
             self._place,
@@ -288,9 +293,9 @@ class Builder:
         found = self._tools[name] = tools.tool(name)
         return found
 
-    def _refer(self, text: str) -> None:
+    def _refer(self, things: list[str]) -> None:
         """A reply names things: the line that a long output told them in is kept."""
-        for thing in _named_in(text)[:_REFERRED]:
+        for thing in things[:_REFERRED]:
             for outcome, printed in self._texts:
                 if thing in printed:
                     _add_line(outcome, printed, thing)
@@ -306,8 +311,8 @@ class Builder:
 
     def _judge(self) -> None:
         """Takes what matters out of the replies so far."""
-        for place, text in self._said:
-            self._mention(_named_in(text)[:20])
+        for place, text, things in self._said:
+            self._mention(things)
             for found in sentences(text):
                 self._keep(
                     Statement(kind=found.kind, text=found.text, place=place, score=found.score)
@@ -375,9 +380,12 @@ class Builder:
     def _cut(self, outcome: _Outcome, kept: Kept) -> None:
         """Into lines; odd ones are so in their output, whatever is printed elsewhere."""
         head = lines_of(kept.head) if kept.head else []
+        if not (kept.odd or kept.tail or outcome.referred) and len(head) <= _FEW_LINES:
+            outcome.lines = [self._line(text, outcome, is_odd=False) for text in head]
+            return
         odd = lines_of("\n".join(kept.odd)) if kept.odd else ()
         tail = lines_of(kept.tail) if kept.tail else ()
-        texts = head[:3] if outcome.looks else (*head, *odd, *tail)
+        texts = head[:_FEW_LINES] if outcome.looks else (*head, *odd, *tail)
         lines = [
             self._line(text, outcome, is_odd=text in odd)
             for text in dict.fromkeys((*texts, *outcome.referred))
@@ -481,7 +489,8 @@ def _form(text: str) -> bytes:
 
 def _named_in(text: str) -> list[str]:
     """The things that a text names: quoted, or with a number in them."""
-    return [next(filter(None, groups)) for groups in _SPECIFIC.findall(text[:4_000])]
+    found = islice(_SPECIFIC.finditer(text, 0, _NAMED_CHARS), _NAMED)
+    return [match[match.lastindex or 0] for match in found]
 
 
 def _corrects(text: str) -> bool:

@@ -10,7 +10,7 @@ goes.
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from string import ascii_letters, digits
 from typing import Any
 
@@ -18,7 +18,7 @@ import re2
 from msgspec import Struct
 
 from segue.core.handoffs.digest.shapes import named_value
-from segue.core.handoffs.digest.words import words
+from segue.core.handoffs.digest.words import swaps, words
 from segue.core.secrets.redact import OVER_LINES, redact_blocks
 
 LINE_CHARS = 300
@@ -34,18 +34,20 @@ _ODD_SHARE = 100  # one line in so many is odd, whatever the others are
 _ALIKE_SHARE, _FEW_ALIKE = 16, 4  # and so few alike are, among so many times more
 _FORM_SHARE = 4  # a log has so many times more lines than forms, but for their numbers
 _CANDIDATES = 400
+_PIECE_CHARS = 160  # of a long line
 _WORDS_CHARS = 64 << 10  # that words are counted in
 _ERROR_CHARS, _ERROR_HITS, _ERRORS = 32 << 10, 40, 8
 _VALUES = 6
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)")
-_CONTROL = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
+_CONTROL = swaps("".join(map(chr, [*range(9), 11, 12, *range(14, 32), 127])), None)
 _FAULTS = (
     *("error", "exception", "fatal", "panic", "denied", "refused", "not found", "traceback"),
     *("assert", "expected", "fail", "cannot"),
 )
 _TELLS = ("important", "remember", "note", "listening", "password", "port", "token", "secret")
 _DIGITS = digits.encode()
+_WORDS_AND_BLANKS = (ascii_letters + digits + " \t\r").encode() + bytes(range(128, 256))
 _WORD_BYTES = (ascii_letters + digits).encode() + bytes(range(128, 256))
 
 
@@ -161,9 +163,22 @@ def shorten(text: str, *, failed: bool = False, is_report: bool = False) -> Kept
     return Kept("\n".join(head), tuple(found), "\n".join(tail))
 
 
-def _in_pieces(line: str) -> str:
-    """A long line of data (JSON, a list) as one line for each thing in it."""
-    return line.replace(', "', ',\n"').replace(',"', ',\n"').replace("},{", "},\n{")
+def _in_pieces(text: str) -> str:
+    """Long lines as several: of data (JSON, a list) one for each thing in it, of words some words
+    each."""
+    text = text.replace(', "', ',\n"').replace(',"', ',\n"').replace("},{", "},\n{")
+    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
+
+
+def _pieces(line: str) -> Iterator[str]:
+    place = 0
+    while len(line) - place > LINE_CHARS:
+        end = line.rfind(" ", place, place + _PIECE_CHARS)
+        if end <= place:
+            break  # no words
+        yield line[place:end]
+        place = end + 1
+    yield line[place:] if place else line
 
 
 def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[str]:
@@ -176,20 +191,32 @@ def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[s
 
 
 def _most_telling(text: str, lines: list[str], places: list[int]) -> list[int]:
-    """Of too many lines those that say what no other says: by their words, and by what they do."""
+    """Of too many lines those that say what no other says: by their words, by what they do, and by
+    what is left of them without words and numbers."""
     step = -(-len(places) // _CANDIDATES)
+    places = places[::step]
     often = Counter(text[:_WORDS_CHARS].lower().split())
+    forms = [_bare(lines[place]) for place in places]
+    alike = Counter(forms)
+    form_of = dict(zip(places, forms, strict=True))
 
     def worth(place: int) -> float:
         line = lines[place][: 2 * LINE_CHARS].lower()
         said = line.split()
         score = sum(often[word] <= 1 for word in said) / (2 + len(said))
+        if alike[form_of[place]] * _ALIKE_SHARE <= len(places):
+            score += 0.5
         if _has(line, _TELLS) or names_fault(line):
             score += 0.5
         return score + (0.5 if named_value(line.strip()) is not None else 0.0)
 
-    ranked = sorted(places[::step], key=worth, reverse=True)
+    ranked = sorted(places, key=worth, reverse=True)
     return sorted(ranked[:_ODD_LINES])
+
+
+def _bare(line: str) -> bytes:
+    """A line without words, numbers and blanks."""
+    return line[: 2 * LINE_CHARS].encode("utf-8", "replace").translate(None, _WORDS_AND_BLANKS)
 
 
 def _hits(data: bytes, pattern: Any, max_hits: int) -> list[str]:
@@ -225,8 +252,10 @@ def _has(line: str, words: tuple[str, ...]) -> bool:
 def lines_of(text: str) -> list[str]:
     """The lines of a text that can tell something, each once, in order."""
     found: dict[str, None] = {}
-    for line in clean(text).split("\n"):
-        bare = line.strip()
+    if "\x1b" in text or "\r" in text:
+        text = clean(text)
+    for line in text.split("\n"):
+        bare = line.strip() if line.isprintable() else clean(line).strip()
         if "  " in bare or "\t" in bare:
             bare = " ".join(bare.split())
         if not tells(bare):

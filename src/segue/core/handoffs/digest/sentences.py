@@ -5,6 +5,7 @@ another language has no such word, and counts by what it names: numbers, paths, 
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -88,7 +89,7 @@ def judge(sentence: str) -> Sentence | None:
     for word in set(_WORD.findall(text.lower())):
         if (found := _WEIGHTS.get(word)) is not None:
             totals[found[0]] = totals.get(found[0], 0.0) + found[1]
-    named = min(_NAMED_MAX, sum(1 for _ in _NAMED.finditer(text)))
+    named = sum(1 for _ in islice(_NAMED.finditer(text), _NAMED_MAX))
     score = sum(totals.values()) + 0.7 * named
     if text.rstrip("`*\"') ").endswith("?"):
         return Sentence("question", text, score + 1.0)

@@ -8,7 +8,7 @@ from math import log2
 from string import ascii_letters, digits, hexdigits
 from zlib import crc32
 
-from segue.core.handoffs.digest.words import words
+from segue.core.handoffs.digest.words import swaps, words
 
 _HEX = re.compile(rb"0x[0-9a-fA-F]+|[0-9a-fA-F]{12,}")
 _LONG_HEX = b"0" * 12
@@ -24,9 +24,9 @@ _NAME_CHARS = 80
 _VALUE_WORDS = 5
 _FILLER = words(
     "the a an this that our its their new current currently now actually correct right real final"
-    " updated so and but note remember from to is was be has been changed of"
+    " updated so and but note remember from to is was be has been changed of •"
 )
-_PUNCTUATION = str.maketrans("", "", "`'\"*()[]{}<>,;!?-•")
+_PUNCTUATION = swaps("`'\"*()[]{}<>,;!?-", None)
 _COLUMNS = 1 << 14
 
 
