@@ -10,6 +10,7 @@ table says which rule found it, and the share of those found is the measure of t
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -207,8 +208,8 @@ MUTATIONS = (
     Mutation(
         "a new session is given the task instead of the checkpoint",
         f"{_MACHINE}/handlers.py",
-        "        prompt=\"continuation\",\n        strategy=strategy,",
-        "        prompt=\"task\",\n        strategy=strategy,",
+        "prompt=\"check\" if unheard else \"continuation\"",
+        "prompt=\"check\" if unheard else \"task\"",
     ),
     Mutation(
         "the continuation has an old checkpoint",
@@ -309,13 +310,40 @@ MUTATIONS = (
 )  # fmt: skip
 
 
+_TOKEN = re.compile(r'\w+|"[^"\n]*"|\S')
+
+
+def mutated(whole: str, mutation: Mutation) -> str | None:
+    """The file with the mistake in it; None if its text is not there. However the lines are wrapped
+    and wherever the last comma of a call stands, it is the same text."""
+    found = re.search(_anyhow(mutation.before), whole)
+    if found is None:
+        return None
+    return whole[: found.start()] + mutation.after + whole[found.end() :]
+
+
+def _anyhow(text: str) -> str:
+    """A pattern for these tokens with any blanks between them."""
+    begin = text[: len(text) - len(text.lstrip())]
+    end = text[len(text.rstrip()) :]
+    pattern, before = re.escape(begin), ""
+    for token in _TOKEN.findall(text):
+        if before:
+            both = before[-1].isalnum() and token[0].isalnum()
+            pattern += r"\s+" if both else r"(?:,?\s*)" if token in ")]}" else r"\s*"
+        pattern += re.escape(token)
+        before = token
+    return pattern + re.escape(end)
+
+
 def found_by(package: Path, mutation: Mutation, worlds: int) -> dict[str, object]:
     """Which rule finds it; "" if none does."""
     file = package / mutation.file
     whole = file.read_text()
-    if mutation.before not in whole:
+    spoilt = mutated(whole, mutation)
+    if spoilt is None:
         raise SystemExit(f"{mutation.name}: its text is not in {mutation.file}")
-    file.write_text(whole.replace(mutation.before, mutation.after, 1))
+    file.write_text(spoilt)
     try:
         play = subprocess.run(
             [sys.executable, "-c", _PLAY % SEED, str(worlds)],

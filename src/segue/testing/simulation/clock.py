@@ -22,8 +22,12 @@ class Schedule:
 
     def at(self, time: float, act: Callable[[], None]) -> None:
         """Plans it; what lies in the past is due now. Milliseconds are enough: the last digits of a
-        logarithm are not the same on every machine."""
-        heappush(self._queue, (max(ceil(time * 1000) / 1000, self.now), next(self._number), act))
+        logarithm are not the same on every machine. Never before `time`, not by a last bit: who
+        waits for something that ends at `time` would find it not over, and wait again for ever."""
+        due = ceil(time * 1000) / 1000
+        if due < time:
+            due = (ceil(time * 1000) + 1) / 1000
+        heappush(self._queue, (max(due, self.now), next(self._number), act))
 
     def step(self, until: float) -> bool:
         """Lets the next thing happen; False if there is none before `until`."""
