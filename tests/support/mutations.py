@@ -284,6 +284,30 @@ MUTATIONS = (
         "        except ZeroDivisionError as fault:\n",
     ),
     Mutation(
+        "a run does not ask whether its account is limited",
+        "segue/runs/loop.py",
+        "if not self.crew.is_begun(decision.leg) and self._is_limited(decision):",
+        "if False:",
+    ),
+    Mutation(
+        "a limit is not told to the other runs of its account",
+        "segue/runs/staff.py",
+        "self.accounts.note_limit(self.account(run), limit)",
+        "None",
+    ),
+    Mutation(
+        "all go at once after a reset",
+        "segue/core/accounts.py",
+        "if first is None or first.who == who or not 0 <= now - first.at < REPLY_S:",
+        "if True:",
+    ),
+    Mutation(
+        "who waits for the first reply waits for ever",
+        "segue/core/accounts.py",
+        "Answer(first.at + REPLY_S, by=first.who, follows=True)",
+        "Answer(first.at + 10 * REPLY_S, by=first.who, follows=True)",
+    ),
+    Mutation(
         "a terminal is cleared without a document",
         f"{_TERMINAL}/handlers.py",
         "    if not cycle.has_document:\n        return cycle, []\n    tried",

@@ -26,7 +26,9 @@ FILE_NAME = "accounts.json"
 _MAX_BYTES = 4_000_000
 
 
-class _File(Struct):
+class AccountsFile(Struct):
+    """What the file holds."""
+
     accounts: list[Account] = []
     schema: int = 1
 
@@ -125,7 +127,7 @@ class Accounts:
                     cleared += [account.id] if account.limits else []
                     account = replace(account, limits=(), first=None)
                 kept.append(account)
-            self._write(_File(kept))
+            self._write(AccountsFile(kept))
         return cleared
 
     def _change(self, account: Account, change: Callable[[Account], Account]) -> bool:
@@ -137,7 +139,7 @@ class Accounts:
                 after = change(replace(before, home=account.home, kind=account.kind))
                 if after != before or before not in file.accounts:
                     rest = [each for each in file.accounts if each.id != account.id]
-                    self._write(_File([*rest, after]))
+                    self._write(AccountsFile([*rest, after]))
         except OSError:
             return False
         return True
@@ -156,21 +158,21 @@ class Accounts:
         finally:
             os.close(handle)
 
-    def _read(self) -> _File:
+    def _read(self) -> AccountsFile:
         try:
             with open(self.path, "rb") as file:
                 data = file.read(_MAX_BYTES + 1)
             if len(data) <= _MAX_BYTES:
-                return msgspec.json.decode(data, type=_File)
+                return msgspec.json.decode(data, type=AccountsFile)
         except OSError:
-            return _File()
+            return AccountsFile()
         except (msgspec.MsgspecError, UnicodeDecodeError):
             pass
         with suppress(OSError):
             os.replace(self.path, self.path.with_suffix(".damaged"))
-        return _File()
+        return AccountsFile()
 
-    def _write(self, file: _File) -> None:
+    def _write(self, file: AccountsFile) -> None:
         aside = self.path.with_name(f".{FILE_NAME}.{os.getpid()}")
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as out:

@@ -4,12 +4,11 @@ instead of processes. Everything may be asked for twice."""
 from collections.abc import Callable
 from typing import Any
 
-from segue.core.accounts import Answer
 from segue.core.runs.types import LegEnded, Run, StartLeg
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.types import Stop
 from segue.errors import StateError
 from segue.runs.clock import Clock
+from segue.testing.simulation.accounts import SimulatedStaff
 from segue.testing.simulation.clock import EPOCH
 from segue.testing.simulation.faults import Fault
 from segue.testing.simulation.followers import SimulatedFollower, judged
@@ -43,37 +42,12 @@ class _Snapshots:
         """A moment at which the tree could be kept."""
 
 
-class _Staff:
-    """One agent, whose account nobody else has: the limits of a world are its providers'."""
-
-    def hand(self, agent: str) -> str:
-        """Who has the work in hand."""
-        return agent
-
-    def may_start(self, run: Run, now: float, *, anew: bool = True) -> Answer:
-        """Always."""
-        return Answer()
-
-    def limits(self, run: Run, now: float) -> dict[str, float]:
-        """Of no other agent."""
-        return {}
-
-    def replied(self, run: Run, now: float) -> None:
-        """Known to nobody else."""
-
-    def stopped(self, run: Run, stop: Stop, now: float) -> None:
-        """Known to nobody else."""
-
-    def told(self, run: Run, told: object, now: float) -> None:
-        """Known to nobody else."""
-
-
 class SimulatedExecutor:
     """For one run. `session` is the world's headless session that it belongs to."""
 
     def __init__(self, run: Run, session: Any, store: Any, hold: Callable[[str], None]) -> None:
         self.session, self.store, self.hold = session, store, hold
-        self.snapshots, self.staff = _Snapshots(), _Staff()
+        self.snapshots, self.staff = _Snapshots(), SimulatedStaff(session)
         self._run_id = run.id
 
     def _may_be_killed(self) -> None:

@@ -19,6 +19,7 @@ from segue.core.runs.types import (
     InterruptRequested,
     LegEnded,
     LegNotStarted,
+    Limited,
     Resumed,
     Run,
     RunState,
@@ -28,11 +29,14 @@ from segue.core.runs.types import (
     WaitUntil,
 )
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import Stop
 from segue.runs.store.port import Entry
 from segue.runs.store.projection import replay
 
 _PASSING = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
 _SLACK_S = 5.0
+_FRESH_S = 3_500.0  # so long after a reset one still goes first
+_FIRST_S = 295.0  # so long the others wait for its reply
 
 
 class Broken(AssertionError):  # noqa: N818 - a fact about the world
@@ -70,7 +74,6 @@ class RunWatch:
         self.wait: Wait | None = None
         self.wait_true = 0.0
         self.wait_driver = 0
-        self.reset_true = 0.0  # of the limit that this run was told of, in true time
         self.largest_request = 0
         self.last_ended: LegEnded | None = None
 
@@ -133,7 +136,12 @@ class RunWatch:
         must(after.state in allowed, "the table", f"{before.state} → {after.state} by {entry.kind}")
         if after.state.is_final or after.state in (RunState.WAITING, RunState.CHECKING):
             must(not after.is_live, "no leg while none may be", f"{after.state} with a live leg")
-        must(after.leg >= before.leg, "numbers only grow", f"leg {after.leg} after {before.leg}")
+        least = before.leg
+        if isinstance(fact, Limited) and not is_old:  # a leg that was never there
+            is_begun = (after.id, before.leg) in self.session.legs
+            must(not is_begun, "numbers only grow", f"leg {before.leg} was begun")
+            least -= 1
+        must(after.leg >= least, "numbers only grow", f"leg {after.leg} after {before.leg}")
         must(len(after.sizes) <= 60, "memory is bounded", f"{len(after.sizes)} sizes are kept")
         starts = [each for each in step.decisions if isinstance(each, StartLeg)]
         must(len(starts) < 2, "one leg at a time", "two legs are started at once")
@@ -247,6 +255,10 @@ class RunWatch:
         self.wait_true = self.world.schedule.now
         if isinstance(fact, Resumed):
             return
+        if wait.follows:  # another run goes first
+            what = f"waits {wait.until - at:.0f} s for the reply of another"
+            must(wait.until - at <= 300.0 + 1e-6, "waits end within their bound", what)
+            return
         most = policy.unknown_reset_max_s * (1 + policy.wait_jitter) + _SLACK_S
         if wait.reset_at is not None:
             what = f"waits until {wait.until - wait.reset_at:+.1f} s from the reset"
@@ -270,15 +282,14 @@ class RunWatch:
             doubled = policy.unknown_reset_wait_s * 2 ** min(wait.tries - 1, 30)
             least_s = min(doubled, policy.unknown_reset_max_s) * (1 - policy.wait_jitter)
             must(wait.until - at >= least_s - 1e-6, "waits grow", what)
-        self.reset_true = 0.0
-        if wait.reset_at is not None and wait.why is StopReason.RATE_LIMIT:
-            self.reset_true = self.world.account_of(self.session.number).limited_until
         self.world.figures.waits += 1
 
     def _wait_over(self, wait: Wait, entry: Entry) -> None:
         true_s = self.world.schedule.now - self.wait_true
         self.world.figures.waited_s += true_s
         is_set = self.world.machine.jumped_at >= self.wait_true
+        if wait.follows:
+            return
         if not is_set:
             what = f"{wait.until - entry.at:.1f} s before its end"
             must(entry.at >= wait.until - 0.01, "not before the reset", what)
@@ -305,13 +316,37 @@ class RunWatch:
         live = self.session.live_leg()
         must(live is None, "one leg at a time", f"leg {order.leg} is started beside another")
         now, account = self.world.schedule.now, self.world.account_of(self.session.number)
-        is_known = self.reset_true > now and account.limited_until == self.reset_true
         is_set = self.world.machine.clock.offset_s != 0.0
-        is_asked = self.user_resumed and self.wait is None
-        what = f"leg {order.leg} is started {self.reset_true - now:.0f} s before the reset"
-        must(not is_known or is_set or is_asked, "no request to a limited account", what)
+        if not is_set:
+            self._goes(account, run, order, now)
         if order.prompt == "continuation":
             self.world.figures.handoffs += 1
+
+    def _goes(self, account: Any, run: Run, order: StartLeg, now: float) -> None:
+        """One account, one limit: whoever met it, nobody tries before its reset, and after that one
+        goes first."""
+        what = f"leg {order.leg} is started {account.known_until - now:.0f} s before the reset"
+        must(now >= account.known_until, "no request to a limited account", what)
+        if not account.known_until or now > account.known_until + _FRESH_S:
+            return
+        is_second = account.first not in ("", run.id) and now < account.first_at + _FIRST_S
+        what = f"{run.id} does not wait for the first reply of {account.first}"
+        must(not is_second, "one goes first after a reset", what)
+        account.first, account.first_at = run.id, now
+
+    def account_stopped(self, stop: Stop) -> None:
+        """A leg of this account ended, and what it met was noted for all."""
+        account = self.world.account_of(self.session.number)
+        is_limit = stop.reason is StopReason.RATE_LIMIT and not self.world.is_disk_full
+        is_told = stop.retry_at is not None or stop.retry_after_s is not None
+        if is_limit and is_told and account.limited_until > self.world.schedule.now:
+            account.known_until, account.first = account.limited_until, ""
+
+    def account_replied(self) -> None:
+        """The model answered: nobody has to wait for the first any more."""
+        account = self.world.account_of(self.session.number)
+        if self.world.schedule.now >= account.known_until:
+            account.known_until, account.first = 0.0, ""
 
     def agent_did(self, number: int, what: str) -> None:
         """Something that only the world sees."""

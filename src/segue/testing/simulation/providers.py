@@ -15,6 +15,9 @@ class Account(Struct):
     overloaded_until: float = 0.0
     outage_until: float = 0.0
     refused_until: float = 0.0
+    known_until: float = 0.0  # the reset that a run of this machine was told of
+    first: str = ""  # the run that went first after that reset, until it got a reply
+    first_at: float = 0.0
     requests: int = 0
     refusals: int = 0
 

@@ -15,6 +15,7 @@ from segue.core.runs.types import AnyFact, Run
 from segue.runs.store.memory import MemoryStore
 from segue.runs.store.port import Entry, Holder
 from segue.testing.simulation import faults
+from segue.testing.simulation.accounts import MachineAccounts
 from segue.testing.simulation.clock import Schedule, VirtualClock
 from segue.testing.simulation.faults import DAY_S, Fault, PlannedFault
 from segue.testing.simulation.figures import Figures
@@ -101,6 +102,7 @@ class World:
         self._last_fault: dict[int, tuple[float, str]] = {}
         self._day = self._steps = 0
         random = Random(f"{plan.seed}:world")
+        self.known_limits = MachineAccounts(self)
         self.accounts = [Account() for _ in range(1 + (random.random() < 0.5))]
         self.sessions = [self._begin(number) for number in range(plan.sessions)]
         for each in plan.faults:

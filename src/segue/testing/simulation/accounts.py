@@ -1,0 +1,59 @@
+"""The accounts of a simulated machine: `runs/staff` and `system/accounts` as they are, with a file
+that is in memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from segue.core.accounts import Account
+from segue.core.runs.types import Run
+from segue.core.stops.types import Stop
+from segue.runs.staff import Staff
+from segue.system.accounts import Accounts, AccountsFile
+
+
+class MachineAccounts(Accounts):
+    """What all sessions of a machine know of their accounts; nothing is kept on a full disk."""
+
+    def __init__(self, world: Any) -> None:
+        self._world, self._file = world, AccountsFile()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._world.is_disk_full:
+            raise OSError("no space left on the disk")
+        yield
+
+    def _read(self) -> AccountsFile:
+        return self._file
+
+    def _write(self, file: AccountsFile) -> None:
+        self._file = file
+
+
+class SimulatedStaff(Staff):
+    """One agent, whose account is the world's."""
+
+    def __init__(self, session: Any) -> None:
+        world = session.world
+        number = session.number % len(world.accounts)
+        self.accounts, self._watch = world.known_limits, session.watch
+        self._account = Account(id=f"account-{number}", agent="agent")
+
+    def hand(self, agent: str) -> Any:
+        """Who has the work in hand."""
+        return cast("Any", agent)
+
+    def account(self, run: Run, agent: str = "", *, anew: bool = False) -> Account:
+        """The world's."""
+        return self._account
+
+    def replied(self, run: Run, now: float) -> None:
+        """As it is; the invariants hear of it."""
+        super().replied(run, now)
+        self._watch.account_replied()
+
+    def stopped(self, run: Run, stop: Stop, now: float) -> None:
+        """As it is; the invariants hear of it."""
+        super().stopped(run, stop, now)
+        self._watch.account_stopped(stop)
