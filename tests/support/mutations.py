@@ -176,6 +176,12 @@ MUTATIONS = (
     Mutation(
         "a refused account is waited for",
         f"{_MACHINE}/leg_over.py",
+        "return told\n    return fail(run, outcomes.stopped(run, stop))\n",
+        "return told\n    return wait(run, moment, stop)\n",
+    ),
+    Mutation(
+        "a task that the model declines is tried again",
+        f"{_MACHINE}/leg_over.py",
         "    if reason in _FINAL:\n        return fail(run, outcomes.stopped(run, stop))\n",
         "",
     ),

@@ -7,6 +7,8 @@ from random import Random
 from msgspec import Struct
 
 DAY_S = 86_400.0
+_IN_HANDOFF = 0.25
+"""Of all faults: a handoff takes a minute of a day, and what goes wrong in it matters most."""
 
 
 class Fault(StrEnum):
@@ -38,6 +40,8 @@ class Fault(StrEnum):
     USER_TYPES = "the user types"
     USER_EXIT = "the user ends the session"
     BAD_DOCUMENT = "the agent writes an unusable document"
+    DECLINES = "the model declines the task"
+    FAILS_ANEW = "the agent fails in every leg, each time otherwise"
 
 
 _PER_DAY = {
@@ -67,6 +71,8 @@ _PER_DAY = {
     Fault.USER_TYPES: 0.30,
     Fault.USER_EXIT: 0.05,
     Fault.BAD_DOCUMENT: 0.20,
+    Fault.DECLINES: 0.02,
+    Fault.FAILS_ANEW: 0.02,
 }
 """How often, in a session of a busy day. Far more often than at home: faults are to meet."""
 
@@ -78,6 +84,7 @@ class PlannedFault(Struct, frozen=True):
     fault: Fault
     session: int
     size: float
+    in_handoff: bool = False  # it waits for the next handoff, and strikes in the middle of it
 
 
 def swarm(random: Random) -> tuple[Fault, ...]:
@@ -97,6 +104,7 @@ def plan(
             continue
         at_s = own.expovariate(_PER_DAY[fault] * sessions) * DAY_S
         while at_s < days * DAY_S:
-            found.append(PlannedFault(at_s, fault, own.randrange(sessions), own.random()))
+            session, size = own.randrange(sessions), own.random()
+            found.append(PlannedFault(at_s, fault, session, size, own.random() < _IN_HANDOFF))
             at_s += own.expovariate(_PER_DAY[fault] * sessions) * DAY_S
     return tuple(sorted(found, key=lambda each: (each.at_s, each.fault.name, each.session)))

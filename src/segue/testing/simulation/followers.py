@@ -144,7 +144,9 @@ def judged(
         stop=stop,
         replied=follower.has_replied,
         progressed=progressed,
-        failure="" if stop.reason is StopReason.COMPLETED else f"{stop.reason}:{ended.cause}",
+        failure=""
+        if stop.reason is StopReason.COMPLETED
+        else f"{stop.reason}:{ended.cause}{ended.more}",
         tokens=leg.spent_tokens,
         cost_usd=leg.spent_tokens * 1e-6,
         active_s=max(0.0, follower.clock.awake() - leg.began),
@@ -188,6 +190,7 @@ def _stop(leg: Leg, ended: Exit, told: Callable[[], float]) -> Stop:
         "overloaded": StopReason.OVERLOADED,
         "outage": StopReason.OVERLOADED,
         "refused": StopReason.AUTH,
+        "declined": StopReason.REFUSAL,
         "crash": StopReason.CRASH,
         "killed": StopReason.CRASH,
         "lost": StopReason.CRASH,

@@ -28,6 +28,7 @@ from segue.testing.simulation.invariants import RunWatch
 from segue.testing.simulation.legs import Conversation, Leg, Project
 from segue.testing.simulation.stores import DriversStore, Killed
 
+_FAILING = 14
 _LEAST_S = 0.02
 _IN_VAIN_S = 5.0
 _NOTICED_S = 0.1  # from a record to the turn that reads it
@@ -82,6 +83,7 @@ class HeadlessSession:
         self.model = random.choice(models.MODELS)
         self.window = random.choice(self.model.windows)
         self.armed: set[Fault] = set()
+        self.failing = 0  # legs that fail before they do anything
         self.legs: dict[tuple[str, int], Leg] = {}
         self.talks: dict[str, Conversation] = {}
         self.project = Project(steps=0)
@@ -90,6 +92,7 @@ class HeadlessSession:
         self.run_id = ""
         self.runs = 0
         self.pending: list[PlannedFault] = []  # what waits until there is work
+        self.awaiting: list[PlannedFault] = []  # what waits for a handoff
         self.watch = RunWatch(self)
         self._turn_at: float | None = None
         self._takeups = 0
@@ -406,6 +409,12 @@ class HeadlessSession:
             marks=self._marks(),
         )
         self.legs[run.id, order.leg] = leg
+        if Fault.FAILS_ANEW in self.armed:
+            self.armed.discard(Fault.FAILS_ANEW)
+            self.failing = _FAILING
+        if self.failing:
+            self.failing -= 1
+            leg.fails = f" {self.failing}"
         for planned in self.pending:
             self._later(1_500.0 * planned.size**4, partial(self.world.suffer, planned, again=True))
         self.pending.clear()
@@ -468,6 +477,8 @@ _ARMED = frozenset(
         Fault.DISOBEYS,
         Fault.MUTE,
         Fault.SPIKE,
+        Fault.DECLINES,
+        Fault.FAILS_ANEW,
     }
 )
 """What waits for the moment in which it can happen."""

@@ -34,6 +34,7 @@ from segue.runs.store.port import Entry
 from segue.runs.store.projection import replay
 
 _PASSING = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
+_OVER = (StopReason.AUTH, StopReason.REFUSAL)  # after these nothing follows by itself
 _SLACK_S = 5.0
 _FRESH_S = 3_500.0  # so long after a reset one still goes first
 _FIRST_S = 295.0  # so long the others wait for its reply
@@ -242,10 +243,13 @@ class RunWatch:
         if fact.stop.reason is StopReason.COMPLETED and before.state is RunState.WORKING:
             done = RunState.CHECKING if after.check else RunState.DONE
             must(after.state is done, "done is done", f"completed, and {after.state}")
-        if fact.stop.reason is StopReason.AUTH and not fact.stop.ended_for:
+        if fact.stop.reason in _OVER and not fact.stop.ended_for:
             is_over = after.state.is_final or before.told or bool(before.again)
             is_over = is_over or bool(before.interrupted)
-            must(is_over, "no request to a refused account", f"{after.state} after a refusal")
+            # What it says to a request of segue's own is no word on the task.
+            asked = before.state is RunState.CHECKPOINTING
+            is_over = is_over or (asked and fact.stop.reason is StopReason.REFUSAL)
+            must(is_over, "nothing after a refusal", f"{after.state} after {fact.stop.reason}")
 
     # Waits
 

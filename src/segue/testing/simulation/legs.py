@@ -20,7 +20,7 @@ _HITS = 0.004
 Kind = Literal["named", "reply", "tool", "boundary", "answer", "works_on", "over", "compaction"]
 Cause = Literal[
     "completed", "context", "limited", "overloaded", "outage", "refused", "crash", "killed",
-    "lost", "ended",
+    "lost", "ended", "declined",
 ]  # fmt: skip
 
 
@@ -67,6 +67,7 @@ class Exit(Struct, frozen=True, kw_only=True):
     cause: Cause
     at: float
     by_command: str = ""
+    more: str = ""
 
 
 class Leg:
@@ -104,6 +105,7 @@ class Leg:
         self.is_alone = False  # for a while nobody drove its run: no limit was looked at
         self.request_tokens = 0  # of the one that carried the request for a checkpoint
         self.largest_request = 0
+        self.fails = ""  # with these words, before it does anything
         self.has_read = False  # the model has the request for a checkpoint
         self._after(1.0 + 4.0 * random.random(), self._load)
 
@@ -151,7 +153,9 @@ class Leg:
         if self.exit is None:
             if self.in_tool:
                 self.conversation.in_doubt = True
-            self.exit = Exit(cause=cause, at=self.schedule.now, by_command=by_command)
+            self.exit = Exit(
+                cause=cause, at=self.schedule.now, by_command=by_command, more=self.fails
+            )
             self.wakes()
 
     # What the agent does
@@ -203,6 +207,13 @@ class Leg:
         if Fault.CRASH in self.armed:
             self.armed.discard(Fault.CRASH)
             self.end("crash")
+            return
+        if self.fails:
+            self.end("crash")
+            return
+        if Fault.DECLINES in self.armed:
+            self.armed.discard(Fault.DECLINES)
+            self.end("declined")
             return
         at = model.compacts_at
         if at is not None and talk.used_tokens >= at * talk.window_tokens:

@@ -86,6 +86,7 @@ class TerminalSession:
         self.run_id = ""
         self.armed: set[Fault] = set()
         self.pending: list[PlannedFault] = []
+        self.awaiting: list[PlannedFault] = []
         self.watch = TerminalWatch(self)
         self.used = self.model.base_tokens
         self.sessions = 1
@@ -246,6 +247,7 @@ class TerminalSession:
         )
         self.log, self.news = [], []
         self.say(f"a handoff begins at {self.used} tokens")
+        self.world.handoff_begins(self.number)
         self._tell(Planned(forced=True))
         self._later(_TICK_S, partial(self._tick, self.cycles))
 

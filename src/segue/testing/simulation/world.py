@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import Any
@@ -206,6 +207,9 @@ class World:
     def suffer(self, planned: PlannedFault, *, again: bool = False) -> None:
         """Lets a fault happen; or, once, as soon as there is work that it can happen to."""
         now, fault = self.schedule.now, planned.fault
+        if planned.in_handoff and not again:
+            self.sessions[planned.session].awaiting.append(planned)
+            return
         if not self._happens(planned):
             if not again:
                 self.sessions[planned.session].pending.append(planned)
@@ -215,6 +219,14 @@ class World:
         for number in concerned:
             self._last_fault[number] = (now, fault.name)
         self.say(planned.session, f"FAULT: {fault}")
+
+    def handoff_begins(self, session: int) -> None:
+        """What waits for a handoff strikes in this one, two faults at most."""
+        awaiting = self.sessions[session].awaiting
+        for planned in awaiting[:2]:
+            wait_s = round(90.0 * planned.size**2, 3)
+            self.schedule.at(self.schedule.now + wait_s, partial(self.suffer, planned, again=True))
+        del awaiting[:2]
 
     def _happens(self, planned: PlannedFault) -> bool:
         now, fault, size = self.schedule.now, planned.fault, planned.size
