@@ -255,6 +255,30 @@ def test_a_session_that_can_still_be_resumed_is_asked() -> None:
     run.last(AskCheckpoint)
 
 
+def test_a_session_that_would_not_fit_once_resumed_is_handed_over_after_a_wait() -> None:
+    """Seen in a simulation: the resumed session was refused as too long at its first request."""
+    run = led(abilities=Abilities(talks=False, resume_factor=2.0))
+    run.reads(0.55)
+    run.ends(R.OVERLOADED, progressed=True)
+    run.waits()
+    assert "larger than its window" in run.last(Compose).reason
+    assert len(run.legs()) == 1
+
+
+def test_what_grew_by_resuming_once_grows_no_more() -> None:
+    """60 %, of which all was loaded by the last resume: resumed again, it is no larger."""
+    run = led(abilities=Abilities(talks=False, resume_factor=2.0))
+    run.reads(0.28)
+    for used in (0.58, 0.62):
+        run.ends(R.OVERLOADED, progressed=True)
+        run.waits()
+        run.up()
+        run.reads(used)
+    run.ends(R.OVERLOADED, progressed=True)
+    run.waits()
+    assert (run.state, not run.all(Compose)) == (RunState.RESUMING, True)
+
+
 def test_an_agent_that_can_neither_talk_nor_resume_is_handed_over_by_rules() -> None:
     run = led(abilities=Abilities(resumes=False))
     run.reads(0.86)

@@ -34,9 +34,12 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
         is_timely=fact.is_timely,
         abilities=replace(run.abilities, enforced_tokens=known),
     )
+    used, sizes = fact.reading.used_tokens, run.sizes
+    if run.abilities.resume_factor > 1 and run.loaded_leg != run.leg:
+        loaded = used if run.replies > 0 else 0
+        run = replace(run, loaded_leg=run.leg, loaded_tokens=loaded)
     if run.asked or run.purpose != "work":
         return run  # answering is no work
-    used, sizes = fact.reading.used_tokens, run.sizes
     if sizes and run.replies > 0 and abs(used - sizes[-1]) * _PART < fact.reading.window_tokens:
         return replace(run, sizes=(*sizes[:-1], used))
     return replace(run, sizes=(*sizes, used)[-KEPT_SIZES:], replies=run.replies + 1)
@@ -93,12 +96,22 @@ def _room(run: Run, found: Marks) -> _Room:
         return _Room(hard, soft)
     # What is resumed must be read before the hard mark, as what is not.
     most = min(hard, reading.window_tokens - run.policy.reserve_tokens)
-    askable = int(most / able.resume_factor)
+    grown = run.loaded_tokens * (able.resume_factor - 1)
+    askable = int((most + grown) / able.resume_factor)
     if askable >= hard:
         return _Room(hard, soft)
     if reading.used_tokens > askable:
         return _Room(hard, soft, is_passed=True)
     return _Room(askable, askable * soft // hard)
+
+
+def resumed_tokens(run: Run) -> int | None:
+    """How large its session is once it is resumed; None if that is unknown."""
+    reading, factor = run.reading, run.abilities.resume_factor
+    if reading is None or reading.window_tokens <= 0:
+        return None
+    new = max(0, reading.used_tokens - run.loaded_tokens)
+    return reading.used_tokens + int(new * (factor - 1))
 
 
 def _pace(run: Run) -> Growth | None:

@@ -173,6 +173,10 @@ class Run(Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...] = ()
     """Of the context after the last replies, in order, also those of earlier sessions."""
     replies: int = 0  # how many of them are this session's
+    loaded_tokens: int = 0
+    """Of agents whose sessions grow by being resumed: its size at the first reply after it last
+    was. What was loaded then grows no more."""
+    loaded_leg: int = 0  # the leg of that reply
     is_due: bool = False  # hand over at the next boundary (`core/runs/due`)
     asked: bool = False  # the live leg was asked for a checkpoint
     asked_at: float | None = None

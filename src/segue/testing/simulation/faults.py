@@ -40,6 +40,7 @@ class Fault(StrEnum):
     USER_TYPES = "the user types"
     USER_EXIT = "the user ends the session"
     BAD_DOCUMENT = "the agent writes an unusable document"
+    SPOILS_DOCUMENT = "the user spoils the document while reading it"
     DECLINES = "the model declines the task"
     FAILS_ANEW = "the agent fails in every leg, each time otherwise"
 
@@ -71,6 +72,7 @@ _PER_DAY = {
     Fault.USER_TYPES: 0.30,
     Fault.USER_EXIT: 0.05,
     Fault.BAD_DOCUMENT: 0.20,
+    Fault.SPOILS_DOCUMENT: 0.10,
     Fault.DECLINES: 0.02,
     Fault.FAILS_ANEW: 0.02,
 }

@@ -44,6 +44,7 @@ class Conversation(Struct, kw_only=True):
     in_doubt: bool = False  # its last tool call has no result
     largest_turn: int = 0
     loads: bool = True
+    loaded_tokens: int = 0  # what is sent twice already, of an agent that does so once resumed
 
 
 class Project(Struct, kw_only=True):
@@ -190,8 +191,10 @@ class Leg:
             self.end("crash")
             return
         if self.order.session_id:
-            size = self.conversation.used_tokens * self.model.resume_factor
-            self.conversation.used_tokens = int(size)
+            talk = self.conversation
+            new = max(0, talk.used_tokens - talk.loaded_tokens)
+            talk.used_tokens += int(new * (self.model.resume_factor - 1))
+            talk.loaded_tokens = talk.used_tokens
         if self.conversation.in_doubt:  # it looks before it does that again
             self.conversation.known = max(self.conversation.known, self.project.last)
             self.conversation.in_doubt = False

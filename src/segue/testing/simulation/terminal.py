@@ -20,6 +20,7 @@ from segue.core.handoffs.machine import (
     Interrupt,
     NotInterrupted,
     NotTyped,
+    NotWritten,
     OwnWritten,
     Planned,
     PromptSeen,
@@ -47,7 +48,9 @@ from segue.testing.simulation.faults import Fault, PlannedFault
 from segue.testing.simulation.invariants import must
 
 _TICK_S = 10.0
+_WRITING_S = 12.0  # of the daemon's own document
 Document = Literal["", "valid", "bad"]
+_ARMED = (Fault.KILL_AT_ACT, Fault.MUTE, Fault.BAD_DOCUMENT, Fault.SPOILS_DOCUMENT)
 
 
 class TerminalWatch:
@@ -210,6 +213,17 @@ class TerminalSession:
         self.armed.discard(Fault.BAD_DOCUMENT)
         self.document, self.document_at = ("bad" if is_bad else "valid"), self._now
         self.news.append(self._file())
+        if Fault.SPOILS_DOCUMENT in self.armed and not is_bad:
+            self.armed.discard(Fault.SPOILS_DOCUMENT)
+            self.typing_until = self.world.schedule.now + 100.0
+            self._later(15.0, self._spoil_document)
+
+    def _spoil_document(self) -> None:
+        """It is half saved now, and seen whole a little later."""
+        self.document, self.document_at = "bad", self._now
+        self.typing_until = self.world.schedule.now
+        self.news.append(replace(self._file(), stable=False))
+        self._later(2 * _TICK_S, lambda: self.news.append(self._file()))
 
     def _read_document(self) -> None:
         if self.is_alive and self.document:
@@ -314,8 +328,7 @@ class TerminalSession:
         if isinstance(act, TypeText):
             self._type(act.what)
         elif isinstance(act, WriteOwn):
-            self.document, self.document_at = "valid", self._now
-            self._tell(OwnWritten(900))
+            self._later(_WRITING_S, partial(self._write_own, self.cycles))
         elif isinstance(act, Interrupt):
             if not self.is_busy:
                 self._tell(NotInterrupted("its turn has just ended"))
@@ -323,6 +336,16 @@ class TerminalSession:
                 self.turn += 1
                 self.is_busy = self.in_tool = False
                 self.news.append(TurnInterrupted(self._now))
+
+    def _write_own(self, number: int) -> None:
+        """The daemon's own document, unless it was killed meanwhile or the disk is full."""
+        if number != self.cycles or not self.is_watched:
+            return
+        if self.world.is_disk_full:
+            self._tell(NotWritten("no space left on the disk"))
+            return
+        self.document, self.document_at = "valid", self._now
+        self._tell(OwnWritten(900))
 
     def _type(self, what: What) -> None:
         cycle = self.cycle
@@ -422,7 +445,7 @@ class TerminalSession:
     def suffer(self, planned: PlannedFault) -> bool:
         """Lets a fault of this session happen; whether anything came of it."""
         fault = planned.fault
-        if fault in (Fault.KILL_AT_ACT, Fault.MUTE, Fault.BAD_DOCUMENT):
+        if fault in _ARMED:
             self.armed.add(fault)
         elif fault is Fault.USER_TYPES:
             self.typing_until = self.world.schedule.now + 5.0 + 200.0 * planned.size

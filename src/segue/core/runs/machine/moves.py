@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.runs import outcomes
-from segue.core.runs.due import marks_of, share, why_due
+from segue.core.runs.due import marks_of, resumed_tokens, share, why_due
 from segue.core.runs.machine import relays
 from segue.core.runs.outcomes import Cap, when
 from segue.core.runs.types import (
@@ -103,6 +103,7 @@ def start(
         reading=run.reading if same else None,
         is_timely=False,
         replies=run.replies if same else 0,
+        loaded_tokens=run.loaded_tokens if same else 0,
         is_due=same and run.is_due,
         asked=asks,
         asked_at=moment.at if asks else None,
@@ -226,7 +227,11 @@ def _why_not_resumed(run: Run) -> str:
         return "its session has handed its work over"
     if not run.abilities.resumes:
         return f"{run.agent} cannot resume a session"
-    return "" if run.session_id else "its session's id is not known"
+    if not run.session_id:
+        return "its session's id is not known"
+    if run.abilities.resume_factor > 1 and _too_large_to_resume(run):
+        return "once resumed, it would be larger than its window"
+    return ""
 
 
 def no_session(run: Run, why: str) -> RunStep:
@@ -406,10 +411,8 @@ def hand_over(
 
 
 def _too_large_to_resume(run: Run) -> bool:
-    reading = run.reading
-    if reading is None or reading.window_tokens <= 0:
-        return False
-    return reading.used_tokens * run.abilities.resume_factor > reading.window_tokens
+    reading, size = run.reading, resumed_tokens(run)
+    return reading is not None and size is not None and size > reading.window_tokens
 
 
 def look(run: Run, moment: RunContext) -> RunStep:
