@@ -269,10 +269,11 @@ def test_what_grew_by_resuming_once_grows_no_more() -> None:
     """60 %, of which all was loaded by the last resume: resumed again, it is no larger."""
     run = led(abilities=Abilities(talks=False, resume_factor=2.0))
     run.reads(0.28)
-    for used in (0.58, 0.62):
+    for before, used in ((0.28, 0.58), (0.58, 0.62)):
         run.ends(R.OVERLOADED, progressed=True)
         run.waits()
         run.up()
+        run.reads(before)  # its file says so once more
         run.reads(used)
     run.ends(R.OVERLOADED, progressed=True)
     run.waits()

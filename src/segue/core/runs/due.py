@@ -28,6 +28,7 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
     """The run with this reading, and what it adds to the growth."""
     # Where the agent acts by itself is known once its window is.
     known = fact.enforced_tokens or run.abilities.enforced_tokens
+    run = _loaded(run, fact)
     run = replace(
         run,
         reading=fact.reading,
@@ -35,14 +36,22 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
         abilities=replace(run.abilities, enforced_tokens=known),
     )
     used, sizes = fact.reading.used_tokens, run.sizes
-    if run.abilities.resume_factor > 1 and run.loaded_leg != run.leg:
-        loaded = used if run.replies > 0 else 0
-        run = replace(run, loaded_leg=run.leg, loaded_tokens=loaded)
     if run.asked or run.purpose != "work":
         return run  # answering is no work
     if sizes and run.replies > 0 and abs(used - sizes[-1]) * _PART < fact.reading.window_tokens:
         return replace(run, sizes=(*sizes[:-1], used))
     return replace(run, sizes=(*sizes, used)[-KEPT_SIZES:], replies=run.replies + 1)
+
+
+def _loaded(run: Run, fact: ContextMeasured) -> Run:
+    """With the size that a resumed session has at its first reply. Before that, its file may tell
+    once more how large it was."""
+    if run.abilities.resume_factor <= 1 or run.loaded_leg == run.leg:
+        return run
+    used, before = fact.reading.used_tokens, run.reading
+    if run.replies > 0 and before is not None and used == before.used_tokens:
+        return run
+    return replace(run, loaded_leg=run.leg, loaded_tokens=used if run.replies > 0 else 0)
 
 
 def marks_of(run: Run) -> Marks:

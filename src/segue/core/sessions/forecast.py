@@ -104,6 +104,20 @@ def forecast(
     )
 
 
+def handoff_points(
+    policy: Policy, window_tokens: int, enforced_at_tokens: int | None = None
+) -> tuple[int | None, int | None]:
+    """Where the soft mark and the handoff begin, in tokens, as in `forecast`; None: never."""
+    window = bounded(window_tokens)
+    handoff = None if policy.hard_mark > 1 else _tokens_at(policy.hard_mark, window)
+    enforced = _limit(enforced_at_tokens)
+    if enforced is not None and policy.hard_mark <= 1:
+        handoff = _least(_before(enforced, policy.reserve_tokens), handoff)
+    if handoff is None:
+        return None, None
+    return _least(handoff, _tokens_at(policy.soft_mark, window)), handoff
+
+
 def _missed_turns(growth: Growth | None) -> float:
     """How many replies come while somebody reacts: a few where they take less than a second, and
     next to none where a model thinks."""

@@ -3,8 +3,7 @@
 from msgspec import Struct
 
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import forecast
-from segue.core.sessions.reading import Reading
+from segue.core.sessions.forecast import handoff_points
 
 
 class Marks(Struct, frozen=True, kw_only=True):
@@ -23,13 +22,5 @@ def marks(policy: Policy, window_tokens: int, enforced_tokens: int | None = None
     Where the agent itself compacts or refuses at `enforced_tokens`, they lie before it by what a
     checkpoint needs. A hard mark above 1 switches both off.
     """
-    ahead = forecast(
-        Reading(window_tokens=window_tokens),
-        None,
-        policy,
-        reserve_tokens=policy.reserve_tokens,
-        enforced_at_tokens=enforced_tokens,
-    )
-    hard = ahead.handoff.at_tokens
-    soft = ahead.soft.at_tokens
+    soft, hard = handoff_points(policy, window_tokens, enforced_tokens)
     return Marks(soft_tokens=hard if soft is None else soft, hard_tokens=hard)

@@ -302,7 +302,6 @@ class HeadlessSession:
     def _gone(self) -> None:
         """Nobody drives the run: the daemon looks at it, and the user may."""
         self._gone_since = self.world.machine.clock.now()
-        self.watch.replays(self.run_id)
         for leg in self.legs.values():
             leg.is_alone = True
         self._later(5.0, self._look)
