@@ -74,3 +74,17 @@ def test_the_wait_that_classify_tells_is_the_one_that_a_run_waits(tmp_path: Path
         text.write_text(f"{said}\n")
         shown = s.segue("classify", "--agent", "claude", str(text))
         assert "no reset time was stated: in 2 s," in shown.stdout, shown.stdout
+
+
+def test_adaptive_marks_follow_how_the_last_handoffs_went(tmp_path: Path) -> None:
+    """A request that was read above 90 % of the window: from then on, in this run and in the
+    agent's next one, more of the turns are looked ahead for."""
+    read_late = "usage = {input_tokens = 9, cache_read_tokens = 930000, output_tokens = 1}\n"
+    place = scenario(tmp_path, LATE, END, rule(text=LONG + "</checkpoint>") + read_late)
+    with stage(place, within=tmp_path, policy={**QUICK, "adaptive": True}) as s:
+        ended = s.run()
+        assert ended.code == 0, ended.stderr
+        assert "adaptive: now looking ahead for 93.8% of turns" in ended.stderr
+        s.run()
+        with s.store() as store:
+            assert [run.quantile for run in store.runs()] == [0.938, 0.938]

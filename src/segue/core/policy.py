@@ -29,6 +29,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warning_task_tokens: int = 5_000
     critical_task_tokens: int = 2_000
     reserve_tokens: int = 10_000  # what writing a checkpoint needs
+    adaptive: bool = False  # how far ahead is looked follows how the last handoffs went
 
     # Reading a stop (the seeds' classifier configuration).
     tail_lines: int = 100

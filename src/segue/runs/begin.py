@@ -257,6 +257,7 @@ def with_policies(run: Run, settings: Settings) -> tuple[Member, ...]:
     )
 
 
+_LAST_RUNS = 100
 _COMMAND, _PROGRAM = "segue", "a program's"
 """How the notes of holders begin."""
 
@@ -301,6 +302,7 @@ class Driver:
         run = new_run(wanted, now, run_id)
         while not run_id and self.store.find(run.id):
             run = new_run(wanted, now)
+        run = replace(run, quantile=self._quantile(run))
         if not wanted.share_tree:
             self._hold_tree(run)
         if (origin := wanted.origin) is not None:  # two rescues of it would do its work twice
@@ -310,6 +312,14 @@ class Driver:
         lease = self._hold(run_key(run.id), f"{self._who} run {run.id}")
         self.store.create(run, after=step.run, at=now, draw=draw, decisions=step.decisions)
         return self._loop(step.run, wanted.drive, wanted.command, lease)
+
+    def _quantile(self, run: Run) -> float | None:
+        """With `adaptive`, how far ahead is looked at first: as the agent's last run left it."""
+        if not run.policy.adaptive:
+            return None
+        last = self.store.runs(limit=_LAST_RUNS)
+        known = [each.quantile for each in last if each.agent == run.agent]
+        return next((each for each in known if each is not None), None)
 
     def go_on(
         self,

@@ -192,8 +192,18 @@ class Loop:
         if isinstance(fact, Replied) and not self.run.leg_replied:
             self.crew.staff.replied(self.run, self.clock.now())
         self._has_moved = True
-        for decision in self.journal.add(fact):
+        before = self.run.quantile
+        decisions = self.journal.add(fact)
+        self._say_adapted(before)
+        for decision in decisions:
             self._do(decision)
+
+    def _say_adapted(self, before: float | None) -> None:
+        """With `adaptive`: a handoff has changed how far ahead is looked."""
+        after = self.run.quantile
+        if after is not None and after != before:
+            was = f"{before:.1%}" if before is not None else "the usual 90 %"
+            self.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 
     @property
     def _is_left(self) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.runs.types import ContextMeasured, Run
+from segue.core.sessions.adapting import USUAL, adapted
 from segue.core.sessions.forecast import later
 from segue.core.sessions.growth import Growth, Sample, growth
 from segue.core.sessions.marks import Marks, marks
@@ -28,7 +29,7 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
     """The run with this reading, and what it adds to the growth."""
     # Where the agent acts by itself is known once its window is.
     known = fact.enforced_tokens or run.abilities.enforced_tokens
-    run = _loaded(run, fact)
+    run = _loaded(_read(run, fact), fact)
     run = replace(
         run,
         reading=fact.reading,
@@ -41,6 +42,22 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
     if sizes and run.replies > 0 and abs(used - sizes[-1]) * _PART < fact.reading.window_tokens:
         return replace(run, sizes=(*sizes[:-1], used))
     return replace(run, sizes=(*sizes, used)[-KEPT_SIZES:], replies=run.replies + 1)
+
+
+def _read(run: Run, fact: ContextMeasured) -> Run:
+    """With what the reply to a request for a checkpoint says about how far ahead was looked."""
+    reading, before = fact.reading, run.reading
+    is_answer = before is None or before.used_tokens != reading.used_tokens
+    if not run.asked or not is_answer or reading.window_tokens <= 0:
+        return run
+    return handed_over_at(run, reading.used_tokens / reading.window_tokens)
+
+
+def handed_over_at(run: Run, read_at: float) -> Run:
+    """With a handoff of the live leg whose request was read at this share of the window."""
+    if not run.policy.adaptive or run.adapted_leg == run.leg:
+        return run
+    return replace(run, adapted_leg=run.leg, quantile=adapted(run.quantile, read_at))
 
 
 def _loaded(run: Run, fact: ContextMeasured) -> Run:
@@ -79,7 +96,10 @@ def why_due(run: Run) -> str:
     if later(used, pace, turns=2 if run.is_timely else 3) < room.limit_tokens:
         return ""
     added = share(run, pace.large_reply_tokens or 0)
-    return f"{at}, +{added} per turn: the next turn would pass {share(run, room.limit_tokens)}"
+    turn = f"+{added} per turn"
+    if run.policy.adaptive:
+        turn += f" (adaptive: {_quantile(run):.0%} of turns add no more)"
+    return f"{at}, {turn}: the next turn would pass {share(run, room.limit_tokens)}"
 
 
 def share(run: Run, tokens: int) -> str:
@@ -127,4 +147,9 @@ def _pace(run: Run) -> Growth | None:
     """How this session grows, and the run's earlier ones did; None if it has just begun."""
     if run.replies < MIN_REPLIES:
         return None
-    return growth([Sample(None, size, 0) for size in run.sizes])
+    samples = [Sample(None, size, 0) for size in run.sizes]
+    return growth(samples, large=_quantile(run))
+
+
+def _quantile(run: Run) -> float:
+    return run.quantile or USUAL if run.policy.adaptive else USUAL

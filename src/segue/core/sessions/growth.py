@@ -68,14 +68,19 @@ class _Step(NamedTuple):
 
 
 def growth(
-    samples: Sequence[Sample], *, idle_s: float = IDLE_S, stall_s: float = STALL_S
+    samples: Sequence[Sample],
+    *,
+    idle_s: float = IDLE_S,
+    stall_s: float = STALL_S,
+    large: float = 0.9,
 ) -> Growth | None:
     """The recent growth of one session, samples in the order of its transcript.
 
     None unless two replies can be compared. Samples without a time, or before which the clock was
     set back, still count per reply and per turn. From three turns on a single one moves
     `tokens_per_turn` by no more than the next largest would; the last turn, which may still be
-    going on, is never a reason to expect less.
+    going on, is never a reason to expect less. `large`: the share of replies that add no more than
+    `large_reply_tokens`.
     """
     steps = list(_steps(samples[-_LOOK_BACK_SAMPLES:]))
     rises = [step.rise for step in steps if step.rise is not None]
@@ -88,7 +93,7 @@ def growth(
         tokens_per_minute=_per_minute(paces),
         tokens_per_turn=max(_usual(costs[-_RECENT_TURNS:]), _usual(ended[-_RECENT_TURNS:])),
         tokens_per_reply=_usual(rises[-_RECENT_REPLIES:]),
-        large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:])),
+        large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:], large)),
         reply_s=_reply_s(steps),
         replies=len(steps),
         turns=steps[-1].turn + 1,
@@ -203,11 +208,14 @@ def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> f
     return fsum(min(v, cap) * share for v, share in zip(values, shares, strict=True)) / fsum(shares)
 
 
-def _high(values: Sequence[float]) -> float:
-    """The largest but for the largest tenth, of which there is at least one."""
+def _high(values: Sequence[float], share: float = 0.9) -> float:
+    """The largest but for the largest tenth, of which there is at least one; or but for less, if a
+    larger share is to add no more."""
     count = len(values)
-    cut = max(1, count // 10) if count > 2 else 0  # of two nobody knows which one is the spike
-    return sorted(values)[count - 1 - cut]
+    cut = int(count * (1 - share) + 1e-9)
+    if share <= 0.9:
+        cut = max(1, cut)
+    return sorted(values)[count - 1 - cut if count > 2 else -1]  # of two nobody knows the spike
 
 
 def bounded(tokens: int) -> int:

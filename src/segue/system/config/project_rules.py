@@ -26,7 +26,7 @@ HIGHER = frozenset(
 HARMLESS = frozenset(
     {
         "name", "monitor_mark", "warning_mark", "critical_mark", "soft_mark", "hard_mark",
-        "warning_task_tokens", "critical_task_tokens", "reserve_tokens", "tail_lines",
+        "warning_task_tokens", "critical_task_tokens", "reserve_tokens", "adaptive", "tail_lines",
         "context_risk_mark", "default_window_tokens", "known_windows", "exit_patterns",
         "wait_jitter", "stall_s", "tool_stall_s", "grace_s", "checkpoint_s", "checkpoint_tokens",
         "zone_slack", "handoff_folder", "handoff_wait_s",

@@ -86,7 +86,7 @@ class SimulatedExecutor:
         why: StopReason | None = None,
     ) -> None:
         """For a checkpoint."""
-        self.session.world.handoff_begins(self.session.number)
+        self.session.world.in_handoff(self.session.number)
         self._may_be_killed()
         if follower.leg.model.talks:
             follower.turn_is_over = False

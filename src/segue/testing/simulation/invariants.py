@@ -373,6 +373,8 @@ class RunWatch:
             figures.steep_exhaustions += is_steep
             figures.lone_exhaustions += leg.is_alone and not is_steep
             session.say(f"the window is full, with {talk.used_tokens} tokens")
+        elif what == "answered":
+            self.world.in_handoff(session.number, answered=True)
         elif what == "compacted":
             figures.compactions += 1
             session.say("the agent compacts by itself")

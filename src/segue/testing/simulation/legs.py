@@ -276,6 +276,7 @@ class Leg:
             return
         self._say("reply")
         self._say("answer")
+        self.told("answered")
         self.is_over = True
         if self.order.purpose == "checkpoint" or self.is_closed:
             self._after(1.0, lambda: self.end("completed"))

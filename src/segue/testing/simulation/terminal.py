@@ -213,6 +213,7 @@ class TerminalSession:
         self.armed.discard(Fault.BAD_DOCUMENT)
         self.document, self.document_at = ("bad" if is_bad else "valid"), self._now
         self.news.append(self._file())
+        self.world.in_handoff(self.number, answered=True)
         if Fault.SPOILS_DOCUMENT in self.armed and not is_bad:
             self.armed.discard(Fault.SPOILS_DOCUMENT)
             self.typing_until = self.world.schedule.now + 100.0
@@ -261,7 +262,7 @@ class TerminalSession:
         )
         self.log, self.news = [], []
         self.say(f"a handoff begins at {self.used} tokens")
-        self.world.handoff_begins(self.number)
+        self.world.in_handoff(self.number)
         self._tell(Planned(forced=True))
         self._later(_TICK_S, partial(self._tick, self.cycles))
 

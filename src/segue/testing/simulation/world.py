@@ -71,17 +71,16 @@ def planned(
     seed: int, number: int, *, sessions: int, days: float, policy: Policy, growth: Growth
 ) -> Plan:
     """The world of this number."""
-    random = Random(f"{seed}:{number}")
-    kinds = faults.swarm(random)
-    automatic = random.random() < 0.6
+    own = f"{seed}:{number}"
+    automatic = Random(f"{own}:automatic").random() < 0.6
     policy = replace(policy, auto_resume=automatic, auto_handoff=automatic)
     return Plan(
-        seed=f"{seed}:{number}",
+        seed=own,
         sessions=sessions,
         days=days,
         policy=policy,
         growth=growth,
-        faults=faults.plan(random, sessions, days, kinds),
+        faults=faults.plan(own, sessions, days, faults.swarm(own)),
     )
 
 
@@ -220,13 +219,15 @@ class World:
             self._last_fault[number] = (now, fault.name)
         self.say(planned.session, f"FAULT: {fault}")
 
-    def handoff_begins(self, session: int) -> None:
-        """What waits for a handoff strikes in this one, two faults at most."""
+    def in_handoff(self, session: int, *, answered: bool = False) -> None:
+        """What waits for a handoff strikes in this one, two faults at most: after it began, or, one
+        of three, when its session has just answered."""
         awaiting = self.sessions[session].awaiting
-        for planned in awaiting[:2]:
-            wait_s = round(90.0 * planned.size**2, 3)
+        meant = [each for each in awaiting if (int(each.size * 1_000) % 3 == 0) is answered][:2]
+        for planned in meant:
+            awaiting.remove(planned)
+            wait_s = round((3.0 if answered else 90.0) * planned.size**2, 3)
             self.schedule.at(self.schedule.now + wait_s, partial(self.suffer, planned, again=True))
-        del awaiting[:2]
 
     def _happens(self, planned: PlannedFault) -> bool:
         now, fault, size = self.schedule.now, planned.fault, planned.size

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from segue.core.runs import outcomes
+from segue.core.runs.due import handed_over_at
 from segue.core.runs.machine import relays
 from segue.core.runs.machine.moves import (
     RunContext,
@@ -344,6 +345,8 @@ def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
         tokens=run.tokens + max(0, fact.tokens),
         cost_usd=run.cost_usd + max(0.0, fact.cost_usd),
     )
+    if fact.stop.reason is StopReason.CONTEXT_EXHAUSTED and not fact.stop.ended_for:
+        run = handed_over_at(run, 1.0)
     if fact.progressed:
         run = replace(
             run,
