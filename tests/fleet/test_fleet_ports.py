@@ -9,10 +9,10 @@ from support.postgres import Postgres, postgres
 
 from segue.errors import StateError
 from segue.fleet import machines
-from segue.fleet.queue import PostgresQueue
+from segue.fleet.queue import PostgresQueue, must_hold
 from segue.fleet.store import PostgresStore
 from segue.queue.port import Queue
-from segue.runs.store.port import IsAlive, Store
+from segue.runs.store.port import IsAlive, LeaseLost, Store
 from segue.testing.queues import MANY, START, QueueTests, claim, make_holder, make_task
 from segue.testing.stores import StoreTests
 
@@ -140,6 +140,45 @@ def test_a_machine_that_is_not_heard_gives_up_long_before_its_lease_is_over(
     assert "the connection is closed" in pulse.fault
     now[0] = 30.0
     assert not pulse.look()
+    assert pulse.is_late
     is_there[0] = True
     now[0] = 45.0
+    assert not pulse.look()  # heard again, but too late for what ran before
+    now[0] = 46.0
     assert pulse.look()
+
+
+def test_a_beat_that_finds_its_task_given_to_another_says_so(server: Postgres) -> None:
+    server.sql("DROP SCHEMA IF EXISTS segue CASCADE")
+    now = [0.0]
+    far = make_holder(1, machine="far")
+    with PostgresQueue(server.url(), is_alive=lambda holder: False) as queue:
+        queue.submit([make_task()])
+        lease = queue.claim("task-1", far, START, agent="one", account="one", caps=MANY)
+        assert lease is not None
+        opened: list[PostgresQueue] = []
+
+        def open_database() -> PostgresQueue:
+            opened.append(PostgresQueue(server.url()))
+            return opened[-1]
+
+        pulse = machines.Pulse(open_database, "far", lease_s=60, clock=lambda: now[0])
+        pulse.checks.append(lambda db: must_hold(db, lease))
+        assert pulse.look()
+        assert claim(queue, pid=2) is not None
+        now[0] = 10.0
+        with pytest.raises(LeaseLost, match="task-1"):
+            pulse.look()
+        for each in opened:
+            each.close()
+
+
+def test_a_clone_of_a_machine_is_refused_as_long_as_the_other_is_heard(server: Postgres) -> None:
+    server.sql("DROP SCHEMA IF EXISTS segue CASCADE")
+    with PostgresQueue(server.url()) as queue:
+        machines.beat(queue, "one", lease_s=30, boot="a")
+        machines.beat(queue, "one", lease_s=30, boot="a")
+        with pytest.raises(StateError, match="give it an /etc/machine-id of its own"):
+            machines.beat(queue, "one", lease_s=30, boot="b")
+        queue.rows("UPDATE segue.machine SET beat_at = now() - interval '31 seconds'")
+        machines.beat(queue, "one", lease_s=30, boot="b")  # it was restarted

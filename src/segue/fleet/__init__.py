@@ -48,9 +48,16 @@ def open_queue() -> "Queue":
 def pulse() -> "Pulse":
     """What says that this machine lives. Raises ConfigError."""
     from segue.fleet.database import FleetDatabase
+    from segue.fleet.leash import Leash
     from segue.fleet.machines import Pulse
     from segue.runs.store import leases
     from segue.system.config import config
 
     where = url()
-    return Pulse(lambda: FleetDatabase(where), leases.machine(), lease_s=config.fleet().lease_s)
+    return Pulse(
+        lambda: FleetDatabase(where),
+        leases.machine(),
+        lease_s=config.fleet().lease_s,
+        leash=Leash(),
+        boot=leases.here().boot,
+    )

@@ -9,15 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from segue.core.queue.types import Task, TaskState
 from segue.errors import SegueError, StateError
 from segue.fleet import open_queue, open_store
-from segue.fleet.machines import Pulse
+from segue.fleet.machines import Beating, Pulse
+from segue.fleet.queue import must_hold
 from segue.queue import trees
 from segue.queue.carrier import Carrier, take
 from segue.runs.folders import RunFolder
-from segue.runs.legs.leg import Leg
+from segue.runs.legs.leg import Leash, Leg
 from segue.runs.store.port import Lease, LeaseLost
 from segue.system.git import snapshots, worktrees
 
@@ -30,34 +32,48 @@ Say = Callable[[str], None]
 
 
 class LeaseGuard:
-    """Beats in a thread of its own. If nobody hears it, ends what `run` names, and the process."""
+    """Beats in threads of its own. If nobody hears it, or another has the task, ends what `run`
+    names, and the process."""
 
     def __init__(self, pulse: Pulse, say: Say) -> None:
         self.pulse, self.say = pulse, say
         self.run = ""
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="segue-lease")
+        self.lease: Lease | None = None
+        pulse.checks.append(self._check)
+        self._beating = Beating(pulse, self._lost)
 
     def __enter__(self) -> "LeaseGuard":
-        self._thread.start()
+        self._beating.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._over.set()
+        self._beating.over.set()
 
     def began(self, task: Task) -> None:
         """Which run is about to be driven, and where."""
         self.run = task.run
         if task.is_url:
-            Pusher(task, self._over, self.say).start()
+            Pusher(task, self._beating.over, self.say).start()
 
-    def _watch(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            if not self.pulse.look():
-                with suppress(Exception):
-                    self.say(f"not heard for too long ({self.pulse.fault}): ending the agent")
-                end_agent(self.run)
-                os._exit(GONE)
+    def may_start(self) -> Leash:
+        """Before any process is started: the task is still this process's, as the database says
+        now; what holds the new one. Raises LeaseLost, StateError."""
+        with open_queue() as queue:
+            self._check(queue)
+        leash = self.pulse.leash.current() if self.pulse.leash is not None else None
+        if leash is None:
+            raise StateError("this machine has not been heard for too long: nothing is started")
+        return leash
+
+    def _check(self, db: Any) -> None:
+        if (lease := self.lease) is not None:
+            must_hold(db, lease)
+
+    def _lost(self, why: str) -> None:
+        with suppress(Exception):
+            self.say(f"{why}: ending the agent")
+        end_agent(self.run)
+        os._exit(GONE)
 
 
 class Pusher(threading.Thread):
@@ -123,10 +139,11 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                 with open_queue() as queue, open_store() as store:
                     if lease is None:
                         lease, task = take(queue, task_id, epoch, time.time())
+                        guard.lease = lease
                     else:
                         task = queue.task(task_id) or task
                     carrier = Carrier(queue, store, lease, task, env=env, say=say, seize=bool(run))
-                    carrier.began = guard.began
+                    carrier.began, carrier.guard = guard.began, guard.may_start
                     run = task.run or run
                     return _pushed(carrier.carry())
             except LeaseLost:

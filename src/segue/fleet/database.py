@@ -17,7 +17,16 @@ from segue.errors import InputError, StateError
 from segue.runs.store.coding import pack, unpack
 
 PROTOCOL = 1
-CONNECT_S = 10
+_DEFAULTS = {
+    "connect_timeout": 10,
+    "application_name": "segue",
+    # A connection that is dead is noticed, also if nobody says so.
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""What the user's URL does not say."""
 _LOCK = 7_302_114_200_417
 """Of those who migrate: an advisory lock, by a number that is nobody else's."""
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
@@ -33,9 +42,8 @@ class FleetDatabase:
         psycopg = _psycopg()
         self.where = shown(url)
         try:
-            self.db = psycopg.connect(
-                url, autocommit=True, connect_timeout=CONNECT_S, application_name="segue"
-            )
+            given = psycopg.conninfo.conninfo_to_dict(url)
+            self.db = psycopg.connect(autocommit=True, **{**_DEFAULTS, **given})
         except psycopg.Error as fault:
             raise self._unusable(fault) from None
         self._fault = psycopg.Error

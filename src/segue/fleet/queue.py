@@ -164,5 +164,14 @@ class PostgresQueue(FleetDatabase):
         return [name for (name,) in self.rows("SELECT id FROM segue.task")]
 
 
+def must_hold(db: FleetDatabase, lease: Lease) -> None:
+    """Raises LeaseLost if a task was given to another."""
+    sql = "SELECT epoch, holder FROM segue.task WHERE id = %s"
+    found = db.rows(sql, (lease.key.removeprefix(task_key("")),))
+    epoch, data = found[0] if found else (0, None)
+    if epoch != lease.epoch or data is None:
+        raise leases.lost(lease.key, _holder(data))
+
+
 def _holder(data: Any) -> Holder | None:
     return None if data is None else read(data, Holder)

@@ -26,10 +26,11 @@ from segue.runs import begin
 from segue.runs.begin import Driver, RunRequest, TreeTaken
 from segue.runs.clock import Clock
 from segue.runs.legs.check import CheckCommand
+from segue.runs.legs.leg import Guard, free
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
 from segue.runs.store import leases
-from segue.runs.store.port import Held, Lease, Store
+from segue.runs.store.port import Held, Lease, Store, run_key
 from segue.runs.telemetry import reporter
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -69,6 +70,8 @@ class Carrier:
         self.env, self.say, self.clock, self.seize = env, say, Clock(), seize
         self.began: Callable[[Task], None] = lambda task: None
         """Is told that the task's run is about to be driven."""
+        self.guard: Guard = free
+        """Asked before any process is started for the task."""
 
     def carry(self) -> Task:
         """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
@@ -107,6 +110,11 @@ class Carrier:
         if not task.tree_machine or task.tree_machine == leases.machine():
             return
         former = (*task.former_runs, task.run) if task.run else task.former_runs
+        if task.run:  # what comes from there too late is not written any more
+            held = self.store.acquire(
+                run_key(task.run), leases.me(self.task.id), self.clock.now(), seize=True
+            )
+            self.store.release(held)
         anew = replace(
             task, run="", tree="", tree_machine="", again=False, is_ready=False,
             former_runs=former,
@@ -144,7 +152,7 @@ class Carrier:
         folder = Path(trees.folder(self.task.id), f"setup-{self.task.setups}")
         check = CheckCommand(folder, SETUP_S, self.clock.awake)
         with self.clock.beating():
-            check.start(command, self.task.tree, self.env, grace_s=3.0)
+            check.start(command, self.task.tree, self.env, grace_s=3.0, leash=self.guard())
             while (code := check.poll()) is None:
                 if self._is_cancelled():
                     check.finish(10.0)
@@ -183,6 +191,7 @@ class Carrier:
             prompts=settings.prompts,
             clock=self.clock,
             seize=self.seize,
+            guard=self.guard,
         ) as driver:
             self.began(self.task)
             loop, first = self._loop(driver, wanted)

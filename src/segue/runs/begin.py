@@ -35,6 +35,7 @@ from segue.errors import ConfigError, InputError, SegueError
 from segue.runs.clock import Clock
 from segue.runs.executor import Executor
 from segue.runs.journal import Journal
+from segue.runs.legs.leg import Guard, free
 from segue.runs.loop import Loop
 from segue.runs.prompts import Prompts
 from segue.runs.store import leases
@@ -281,8 +282,11 @@ class Driver:
         draw: Callable[[], float] = random.random,
         seize: bool = False,
         is_program: bool = False,
+        guard: Guard = free,
     ) -> None:
-        """`is_program`: the process is not segue's own, so nobody may end it."""
+        """`is_program`: the process is not segue's own, so nobody may end it. `guard` is asked
+        before any process of the run is started."""
+        self._guard = guard
         self.store, self.env, self.clock, self.draw = store, env, clock or Clock(), draw
         self.prompts, self.seize = Prompts(dict(prompts)), seize
         self._who = _PROGRAM if is_program else _COMMAND
@@ -361,7 +365,14 @@ class Driver:
             env=self.env,
             hold=partial(self._hold_once, note=f"{self._who} run {run.id}"),
         )
-        return Loop(journal, crew, clock=self.clock)
+        loop = Loop(journal, crew, clock=self.clock)
+        guard = self._guard
+
+        def ask() -> None:
+            crew.leash = guard()
+
+        loop.guard = ask
+        return loop
 
     def _hold_tree(self, run: Run) -> None:
         tree = _tree_of(run.cwd)

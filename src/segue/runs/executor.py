@@ -25,7 +25,7 @@ from segue.runs.folders import RunFolder, read, read_json, write, write_json
 from segue.runs.legs import spending
 from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.follower import LegFollower
-from segue.runs.legs.leg import Exit, Leg, Spec
+from segue.runs.legs.leg import Exit, Leash, Leg, Spec
 from segue.runs.legs.snapshots import RunSnapshots
 from segue.runs.legs.verdict import active_s, source_of, verdict
 from segue.runs.legs.warm import Warm
@@ -58,6 +58,7 @@ class Executor:
         self.prompts, self.store, self.env = prompts, store, dict(env)
         self.staff = Staff(run, drive, command, self.env, home)
         self.hold = hold  # takes a lease, or raises Held
+        self.leash: Leash | None = None  # of the processes that are started next
         self.folder = RunFolder(run.id, home)
         self.windows = Windows(env, _price_window)
         self.notifier = Notifier()
@@ -376,7 +377,7 @@ class Executor:
         folder = self.folder.check(run.check_tries + 1, run.leg)
         check = CheckCommand(folder, run.policy.tool_stall_s, clock.awake)
         env = {**self.env, "SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{folder.name}"}
-        check.start(run.check, run.cwd, env, run.policy.grace_s)
+        check.start(run.check, run.cwd, env, run.policy.grace_s, self.leash)
         write(self.folder.path / "check", folder.name)
         return check
 
@@ -398,6 +399,7 @@ class Executor:
             interrupt_signal=drive.interrupt_signal,
             grace_s=run.policy.grace_s,
             max_output_bytes=run.policy.max_output_bytes,
+            leash=self.leash,
         )
 
     def _environment(self, run: Run, launch: Launch) -> dict[str, str]:

@@ -83,6 +83,8 @@ class Loop:
         self._spent_at = 0.0
         self.park_s: float | None = None
         """A run that has to wait for longer than this is left to whoever takes it up in time."""
+        self.guard: Callable[[], None] = lambda: None
+        """Asked before a process is started; raises StateError if this one may start none now."""
         self.say: Callable[[str], None] = lambda line: None
         """What is no fact, and worth a line."""
         crew.say = lambda line: self.say(line)
@@ -450,6 +452,7 @@ class Loop:
             return 0, False
 
     def _check(self) -> None:
+        self.guard()
         try:
             self.check = self.crew.check(self.run, self.clock)
         except (SegueError, OSError) as fault:
@@ -460,6 +463,7 @@ class Loop:
             return
         if not self.crew.is_begun(decision.leg) and self._is_limited(decision):
             return
+        self.guard()
         try:
             self.follower = self.crew.start(self.run, decision, self.clock)
         except (SegueError, OSError) as fault:

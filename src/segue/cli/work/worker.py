@@ -67,7 +67,16 @@ def command(jobs: int | None, until_empty: bool, task_id: str | None, epoch: int
 
 
 def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
-    pulse = fleet.pulse() if fleet.url() else None
+    if not fleet.url():
+        return _work_off(caps, until_empty, left, None)
+    from segue.fleet.machines import Beating
+
+    with Beating(fleet.pulse()) as beating:
+        return _work_off(caps, until_empty, left, beating.pulse)
+
+
+def _work_off(caps: Caps, until_empty: bool, left: threading.Event, pulse: "Pulse | None") -> int:
+    told = ""
     ended: dict[str, TaskState] = {}
     seen: Seen | None = None
     while seen is None or not left.is_set():
@@ -79,9 +88,13 @@ def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
                 worker.ended = ended
                 seen = Seen()
                 while not left.is_set():
-                    if pulse is not None and not _is_heard(pulse):
+                    if pulse is not None and (pulse.fault or pulse.is_late):
+                        if pulse.fault and pulse.fault != told:
+                            told = pulse.fault
+                            printing.complain(told)
                         left.wait(_LOOK_S)
                         continue
+                    told = ""
                     seen = worker.look(clock.now())
                     if until_empty and seen.is_empty:
                         return _over(seen, set(ended.values()))
@@ -104,15 +117,6 @@ def _over(seen: Seen, states: set[TaskState]) -> int:
     if states & {TaskState.FAILED, TaskState.CANCELLED} or seen.verdicts:
         return _FAILED
     return _NEEDS_YOU if TaskState.NEEDS_YOU in states else 0
-
-
-def _is_heard(pulse: "Pulse") -> bool:
-    """Whether this machine may take work."""
-    before = pulse.fault
-    pulse.look()
-    if pulse.fault and pulse.fault != before:
-        printing.complain(pulse.fault)
-    return not pulse.fault
 
 
 def _carry(task_id: str, epoch: int) -> int:

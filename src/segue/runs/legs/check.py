@@ -4,7 +4,7 @@ is done."""
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from segue.runs.legs.leg import Leg, Spec
+from segue.runs.legs.leg import Leash, Leg, Spec
 
 _TIMED_OUT = 124
 _BOTH = "exec 2>&1\n"  # one output, in the order in which it came
@@ -19,9 +19,17 @@ class CheckCommand:
         self._until = awake() + max_s
         self._is_late = False
 
-    def start(self, command: str, cwd: str, env: Mapping[str, str], grace_s: float) -> None:
+    def start(
+        self,
+        command: str,
+        cwd: str,
+        env: Mapping[str, str],
+        grace_s: float,
+        leash: Leash | None = None,
+    ) -> None:
         """Starts it, unless that was done. Raises OSError or StateError."""
-        spec = Spec(argv=("/bin/sh", "-c", _BOTH + command), cwd=cwd, grace_s=grace_s)
+        argv = ("/bin/sh", "-c", _BOTH + command)
+        spec = Spec(argv=argv, cwd=cwd, grace_s=grace_s, leash=leash)
         self._leg.start(spec, env)
 
     @property

@@ -15,6 +15,9 @@ Its environment is the agent's: that is how secrets get there without being writ
     control.jsonl  segue's commands, one a line, each with a key; each is carried out once
     bell           a FIFO: a byte in it means that there are new commands
     exit.json      how it ended; the last thing that is written
+
+A leg may be on a leash: a file outside of its folder that somebody renews. If nobody does in time,
+the keeper kills the agent, whoever else lives or does not.
 """
 
 from __future__ import annotations
@@ -43,6 +46,23 @@ WRITE_S = 60.0  # how long a full disk may keep the exit record from being writt
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0  # between two looks at how much the agent has printed
 FAST_BYTES_S = 1 << 28  # faster than that an agent hardly prints
 PR_SET_CHILD_SUBREAPER = 36
+LEASH_LOOK_S = 0.5
+LEASH = "leash"  # by what it was ended
+
+
+def since_boot_s() -> float:
+    """A clock that nobody sets, and that counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if IS_LINUX else time.monotonic()
+
+
+def is_held(path: str, era: str) -> bool:
+    """Whether the leash in this file is of that era, and was renewed in time."""
+    try:
+        told = json.loads(read(path))
+        age_s = since_boot_s() - told["heard"]
+        return bool(told["era"] == era and 0 <= age_s < told["max_s"])
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def main(folder: str) -> None:
@@ -97,6 +117,7 @@ class Keeper:
         self.told_to_end = False  # by SIGTERM
         self.max_output_bytes: int | None = self.spec.get("max_output_bytes")
         self.look_at: float | None = None if self.max_output_bytes is None else time.monotonic()
+        self.leash_at: float | None = time.monotonic() if self.spec.get("leash") else None
         self.poll = select.poll()
 
     def path(self, name: str) -> str:
@@ -112,7 +133,7 @@ class Keeper:
         self.listen()
         if prompt := bytes_of(self.spec.pop("input")):
             self.pending.append(memoryview(prompt))
-        self.error = self.spawn()
+        self.error = self.spawn() if self.is_leashed() else "its leash was cut before it began"
         if self.error:
             self.exit_code = 127
         else:
@@ -187,6 +208,7 @@ class Keeper:
             self.obey()
             self.feed()
             self.measure()
+            self.heel()
             self.press()
             self.rest()
             self.reap()
@@ -216,7 +238,8 @@ class Keeper:
 
     def rest(self) -> None:
         """Until something happens, or is due."""
-        due = [at for at in (self.term_at, self.kill_at, self.look_at) if at is not None]
+        known = (self.term_at, self.kill_at, self.look_at, self.leash_at)
+        due = [at for at in known if at is not None]
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
         for file, _ in self.poll.poll(wait_ms):
             if file in (self.woken, self.bell):
@@ -308,6 +331,21 @@ class Keeper:
             self.ended_by = "max_output_bytes"
         else:
             self.look_at = now + min(MAX_LOOK_S, max(MIN_LOOK_S, left / FAST_BYTES_S))
+
+    def is_leashed(self) -> bool:
+        """Whether it may run, as far as its leash says."""
+        leash = self.spec.get("leash")
+        return not leash or is_held(*leash)
+
+    def heel(self) -> None:
+        """Kills an agent whose leash nobody holds any more."""
+        now = time.monotonic()
+        if self.leash_at is None or now < self.leash_at:
+            return
+        self.leash_at = now + LEASH_LOOK_S
+        if not self.is_leashed():
+            self.leash_at, self.kill_at = None, now
+            self.ended_by = LEASH
 
     def press(self) -> None:
         """SIGTERM and SIGKILL, when they are due."""

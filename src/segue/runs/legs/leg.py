@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -35,6 +35,20 @@ _LOOK_S = 0.02  # where the kernel cannot wake us
 _T = TypeVar("_T")
 
 
+Leash = tuple[str, str]
+"""A file that somebody renews, and its era: see `keeper.is_held`."""
+
+
+Guard = Callable[[], Leash | None]
+"""Asked before any process of a run is started: what that is held by. Raises LeaseLost or another
+StateError if none may be started now."""
+
+
+def free() -> Leash | None:
+    """The guard of those who share their runs with nobody."""
+    return None
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """What a keeper starts. Written to the leg's folder, so it holds no environment."""
 
@@ -45,6 +59,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     interrupt_signal: str = "SIGINT"
     grace_s: float = 3.0  # between SIGTERM and SIGKILL
     max_output_bytes: int | None = None  # on stdout and stderr together: then it is killed
+    leash: Leash | None = None  # what it is killed without
 
 
 class Stored(Spec, frozen=True, kw_only=True):

@@ -1,0 +1,53 @@
+"""The leash of this machine's agents: a small file that says when the fleet last heard the machine.
+
+Keepers look at it (`runs/legs/keeper`) and kill their agent once it is too old, whatever else of
+segue is alive then. Whoever beats renews it. If it ran out in between, because the machine slept or
+could not reach the database, a new era begins: agents of the old one are killed although the
+machine is heard again, because their tasks may be another's by now.
+"""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from segue.runs.folders import read_json, write_json
+from segue.runs.legs import leg
+from segue.runs.legs.keeper import is_held, since_boot_s
+from segue.system.files import state
+
+clock = since_boot_s
+
+
+class Leash:
+    """Of one state folder."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.path = Path(folder or state.state_folder(), "fleet", "leash.json")
+
+    def renew(self, sent_at: float, max_s: float) -> None:
+        """The machine was heard; the beat was sent then. Raises OSError."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.open(self.path.with_suffix(".lock"), flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self._read()
+            era, heard = str(before.get("era", "")), sent_at
+            if era and is_held(str(self.path), era):
+                heard = max(heard, before["heard"])
+            else:
+                era = secrets.token_hex(8)
+            write_json(self.path, {"era": era, "heard": heard, "max_s": max_s})
+        finally:
+            os.close(lock)
+
+    def current(self) -> "leg.Leash | None":
+        """What a process that is started now is held by; None if the machine is not heard."""
+        era = str(self._read().get("era", ""))
+        return (str(self.path), era) if era and is_held(str(self.path), era) else None
+
+    def _read(self) -> dict[str, Any]:
+        found = read_json(self.path)
+        return found if isinstance(found, dict) else {}
