@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from segue.fleet.machines import Pulse
     from segue.queue.port import Queue
     from segue.runs.store.port import Store
+    from segue.system.accounts import Accounts
 
 VARIABLE = "SEGUE_FLEET"
 
@@ -43,6 +44,23 @@ def open_queue() -> "Queue":
     from segue.fleet.queue import PostgresQueue
 
     return PostgresQueue(where)
+
+
+def open_accounts() -> "Accounts":
+    """The accounts and their limits: the fleet's, or this machine's. Nothing is opened yet."""
+    from segue.errors import ConfigError
+    from segue.system.accounts import Accounts
+
+    try:
+        where = url()
+    except ConfigError:  # those who need the fleet say so
+        where = ""
+    if not where:
+        return Accounts()
+    from segue.fleet.accounts import FleetAccounts
+    from segue.fleet.database import FleetDatabase
+
+    return FleetAccounts(lambda: FleetDatabase(where))
 
 
 def pulse() -> "Pulse":

@@ -9,18 +9,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from segue.core.queue.types import Task, TaskState
+from segue.core.runs.types import AnyFact, LegEnded, Run, RunStep
 from segue.errors import SegueError, StateError
-from segue.fleet import open_queue, open_store
+from segue.fleet import open_accounts, open_queue, open_store
+from segue.fleet.accounts import FleetAccounts
 from segue.fleet.machines import Beating, Pulse
 from segue.fleet.queue import must_hold
 from segue.queue import trees
 from segue.queue.carrier import Carrier, take
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leash, Leg
-from segue.runs.store.port import Lease, LeaseLost
+from segue.runs.store.port import Entry, Lease, LeaseLost
+from segue.system.accounts import Accounts
 from segue.system.git import snapshots, worktrees
 
 GONE = 75
@@ -127,12 +131,21 @@ def end_agent(run_id: str) -> None:
             leg.wait(_END_S)
 
 
+def _count(
+    accounts: Accounts, account: str, run: Run, fact: AnyFact, step: RunStep, entry: Entry
+) -> None:
+    """What a leg cost, for the caps of its account."""
+    if isinstance(fact, LegEnded) and isinstance(accounts, FleetAccounts):
+        accounts.spent(account, run.id, fact.leg, fact.tokens, fact.cost_usd)
+
+
 def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say: Say) -> Task:
     """To its end, or to a wait. An outage of the database that is shorter than half of the lease
     interrupts nothing: the agent works on, and is taken up again. Raises LeaseLost if the task was
     given to another: its agent is ended by then."""
     lease: Lease | None = None
     run = ""
+    accounts = open_accounts()
     with LeaseGuard(pulse, say) as guard:
         while True:
             try:
@@ -144,6 +157,8 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                         task = queue.task(task_id) or task
                     carrier = Carrier(queue, store, lease, task, env=env, say=say, seize=bool(run))
                     carrier.began, carrier.guard = guard.began, guard.may_start
+                    carrier.accounts = accounts
+                    carrier.heard.append(partial(_count, accounts, task.account))
                     run = task.run or run
                     return _pushed(carrier.carry())
             except LeaseLost:

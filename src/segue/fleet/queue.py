@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from segue.core.queue.types import Caps, Task
-from segue.fleet import machines
+from segue.fleet import accounts, machines
 from segue.fleet.database import FleetDatabase, kept, raw, read
 from segue.queue import rules
 from segue.queue.port import task_key
@@ -98,6 +98,9 @@ class PostgresQueue(FleetDatabase):
             rows = [(read(data, Task), _holder(held)) for data, held in found]
             if not task.run and machines.is_drained(self, holder.machine):
                 return None  # what was begun goes on
+            most = accounts.max_tasks(self, account)
+            if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
+                caps = replace(caps, max_per_account=most)
             if not rules.may_claim(
                 task, rows, me=holder, account=account, caps=caps, is_alive=self._is_alive
             ):

@@ -25,6 +25,7 @@ from segue.queue.port import Queue, task_key
 from segue.runs import begin
 from segue.runs.begin import Driver, RunRequest, TreeTaken
 from segue.runs.clock import Clock
+from segue.runs.journal import Hear
 from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.leg import Guard, free
 from segue.runs.loop import Loop
@@ -33,6 +34,7 @@ from segue.runs.store import leases
 from segue.runs.store.port import Held, Lease, Store, run_key
 from segue.runs.telemetry import reporter
 from segue.system import clock
+from segue.system.accounts import Accounts
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags, Settings
 from segue.system.git.worktrees import GitError
@@ -72,6 +74,9 @@ class Carrier:
         """Is told that the task's run is about to be driven."""
         self.guard: Guard = free
         """Asked before any process is started for the task."""
+        self.accounts: Accounts | None = None
+        self.heard: list[Hear] = []
+        """Are told every entry of the run's log."""
 
     def carry(self) -> Task:
         """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
@@ -192,6 +197,7 @@ class Carrier:
             clock=self.clock,
             seize=self.seize,
             guard=self.guard,
+            accounts=self.accounts,
         ) as driver:
             self.began(self.task)
             loop, first = self._loop(driver, wanted)
@@ -202,7 +208,7 @@ class Carrier:
             loop.park_s = settings.queue.park_s
             loop.say = self.say
             notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
-            loop.journal.heard.append(notices.hear)
+            loop.journal.heard += [notices.hear, *self.heard]
             sent = reporter.attach(loop.journal, self.env, self.say)
             try:
                 run = loop.go(first)

@@ -40,6 +40,7 @@ from segue.runs.loop import Loop
 from segue.runs.prompts import Prompts
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Holder, Lease, Store, run_key
+from segue.system.accounts import Accounts
 from segue.system.config import trust
 from segue.system.config.settings import Settings
 from segue.system.files import tree_lock
@@ -283,10 +284,11 @@ class Driver:
         seize: bool = False,
         is_program: bool = False,
         guard: Guard = free,
+        accounts: Accounts | None = None,
     ) -> None:
         """`is_program`: the process is not segue's own, so nobody may end it. `guard` is asked
-        before any process of the run is started."""
-        self._guard = guard
+        before any process of the run is started. `accounts`: who knows their limits."""
+        self._guard, self._accounts = guard, accounts
         self.store, self.env, self.clock, self.draw = store, env, clock or Clock(), draw
         self.prompts, self.seize = Prompts(dict(prompts)), seize
         self._who = _PROGRAM if is_program else _COMMAND
@@ -364,6 +366,7 @@ class Driver:
             store=self.store,
             env=self.env,
             hold=partial(self._hold_once, note=f"{self._who} run {run.id}"),
+            accounts=self._accounts,
         )
         loop = Loop(journal, crew, clock=self.clock)
         guard = self._guard

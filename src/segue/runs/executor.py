@@ -33,6 +33,7 @@ from segue.runs.prompts import Prompts
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
 from segue.sessions.windows import Windows
+from segue.system.accounts import Accounts
 from segue.system.files.changes import Notifier
 from segue.system.git import git
 
@@ -54,9 +55,10 @@ class Executor:
         env: Mapping[str, str],
         hold: Callable[[str], None] = lambda key: None,
         home: str | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self.prompts, self.store, self.env = prompts, store, dict(env)
-        self.staff = Staff(run, drive, command, self.env, home)
+        self.staff = Staff(run, drive, command, self.env, home, accounts)
         self.hold = hold  # takes a lease, or raises Held
         self.leash: Leash | None = None  # of the processes that are started next
         self.folder = RunFolder(run.id, home)

@@ -48,8 +48,9 @@ class Staff:
         command: tuple[str, ...],
         env: Mapping[str, str],
         home: str | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
-        self.env, self.accounts = env, Accounts(home)
+        self.env, self.accounts = env, accounts or Accounts(home)
         self._hands = {run.agent: Hand(run.agent, drive, command, _profile(drive))}
         self._usual = run.relay[0].agent if run.relay else run.agent
         self._known: dict[str, Account] = {}

@@ -74,11 +74,15 @@ class Accounts:
 
     def all(self, now: float) -> list[Account]:
         """Each with what still says something."""
-        return [accounts.current(account, now) for account in self._read().accounts]
+        return [accounts.current(account, now) for account in self.known()]
+
+    def known(self) -> list[Account]:
+        """Each with all that was noted."""
+        return self._read().accounts
 
     def find(self, account: Account) -> Account:
         """The same with its limits."""
-        known = {each.id: each for each in self._read().accounts}
+        known = {each.id: each for each in self.known()}
         return known.get(account.id, account)
 
     def limited_until(self, account: Account, now: float) -> float | None:

@@ -19,10 +19,16 @@ _BARS = 12
 _FULL, _HIGH = 100.0, 80.0
 
 
-def known(sessions: Iterable[Session], now: float, env: Mapping[str, str]) -> list[Account]:
-    """Every account of which a limit is known, by its id. What sessions tell is added for the one
-    who looks: it is not kept, because nobody knows who was signed in when they were written."""
-    found = {account.id: account for account in Accounts().all(now)}
+def known(
+    sessions: Iterable[Session],
+    now: float,
+    env: Mapping[str, str],
+    noted: Accounts | None = None,
+) -> list[Account]:
+    """Every account of which a limit is known, by its id. `noted`: who knows what runs met. What
+    sessions tell is added for the one who looks: it is not kept, because nobody knows who was
+    signed in when they were written."""
+    found = {account.id: account for account in (noted or Accounts()).all(now)}
     homes: dict[str, Account] = {}
     for session in sessions:
         if not session.limits:

@@ -4,10 +4,10 @@ import os
 
 import click
 
+from segue import fleet
 from segue.core.accounts import KEEP_S
 from segue.errors import InputError
 from segue.system import clock
-from segue.system.accounts import Accounts
 from segue.views import limits, printing
 from segue.views.machine import list_sessions, say_notes, with_machine
 
@@ -31,7 +31,7 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
         lambda machine: list_sessions(machine, now - KEEP_S), with_processes=False
     )
     say_notes(machine)
-    found = limits.known(sessions, now, os.environ)
+    found = limits.known(sessions, now, os.environ, fleet.open_accounts())
     if account is not None:
         found = [each for each in found if account in (each.id, each.agent)]
     if as_json:
@@ -44,7 +44,7 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
 
 
 def _clear(account: str | None) -> None:
-    known = Accounts()
+    known = fleet.open_accounts()
     ids = [each.id for each in known.all(clock.now()) if account in (None, each.id, each.agent)]
     if account is not None and not ids:
         raise InputError(f"no limit is kept of an account called {account!r}; `segue limits` lists")

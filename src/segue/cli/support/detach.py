@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from segue import fleet
 from segue.cli.support.kept import driver, is_driven, opened
 from segue.cli.work.run import whose_check
 from segue.core.runs.types import Run
@@ -20,7 +21,9 @@ def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -
     """A new run. It is on disk before anything drives it, and driven when this returns."""
     _refuse_raw(raw)
     with opened() as store:
-        with Driver(store, env=os.environ, prompts=settings.prompts) as here:
+        with Driver(
+            store, env=os.environ, prompts=settings.prompts, accounts=fleet.open_accounts()
+        ) as here:
             run = here.begin(wanted).run
         for note in (*settings.notes, whose_check(wanted, settings)):
             if note:

@@ -68,6 +68,7 @@ def place(cwd: str, env: Env) -> Iterator[str]:
 
 def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
     """Whether an account of the list is limited now, by what segue and the sessions know."""
+    from segue.fleet import open_accounts
     from segue.views.limits import known
     from segue.views.machine import list_sessions, with_machine
 
@@ -77,7 +78,7 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
         _, sessions = with_machine(
             lambda machine: list_sessions(machine, now - accounts.KEEP_S), with_processes=False
         )
-    found = {account.id: account for account in known(sessions, now, env)}
+    found = {account.id: account for account in known(sessions, now, env, open_accounts())}
     for each in wanted.all:
         mine = account_of(each.agent, env, flags=each.flags, cwd=each.cwd)
         holding = accounts.limited_until(found.get(mine.id, mine), now)

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from segue import fleet
 from segue.cli.support.kept import find, is_driven, must_be_there, opened
 from segue.cli.support.run_options import AgainCommand, options
 from segue.cli.support.stage import RunStage
@@ -67,7 +68,13 @@ def command(
         drive, program = begin.driven(found.agent, os.environ)
         words = begin.with_flags(drive, found.agent, found.flags, more)
         stage = RunStage(settings, as_json=as_json, raw=raw)
-        with Driver(store, env=os.environ, prompts=settings.prompts, seize=seize) as driver:
+        with Driver(
+            store,
+            env=os.environ,
+            prompts=settings.prompts,
+            seize=seize,
+            accounts=fleet.open_accounts(),
+        ) as driver:
             try:
                 loop, first = driver.go_on(
                     found,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from segue import fleet
 from segue.cli.support.kept import folder, opened
 from segue.cli.support.run_options import RunCommand, options
 from segue.cli.support.stage import RunStage
@@ -117,7 +118,12 @@ def command(
 def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
     """A new run, in the foreground; its exit code. Raises SegueError if it cannot be begun."""
     stage = RunStage(settings, as_json=as_json, raw=raw)
-    with opened() as store, Driver(store, env=os.environ, prompts=settings.prompts) as driver:
+    with (
+        opened() as store,
+        Driver(
+            store, env=os.environ, prompts=settings.prompts, accounts=fleet.open_accounts()
+        ) as driver,
+    ):
         loop = driver.begin(wanted)
         names = ", then ".join(each.agent for each in wanted.all)
         stage.view.say(f"{loop.run.id}: {names} in {wanted.cwd}")

@@ -10,7 +10,7 @@ CREATE TABLE segue.account (
     agent text NOT NULL,
     data bytea NOT NULL
 );
--- What tasks cost an account, by the day: caps hold for all machines together.
+-- What legs cost an account.
 CREATE TABLE segue.spent (
     account text NOT NULL,
     run bytea NOT NULL,
@@ -32,4 +32,10 @@ CREATE TABLE segue.session (
     at timestamptz NOT NULL DEFAULT now(),
     bytes bigint NOT NULL, -- before it was compressed
     data bytea NOT NULL
+);
+-- What an account may do on all machines together.
+CREATE TABLE segue.cap (
+    account text PRIMARY KEY,
+    max_tasks integer,
+    max_cost_usd double precision -- in 24 hours
 );

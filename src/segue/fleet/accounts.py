@@ -1,0 +1,242 @@
+"""Accounts across machines: what one of them meets, all know at once.
+
+The database has each account under its id, which is a hash of who is signed in: the same on every
+machine, and worth nothing to anybody else. Keys, tokens, names and paths stay where they are.
+Times are kept by the database's clock, so a machine whose own is wrong misleads nobody. While the
+database is away, the machine's own file answers, as if it were alone.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core import accounts
+from segue.core.accounts import Account, Answer, Limit, Turn
+from segue.errors import StateError
+from segue.fleet.database import FleetDatabase, kept, raw, read
+from segue.system.accounts import Accounts
+
+CAP_SCOPE = "max_cost_usd"
+_AGAIN_S = 5.0  # until a database that was away is tried again
+_LOOK_S = 0.5  # for so long what was read is believed by those who only look
+_SKEW_S = 60.0
+T = TypeVar("T")
+
+
+class AccountCap(Struct, frozen=True, kw_only=True):
+    """What an account may do on all machines together, and what it has done. None: any number."""
+
+    account: str
+    max_tasks: int | None = None  # at once
+    max_cost_usd: float | None = None  # in 24 hours
+    cost_usd: float = 0.0  # in the last 24 hours
+    free_at: float | None = None  # when less than that cap is spent again; None: it is
+
+
+class FleetAccounts(Accounts):
+    """See `system/accounts.Accounts`. Nothing here raises because of the database either."""
+
+    def __init__(
+        self,
+        open_database: Callable[[], FleetDatabase],
+        folder: str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(folder)
+        self._open, self._clock = open_database, clock
+        self._db: FleetDatabase | None = None
+        self._try_at = 0.0
+        self._ahead_s = 0.0  # the database's clock, less this machine's
+        self._seen: tuple[float, list[Account]] | None = None
+
+    # As those who ask know them
+
+    def known(self) -> list[Account]:
+        own = super().known()
+        now = time.monotonic()
+        if self._seen is None or now - self._seen[0] > _LOOK_S:
+            found = self._asked(lambda db: db.rows("SELECT data FROM segue.account"))
+            if found is None:
+                return own
+            rows = [self._own(read(data, Account)) for (data,) in found]
+            self._seen = (now, self._with_caps(rows))
+        homes = {each.id: each.home for each in own}
+        shared = [replace(each, home=homes.get(each.id, "")) for each in self._seen[1]]
+        ids = {each.id for each in shared}
+        return [*shared, *(each for each in own if each.id not in ids)]
+
+    def note_limit(self, account: Account, *limits: Limit) -> None:
+        if limits:
+            super().note_limit(account, *limits)
+            self._share(account, lambda known: accounts.note(known, map(self._shared, limits)))
+
+    def ask(self, account: Account, who: str, now: float) -> Answer:
+        found = Answer()
+
+        def change(known: Account) -> Account:
+            nonlocal found
+            at, first = now + self._ahead_s, known.first
+            if first is not None and first.at - _SKEW_S < at:
+                at = max(at, first.at)  # two measures of one clock are never quite the same
+            known, found = accounts.ask(known, who, at)
+            return known
+
+        if not self._share(account, change):
+            return super().ask(account, who, now)
+        if found.until is not None:
+            return Answer(found.until - self._ahead_s, found.scope, found.by, found.follows)
+        until = self.capped().get(account.id)
+        return found if until is None else Answer(until, CAP_SCOPE, "the fleet's cap")
+
+    def replied(self, account: Account, who: str, now: float) -> None:
+        if accounts.met(self.find(account)):
+            super().replied(account, who, now)
+            self._share(account, lambda known: accounts.replied(known, who, now + self._ahead_s))
+
+    def clear(self, ids: Iterable[str] | None = None) -> list[str]:
+        wanted = None if ids is None else set(ids)
+        limited = [each for each in self.known() if each.limits]
+        cleared = set(super().clear(wanted))
+        for account in limited:
+            if wanted is None or account.id in wanted:
+                self._share(account, lambda known: replace(known, limits=(), first=None))
+                cleared.add(account.id)
+        return sorted(cleared)
+
+    def _shared(self, limit: Limit) -> Limit:
+        """By the database's clock. A reset that was told is the world's time, not the machine's."""
+        until = limit.resets_at
+        if limit.is_guess and until is not None:
+            until += self._ahead_s
+        return replace(limit, seen_at=limit.seen_at + self._ahead_s, resets_at=until)
+
+    def _own(self, account: Account) -> Account:
+        """By this machine's clock."""
+        ahead_s, first = self._ahead_s, account.first
+        limits = tuple(
+            replace(
+                limit,
+                seen_at=limit.seen_at - ahead_s,
+                resets_at=None if limit.resets_at is None else limit.resets_at - ahead_s,
+            )
+            for limit in account.limits
+        )
+        turn = None if first is None else Turn(first.who, first.at - ahead_s)
+        return replace(account, limits=limits, first=turn)
+
+    # Caps and costs
+
+    def _with_caps(self, found: list[Account]) -> list[Account]:
+        """What an account has spent is a limit as any other, for those who look."""
+        capped = self.capped()
+        return [
+            each
+            if (until := capped.get(each.id)) is None
+            else replace(each, limits=(*each.limits, self._cap_limit(until)))
+            for each in found
+        ]
+
+    def _cap_limit(self, until: float) -> Limit:
+        return Limit(
+            scope=CAP_SCOPE, used_percent=100.0, resets_at=until, is_met=True, source="fleet",
+            seen_at=self._clock(),
+        )  # fmt: skip
+
+    def capped(self) -> dict[str, float]:
+        """The accounts that have spent all that they may, and until when."""
+        found = self._asked(caps) or []
+        return {cap.account: cap.free_at - self._ahead_s for cap in found if cap.free_at}
+
+    def spent(self, account: str, run: str, leg: int, tokens: int, cost_usd: float) -> None:
+        """What a leg cost. Said twice, it counts once."""
+        sql = (
+            "INSERT INTO segue.spent (account, run, leg, tokens, cost_usd)"
+            " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run, leg) DO UPDATE"
+            " SET tokens = excluded.tokens, cost_usd = excluded.cost_usd"
+        )
+        self._asked(lambda db: db.rows(sql, (account, raw(run), leg, tokens, cost_usd)))
+
+    # The database
+
+    def _share(self, account: Account, change: Callable[[Account], Account]) -> bool:
+        """Changes what all know of an account; False if the database is away."""
+
+        def put(db: FleetDatabase) -> bool:
+            with db.alone():
+                new = Account(id=account.id, agent=account.agent, kind=account.kind)
+                db.rows(
+                    "INSERT INTO segue.account (id, agent, data) VALUES (%s, %s, %s)"
+                    " ON CONFLICT (id) DO NOTHING",
+                    (account.id, account.agent, kept(new)),
+                )
+                sql = "SELECT data FROM segue.account WHERE id = %s FOR UPDATE"
+                ((data,),) = db.rows(sql, (account.id,))
+                before = read(data, Account)
+                after = change(before)
+                if after != before:
+                    sql = "UPDATE segue.account SET data = %s WHERE id = %s"
+                    db.rows(sql, (kept(after), account.id))
+            return True
+
+        self._seen = None
+        return bool(self._asked(put))
+
+    def _asked(self, ask: Callable[[FleetDatabase], T]) -> T | None:
+        """What the database says; None while it is away."""
+        if time.monotonic() < self._try_at:
+            return None
+        try:
+            if self._db is None:
+                self._db = self._open()
+                ((told,),) = self._db.rows("SELECT extract(epoch FROM clock_timestamp())::float")
+                self._ahead_s = told - self._clock()
+            return ask(self._db)
+        except StateError:
+            self._db, self._try_at = None, time.monotonic() + _AGAIN_S
+            return None
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def caps(db: FleetDatabase) -> list[AccountCap]:
+    """The caps that are set, and what was spent of them."""
+    sql = (
+        "SELECT c.account, c.max_tasks, c.max_cost_usd, coalesce(max(s.later), 0),"
+        " extract(epoch FROM max(s.at) FILTER (WHERE s.later >= c.max_cost_usd)"
+        " + interval '24 hours')::float FROM segue.cap c LEFT JOIN"
+        " (SELECT account, at, sum(cost_usd) OVER (PARTITION BY account ORDER BY at DESC) AS later"
+        " FROM segue.spent WHERE at > now() - interval '24 hours') s ON s.account = c.account"
+        " GROUP BY c.account ORDER BY c.account"
+    )
+    return [
+        AccountCap(account=row[0], max_tasks=row[1], max_cost_usd=row[2], cost_usd=row[3],
+                   free_at=row[4])
+        for row in db.rows(sql)
+    ]  # fmt: skip
+
+
+def set_cap(db: FleetDatabase, cap: AccountCap) -> None:
+    """From now on, on all machines. A cap of nothing is taken away."""
+    if cap.max_tasks is None and cap.max_cost_usd is None:
+        db.rows("DELETE FROM segue.cap WHERE account = %s", (cap.account,))
+        return
+    db.rows(
+        "INSERT INTO segue.cap (account, max_tasks, max_cost_usd) VALUES (%s, %s, %s)"
+        " ON CONFLICT (account) DO UPDATE SET max_tasks = excluded.max_tasks,"
+        " max_cost_usd = excluded.max_cost_usd",
+        (cap.account, cap.max_tasks, cap.max_cost_usd),
+    )
+
+
+def max_tasks(db: FleetDatabase, account: str) -> int | None:
+    """How many tasks of an account may run at once; None: any number."""
+    sql = "SELECT max_tasks FROM segue.cap WHERE account = %s"
+    return next((most for (most,) in db.rows(sql, (account,))), None)
