@@ -15,16 +15,19 @@ from typing import Any
 from segue.core.queue.types import Task, TaskState
 from segue.core.runs.types import AnyFact, LegEnded, Run, RunStep
 from segue.errors import SegueError, StateError
-from segue.fleet import open_accounts, open_queue, open_store
+from segue.fleet import open_accounts, open_queue, open_store, sessions
 from segue.fleet.accounts import FleetAccounts
+from segue.fleet.database import FleetDatabase
 from segue.fleet.machines import Beating, Pulse
 from segue.fleet.queue import must_hold
 from segue.queue import trees
 from segue.queue.carrier import Carrier, take
+from segue.runs.begin import RunRequest
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leash, Leg
-from segue.runs.store.port import Entry, Lease, LeaseLost
+from segue.runs.store.port import Entry, Lease, LeaseLost, Store
 from segue.system.accounts import Accounts
+from segue.system.config import config
 from segue.system.git import snapshots, worktrees
 
 GONE = 75
@@ -39,8 +42,8 @@ class LeaseGuard:
     """Beats in threads of its own. If nobody hears it, or another has the task, ends what `run`
     names, and the process."""
 
-    def __init__(self, pulse: Pulse, say: Say) -> None:
-        self.pulse, self.say = pulse, say
+    def __init__(self, pulse: Pulse, env: Mapping[str, str], say: Say) -> None:
+        self.pulse, self.env, self.say = pulse, env, say
         self.run = ""
         self.lease: Lease | None = None
         pulse.checks.append(self._check)
@@ -57,7 +60,7 @@ class LeaseGuard:
         """Which run is about to be driven, and where."""
         self.run = task.run
         if task.is_url:
-            Pusher(task, self._beating.over, self.say).start()
+            Pusher(task, self._beating.over, self.env, self.say).start()
 
     def may_start(self) -> Leash:
         """Before any process is started: the task is still this process's, as the database says
@@ -81,21 +84,35 @@ class LeaseGuard:
 
 
 class Pusher(threading.Thread):
-    """Pushes each new snapshot of a task's tree to its repository, for whoever takes it over."""
+    """Pushes each new snapshot of a task's tree to its repository, and keeps its session then, for
+    whoever takes it over."""
 
-    def __init__(self, task: Task, over: threading.Event, say: Say) -> None:
+    def __init__(self, task: Task, over: threading.Event, env: Mapping[str, str], say: Say) -> None:
         super().__init__(daemon=True, name="segue-push")
-        self.task, self.over, self.say = task, over, say
+        self.task, self.over, self.env, self.say = task, over, env, say
         self._pushed = self._fault = ""
 
     def run(self) -> None:
         while not self.over.wait(_PUSH_S):
+            before = self._pushed
             try:
-                self._pushed = push_newest(self.task, self._pushed)
+                self._pushed = push_newest(self.task, before)
+                if self._pushed != before and self._pushed:
+                    keep_session(self.task, self.env, self._pushed)
             except (SegueError, OSError) as fault:
                 if str(fault) != self._fault:
                     self._fault = str(fault)
-                    self.say(f"{self.task.id}: its work cannot be pushed: {fault}")
+                    self.say(f"{self.task.id}: not all of its work can be kept: {fault}")
+
+
+def keep_session(task: Task, env: Mapping[str, str], commit: str = "") -> None:
+    """The newest session of a task's run, for whoever takes it over. Raises StateError, OSError."""
+    if not config.fleet().carry_sessions:
+        return
+    with open_store() as store:
+        run = store.run(task.run)
+        if run is not None and isinstance(store, FleetDatabase):
+            sessions.keep(store, task, run, env, commit)
 
 
 def push_newest(task: Task, pushed: str = "") -> str:
@@ -108,14 +125,29 @@ def push_newest(task: Task, pushed: str = "") -> str:
     return pushed
 
 
-def _pushed(task: Task) -> Task:
+def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
     """Of a task that is done nothing has to be taken over any more; of another, all."""
     with suppress(SegueError, OSError):
         if task.is_url and task.state is TaskState.DONE:
+            with open_queue() as queue:
+                if isinstance(queue, FleetDatabase):
+                    sessions.forget(queue, task.id)
             worktrees.push(trees.top(task), task.repo, "", trees.snapshot_ref(task))
         elif task.is_url and task.run and not task.is_tree_removed:
-            push_newest(task)
+            keep_session(task, env, push_newest(task))
     return task
+
+
+def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequest) -> RunRequest:
+    """With what was kept of the session of a machine that was lost. Nothing that is wrong with it
+    keeps the task from being done."""
+    former = store.run(task.former_runs[-1])
+    if former is None or not isinstance(store, FleetDatabase):
+        return wanted
+    try:
+        return sessions.inherit(sessions.kept(store, task.id), task, wanted, env, former)
+    except OSError:
+        return wanted
 
 
 def end_agent(run_id: str) -> None:
@@ -146,7 +178,7 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
     lease: Lease | None = None
     run = ""
     accounts = open_accounts()
-    with LeaseGuard(pulse, say) as guard:
+    with LeaseGuard(pulse, env, say) as guard:
         while True:
             try:
                 with open_queue() as queue, open_store() as store:
@@ -157,10 +189,10 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                         task = queue.task(task_id) or task
                     carrier = Carrier(queue, store, lease, task, env=env, say=say, seize=bool(run))
                     carrier.began, carrier.guard = guard.began, guard.may_start
-                    carrier.accounts = accounts
+                    carrier.accounts, carrier.inherit = accounts, partial(_inherited, store, env)
                     carrier.heard.append(partial(_count, accounts, task.account))
                     run = task.run or run
-                    return _pushed(carrier.carry())
+                    return _left_behind(carrier.carry(), env)
             except LeaseLost:
                 end_agent(guard.run)
                 raise

@@ -75,6 +75,8 @@ class Carrier:
         self.guard: Guard = free
         """Asked before any process is started for the task."""
         self.accounts: Accounts | None = None
+        self.inherit: Callable[[Task, RunRequest], RunRequest] = lambda task, wanted: wanted
+        """What a run is asked for that takes over from another machine's."""
         self.heard: list[Hear] = []
         """Are told every entry of the run's log."""
 
@@ -190,6 +192,8 @@ class Carrier:
         wanted = replace(wanted, check=task.check)
         if not task.run:
             self._save(replace(task, run=begin.new_id()))
+        if task.former_runs and self.store.run(self.task.run) is None:
+            wanted = self.inherit(self.task, wanted)
         with Driver(
             self.store,
             env=self.env,

@@ -124,6 +124,7 @@ class Executor:
         )
         if decision.purpose == "work" and decision.prompt != "task" and not decision.session_id:
             follower.arrival = Arrival(self.digest.digest())
+        self.snapshots.session_path = lambda: follower.session_path
         name = f"segue:ask:{run.id}:{decision.leg}"
         follower.ask_key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         for name in ("stdout", "exit.json"):

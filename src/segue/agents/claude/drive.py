@@ -124,6 +124,14 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
     return ""
 
 
+def session_place(name: str, env: Env, cwd: str) -> str:
+    """In the first home, where this folder's sessions are."""
+    if not name.endswith(".jsonl") or not is_id(name.removesuffix(".jsonl")):
+        return ""
+    slug = _NO_WORD.sub("-", os.path.realpath(cwd))
+    return os.path.join(homes("claude", env)[0], "projects", slug, name)
+
+
 DRIVE = Drive(
     agent="claude",
     find=_find,
@@ -135,6 +143,7 @@ DRIVE = Drive(
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,
+    session_place=session_place,
     permissions=PERMISSIONS,
     login=login,
     instructions=("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"),

@@ -2,6 +2,7 @@
 of the context: its session file does."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ FILES = (
     f"@openai/codex/vendor/{MACHINE}-*{SYSTEM}*/codex/codex",  # one package for all machines
 )
 _ANYWHERE = "--skip-git-repo-check"
+_ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9A-Za-z-]{1,80}\.jsonl")
 _ENDLESS = "unbounded_connection_retries"
 _REFUSED = {
     "--json": OURS,
@@ -97,6 +99,12 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
     return ""
 
 
+def session_place(name: str, env: Env, cwd: str) -> str:
+    """In the folder of the day that its name tells."""
+    found = _ROLLOUT.fullmatch(name)
+    return os.path.join(homes("codex", env)[0], "sessions", *found.groups(), name) if found else ""
+
+
 def _days(home: str) -> Iterator[str]:
     folders = [os.path.join(home, "sessions")]
     for _ in range(3):
@@ -121,6 +129,7 @@ DRIVE = Drive(
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,
+    session_place=session_place,
     size_from="file",
     calls_from="file",
     permissions=PERMISSIONS,

@@ -91,6 +91,10 @@ class Drive(Struct, frozen=True, kw_only=True):
     session_file: Callable[[str, Env, str], str] | None = None
     """Where the session's file is, by its id, the environment and the working folder; "" if it is
     not there (yet). None: by looking through the agent's home."""
+    session_place: Callable[[str, Env, str], str] | None = None
+    """Where a session's file that comes from another machine has to be so that it can be resumed,
+    by the file's name, the environment and the working folder; "" if that is no name of such a
+    file. None: it cannot be resumed elsewhere."""
     hears: Callable[[str], LineMeaning] | None = None
     """For an agent without records: what a line of its output says."""
     tidy: Callable[[str, Env, str], None] | None = None

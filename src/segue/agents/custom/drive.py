@@ -98,6 +98,8 @@ def _like(known: Drive, custom: Custom) -> Drive:
         changes["install"] = f"{custom.command[0]} is no program that can be started"
     if (file := known.session_file) is not None:
         changes["session_file"] = lambda session, env, cwd: file(session, seen(env), cwd)
+    if (place := known.session_place) is not None:
+        changes["session_place"] = lambda name, env, cwd: place(name, seen(env), cwd)
     if (tidy := known.tidy) is not None:
         changes["tidy"] = lambda session, env, cwd: tidy(session, seen(env), cwd)
     return replace(known, **changes)

@@ -28,7 +28,8 @@ CREATE TABLE segue.session (
     run bytea NOT NULL,
     agent text NOT NULL,
     session_id bytea NOT NULL,
-    name bytea NOT NULL, -- of its file
+    name bytea NOT NULL, -- of its file; empty: not the file, but a checkpoint
+    snapshot text NOT NULL, -- of the tree at that moment
     at timestamptz NOT NULL DEFAULT now(),
     bytes bigint NOT NULL, -- before it was compressed
     data bytea NOT NULL

@@ -1,6 +1,7 @@
 """The work of a run, kept while it goes on: a snapshot before and after every leg, and at a
 boundary now and then. It is a net: whatever goes wrong with it is told once, and stops nothing."""
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,11 @@ _DAY_S = 86_400.0
 _OFF = "snapshots-off"
 
 
+def session_note(commit: str) -> str:
+    """In the run's folder: the size of the session's file when this snapshot was taken."""
+    return f"session-at-{commit}"
+
+
 class RunSnapshots:
     """Of one run. `say` tells the user what must not be missed, in one line."""
 
@@ -26,6 +32,8 @@ class RunSnapshots:
         self._is_told = False
         self._at: float | None = None  # the last one, by the clock that stands still in a freeze
         self._thread: threading.Thread | None = None
+        self.session_path: Callable[[], str] = lambda: ""
+        """Where the file of the session at work is."""
 
     def before(self, leg: int, now: float, awake: float) -> None:
         """The tree as the leg finds it. The first one of a run drops what is too old."""
@@ -62,9 +70,17 @@ class RunSnapshots:
         except (StateError, OSError, ValueError) as fault:
             self._tell(f"no snapshot of the work could be kept: {fault}")
         else:
+            self._note_session(taken.snapshot.commit)
             if taken.left_out:
                 why = f"over {snapshots.MAX_FILE_BYTES >> 20} MB, or unreadable"
                 self._tell(f"snapshots leave out {taken.left_out} files: {why}")
+
+    def _note_session(self, commit: str) -> None:
+        """How long the session's file was then: the two belong together wherever they go. After
+        the snapshot, because agents write a record a little later than they tell of it."""
+        with suppress(OSError):
+            if path := self.session_path():
+                write(self._folder / session_note(commit), str(os.stat(path).st_size))
 
     def _switch_off(self) -> None:
         """What is told of it was told before the run began."""

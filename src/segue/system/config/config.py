@@ -22,6 +22,7 @@ from segue.core.policy import PRESETS, Policy
 from segue.errors import ConfigError
 from segue.system.files import files, state
 
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}")
 TABLES = ("policy", "homes", "run", "agents", "prompts", "queue", "worktree", "fleet", "otel")
 SCOPES = ("projects", "agents", "models")
 """Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
@@ -84,6 +85,8 @@ class FleetConfig(NamedTuple):
 
     url: str = ""  # "": this machine works alone
     lease_s: float = 60.0
+    carry_sessions: bool = True  # agents' session files are kept in the database while tasks run
+    labels: tuple[str, ...] = ()  # of this machine
 
 
 def fleet() -> FleetConfig:
@@ -94,7 +97,18 @@ def fleet() -> FleetConfig:
     for key in table:
         if key not in FleetConfig._fields:
             raise written.unknown("key", key, ("fleet",), FleetConfig._fields)
-    found = FleetConfig(**table)
+    labels = table.get("labels", [])
+    if not isinstance(labels, list) or not all(_is_label(each) for each in labels):
+        raise ConfigError(
+            f"{written.at('fleet', 'labels')}: labels in [fleet] must be a list of words such as"
+            ' ["gpu", "linux"]'
+        )
+    found = FleetConfig(**{**table, "labels": tuple(labels)})
+    if not isinstance(found.carry_sessions, bool):
+        raise ConfigError(
+            f"{written.at('fleet', 'carry_sessions')}: carry_sessions in [fleet] must be true or"
+            " false"
+        )
     is_text = isinstance(found.url, str)
     if not is_text or (found.url and not found.url.startswith("postgresql://")):
         raise ConfigError(f'{written.at("fleet", "url")}: url in [fleet] must be "postgresql://…"')
@@ -136,6 +150,10 @@ def otel() -> OtelConfig:
             f"{written.at('otel', 'enabled')}: enabled in [otel] must be true or false"
         )
     return found
+
+
+def _is_label(text: object) -> bool:
+    return isinstance(text, str) and _LABEL.fullmatch(text) is not None
 
 
 def remember_agent(name: str) -> str:
