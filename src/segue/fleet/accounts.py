@@ -192,8 +192,7 @@ class FleetAccounts(Accounts):
         try:
             if self._db is None:
                 self._db = self._open()
-                ((told,),) = self._db.rows("SELECT extract(epoch FROM clock_timestamp())::float")
-                self._ahead_s = told - self._clock()
+                self._ahead_s = self._db.ahead_s + time.time() - self._clock()
             return ask(self._db)
         except StateError:
             self._db, self._try_at = None, time.monotonic() + _AGAIN_S

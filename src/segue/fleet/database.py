@@ -7,6 +7,7 @@ when one could no longer read what the other writes.
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -17,6 +18,8 @@ from segue.errors import InputError, StateError
 from segue.runs.store.coding import pack, unpack
 
 PROTOCOL = 1
+MAX_SKEW_S = 1.0
+"""Clocks that differ by less are taken for the same."""
 _DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "segue",
@@ -27,6 +30,13 @@ _DEFAULTS = {
     "keepalives_count": 3,
 }
 """What the user's URL does not say."""
+_SESSION = (
+    "SELECT set_config('idle_in_transaction_session_timeout', '4s', false),"
+    " set_config('statement_timeout', '60s', false),"
+    " extract(epoch FROM clock_timestamp())::float"
+)
+"""Who is cut off in the middle of a transaction must not keep what it locked: the server would not
+notice for hours."""
 _LOCK = 7_302_114_200_417
 """Of those who migrate: an advisory lock, by a number that is nobody else's."""
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
@@ -47,7 +57,11 @@ class FleetDatabase:
         except psycopg.Error as fault:
             raise self._unusable(fault) from None
         self._fault = psycopg.Error
-        self._oddities = (psycopg.errors.IntegrityError, psycopg.ProgrammingError)
+        before = time.time()
+        ((*_, told),) = self.rows(_SESSION)
+        ahead_s = told - (before + time.time()) / 2
+        self.ahead_s = ahead_s if abs(ahead_s) > MAX_SKEW_S else 0.0
+        """The database's clock, less this machine's."""
         self._prepare()
 
     def close(self) -> None:
@@ -86,7 +100,7 @@ class FleetDatabase:
 
     def _unusable(self, fault: Exception) -> StateError:
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
-        told = _PASSWORD.sub(r"\1\2…", lines[-1].strip())
+        told = _PASSWORD.sub(r"\1\2…", lines[0].strip().removeprefix("connection failed: "))
         return StateError(f"{self.where}: the fleet's database cannot be used: {told}")
 
     # Its form

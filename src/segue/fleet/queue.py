@@ -67,13 +67,13 @@ class PostgresQueue(FleetDatabase):
 
     def task(self, task_id: str) -> Task | None:
         for (data,) in self.rows("SELECT data FROM segue.task WHERE id = %s", (task_id,)):
-            return read(data, Task)
+            return self._task(data)
         return None
 
     def tasks(self, *, unfinished: bool = False) -> list[Task]:
         where = " WHERE NOT is_over" if unfinished else ""
         sql = f"SELECT data FROM segue.task{where} ORDER BY number"  # noqa: S608
-        return [read(data, Task) for (data,) in self.rows(sql)]
+        return [self._task(data) for (data,) in self.rows(sql)]
 
     def find(self, prefix: str) -> list[str]:
         return sorted(name for name in self._ids() if name.startswith(prefix))
@@ -95,7 +95,7 @@ class PostgresQueue(FleetDatabase):
                 " WHERE NOT is_over AND (holder IS NOT NULL OR place = %s OR id = %s)"
             )
             found = self.rows(sql, (raw(task.place), task_id))
-            rows = [(read(data, Task), _holder(held)) for data, held in found]
+            rows = [(self._task(data), _holder(held)) for data, held in found]
             if not task.run and machines.is_drained(self, holder.machine):
                 return None  # what was begun goes on
             most = accounts.max_tasks(self, account)
@@ -105,6 +105,10 @@ class PostgresQueue(FleetDatabase):
                 task, rows, me=holder, account=account, caps=caps, is_alive=self._is_alive
             ):
                 return None
+            before = self._lease(task_id)[1]
+            is_elsewhere = before is not None and before.machine != holder.machine
+            if is_elsewhere:  # its machine was lost, which is no fault of the task's
+                task = replace(task, tries=0, tried_at=0.0)
             self._put(rules.claimed(task, now, agent=agent, account=account))
             return self._give(task_id, holder)
 
@@ -123,14 +127,14 @@ class PostgresQueue(FleetDatabase):
             for (data,) in self.rows(
                 "SELECT data FROM segue.task WHERE id = %s FOR UPDATE", (task.id,)
             ):
-                now = read(data, Task)
+                now = self._task(data)
                 if now.state.is_final:
                     self._put(replace(now, work=task.work, is_tree_removed=task.is_tree_removed))
 
     def _locked(self, task_id: str) -> Task:
         sql = "SELECT data FROM segue.task WHERE id = %s FOR UPDATE"
         for (data,) in self.rows(sql, (task_id,)):
-            return read(data, Task)
+            return self._task(data)
         raise rules.unknown(task_id)
 
     def _is_held(self, task_id: str) -> bool:
@@ -159,12 +163,28 @@ class PostgresQueue(FleetDatabase):
     def _put(self, task: Task) -> Task:
         self.rows(
             "UPDATE segue.task SET state = %s, is_over = %s, place = %s, data = %s WHERE id = %s",
-            (task.state.value, task.state.is_final, raw(task.place), kept(task), task.id),
-        )
+            (task.state.value, task.state.is_final, raw(task.place),
+             kept(_shifted(task, self.ahead_s)), task.id),
+        )  # fmt: skip
         return task
+
+    def _task(self, data: Any) -> Task:
+        return _shifted(read(data, Task), -self.ahead_s)
 
     def _ids(self) -> list[str]:
         return [name for (name,) in self.rows("SELECT id FROM segue.task")]
+
+
+def _shifted(task: Task, by_s: float) -> Task:
+    """With the times that others go by. They are kept by the database's clock: no machine's can be
+    relied on."""
+    if not by_s:
+        return task
+    return replace(
+        task,
+        not_before=task.not_before + by_s if task.not_before else 0.0,
+        tried_at=task.tried_at + by_s if task.tried_at else 0.0,
+    )
 
 
 def must_hold(db: FleetDatabase, lease: Lease) -> None:

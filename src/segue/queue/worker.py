@@ -119,6 +119,9 @@ class Worker:
         task = verdict.task
         if not verdict.starts or task.state is not TaskState.RUNNING or not task.tries:
             return verdict
+        holder = self.queue.holder(task.id)
+        if holder is not None and holder.machine != self._me.machine:
+            return verdict  # its machine was lost, which is no fault of the task's
         policy = Policy()
         due = task.tried_at + backoff_s(policy, task.tries, 0.5)
         if task.tries >= policy.max_resumes:

@@ -102,7 +102,9 @@ def _work_off(caps: Caps, until_empty: bool, left: threading.Event, pulse: "Puls
         except (StateError, InputError) as fault:
             if pulse is None or seen is None:
                 raise
-            printing.complain(f"{fault}; trying again")  # the tasks' processes see to themselves
+            if str(fault) != told:  # the tasks' processes see to themselves
+                told = str(fault)
+                printing.complain(f"{fault}; trying again")
             left.wait(_AGAIN_S)
     if seen.running:
         running = counted(len(seen.running), "task")
