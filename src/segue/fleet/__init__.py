@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from segue.fleet.machines import Pulse
+    from segue.fleet.machines import Offer, Pulse
     from segue.queue.port import Queue
     from segue.runs.store.port import Store
     from segue.system.accounts import Accounts
@@ -61,6 +61,20 @@ def open_accounts() -> "Accounts":
     from segue.fleet.database import FleetDatabase
 
     return FleetAccounts(lambda: FleetDatabase(where))
+
+
+def offer(jobs: int, env: Mapping[str, str]) -> "Offer":
+    """What this machine has for tasks. Raises ConfigError."""
+    from segue.fleet.machines import Offer
+    from segue.runs import begin
+    from segue.system.accounts import account_of
+    from segue.system.config import config, settings
+
+    begin.register(settings.load("/", env))
+    agents = tuple(begin.installed(env))
+    accounts = tuple(dict.fromkeys(account_of(name, env).id for name in agents))
+    labels = config.fleet().labels
+    return Offer(labels=labels, agents=agents, accounts=accounts, jobs=jobs)
 
 
 def pulse() -> "Pulse":

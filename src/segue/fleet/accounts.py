@@ -222,6 +222,15 @@ def caps(db: FleetDatabase) -> list[AccountCap]:
     ]  # fmt: skip
 
 
+def spent(db: FleetDatabase) -> dict[str, float]:
+    """What each account cost in the last 24 hours, in dollars."""
+    sql = (
+        "SELECT account, sum(cost_usd) FROM segue.spent WHERE at > now() - interval '24 hours'"
+        " GROUP BY account"
+    )
+    return {account: float(cost) for account, cost in db.rows(sql)}
+
+
 def set_cap(db: FleetDatabase, cap: AccountCap) -> None:
     """From now on, on all machines. A cap of nothing is taken away."""
     if cap.max_tasks is None and cap.max_cost_usd is None:

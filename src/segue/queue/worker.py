@@ -41,6 +41,16 @@ class Seen(Struct, frozen=True, kw_only=True):
         return not self.running and all(verdict.is_blocked for verdict in self.verdicts)
 
 
+class Here(Struct, frozen=True, kw_only=True):
+    """What this machine has for tasks. `agents` None: whatever they need."""
+
+    labels: frozenset[str] = frozenset()
+    agents: frozenset[str] | None = None
+
+
+ANYTHING = Here()
+
+
 def conditions(
     queue: Queue,
     store: Store,
@@ -48,14 +58,18 @@ def conditions(
     tasks: list[Task],
     caps: Caps,
     now: float,
+    here: Here = ANYTHING,
 ) -> Conditions:
     """How the world stands, for a plan of these tasks."""
     running = [task for task in tasks if task.state is TaskState.RUNNING]
-    lost, unreplied = set(), set()
+    lost, unreplied, elsewhere = set(), set(), set()
+    machine = leases.machine()
     for task in running:
         holder = queue.holder(task.id)
         if holder is None or not queue.lives(holder):
             lost.add(task.id)
+        elif holder.machine != machine:
+            elsewhere.add(task.id)
         run = store.run(task.run) if task.run else None
         if run is None or not run.leg_replied:
             unreplied.add(task.id)
@@ -65,7 +79,10 @@ def conditions(
     return Conditions(
         now=now,
         caps=caps,
-        machine=leases.machine(),
+        machine=machine,
+        elsewhere=frozenset(elsewhere),
+        labels=here.labels,
+        agents=here.agents,
         account_of=limits.account_of,
         limited=limits.limited(now),
         proving=limits.proving(now),
@@ -87,8 +104,10 @@ class Worker:
         *,
         env: Mapping[str, str],
         say: Say,
+        here: Here = ANYTHING,
     ) -> None:
         self.queue, self.store, self.limits, self.caps = queue, store, limits, caps
+        self.here = here
         self.env, self.say = env, say
         self._me: Holder = leases.me("segue worker")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -101,7 +120,7 @@ class Worker:
         """Starts what may start now."""
         self._reap()
         tasks = self.queue.tasks(unfinished=True)
-        there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now)
+        there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now, self.here)
         verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
         for verdict in verdicts:
             if verdict.starts:

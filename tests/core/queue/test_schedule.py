@@ -144,3 +144,21 @@ def test_nothing_starts_before_its_time() -> None:
     (found,) = planned(task(1, not_before=NOW + 9, why="the repository is not reachable"))
     assert (found.starts, found.until) == (False, NOW + 9)
     assert found.why == "the repository is not reachable"
+
+
+def test_tasks_of_other_machines_take_no_place_of_this_one() -> None:
+    there = frozenset({"task-1", "task-2"})
+    tasks = (running(1), running(2), task(3), task(4))
+    assert starts(*tasks, caps=Caps(jobs=1), elsewhere=there) == [("task-3", "claude")]
+    assert starts(*tasks, caps=Caps(jobs=1)) == []
+
+
+def test_a_task_waits_for_a_machine_with_its_labels_and_one_of_its_agents() -> None:
+    (found,) = planned(task(1, labels=("linux", "gpu")), labels=frozenset({"linux"}))
+    assert (found.starts, found.why) == (False, "needs a machine with the label gpu")
+    both = frozenset({"linux", "gpu"})
+    assert starts(task(1, labels=("linux", "gpu")), labels=both) == [("task-1", "claude")]
+    (found,) = planned(task(1), agents=frozenset({"codex"}))
+    assert (found.starts, found.why) == (False, "claude is not installed here")
+    two = task(1, agents=("claude", "codex"))
+    assert starts(two, agents=frozenset({"codex"})) == [("task-1", "codex")]

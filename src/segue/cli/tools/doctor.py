@@ -14,7 +14,7 @@ import msgspec
 from segue import agents as known_agents
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive
-from segue.cli.support import checkup, checkup_watch
+from segue.cli.support import checkup, checkup_fleet, checkup_watch
 from segue.cli.support.checkup import HealthCheck, Status, ask
 from segue.errors import ConfigError
 from segue.system.config import config
@@ -95,6 +95,7 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
     yield from checkup.sleep(env)
     yield from checkup.namespaces(why_not)
     yield from checkup_watch.examine(env)
+    yield from checkup_fleet.examine(env)
     yield from configs
     yield from _wordings()
 

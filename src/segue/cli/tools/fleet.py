@@ -1,14 +1,20 @@
 """`segue fleet`: the machines that share one queue."""
 
+from typing import Any
+
 import click
 
 from segue import fleet as fleets
+from segue.core.accounts import limited_until
 from segue.errors import InputError, StateError
-from segue.fleet import machines
-from segue.fleet.database import FleetDatabase, shown
+from segue.fleet import accounts, machines
+from segue.fleet.accounts import AccountCap
+from segue.fleet.database import PROTOCOL, FleetDatabase, shown
 from segue.fleet.machines import Machine
+from segue.system import clock
 from segue.views import printing
-from segue.views.run_block import clean, countdown
+from segue.views.run_block import clean, countdown, counted
+from segue.views.verdicts import iso
 
 
 @click.group()
@@ -51,6 +57,8 @@ def status(as_json: bool) -> None:
                 "machine": each.id, "name": each.name, "is_alive": each.is_alive,
                 "is_drained": each.is_drained, "silent_s": round(each.silent_s, 1),
                 "lease_s": each.lease_s, "protocol": each.protocol,
+                "labels": list(each.offer.labels), "agents": list(each.offer.agents),
+                "accounts": list(each.offer.accounts), "jobs": each.offer.jobs or None,
                 "tasks": carried.get(each.id, []),
             }
             for each in found
@@ -61,11 +69,97 @@ def status(as_json: bool) -> None:
         printing.say("no machine yet; on each of them: segue worker", err=True)
         return
     for each in found:
-        state = "drained" if each.is_drained else "at work"
-        if not each.is_alive:
-            state = f"silent for {countdown(each.silent_s)}: its work is taken over"
-        tasks = ", ".join(carried.get(each.id, [])) or "no task"
-        printing.say(f"{clean(each.name)} ({each.id})  {state}  {tasks}")
+        tasks = carried.get(each.id, [])
+        printing.say(f"{clean(each.name)} ({each.id})  {_state(each)}")
+        places = f"{len(tasks)} of {each.offer.jobs}" if each.offer.jobs else str(len(tasks))
+        told = [f"tasks {places}", f"agents {', '.join(each.offer.agents) or 'none'}"]
+        if each.offer.labels:
+            told.append(f"labels {', '.join(each.offer.labels)}")
+        printing.say(f"  {'; '.join(told)}")
+        for task in tasks:
+            printing.say(f"  {task}")
+
+
+def _state(machine: Machine) -> str:
+    if not machine.is_alive:
+        return f"silent for {countdown(machine.silent_s)}: its work is taken over"
+    state = "drained: takes no new work" if machine.is_drained else "at work"
+    if machine.protocol != PROTOCOL:
+        return f"{state}; speaks protocol {machine.protocol}, this segue {PROTOCOL}"
+    return state
+
+
+@command.command("accounts")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def list_accounts(as_json: bool) -> None:
+    """List the accounts that machines offer: their limits, their caps and what they cost."""
+    with _opened() as db:
+        offered: dict[str, list[str]] = {}
+        for machine in machines.machines(db):
+            for name in machine.offer.accounts:
+                offered.setdefault(name, []).append(machine.name)
+        caps = {cap.account: cap for cap in accounts.caps(db)}
+        spent = accounts.spent(db)
+    limited = {
+        each.id: until
+        for each in fleets.open_accounts().all(clock.now())
+        if (until := limited_until(each, clock.now())) is not None
+    }
+    rows = []
+    for name in sorted({*offered, *caps, *limited, *spent}):
+        cap, limit = caps.get(name), limited.get(name)
+        rows.append(
+            {
+                "account": name, "machines": offered.get(name, []),
+                "limited_until": iso(limit.resets_at) if limit is not None else None,
+                "max_tasks": cap.max_tasks if cap is not None else None,
+                "max_cost_usd": cap.max_cost_usd if cap is not None else None,
+                "cost_usd": round(spent.get(name, 0.0), 4),
+            }
+        )  # fmt: skip
+    if as_json:
+        printing.say_json({"accounts": rows})
+        return
+    if not rows:
+        printing.say("no account is known yet; workers tell theirs", err=True)
+    for row in rows:
+        printing.say(_account_line(row))
+
+
+def _account_line(row: dict[str, Any]) -> str:
+    told = [f"on {counted(len(row['machines']), 'machine')}", f"${row['cost_usd']:.2f} in 24 h"]
+    if row["max_cost_usd"] is not None:
+        told[-1] += f" of ${row['max_cost_usd']:g}"
+    if row["max_tasks"] is not None:
+        told.append(f"at most {counted(row['max_tasks'], 'task')} at once")
+    if row["limited_until"] is not None:
+        told.append(f"limited until {row['limited_until']}")
+    return f"{row['account']}  {'; '.join(told)}"
+
+
+@command.command()
+@click.argument("account")
+@click.option("--tasks", type=click.IntRange(1), metavar="N", help="Tasks at once.")
+@click.option("--usd", type=click.FloatRange(0, min_open=True), metavar="X", help="In 24 hours.")
+@click.option("--none", "is_none", is_flag=True, help="Take the account's caps away.")
+def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> None:
+    """Cap what ACCOUNT does on all machines together: tasks at once, dollars in 24 hours.
+
+    An account that has reached its dollars starts no leg until the day is over; what runs goes on.
+    `segue fleet accounts` lists the accounts. Costs are at the API's list prices.
+    """
+    if is_none == (tasks is not None or usd is not None):
+        raise InputError("name --tasks N, --usd X or both; or --none to take the caps away")
+    with _opened() as db:
+        known = {name for m in machines.machines(db) for name in m.offer.accounts}
+        known |= {each.account for each in accounts.caps(db)} | set(accounts.spent(db))
+        if account not in known:
+            told = ", ".join(sorted(known)) or "none yet"
+            raise InputError(f"no account is called {account!r}; known: {told}")
+        accounts.set_cap(db, AccountCap(account=account, max_tasks=tasks, max_cost_usd=usd))
+    caps = [f"at most {counted(tasks, 'task')} at once"] if tasks is not None else []
+    caps += [f"${usd:g} in 24 hours"] if usd is not None else []
+    printing.say(f"{account}: {', '.join(caps) or 'no caps'}")
 
 
 @command.command()

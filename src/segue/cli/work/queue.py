@@ -7,6 +7,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from segue import fleet
 from segue.agents import canonical
 from segue.cli.support.kept import opened
 from segue.cli.support.tasks import find_task, opened_queue
@@ -71,8 +72,16 @@ def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
         max_per_account=queued.max_per_account,
     )
     unfinished = queue.tasks(unfinished=True)
-    there = conditions(queue, store, AccountLimits(os.environ), unfinished, caps, now)
-    return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
+    limits = AccountLimits(os.environ, fleet.open_accounts())
+    if not fleet.url():
+        there = conditions(queue, store, limits, unfinished, caps, now)
+        return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
+    from segue.fleet.outlook import Outlook
+
+    outlook = Outlook(queue)
+    caps = replace(caps, jobs=outlook.jobs)
+    there = conditions(queue, store, limits, unfinished, caps, now, outlook.here)
+    return outlook.verdicts(unfinished, there)
 
 
 @command.command()

@@ -7,7 +7,7 @@ import sys
 import click
 
 from segue import fleet
-from segue.agents import canonical
+from segue.agents import canonical, drives
 from segue.cli.support.kept import folder
 from segue.cli.support.run_options import RunCommand
 from segue.cli.support.tasks import find_task, opened_queue
@@ -43,6 +43,7 @@ _NOWHERE = "/"  # tasks of a URL have no project's settings
 @click.option("--here", is_flag=True, help="Work in this folder itself, not in a tree of its own.")
 @click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first.")
 @click.option("--after", multiple=True, metavar="TASK", help="Not before this task is done.")
+@click.option("--on", "labels", multiple=True, metavar="LABEL", help="Only where a machine has it.")
 @click.option("--policy", metavar="NAME", help="graduated, continuous or early.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="A setting.")
 @click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
@@ -62,6 +63,7 @@ def command(
     here: bool,
     priority: int,
     after: tuple[str, ...],
+    labels: tuple[str, ...],
     policy: str | None,
     sets: tuple[str, ...],
     trust_check: bool,
@@ -91,8 +93,10 @@ def command(
         raise InputError("flags after -- are one agent's: name one agent, or use [run.flags]")
     _accept(settings, trust_check, "run.check", settings.check, "--trust-check")
     _accept(settings, trust_setup, "worktree.setup", settings.worktree.setup, "--trust-setup")
+    if labels and not fleet.url():
+        raise InputError("--on: labels are for a fleet, and this machine works alone")
     for name in names:
-        begin.wanted(texts[0], name, settings, os.environ, cwd=cwd, flags=own)
+        _can_do(name, texts[0], settings, cwd, own)
     model = Task(
         id="",
         text="",
@@ -108,6 +112,7 @@ def command(
         policy=policy or "",
         sets=sets,
         priority=priority,
+        labels=labels,
         ref=ref or "",
     )
     model = _placed(model, repo)
@@ -122,6 +127,15 @@ def command(
     queued = counted(len(tasks), "task")
     printing.say(f"segue: {queued} queued\n  segue worker  # works them off\n  segue queue  # shows"
                  " them", err=True)  # fmt: skip
+
+
+def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
+    """Raises InputError. In a fleet, the agent may be on another machine than this one."""
+    try:
+        begin.wanted(text, name, settings, os.environ, cwd=cwd, flags=flags)
+    except begin.NoAgent:
+        if not fleet.url() or cwd != _NOWHERE or drives.find(name) is None:
+            raise
 
 
 def _with(task: Task, **changes: object) -> Task:

@@ -15,7 +15,7 @@ from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
 from segue.errors import InputError, StateError
 from segue.queue.limits import AccountLimits
-from segue.queue.worker import Seen, Worker
+from segue.queue.worker import ANYTHING, Here, Seen, Worker
 from segue.runs.store.port import LeaseLost
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -68,22 +68,34 @@ def command(jobs: int | None, until_empty: bool, task_id: str | None, epoch: int
 
 def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
     if not fleet.url():
-        return _work_off(caps, until_empty, left, None)
+        return _work_off(caps, until_empty, left, None, ANYTHING)
     from segue.fleet.machines import Beating
 
-    with Beating(fleet.pulse()) as beating:
-        return _work_off(caps, until_empty, left, beating.pulse)
+    pulse, offer = fleet.pulse(), fleet.offer(caps.jobs, os.environ)
+    pulse.offer = offer
+    here = Here(labels=frozenset(offer.labels), agents=frozenset(offer.agents))
+    with Beating(pulse):
+        return _work_off(caps, until_empty, left, pulse, here)
 
 
-def _work_off(caps: Caps, until_empty: bool, left: threading.Event, pulse: "Pulse | None") -> int:
+def _work_off(
+    caps: Caps, until_empty: bool, left: threading.Event, pulse: "Pulse | None", here: Here
+) -> int:
     told = ""
     ended: dict[str, TaskState] = {}
     seen: Seen | None = None
     while seen is None or not left.is_set():
         try:
             with opened_queue() as queue, opened() as store:
+                known = fleet.open_accounts()
                 worker = Worker(
-                    queue, store, AccountLimits(os.environ), caps, env=os.environ, say=printing.say
+                    queue,
+                    store,
+                    AccountLimits(os.environ, known),
+                    caps,
+                    env=os.environ,
+                    say=printing.say,
+                    here=here,
                 )
                 worker.ended = ended
                 seen = Seen()

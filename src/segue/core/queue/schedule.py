@@ -24,6 +24,8 @@ class Conditions(Struct, frozen=True, kw_only=True):
     now: float
     caps: Caps = Caps()
     machine: str = ""  # this one
+    labels: frozenset[str] = frozenset()  # which it has
+    agents: frozenset[str] | None = None  # which it has; None: all
     account_of: Callable[[Task, str], str] = lambda task, agent: agent
     limited: Mapping[str, float] = {}
     """Accounts that met a limit, and until when."""
@@ -31,6 +33,8 @@ class Conditions(Struct, frozen=True, kw_only=True):
     """Accounts whose limit is over, where one goes first."""
     unreplied: frozenset[str] = frozenset()
     """Running tasks whose agent has not replied yet since it was started."""
+    elsewhere: frozenset[str] = frozenset()
+    """Running tasks that another machine has: they take no place of this one's."""
     lost: frozenset[str] = frozenset()
     """Running tasks whose process is gone."""
     known: Mapping[str, Task] = {}
@@ -73,7 +77,7 @@ class _Plan:
         self.limited_accounts = limited
 
     def _count(self, task: Task, account: str) -> None:
-        self.jobs += 1
+        self.jobs += task.id not in self.there.elsewhere
         self.projects[task.project] += 1
         self.accounts[account] += 1
         self.places[task.place] = task.id
@@ -84,6 +88,8 @@ class _Plan:
             return blocked
         if task.machine and task.machine != there.machine:
             return Verdict(task=task, why="its folder is on another machine")
+        if missing := [name for name in task.labels if name not in there.labels]:
+            return Verdict(task=task, why=f"needs a machine with the label {missing[0]}")
         if task.not_before > there.now:
             return Verdict(task=task, why=task.why or "not yet due", until=task.not_before)
         if self.places.get(task.place, task.id) != task.id:
@@ -133,6 +139,9 @@ class _Plan:
         why, until = "", None
         for agent in (task.agent,) if task.run and task.agent else task.agents:
             account = self.there.account_of(task, agent)
+            if self.there.agents is not None and agent not in self.there.agents:
+                why = why or f"{agent} is not installed here"
+                continue
             cap = self.there.caps.max_per_account
             reset = self.there.limited.get(account, 0.0)
             if reset > self.there.now:

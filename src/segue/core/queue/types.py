@@ -69,6 +69,7 @@ class Task(Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...] = ()
     priority: int = 0
     after: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # which the machine that does it must have, all of them
 
     number: int = 0  # the order in which tasks were submitted, from 1
     state: TaskState = TaskState.QUEUED

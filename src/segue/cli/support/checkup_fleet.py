@@ -1,0 +1,134 @@
+"""What `segue doctor` says of a fleet: whether this machine reaches it, and how well."""
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from segue import fleet
+from segue.cli.support.checkup import HealthCheck
+from segue.errors import ConfigError, SegueError
+from segue.runs.store import leases
+from segue.system.config import config
+
+if TYPE_CHECKING:
+    from segue.fleet.database import FleetDatabase
+
+NAME = "fleet"
+_SLOW_S = 0.5
+_SKEW_S = 30.0
+_FULL = 0.8
+
+
+def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
+    """Nothing for a machine that works alone."""
+    try:
+        where = fleet.url(env)
+    except ConfigError:
+        return  # told as a fault of the config
+    if not where:
+        return
+    yield from _private(where)
+    try:
+        from segue.fleet.database import FleetDatabase, shown
+
+        begun = time.monotonic()
+        db = FleetDatabase(where)
+    except SegueError as fault:
+        yield HealthCheck(
+            name=NAME, status="fail", what=str(fault), do="tasks are kept; see docs/fleet.md"
+        )
+        return
+    with db:
+        connect_s = time.monotonic() - begun
+        begun = time.monotonic()
+        db.rows("SELECT 1")
+        answer_s = time.monotonic() - begun
+        told = f"answers in {answer_s * 1000:.0f} ms, connected in {connect_s:.1f} s"
+        yield HealthCheck(
+            name=NAME,
+            status="warn" if answer_s > _SLOW_S else "ok",
+            what=f"{shown(where)} {told}",
+        )
+        yield from _safe(db)
+        yield from _clock(db)
+        yield from _room(db)
+        yield from _machine(db)
+
+
+def _private(where: str) -> Iterator[HealthCheck]:
+    """A password in the config is for its owner's eyes."""
+    path = config.user_file()
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    has_password = bool(urlsplit(where).password) if "://" in where else False
+    if has_password and mode & (stat.S_IRGRP | stat.S_IROTH):
+        yield HealthCheck(
+            name=NAME,
+            status="warn",
+            what=f"{path} holds the database's password, and others may read it",
+            do=f"chmod 600 {path}",
+        )
+
+
+def _safe(db: "FleetDatabase") -> Iterator[HealthCheck]:
+    connection = db.db
+    host = connection.info.host or ""
+    is_local = host.startswith("/") or host in ("", "localhost", "127.0.0.1", "::1")
+    if not is_local and not connection.pgconn.ssl_in_use:
+        yield HealthCheck(
+            name=NAME,
+            status="warn",
+            what="not encrypted: tasks, prompts and sessions pass the network as they are",
+            do="add ?sslmode=verify-full to url in [fleet]",
+        )
+
+
+def _clock(db: "FleetDatabase") -> Iterator[HealthCheck]:
+    ahead_s = db.ahead_s
+    if abs(ahead_s) > _SKEW_S:
+        how = "behind" if ahead_s > 0 else "ahead of"
+        yield HealthCheck(
+            name=NAME,
+            status="warn",
+            what=f"this machine's clock is {abs(ahead_s):.0f} s {how} the database's",
+            do="timedatectl set-ntp true",
+        )
+
+
+def _room(db: "FleetDatabase") -> Iterator[HealthCheck]:
+    sql = (
+        "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend'"
+    )
+    ((used, most),) = db.rows(sql)
+    if used >= most * _FULL:
+        yield HealthCheck(
+            name=NAME,
+            status="warn",
+            what=f"{used} of the database's {most} connections are in use",
+            do="raise max_connections in postgresql.conf",
+        )
+
+
+def _machine(db: "FleetDatabase") -> Iterator[HealthCheck]:
+    from segue.fleet import machines
+
+    own = leases.machine()
+    found = {each.id: each for each in machines.machines(db)}
+    others = sum(each.is_alive for each in found.values() if each.id != own)
+    told = f"{others} other machine{'' if others == 1 else 's'} heard"
+    here = found.get(own)
+    if here is None:
+        what, do = f"no worker has run here yet; {told}", "segue worker"
+    elif not here.is_alive:
+        what, do = f"no worker runs here; {told}", "segue worker"
+    elif here.is_drained:
+        what, do = f"this machine is drained; {told}", f"segue fleet drain --undo {own}"
+    else:
+        what, do = f"this machine is heard as {own}; {told}", ""
+    yield HealthCheck(name=NAME, status="ok", what=what, do=do)
