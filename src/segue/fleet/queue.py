@@ -1,5 +1,6 @@
 """The queue in PostgreSQL; see `segue.queue.port`."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,12 +19,21 @@ _CLAIM = 7_302_114_200_418
 """An advisory lock: claims are decided one after the other, so that caps hold on all machines."""
 
 
+PART = 100
+"""So many waiting tasks are looked at at a time."""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 class PostgresQueue(FleetDatabase):
     """See `port.Queue`."""
 
     def __init__(self, url: str, *, is_alive: IsAlive | None = None) -> None:
         super().__init__(url)
         self._is_alive = is_alive or partial(machines.is_alive, self)
+        self._from = 0  # of what waits, up to where it was told
 
     def lives(self, holder: Holder) -> bool:
         return self._is_alive(holder)
@@ -75,6 +85,45 @@ class PostgresQueue(FleetDatabase):
         sql = f"SELECT data FROM segue.task{where} ORDER BY number"  # noqa: S608
         return [self._task(data) for (data,) in self.rows(sql)]
 
+    def upcoming(self, machine: str, now: float) -> list[Task]:
+        """What a machine has or has lost, and a part of what waits, in the order in which it
+        starts. The next call tells another part, until all was told."""
+        sql = (
+            "SELECT data FROM segue.task WHERE NOT is_over AND holder IS NOT NULL AND"
+            " (holder_machine IS NULL OR holder_machine = %s OR holder_machine NOT IN (SELECT id"
+            " FROM segue.machine WHERE now() - beat_at <= lease_s * interval '1 second'))"
+        )
+        held = self.rows(sql, (machine,))
+        sql = (
+            "SELECT data FROM segue.task WHERE NOT is_over AND holder IS NULL"
+            " AND coalesce(not_before, 0) <= %s"
+            " ORDER BY (state = 'queued'), coalesce(priority, 0) DESC, number LIMIT %s OFFSET %s"
+        )
+        due = now + self.ahead_s
+        first = self.rows(sql, (due, PART, 0))
+        more = self.rows(sql, (due, PART, self._from)) if self._from else []
+        is_end = len(more if self._from else first) < PART
+        self._from = 0 if is_end else self._from + PART
+        tasks = {
+            task.id: task for (data,) in (*held, *first, *more) for task in (self._task(data),)
+        }
+        return sorted(tasks.values(), key=lambda task: task.number)
+
+    def with_trees(self, machine: str) -> list[Task]:
+        sql = "SELECT data FROM segue.task WHERE is_over AND tree_machine = %s ORDER BY number"
+        return [self._task(data) for (data,) in self.rows(sql, (machine,))]
+
+    def version(self) -> int:
+        # Time alone makes machines late, and tasks due.
+        sql = (
+            "SELECT (SELECT last_value FROM segue.change), (SELECT count(*) FROM segue.machine"
+            " WHERE now() - beat_at > lease_s * interval '1 second'), (SELECT count(*) FROM"
+            " segue.task WHERE NOT is_over AND holder IS NULL AND not_before > 0"
+            " AND not_before <= extract(epoch FROM now())::float)"
+        )
+        ((changes, silent, due),) = self.rows(sql)
+        return hash((changes, silent, due))
+
     def find(self, prefix: str) -> list[str]:
         return sorted(name for name in self._ids() if name.startswith(prefix))
 
@@ -89,18 +138,13 @@ class PostgresQueue(FleetDatabase):
         with self.alone():
             self.rows("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
             task = self._locked(task_id)
-            # Only what counts: thousands of tasks may be waiting.
-            sql = (
-                "SELECT data, holder FROM segue.task"
-                " WHERE NOT is_over AND (holder IS NOT NULL OR place = %s OR id = %s)"
-            )
-            found = self.rows(sql, (raw(task.place), task_id))
-            rows = [(self._task(data), _holder(held)) for data, held in found]
-            if not task.run and machines.is_drained(self, holder.machine):
-                return None  # what was begun goes on
             most = accounts.max_tasks(self, account)
             if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
                 caps = replace(caps, max_per_account=most)
+            found = self._that_count(task, holder.machine, account, caps)
+            rows = [(self._task(data), _holder(held)) for data, held in found]
+            if not task.run and machines.is_drained(self, holder.machine):
+                return None  # what was begun goes on
             if not rules.may_claim(
                 task, rows, me=holder, account=account, caps=caps, is_alive=self._is_alive
             ):
@@ -112,6 +156,19 @@ class PostgresQueue(FleetDatabase):
             self._put(rules.claimed(task, now, agent=agent, account=account))
             return self._give(task_id, holder)
 
+    def _that_count(self, task: Task, machine: str, account: str, caps: Caps) -> list[Any]:
+        """The tasks that may keep another from being claimed: thousands more may be waiting."""
+        sql = (
+            "SELECT data, holder FROM segue.task WHERE NOT is_over AND (place = %s OR id = %s"
+            " OR holder IS NOT NULL AND (holder_machine IS NULL OR holder_machine = %s"
+            " OR %s AND project = %s OR %s AND account = %s))"
+        )
+        return self.rows(
+            sql,
+            (raw(task.place), task.id, machine, bool(caps.max_per_project), _hash(task.project),
+             bool(caps.max_per_account), account),
+        )  # fmt: skip
+
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
         with self.alone():
             return self._give(self._held(lease).id, holder)
@@ -120,7 +177,8 @@ class PostgresQueue(FleetDatabase):
         with self.alone():
             self._put(rules.saved(self._held(lease), task))
             if release:
-                self.rows("UPDATE segue.task SET holder = NULL WHERE id = %s", (task.id,))
+                sql = "UPDATE segue.task SET holder = NULL, holder_machine = NULL WHERE id = %s"
+                self.rows(sql, (task.id,))
 
     def note(self, task: Task) -> None:
         with self.alone():
@@ -156,17 +214,27 @@ class PostgresQueue(FleetDatabase):
         return task
 
     def _give(self, task_id: str, holder: Holder) -> Lease:
-        sql = "UPDATE segue.task SET epoch = epoch + 1, holder = %s WHERE id = %s RETURNING epoch"
-        ((epoch,),) = self.rows(sql, (kept(holder), task_id))
+        sql = (
+            "UPDATE segue.task SET epoch = epoch + 1, holder = %s, holder_machine = %s"
+            " WHERE id = %s RETURNING epoch"
+        )
+        ((epoch,),) = self.rows(sql, (kept(holder), holder.machine, task_id))
         return Lease(task_key(task_id), epoch)
 
     def _put(self, task: Task) -> Task:
+        stays = task.tree_machine if task.tree and not task.is_tree_removed else None
         self.rows(
-            "UPDATE segue.task SET state = %s, is_over = %s, place = %s, data = %s WHERE id = %s",
+            "UPDATE segue.task SET state = %s, is_over = %s, place = %s, data = %s, project = %s,"
+            " account = %s, priority = %s, not_before = %s, tree_machine = %s WHERE id = %s",
             (task.state.value, task.state.is_final, raw(task.place),
-             kept(_shifted(task, self.ahead_s)), task.id),
+             kept(_shifted(task, self.ahead_s)), _hash(task.project), task.account, task.priority,
+             task.not_before + self.ahead_s, stays, task.id),
         )  # fmt: skip
+        self._changed()
         return task
+
+    def _changed(self) -> None:
+        self.rows("SELECT nextval('segue.change')")
 
     def _task(self, data: Any) -> Task:
         return _shifted(read(data, Task), -self.ahead_s)

@@ -72,6 +72,12 @@ class MemoryQueue:
         found = sorted(self._kept.tasks.values(), key=lambda task: task.number)
         return [task for task in found if not (unfinished and task.state.is_final)]
 
+    def upcoming(self, machine: str, now: float) -> list[Task]:
+        return self.tasks(unfinished=True)
+
+    def with_trees(self, machine: str) -> list[Task]:
+        return [task for task in self.tasks() if task.state.is_final]
+
     def find(self, prefix: str) -> list[str]:
         return sorted(name for name in self._kept.tasks if name.startswith(prefix))
 

@@ -65,6 +65,13 @@ class Queue(Protocol):
     def tasks(self, *, unfinished: bool = False) -> list[Task]:
         """In the order in which they were submitted."""
 
+    def upcoming(self, machine: str, now: float) -> list[Task]:
+        """Those that are not over and that a worker of this machine has to look at now, in the
+        order of their numbers: all, or, of a long queue, a part that changes with every call."""
+
+    def with_trees(self, machine: str) -> list[Task]:
+        """Those that are over and whose tree may be on this machine."""
+
     def find(self, prefix: str) -> list[str]:
         """The ids that begin so, in order."""
 

@@ -78,6 +78,12 @@ class SqliteQueue(RunsFile):
         sql = f"SELECT data FROM task{where} ORDER BY number"  # noqa: S608
         return [self._task(data) for (data,) in self.rows(sql)]
 
+    def upcoming(self, machine: str, now: float) -> list[Task]:
+        return self.tasks(unfinished=True)
+
+    def with_trees(self, machine: str) -> list[Task]:
+        return [task for task in self.tasks() if task.state.is_final]
+
     def find(self, prefix: str) -> list[str]:
         return sorted(name for name in self._ids() if name.startswith(prefix))
 

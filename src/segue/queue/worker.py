@@ -25,6 +25,7 @@ from segue.system.files import state
 
 LOG_NAME = "segue.log"
 _CLEAN_S = 60.0
+_ROUNDS = 5  # plans that are made in one look, as long as the queue refuses what they say
 
 Say = Callable[[str], None]
 
@@ -116,21 +117,29 @@ class Worker:
         self.ended: dict[str, TaskState] = {}
         """What became of the tasks that were not over when it began."""
 
-    def look(self, now: float) -> Seen:
-        """Starts what may start now."""
+    def look(self, now: float, *, whole: bool = True) -> Seen:
+        """Starts what may start now. Not `whole`: of a long queue it looks at a part each time, and
+        does not know whether it is empty."""
         self._reap()
-        tasks = self.queue.tasks(unfinished=True)
+        if whole:
+            tasks = self.queue.tasks(unfinished=True)
+        else:
+            tasks = self.queue.upcoming(self._me.machine, now)
         there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now, self.here)
-        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
-        for verdict in verdicts:
-            if verdict.starts:
-                self._start(verdict, now)
+        tried, verdicts = dict[str, Task](), list[Verdict]()
+        for _ in range(1 if whole else _ROUNDS):
+            rest = [task for task in tasks if task.id not in tried]
+            verdicts = [self._bounded(verdict, now) for verdict in plan(rest, there)]
+            chosen = [verdict for verdict in verdicts if verdict.starts]
+            tried |= {verdict.task.id: verdict.task for verdict in chosen}
+            begun = [verdict for verdict in chosen if self._start(verdict, now)]
+            if len(begun) == len(chosen):
+                break  # else a cap was reached that only the queue sees: another task may start
         running = tuple(t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.lost)
-        started = tuple(v.task for v in verdicts if v.starts)
         self._tell(tasks, verdicts)
         self._clean(now)
         waiting = tuple(v for v in verdicts if not v.starts)
-        return Seen(verdicts=waiting, running=(*running, *started))
+        return Seen(verdicts=waiting, running=(*running, *tried.values()))
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
         """A task whose process is lost again and again is started later each time, and in the end
@@ -166,22 +175,24 @@ class Worker:
         over = replace(task, state=TaskState.FAILED, outcome=outcome, ended_at=now)
         self.queue.save(over, lease, release=True)
 
-    def _start(self, verdict: Verdict, now: float) -> None:
+    def _start(self, verdict: Verdict, now: float) -> bool:
+        """Whether it was started."""
         task = verdict.task
         lease = self.queue.claim(
             task.id, self._me, now, agent=verdict.agent, account=verdict.account, caps=self.caps
         )
         if lease is None:
-            return  # another worker was first, or the user changed their mind
+            return False  # another worker was first, or the user changed their mind
         try:
             self._children[task.id] = self._spawn(task.id, lease.epoch)
         except OSError as fault:
             self.say(f"{task.id}: cannot be started: {fault}")
             back = replace(task, why=str(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
             self.queue.save(back, lease, release=True)
-            return
+            return False
         verb = "continues" if task.run else "starts"
         self.say(f"{task.id} {verb} with {verdict.agent}")
+        return True
 
     def _spawn(self, task_id: str, epoch: int) -> "subprocess.Popen[bytes]":
         """A process that carries the task. It outlives whoever started it."""
@@ -213,7 +224,8 @@ class Worker:
         open_ids = {task.id for task in tasks}
         for task_id in [name for name in self._told if name not in open_ids]:
             del self._told[task_id]
-            if (task := self.queue.task(task_id)) is not None:
+            task = self.queue.task(task_id)
+            if task is not None and task.state.is_final:
                 self.ended[task_id] = task.state
                 what = f": {task.outcome.what}" if task.outcome is not None else ""
                 self.say(f"{task_id} is {task.state.value}{what}")
@@ -231,7 +243,7 @@ class Worker:
         if now < self._clean_at:
             return
         self._clean_at = now + _CLEAN_S
-        for task in trees.refreshed(self.queue.tasks()):
+        for task in trees.refreshed(self.queue.with_trees(self._me.machine)):
             self.queue.note(task)
             if task.is_tree_removed:
                 self.say(f"{task.id}: its branch is merged, its tree is removed")

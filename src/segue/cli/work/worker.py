@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from segue.fleet.machines import Pulse
 
 _LOOK_S = 0.5
+FLEET_LOOK_S = 1.0  # how often a worker of a fleet asks whether anything changed
+_BUSY_S, _IDLE_S = 1.0, 10.0
 _AGAIN_S = 2.0  # until a database that was away is tried again
 _FAILED, _NEEDS_YOU = 1, 3
 
@@ -81,7 +85,7 @@ def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
 def _work_off(
     caps: Caps, until_empty: bool, left: threading.Event, pulse: "Pulse | None", here: Here
 ) -> int:
-    told = ""
+    told, pace = "", Pace(time.monotonic)
     ended: dict[str, TaskState] = {}
     seen: Seen | None = None
     while seen is None or not left.is_set():
@@ -107,7 +111,10 @@ def _work_off(
                         left.wait(_LOOK_S)
                         continue
                     told = ""
-                    seen = worker.look(clock.now())
+                    if pulse is not None and not pace.is_due(queue.version()):
+                        left.wait(FLEET_LOOK_S)
+                        continue
+                    seen = worker.look(clock.now(), whole=pulse is None or until_empty)
                     if until_empty and seen.is_empty:
                         return _over(seen, set(ended.values()))
                     left.wait(_LOOK_S)
@@ -122,6 +129,23 @@ def _work_off(
         running = counted(len(seen.running), "task")
         printing.complain(f"the worker ends; {running} still running, see segue queue")
     return 0
+
+
+class Pace:
+    """When a worker of a fleet looks at the queue: soon after anything changed, but not more than
+    once in `_BUSY_S`; and now and then anyway."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._version, self._at = -1, float("-inf")
+
+    def is_due(self, version: int) -> bool:
+        """Whether to look now."""
+        since_s = self._clock() - self._at
+        if since_s < (_BUSY_S if version != self._version else _IDLE_S):
+            return False
+        self._version, self._at = version, self._clock()
+        return True
 
 
 def _over(seen: Seen, states: set[TaskState]) -> int:
