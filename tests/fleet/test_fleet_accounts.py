@@ -153,4 +153,15 @@ def test_forgotten_limits_are_forgotten_on_all_machines(fleet: Fleet) -> None:
     one, two, account = fleet.machine("one"), fleet.machine("two"), the_account("/a")
     one.note_limit(account, met(fleet))
     assert two.clear() == [account.id]
-    assert one.ask(account, "run-1", fleet.now).until is None
+    assert one.ask(account, "run-1", fleet.now).until is None  # although its own file has it
+
+
+def test_what_the_daemon_of_a_machine_met_is_told_to_the_fleet_by_the_next_run(
+    fleet: Fleet,
+) -> None:
+    account = the_account("/a")
+    Accounts(str(fleet.folder / "one")).note_limit(account, met(fleet))
+    one, two = fleet.machine("one"), fleet.machine("two")
+    assert one.limited_until(account, fleet.now) is not None
+    assert one.ask(account, "run-1", fleet.now).until is not None
+    assert two.ask(account, "run-2", fleet.now).until is not None

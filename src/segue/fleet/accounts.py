@@ -64,8 +64,13 @@ class FleetAccounts(Accounts):
                 return own
             rows = [self._own(read(data, Account)) for (data,) in found]
             self._seen = (now, self._with_caps(rows))
-        homes = {each.id: each.home for each in own}
-        shared = [replace(each, home=homes.get(each.id, "")) for each in self._seen[1]]
+        here = {each.id: each for each in own}
+        shared = [
+            each
+            if (mine := here.get(each.id)) is None
+            else replace(accounts.note(each, accounts.met(mine)), home=mine.home)
+            for each in self._seen[1]
+        ]
         ids = {each.id for each in shared}
         return [*shared, *(each for each in own if each.id not in ids)]
 
@@ -77,8 +82,11 @@ class FleetAccounts(Accounts):
     def ask(self, account: Account, who: str, now: float) -> Answer:
         found = Answer()
 
+        mine = self._met_here(account, now)
+
         def change(known: Account) -> Account:
             nonlocal found
+            known = accounts.note(known, map(self._shared, mine))
             at, first = now + self._ahead_s, known.first
             if first is not None and first.at - _SKEW_S < at:
                 at = max(at, first.at)  # two measures of one clock are never quite the same
@@ -103,9 +111,29 @@ class FleetAccounts(Accounts):
         cleared = set(super().clear(wanted))
         for account in limited:
             if wanted is None or account.id in wanted:
-                self._share(account, lambda known: replace(known, limits=(), first=None))
+                self._share(account, self._lifted)
                 cleared.add(account.id)
         return sorted(cleared)
+
+    def _met_here(self, account: Account, now: float) -> list[Limit]:
+        """What others of this machine met and nobody told the fleet: the daemon never waits for a
+        database."""
+        found = [each for each in super().known() if each.id == account.id]
+        return [
+            limit
+            for each in found
+            for limit in accounts.met(each)
+            if (limit.resets_at or 0.0) > now
+        ]
+
+    def _lifted(self, known: Account) -> Account:
+        """Without limits; what was seen of them earlier says nothing any more."""
+        now = self._clock() + self._ahead_s
+        limits = tuple(
+            replace(limit, is_met=False, used_percent=None, resets_at=None, seen_at=now)
+            for limit in known.limits
+        )
+        return replace(known, limits=limits, first=None)
 
     def _shared(self, limit: Limit) -> Limit:
         """By the database's clock. A reset that was told is the world's time, not the machine's."""

@@ -14,9 +14,10 @@ import msgspec
 from segue import agents as known_agents
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive
-from segue.cli.support import checkup, checkup_fleet, checkup_watch
+from segue.cli.support import checkup, checkup_watch
 from segue.cli.support.checkup import HealthCheck, Status, ask
 from segue.errors import ConfigError
+from segue.fleet import checkup as fleet_checkup
 from segue.system.config import config
 from segue.system.config.settings import Settings, load
 from segue.views import printing
@@ -95,7 +96,8 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
     yield from checkup.sleep(env)
     yield from checkup.namespaces(why_not)
     yield from checkup_watch.examine(env)
-    yield from checkup_fleet.examine(env)
+    for found in fleet_checkup.examine(env):
+        yield HealthCheck(name="fleet", status=found.status, what=found.what, do=found.do)
     yield from configs
     yield from _wordings()
 

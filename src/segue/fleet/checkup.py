@@ -4,11 +4,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from segue import fleet
-from segue.cli.support.checkup import HealthCheck
 from segue.errors import ConfigError, SegueError
 from segue.runs.store import leases
 from segue.system.config import config
@@ -16,13 +15,23 @@ from segue.system.config import config
 if TYPE_CHECKING:
     from segue.fleet.database import FleetDatabase
 
-NAME = "fleet"
+Status = Literal["ok", "warn", "fail"]
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: how it stands, what it is, and what to do about it."""
+
+    status: Status
+    what: str
+    do: str = ""
+
+
 _SLOW_S = 0.5
 _SKEW_S = 30.0
 _FULL = 0.8
 
 
-def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
+def examine(env: Mapping[str, str]) -> Iterator[Finding]:
     """Nothing for a machine that works alone."""
     try:
         where = fleet.url(env)
@@ -37,9 +46,7 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
         begun = time.monotonic()
         db = FleetDatabase(where)
     except SegueError as fault:
-        yield HealthCheck(
-            name=NAME, status="fail", what=str(fault), do="tasks are kept; see docs/fleet.md"
-        )
+        yield Finding(status="fail", what=str(fault), do="tasks are kept; see docs/fleet.md")
         return
     with db:
         connect_s = time.monotonic() - begun
@@ -47,8 +54,7 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
         db.rows("SELECT 1")
         answer_s = time.monotonic() - begun
         told = f"answers in {answer_s * 1000:.0f} ms, connected in {connect_s:.1f} s"
-        yield HealthCheck(
-            name=NAME,
+        yield Finding(
             status="warn" if answer_s > _SLOW_S else "ok",
             what=f"{shown(where)} {told}",
         )
@@ -58,7 +64,7 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
         yield from _machine(db)
 
 
-def _private(where: str) -> Iterator[HealthCheck]:
+def _private(where: str) -> Iterator[Finding]:
     """A password in the config is for its owner's eyes."""
     path = config.user_file()
     try:
@@ -67,55 +73,51 @@ def _private(where: str) -> Iterator[HealthCheck]:
         return
     has_password = bool(urlsplit(where).password) if "://" in where else False
     if has_password and mode & (stat.S_IRGRP | stat.S_IROTH):
-        yield HealthCheck(
-            name=NAME,
+        yield Finding(
             status="warn",
             what=f"{path} holds the database's password, and others may read it",
             do=f"chmod 600 {path}",
         )
 
 
-def _safe(db: "FleetDatabase") -> Iterator[HealthCheck]:
+def _safe(db: "FleetDatabase") -> Iterator[Finding]:
     connection = db.db
     host = connection.info.host or ""
     is_local = host.startswith("/") or host in ("", "localhost", "127.0.0.1", "::1")
     if not is_local and not connection.pgconn.ssl_in_use:
-        yield HealthCheck(
-            name=NAME,
+        yield Finding(
             status="warn",
             what="not encrypted: tasks, prompts and sessions pass the network as they are",
             do="add ?sslmode=verify-full to url in [fleet]",
         )
 
 
-def _clock(db: "FleetDatabase") -> Iterator[HealthCheck]:
+def _clock(db: "FleetDatabase") -> Iterator[Finding]:
     ahead_s = db.ahead_s
     if abs(ahead_s) > _SKEW_S:
         how = "behind" if ahead_s > 0 else "ahead of"
-        yield HealthCheck(
-            name=NAME,
+        yield Finding(
             status="warn",
             what=f"this machine's clock is {abs(ahead_s):.0f} s {how} the database's",
             do="timedatectl set-ntp true",
         )
 
 
-def _room(db: "FleetDatabase") -> Iterator[HealthCheck]:
+def _room(db: "FleetDatabase") -> Iterator[Finding]:
     sql = (
         "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"
         " WHERE backend_type = 'client backend'"
     )
     ((used, most),) = db.rows(sql)
     if used >= most * _FULL:
-        yield HealthCheck(
-            name=NAME,
+        yield Finding(
             status="warn",
             what=f"{used} of the database's {most} connections are in use",
             do="raise max_connections in postgresql.conf",
         )
 
 
-def _machine(db: "FleetDatabase") -> Iterator[HealthCheck]:
+def _machine(db: "FleetDatabase") -> Iterator[Finding]:
     from segue.fleet import machines
 
     own = leases.machine()
@@ -131,4 +133,4 @@ def _machine(db: "FleetDatabase") -> Iterator[HealthCheck]:
         what, do = f"this machine is drained; {told}", f"segue fleet drain --undo {own}"
     else:
         what, do = f"this machine is heard as {own}; {told}", ""
-    yield HealthCheck(name=NAME, status="ok", what=what, do=do)
+    yield Finding(status="ok", what=what, do=do)
