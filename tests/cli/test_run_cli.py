@@ -138,7 +138,7 @@ def test_no_run_to_resume_in_this_folder(place: Staged) -> None:
 def test_a_task_that_is_missing_empty_or_not_quoted(place: Staged) -> None:
     is_refused(place.segue("run"), "TASK")
     is_refused(place.segue("run", "--agent", "claude", "  "), "empty")
-    is_refused(place.segue("run", "mend", "the", "tests"), "quote it", "'fix the tests'")
+    is_refused(place.segue("run", "fix", "the", "tests"), "quote it", "'fix the tests'")
     is_refused(place.segue("run", "-", stdin=""), "empty")
     is_refused(place.segue("run", "-", stdin="a\0b"), "NUL")
 
@@ -224,7 +224,7 @@ def test_a_run_whose_folder_is_gone_cannot_go_on_but_be_looked_at(tmp_path: Path
         (run,) = s.run_ids()
         s.project.rename(s.root / "elsewhere")
         for command in ("resume", "rerun"):
-            is_refused(s.segue(command, run, cwd=s.root), str(s.project), "not there")
+            is_refused(s.segue(command, run, cwd=s.root), str(s.project), "no longer exists")
         for command in ("show", "logs", "cancel"):
             assert s.segue(command, run, cwd=s.root).code == 0
 

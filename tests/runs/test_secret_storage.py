@@ -178,7 +178,7 @@ def test_what_is_not_over_or_too_young_is_not_forgotten(tmp_path: Path) -> None:
     assert not (place.home / "runs" / run).exists()
 
 
-@pytest.mark.parametrize("words", [(), ("--all", "run-1"), ("--older-than", "soon"), ("run-0",)])
+@pytest.mark.parametrize("words", [(), ("--all", "run-1"), ("--older-than", "soon"), ("run-none",)])
 def test_a_mistake_is_one_line(place: Place, words: tuple[str, ...]) -> None:
     done = place.segue("forget", *words, ok=False)
     assert done.returncode == 2

@@ -99,6 +99,8 @@ def told(data: bytes) -> Iterator[tuple[int, int]]:
             yield match.span(1)
     for match in rule(_QUOTED).finditer(data):
         word = match.group(1)
+        if _is_listed(data, match.start(), match.end()):
+            continue
         if rule(rb"[a-z0-9]{2}-?[A-Z]").search(word) and _is_made(word):
             yield match.span(1)
     yield from _columns(data)
@@ -122,6 +124,12 @@ def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
     if rule(_PHRASE).search(word) and rule(_PASSWORD_LINE).search(line):
         return True
     return len(word) >= 7 and not rule(_NAMES).search(rest)
+
+
+def _is_listed(data: bytes, start: int, end: int) -> bool:
+    """One word a line, as names stand in a list of a program."""
+    before = data[data.rfind(b"\n", 0, start) + 1 : start]
+    return not before.strip() and data[end : end + 2] in (b",\n", b",\r")
 
 
 def _is_strong(word: bytes) -> bool:

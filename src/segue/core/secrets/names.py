@@ -138,7 +138,8 @@ def _is_secret(name: bytes, value: bytes, group: int, after: bytes) -> bool:
     if group == _ARGUMENT and b" " in value:
         return False
     if group == _ARGUMENT or lower in _NEEDS_SIGNS:
-        return is_chosen(value) and not is_sentence(value) and not _is_path(value)
+        words = len(value.split()) > 2 or is_sentence(value)
+        return is_chosen(value) and not words and not _is_path(value)
     if lower.endswith(b"key") and len(value) < _MIN_BYTES:
         return False
     if group in _QUOTES and value[:1] in (b",", b")", b"]", b"}"):

@@ -48,7 +48,8 @@ _AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
 _URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
 _BARE = rb"[A-Za-z0-9_=.+/-]*(?:[0-9][A-Za-z]|[A-Za-z][0-9]|[a-z][A-Z])[A-Za-z0-9_=.+/-]{10,}"
 _IDS_BEFORE = (
-    rb"(?i)(?:sha-?[0-9]*|hash|digest|integrity|checksum|etag|fingerprint|md5|commit|cid|h1|public|base64|\?b\?)"
+    rb"(?i)(?:sha-?[0-9]*|hash|digest|integrity|checksum|etag|fingerprint|md5|commit|cid|h1|public|base64"
+    rb"|charset|alphabet|\?b\?)"
     rb"[^\n]{0,12}$|/nix/store/$"
 )
 _DUMPED = rb"(?:[A-Za-z0-9+/=]{56,}|-----)[\"'\\nr,+]*\n[ \t\"'+]*$"  # the line before is one, too
@@ -175,6 +176,8 @@ def _opens(value: bytes) -> bool:
     """Whether this is the password of an address: not a port and a path, not a:b."""
     if b"/" in value and not is_random(value):
         return False
+    if rule(rb"^[A-Z][A-Za-z]*(?i:token|pass(?:word)?|key|secret)$").search(value):
+        return False  # what a manual has there: ApiToken, APIPASS
     return not is_placeholder(value) and not (len(value) < 4 and value.isalnum())
 
 

@@ -50,6 +50,7 @@ def is_code(value: bytes) -> bool:
         or b"{{" in bare
         or (bare[:1] in (b"!", b"&", b"*", b":") and not is_mixed(bare))
         or bare.startswith((b"self.", b"this."))
+        or _GRAMMAR.search(bare)
     ):
         return True
     head = bare.partition(b"(")[0].partition(b"[")[0]
@@ -59,6 +60,9 @@ def is_code(value: bytes) -> bool:
         return b"." in head and (plain.isalpha() or (named and not is_random(head, 8)))
     plain = head.replace(b".", b"").replace(b"_", b"")
     return plain.isalnum() and not head[:1].isdigit()
+
+
+_GRAMMAR = re2.compile(rb"^[0-9]?\*[A-Za-z(]|\\[sSdDwWb]\b|\[\^|\.\*")  # 1*tchar, \S+, [^@]*, .*
 
 
 def is_chosen(value: bytes) -> bool:
