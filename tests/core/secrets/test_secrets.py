@@ -22,7 +22,10 @@ PLACES = tomllib.loads((RULES / "places.toml").read_text())["place"]
 ENDINGS = {".py", ".md", ".rst", ".txt", ".json", ".toml", ".cfg", ".sh", ".html", ".js", ".pyi"}
 
 
-SETS = [f"{name}.txt" for name in ("kinds", "second", "third", "fourth", "fifth", "sixth")]
+SETS = [
+    f"{name}.txt"
+    for name in ("kinds", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+]
 
 
 @pytest.mark.parametrize("file", SETS)

@@ -64,6 +64,7 @@ _MADE = (
     rb"|^[A-Z][0134579][a-z]-|[a-z]{3}[0134579]-[a-z]"
 )
 _PHRASE = rb"^(?:[A-Z][a-z]{2,}|[a-z]{3,}-[A-Z][a-z]{2,})(?:-?[A-Z][a-z]{2,})*-?[0-9]{1,4}$"
+_CHOSEN = rb"^[A-Z][a-z]{2,}[-_.+#%!][0-9]{2,5}[a-z!]?$"  # a word, a sign, a number
 _PASSWORD_LINE = rb"(?i)password|passphrase|\bpw\b|wi-?fi"
 _NAMES = (  # step-12, Windows10, ISO-8859-1, 2024-01-02, v2-rc1, b2 and the like
     rb"(?i)^[a-z]+[-_]?[0-9]{1,4}$|^[0-9]|^[a-z]?[0-9.-]*$|^[a-z]{1,3}[0-9]+"
@@ -112,7 +113,11 @@ def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
     word = word.rstrip(b".?,!")
     if not 6 <= len(word) <= 40 or after not in _AFTER:
         return False
-    if b"_" in word or b"." in word or b"@" in word[1:-1] or word[:1] in b"$%&-#@+*~^":
+    if rule(_CHOSEN).search(word) and rule(_PASSWORD_LINE).search(line):
+        return True
+    if word.startswith(b"lib") or b"_" in word or b"." in word or b"@" in word[1:-1]:
+        return False
+    if word[:1] in b"$%&-#@+*~^":
         return False
     if is_hex(word) or is_placeholder(word) or is_code(word):
         return False

@@ -28,7 +28,7 @@ _HEAD_BYTES = 20  # of a vendor's key, after its prefix
 
 _CHARS = r"[A-Za-z0-9_+/=.~%-]"
 _TURN = "(?:[0-9][A-Za-z]|[A-Za-z][0-9])"
-_RANDOM = rf"{_TURN}{_CHARS}{{4,}}{_TURN}|[A-Za-z]{{31}}"  # as keys are: letters and digits mixed
+_RANDOM = rf"{_TURN}{_CHARS}{{4,}}{_TURN}|[A-Za-z0-9]{{28}}"  # as keys are: mixed, long
 _ADDRESS = r"://[^\s/@\"'<>]*:[^\s\"'<>]+@"
 _MADE = (  # a password beside a word for it, a key beside its name
     rf"(?i:{LINE})|{STRONG}|{LEET}"

@@ -9,6 +9,8 @@ from segue.core.secrets.values import (
     is_chosen,
     is_code,
     is_hex,
+    is_lowly,
+    is_opaque,
     is_placeholder,
     is_random,
     is_salt,
@@ -27,19 +29,23 @@ _QUOTED = (  # to the closing quote, or to the end of the line if there is none
     rb'|\\"((?:[^"\\\n]|\\[^"\n])+)'  # JSON inside JSON
 )
 _NAMED = (
-    rb"(?i)(" + _WORD + rb"[A-Za-z0-9_.-]{0,60})(?:"
-    rb"[\"'],[ \t]*[\"']([^\"'\n]+)[\"']"  # define('PASSWORD', '…')
-    rb"|(?:\\?[\"'])?\]?(?:"
+    rb"(?i)(" + _WORD + rb"[A-Za-z0-9_.-]{0,60})"
+    rb"(?:\\?[\"'])?\]?(?:"
     rb"[ \t]*(?::\*{2}|\*{2}:|:|=|:=|=>|\?=)[ \t]*[bruf]{0,2}(?:"
     + _QUOTED
     + rb")"  # code, JSON: "password": "…"
-    rb"|=([^\s\"'`;&]+)"  # a shell, an .env: PASSWORD=…
+    rb"|=([^\s\"'`;&>][^\s\"'`;&]*)"  # a shell, an .env: PASSWORD=…
     rb"|[ \t]*[:=][ \t]+([^\s\"'`;&]+)"  # YAML, .ini, a header: password: …
     rb"|>([^<>\s]+)</"  # <password>…</password>
     rb"|[ \t]+(?:is|was)[ \t]+[\"'`]?([^\s\"'`]+)"  # the password is …
-    rb"))"
+    rb")"
 )
-_ARGUMENT, _QUOTES, _SHELL, _LINE, _ELEMENT, _PROSE = 2, (3, 4, 5, 6), 7, 8, 9, 10  # groups
+_PAIRED = (  # define('PASSWORD', '…'), but not {"user": "token", "password": …
+    rb"(?i)(" + _WORD + rb"[A-Za-z0-9_.-]{0,60})[\"'],[ \t]*"
+    rb"[\"']([^\"'\n]+)[\"'][ \t]*(?:[^ \t:=]|$)"
+)
+_QUOTES, _SHELL, _LINE, _ELEMENT, _PROSE = (2, 3, 4, 5), 6, 7, 8, 9  # groups of `_NAMED`
+_ARGUMENT = 0  # the one of `_PAIRED`
 _OPTION = (
     rb"(?i)(?:^|[\s\"'(])--?([A-Za-z0-9.-]{0,40}" + _WORD + rb"[A-Za-z0-9-]{0,20})"
     rb"[ \t]+(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`-][^\s\"'`]+))"
@@ -86,6 +92,15 @@ def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
             continue
         if _is_secret(name, value, group, data[end : end + 1]):
             yield start, end
+        elif group == _LINE and (second := _after_scheme(data, name, value, end)):
+            yield second
+    for match in rule(_PAIRED).finditer(data):
+        start, end = match.span(2)
+        name = _begun(data, match.start(1)) + match.group(1)
+        if _is_in_a_path(data, match.end(1) - len(name), _ARGUMENT):
+            continue
+        if _is_secret(name, match.group(2), _ARGUMENT, data[end : end + 1]):
+            yield start, end
     if b"-" in data:
         for match in rule(_OPTION).finditer(data):
             group = match.lastindex
@@ -102,9 +117,21 @@ def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
                     and word.lower().startswith(b"pass")
                     and not rest
                 )
-                fits = quoted or is_chosen(value) or is_scrambled(value)
+                fits = quoted or is_chosen(value) or is_scrambled(value) or is_lowly(value)
             if fits and not is_sentence(value):
                 yield match.span(group)
+
+
+def _after_scheme(data: bytes, name: bytes, value: bytes, end: int) -> tuple[int, int] | None:
+    """The key after a word that says what it is: `X-Auth-Token: api-key 0f3…`."""
+    word = value.rstrip(b":")
+    if not word.replace(b"-", b"").replace(b"_", b"").isalpha() or len(word) > 12:
+        return None
+    match = rule(rb"[ \t]+([A-Za-z0-9._~+/=-]{20,})(?:[\s\"'\\,;]|$)").match(data, end)
+    before, key, rest = _parted(name)
+    if match is None or _is_weak(key) or not _names_it(before, key, rest, match.group(1)):
+        return None
+    return match.span(1) if is_opaque(match.group(1)) else None
 
 
 def _is_secret(name: bytes, value: bytes, group: int, after: bytes) -> bool:
@@ -118,6 +145,8 @@ def _is_secret(name: bytes, value: bytes, group: int, after: bytes) -> bool:
     if _is_weak(word):
         if group == _PROSE or (not before and is_hex(value)):
             return False
+        if name.isupper() and any(is_opaque(part) for part in rule(rb"[:|]").split(value)):
+            return True
         return (is_random(value) and not is_code(value)) or (
             word.lower() != b"certificate" and group != _PROSE and is_salt(value)
         )
@@ -140,7 +169,7 @@ def _is_secret(name: bytes, value: bytes, group: int, after: bytes) -> bool:
     if group == _ARGUMENT or lower in _NEEDS_SIGNS:
         words = len(value.split()) > 2 or is_sentence(value)
         return is_chosen(value) and not words and not _is_path(value)
-    if lower.endswith(b"key") and len(value) < _MIN_BYTES:
+    if lower.endswith(b"key") and (len(value) < _MIN_BYTES or _is_word(value)):
         return False
     if group in _QUOTES and value[:1] in (b",", b")", b"]", b"}"):
         return False  # the quote was a closing one
@@ -201,6 +230,8 @@ def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
         return False
     if set(_parts(rest)) <= _STILL_IT:
         return True
+    if rest.strip(b"_-").lower() == b"hash" and lower.startswith(b"pass"):
+        return is_random(value)
     if rest.strip(b"_-").lower() == b"id" and (
         (len(lower) > 3 and lower.endswith(b"key")) or lower == b"secret"
     ):
@@ -226,9 +257,15 @@ def _is_about(name: bytes, word: bytes, value: bytes) -> bool:
     bare = value.strip(b",;)@. ").lower()
     if bare in (name.lower(), word.lower()) or _is_type(value, word):
         return True
+    if b"-" in bare and _joined(name) in _joined(bare):
+        return True  # METADATA_TOKEN = "x-metadata-token"
     if word.lower() == b"token":
         return _is_number(bare)
     return word.lower() == b"pwd" and value[:1] in (b"/", b"~")
+
+
+def _joined(name: bytes) -> bytes:
+    return name.lower().replace(b"-", b"").replace(b"_", b"")
 
 
 def _is_type(value: bytes, word: bytes) -> bool:
@@ -253,6 +290,11 @@ def _is_argument(value: bytes) -> bool:
     """A name handed on in a call: `password=user_password,`."""
     bare = value.rstrip(b",;)]}:")
     return bare != value and bare.replace(b"_", b"").isalnum() and not bare[:1].isdigit()
+
+
+def _is_word(value: bytes) -> bool:
+    """`apiKey: "ollama"`: what programs want that need no key."""
+    return len(value) < 12 and value.islower() and value.replace(b"-", b"").isalpha()
 
 
 def _is_number(value: bytes) -> bool:

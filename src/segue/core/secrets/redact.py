@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from segue.core.secrets.calls import handed
 from segue.core.secrets.context import told
 from segue.core.secrets.lines import merged, suspicious
 from segue.core.secrets.names import named
@@ -49,7 +50,7 @@ _URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
 _BARE = rb"[A-Za-z0-9_=.+/-]*(?:[0-9][A-Za-z]|[A-Za-z][0-9]|[a-z][A-Z])[A-Za-z0-9_=.+/-]{10,}"
 _IDS_BEFORE = (
     rb"(?i)(?:sha-?[0-9]*|hash|digest|integrity|checksum|etag|fingerprint|md5|commit|cid|h1|public|base64"
-    rb"|charset|alphabet|\?b\?)"
+    rb"|charset|alphabet|[a-z]_id|[a-z] id|[a-z]Id|\?b\?)"
     rb"[^\n]{0,12}$|/nix/store/$"
 )
 _DUMPED = rb"(?:[A-Za-z0-9+/=]{56,}|-----)[\"'\\nr,+]*\n[ \t\"'+]*$"  # the line before is one, too
@@ -149,6 +150,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     yield from named(data, lowered)
     yield from _bare(data)
     yield from told(data)
+    yield from handed(data)
     if b"PRIVATE KEY" in data or b"Static key" in data:
         yield from _keys(data)
 

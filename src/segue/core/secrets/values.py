@@ -37,6 +37,9 @@ def is_placeholder(value: bytes) -> bool:
         or bare.startswith(_FILLED_IN_LATER)
         or (bare.startswith(b"%") and bare.endswith(b"%"))
         or (len(bare) > 2 and not bare.strip(b"*x.-_0?#:"))
+        or (
+            len(bare) < 20 and value.rstrip(b"\"'`,;) ").endswith((b"...", "…".encode()))
+        )  # sk-ant-...
         or (bare.startswith(b"#") and is_hex(bare[1:]) and len(bare) in (4, 7, 9))  # a colour
     )
 
@@ -170,6 +173,27 @@ def is_random(value: bytes, least: int = MIN_KEY_BYTES) -> bool:
     return changes * 5 > min(len(value), 200)
 
 
+def is_opaque(value: bytes) -> bool:
+    """What no person has chosen: dice, or 20 hexadecimal digits and more."""
+    if any(row in value.lower() for row in _ROWS):
+        return False
+    if is_hex(value):
+        bare = value.replace(b"-", b"").lower()
+        return len(bare) >= 20 and bare.strip(b"0123456789") != b"" and bare.strip(b"abcdef") != b""
+    return is_random(value) and not is_code(value) and not is_known_id(value)
+
+
+_ROWS = (b"0123456789", b"abcdefgh")  # an alphabet
+
+
+def is_lowly(value: bytes) -> bool:
+    """Small letters and digits in two parts, as tokens for joining are: 0k3x5v.a1b2c3…"""
+    return bool(_LOWLY.match(value)) and sum(48 <= byte <= 57 for byte in value) > 2
+
+
+_LOWLY = re2.compile(rb"[a-z0-9]{6,}\.[a-z0-9]{12,}$")
+
+
 def is_salt(value: bytes) -> bool:
     """As programs make them of all signs there are: long, and without a blank."""
     signs = sum(byte in b"!#$%&()*+,-./:;<=>?@[]^_{|}~" for byte in value)
@@ -205,7 +229,8 @@ def is_known_id(value: bytes) -> bool:
 
 
 _ID = re2.compile(
-    rb"(?i)sha(?:1|224|256|384|512)[-:_]|(?:toolu|tool|msg|req|call|resp|chatcmpl|cmpl|fc|rs|sesn|ses|run|"
+    rb"(?i)(?:[a-z0-9.]{1,20}[+@])?sha(?:1|224|256|384|512)[-:_.]|(?-i:[a-z]{2,12}_01[0-9A-Za-z]{20,26}$)"
+    rb"|commit[0-9a-f]{40}|(?:toolu|tool|msg|req|call|resp|chatcmpl|cmpl|fc|rs|sesn|ses|run|"
     rb"evt|event|batch|file|asst|thread|step|item|part|prt|usr|user|org|proj|arn|urn|integrity|md5)[-_:]"
 )
 
@@ -277,6 +302,7 @@ FITS: dict[str, Callable[[bytes], bool]] = {
         or (is_hex(value) and len(value) >= 32)
     ),
     "lone": lambda value: is_told(value) or is_scrambled(value),
+    "opaque": is_opaque,
     "key": lambda value: is_random(value, 20) and not is_known_id(value) and not is_code(value),
     "credential": lambda value: is_mixed(value) and not is_code(value),
 }
