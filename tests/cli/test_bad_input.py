@@ -123,7 +123,7 @@ def test_odd_file_gets_a_verdict(
 def test_half_a_json_line_is_told_in_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "half.jsonl").write_bytes(b'{"type":"assistant","message":{"content":"ab')
     assert complaints(run("classify", "--json", "half.jsonl")) == [
-        "segue: half.jsonl: its last line is cut off; what else it held is not known"
+        "segue: half.jsonl: its last line is cut off; the rest is missing"
     ]
 
 

@@ -275,7 +275,7 @@ def test_cancel_asks_the_segue_that_drives_it(hanging: Staged) -> None:
     assert hanging.end(process).code == 130
     assert Leg(hanging.leg(run)).status().state == "ended"
     again = hanging.segue("cancel", run)
-    assert (again.code, again.lines) == (0, [f"{run} is over already: cancelled"])
+    assert (again.code, again.lines) == (0, [f"{run} has already ended: cancelled"])
 
 
 def test_cancel_ends_the_agent_of_a_segue_that_is_gone(hanging: Staged) -> None:

@@ -478,7 +478,7 @@ def test_show_counts_compactions_after_which_the_context_was_smaller(own_home: P
 def test_show_tells_how_many_lines_were_no_records(own_home: Path) -> None:
     claude_session(own_home, reply(1, 20_000), '{"message":{"usage":{"input_tokens":')
     assert shown()["unread_lines"] == 1
-    assert "1 line that is no record" in run("show", SESSION).output
+    assert "1 line that is not a record" in run("show", SESSION).output
 
 
 # Live

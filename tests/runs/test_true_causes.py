@@ -76,7 +76,7 @@ def test_a_handed_over_leg_is_not_told_as_completed(tmp_path: Path) -> None:
     assert (last["ended_for"], last["reason"]) == ("", "completed")
     stop = shown["stops"][0]
     assert stop["details"]["ended_for"] == "handoff"
-    assert stop["remediation"] == "Nothing: a new session goes on with the work."
+    assert stop["remediation"] == "Nothing: a new session continues the work."
     (of_first,) = [e for e in log if e["kind"] == "legended" and e["data"]["leg"] == 1]
     assert of_first["data"]["stop"]["reason"] != "completed"
     assert re.search(r"leg +1 +task +handed over", text)

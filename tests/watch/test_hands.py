@@ -645,7 +645,7 @@ def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_
 
 def test_a_session_that_nothing_runs_any_more_is_not_handed_over(scene: Scene) -> None:
     (agent,) = scene.agents
-    with pytest.raises(SegueError, match="no agent is behind it"):
+    with pytest.raises(SegueError, match="no agent has it open"):
         scene.watch.hands.begin(scene.see(agent, process=False))
 
 

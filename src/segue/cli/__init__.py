@@ -19,23 +19,23 @@ COMMANDS = {
     "run": "Carry a task to its end, over full windows, limits and crashes.",
     "resume": "Resume a run.",
     "rescue": "List sessions that died without segue, and resume one.",
-    "attach": "Show a run that goes on in the background.",
+    "attach": "Show a run that is running in the background.",
     "runs": "List runs: where they stand, and what to type next.",
     "logs": "Print what happened in a run; -f follows it.",
     "cancel": "End a run and its agent, or take back a handoff.",
     "rerun": "Begin the task of a run again, from the start.",
     "diff": "Show what a run changed, or one leg of it.",
     "restore": "Bring back the work of a run: as a branch or in a folder.",
-    "forget": "Delete what segue keeps of runs that are over.",
+    "forget": "Delete what segue keeps about finished runs.",
     "submit": "Queue a task, or a list of them.",
     "queue": "List the queue: what runs, what waits, what to merge.",
-    "worker": "Work the queue off, as limits allow.",
+    "worker": "Work through the queue, as limits allow.",
     "fleet": "Look after the machines that share one queue.",
     "status": "Show sessions of the last day: how full, and how long left.",
     "sessions": "List all sessions, or those of an agent, a project, a state.",
     "dashboard": "Show all of it as a live page in your browser.",
     "limits": "Show each account's limits: how much is used, when they reset.",
-    "show": "Tell all about one session or one run.",
+    "show": "Show everything about one session or run.",
     "checkpoint": "Print what another session needs to continue one.",
     "open": "Start an agent here so that the daemon can act on it.",
     "watch": "Watch all sessions; with --auto hand over and resume.",
@@ -50,7 +50,7 @@ COMMANDS = {
     "statusline": "Print the status line for claude.",
     "notify": "Try the notifications.",
     "mcp": "Serve sessions and handoffs to agents, over MCP.",
-    "report": "Tell what was done, what it cost, and what needs you.",
+    "report": "Say what was done, what it cost, and what needs you.",
     "fits": "Say whether a task of N tokens still fits into a session.",
     "scan": "Read what is new in all sessions, and sum up the tokens.",
     "drill": "Play full windows, limits and crashes with a scripted model.",
@@ -222,7 +222,7 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
         formatter.write_text(
-            "`segue COMMAND --help` tells more. resume, attach, cancel, rerun, logs and show take"
+            "`segue COMMAND --help` says more. resume, attach, cancel, rerun, logs and show take"
             " the newest run of this folder if none is named."
         )
 

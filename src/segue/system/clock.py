@@ -37,7 +37,7 @@ def parse_zone(name: object) -> tzinfo:
     """A zone that the user named; raises InputError for one that nobody has."""
     found = resets.zone(name) if isinstance(name, str) else None
     if found is None:
-        raise InputError(f"time zone {name!r} is not known; write one like Europe/London or UTC")
+        raise InputError(f"time zone {name!r} is unknown; write one like Europe/London or UTC")
     return found
 
 

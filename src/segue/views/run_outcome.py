@@ -78,12 +78,12 @@ def commands(run: Run) -> list[str]:
     """What to paste, the most likely first; each with what it does."""
     if run.state is RunState.DONE:
         return []
-    found = [(f"segue resume {run.id}", "go on")]
+    found = [(f"segue resume {run.id}", "resume it")]
     reason = run.outcome.reason if run.outcome else ""
     if run.check and reason == "check_failed":
         found.insert(0, (f"cd {shlex.quote(run.cwd)} && {run.check}", "the check"))
     if reason in ("no_progress", "breaker"):
-        found.append((f"segue resume --fresh {run.id}", "go on in a new session"))
+        found.append((f"segue resume --fresh {run.id}", "resume in a new session"))
     found.append((f"segue logs {run.id}", "all that happened"))
     advice = run.outcome.advice if run.outcome else ""
     found = [(command, why) for command, why in found if command not in advice]

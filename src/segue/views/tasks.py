@@ -114,7 +114,7 @@ def next_lines(task: Task, merge: str) -> list[str]:
     elif work.uncommitted:
         found.append(f"{task.id} left work that is in no commit, in {task.tree}")
     else:
-        checked = "" if work.is_checked else "; whether it merges cleanly is not known"
+        checked = "" if work.is_checked else "; whether it merges cleanly is unknown"
         found.append(f"{task.id}: {task.branch}, {size(task)}, ready to merge into {clean(into)}"
                      f"{checked}")  # fmt: skip
     found.append(f"  {merge}")

@@ -57,7 +57,7 @@ class UserCommands:
                     said = f"handoff {cycle.id} is under way: {cycle.step.value}"
                     return f"{said}; {cycle.why}" if cycle.why else said
                 self.hands.retry(cycle)
-                return f"handoff {cycle.id} goes on"
+                return f"handoff {cycle.id} continues"
             why = _why_not(kept)
             if why:
                 raise InputError(f"{label(kept.session)} cannot be handed over: {why}")
@@ -84,7 +84,7 @@ class UserCommands:
 
 def _why_not(kept: TrackedSession) -> str:
     if kept.session.process is None:
-        return "no agent is behind it"
+        return "no agent has it open"
     if kept.in_run:
         return "it belongs to a run, which hands over by itself"
     if terminals.find(kept.session.agent) is None:

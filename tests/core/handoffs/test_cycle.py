@@ -524,7 +524,7 @@ def test_a_turn_that_goes_on_after_a_dialog_gets_its_whole_time() -> None:
 def test_a_user_who_goes_on_by_hand_in_the_new_session_ends_it() -> None:
     led = cleared()
     led.tell(AgentGone("?"), UserSpoke())
-    assert (led.cycle.step, led.cycle.why) == (HandoffStep.CANCELLED, "the user went on by hand")
+    assert (led.cycle.step, led.cycle.why) == (HandoffStep.CANCELLED, "the user continued by hand")
 
 
 # Whose move it is

@@ -28,7 +28,7 @@ def test(ctx: click.Context) -> None:
     notice = make_notice(
         "needs_you",
         "segue: a test",
-        "This is how segue tells you.",
+        "This is what a notification from segue looks like.",
         f"Sent from {os.getcwd()}.",
         terse=policy.notify_terse,
     )

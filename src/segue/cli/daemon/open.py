@@ -91,7 +91,7 @@ def _unknown(name: str, everyone: Sequence[Hosted]) -> InputError:
     hint = f"did you mean {close[0]}?" if close else f"segue knows {', '.join(agents.names())}"
     stem, _, number = name.rpartition("-")
     if number.isdecimal() and _is_agent(stem):
-        return InputError(f"{name} is not open (any more); see: segue open --list")
+        return InputError(f"{name} is not open; see: segue open --list")
     return InputError(f"unknown agent {name!r}; {hint}")
 
 

@@ -42,7 +42,7 @@ def install(only_print: bool) -> None:
         _run([word.format(path=path, uid=os.getuid()) for word in argv])
     printing.say("the daemon runs, and will after each login; segue service status")
     if _manager() == "systemctl" and not _lingers():
-        printing.say("it ends when you log out; to have it go on: loginctl enable-linger")
+        printing.say("it ends when you log out; to keep it running: loginctl enable-linger")
 
 
 @command.command()

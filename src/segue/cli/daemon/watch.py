@@ -45,7 +45,7 @@ To hold it back: segue pause"""
 def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
     """Watch all sessions: zones, stops, reminders; with --auto also handoffs and resumes.
 
-    One daemon a user. SIGHUP reads the config again, Ctrl+C ends it. As a service:
+    One daemon per user. SIGHUP reads the config again, Ctrl+C ends it. As a service:
     segue service install.
     """
     if folders and not auto:

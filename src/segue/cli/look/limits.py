@@ -38,7 +38,7 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
         printing.say_json({"accounts": [limits.as_dict(each, now) for each in found]})
         return
     if not found:
-        printing.say("no limit is known; one is, once an agent tells of it", err=True)
+        printing.say("no limits are known yet: segue learns them from what agents report", err=True)
     for each in found:
         printing.say("\n".join(limits.lines(each, now, clock.local_zone())))
 

@@ -33,7 +33,9 @@ _EVENING_HOUR = 18
     help="text fits 80 columns, html is one file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--figures", "is_figures", is_flag=True, help="How handoffs do, against ADR 017.")
+@click.option(
+    "--figures", "is_figures", is_flag=True, help="How handoffs do, against their targets."
+)
 @click.option("--project", metavar="FOLDER", help="With --figures: of this project alone.")
 def command(
     run: str | None,
@@ -43,7 +45,7 @@ def command(
     is_figures: bool,
     project: str | None,
 ) -> None:
-    """Tell what runs and watched sessions did since yesterday evening (or TIME), or what RUN did:
+    """Report what runs and watched sessions did since yesterday evening (or TIME), or what RUN did:
     outcome, answer, changes, cost, decisions, and what needs you."""
     if run is not None and since is not None:
         raise InputError("name a RUN or --since, not both")

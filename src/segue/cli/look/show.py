@@ -185,7 +185,9 @@ def _print(
         row("changed" if place == 0 else "", path)
     row("sub-agents", session.children or "")
     lines = (
-        "1 line that is no record" if told.unread == 1 else f"{told.unread:,} lines that are none"
+        "1 line that is not a record"
+        if told.unread == 1
+        else f"{told.unread:,} lines that are not records"
     )
     row("unread", lines if told.unread else "")
     for note in session.notes:

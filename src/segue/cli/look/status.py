@@ -16,7 +16,7 @@ from segue.views.verdicts import duration
 @click.option("--watch", is_flag=True, help="Keep showing changes as they happen; q quits.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout; with --watch one line each.")
 def command(watch: bool, as_json: bool) -> None:
-    """Show sessions with an agent behind them, and those of the last 24 hours."""
+    """Show live sessions, and those of the last 24 hours."""
     if watch:
         from segue.cli.support.status_live import watch_status
 

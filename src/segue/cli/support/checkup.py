@@ -59,7 +59,12 @@ def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> s
 def tools(env: Env) -> Iterator[HealthCheck]:
     """Programs that segue calls."""
     for name, flag, why, how in (
-        ("git", "--version", "without it, progress is told by changed files alone", "install git"),
+        (
+            "git",
+            "--version",
+            "without it, progress is judged by changed files alone",
+            "install git",
+        ),
         ("tmux", "-V", "it is needed only to watch agents in terminals", "install tmux"),
     ):
         program = shutil.which(name, path=absolute(env.get("PATH", os.defpath)))

@@ -87,7 +87,7 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
     there = {command for command in found if claude_settings.is_own(command)}
     gone = sorted({place for command in there for place in _missing(command)})
     if gone:
-        what = f"{path} names a segue that is not there any more: {gone[0]}"
+        what = f"{path} names a segue that no longer exists: {gone[0]}"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
     elif not wanted <= there:
         what = f"{path} has hooks of another segue, or of before an upgrade"

@@ -199,5 +199,5 @@ def _marks_said(found: dict[str, Any]) -> str:
     sure = "" if found["window_from"] != "default" else ", which is a guess"
     return (
         f"handoff at a pause from {found['soft']:,} tokens on, at once from {found['hard']:,};"
-        f" of a window of {found['window']:,}{sure}, as long as the agent tells no other"
+        f" of a window of {found['window']:,}{sure}, unless the agent reports another"
     )

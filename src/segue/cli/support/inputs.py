@@ -120,7 +120,7 @@ def say(given: ClassifyInput | None = None) -> None:
 def _cut_off(text: str, name: str) -> list[str]:
     last = text.rstrip().rpartition("\n")[2].strip()
     if last.startswith('{"') and decode(last) is None:
-        return [f"{name}: its last line is cut off; what else it held is not known"]
+        return [f"{name}: its last line is cut off; the rest is missing"]
     return []
 
 

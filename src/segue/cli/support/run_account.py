@@ -218,7 +218,7 @@ def _print(told: RunAccount, now: float) -> None:
     row("used", _used(run))
     for wait in _waits(told):
         length = duration(wait["until"] - wait["since"])
-        reset = "" if wait["reset_at"] is not None else ", no reset time was told"
+        reset = "" if wait["reset_at"] is not None else ", no reset time was stated"
         row("wait", f"{length} until {moment(wait['until'], now, tz)}: {wait['why']}{reset}")
     reasons = [kept for kept in told.decisions if kept.reason]
     more = len(reasons) - _DECISIONS

@@ -170,7 +170,7 @@ def drain(machine: str, undo: bool) -> None:
     with _opened() as db:
         found = _find(db, machine)
         machines.drain(db, found.id, is_drained=not undo)
-    said = "takes new work again" if undo else "takes no new work; what it has begun goes on"
+    said = "takes new work again" if undo else "takes no new work; what it has begun continues"
     printing.say(f"{clean(found.name)} {said}")
 
 

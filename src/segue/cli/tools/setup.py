@@ -102,7 +102,7 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
         said.append("  disableAllHooks is set there: claude runs none of them")
     return [
         *said,
-        "  sessions that are open now get the hooks when they are started anew",
+        "  sessions that are open now get the hooks when they are restarted",
         "  they say nothing until the daemon runs: segue watch, or segue service install",
         "  handoffs need tmux: start claude there, or with `segue open claude` in any terminal",
         "  to take it all back: segue uninstall",

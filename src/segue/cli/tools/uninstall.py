@@ -93,7 +93,7 @@ def _refuse_if_alive() -> None:
     if live := list(_live_runs()):
         ids = ", ".join(live[:5]) + (f" and {len(live) - 5} more" if len(live) > 5 else "")
         raise InputError(
-            f"nothing was done: still at work: {ids}; end it first: segue cancel {live[0]}"
+            f"nothing was done: still running: {ids}; end it first: segue cancel {live[0]}"
         )
     from segue.system.tmux import hosting
 

@@ -59,7 +59,7 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
                 code = view.show()
         except KeyboardInterrupt:
             stage.finish()
-            _say(f"you left the view, and {found.id} goes on; to end it: segue cancel {found.id}")
+            _say(f"you left the view; {found.id} keeps running; to end it: segue cancel {found.id}")
             code = _LEFT
     stage.finish()
     sys.exit(code)

@@ -58,7 +58,7 @@ def command(run: str | None) -> None:
             printing.say(remote().post("/v1/cancel", {"session": name})["said"])
             return
         if found.state.is_final:
-            printing.say(f"{found.id} is over already: {found.state.value}")
+            printing.say(f"{found.id} has already ended: {found.state.value}")
             return
         ended = end_run(store, found.id)
     if ended is None:

@@ -32,7 +32,7 @@ _LIVE = ("starting", "running")
 @click.command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--older-than", metavar="AGE", help="All that ended before: 90m, 12h, 30d, 8w.")
-@click.option("--all", "all_", is_flag=True, help="All that are over.")
+@click.option("--all", "all_", is_flag=True, help="All finished runs.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(

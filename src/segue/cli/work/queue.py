@@ -91,7 +91,7 @@ def cancel(names: tuple[str, ...]) -> None:
     with opened_queue() as queue, opened() as store:
         for task in [find_task(queue, name) for name in names]:
             if task.state.is_final:
-                printing.say(f"{task.id} is over already: {task.state.value}")
+                printing.say(f"{task.id} has already ended: {task.state.value}")
                 continue
             ended = _cancel(queue, store, task)
             if not ended.state.is_final:

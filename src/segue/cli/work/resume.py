@@ -91,7 +91,7 @@ def command(
                 )
             except Held as held:
                 raise InputError(is_driven(found, held.holder)) from None
-            stage.view.say(f"{found.id}: going on ({found.state.value}), {found.agent}")
+            stage.view.say(f"{found.id}: resuming ({found.state.value}), {found.agent}")
             code = stage.play(loop, first)
     stage.finish()
     sys.exit(code)

@@ -29,7 +29,7 @@ _MAX_TASK_BYTES = 10_000_000
 
 @click.command(cls=RunCommand, context_settings={"allow_interspersed_args": True})
 @click.argument("task", nargs=-1)
-@click.option("--task-file", metavar="FILE", help="The task is what stands in FILE; - is stdin.")
+@click.option("--task-file", metavar="FILE", help="Read the task from FILE; - is stdin.")
 @click.option("--agent", metavar="A,B…", help="claude, codex, opencode, gemini, pi or your own.")
 @click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
 @click.option("--detach", is_flag=True, help="Run it in the background, and return.")
@@ -235,10 +235,10 @@ def _of_word(word: str) -> str:
         return word
     name = shlex.quote(word)
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        question = f"{name} is a file. Is the task what stands in it (no: its name is the task)?"
+        question = f"{name} is a file. Is its content the task (no: its name is the task)?"
         return read_file(word) if printing.confirm(question) else word
     printing.complain(
-        f"the task is the name {name}, not what stands in that file; for that:"
+        f"the task is the name {name}, not the content of that file; for that:"
         f" segue run --task-file {name}"
     )
     return word

@@ -32,7 +32,7 @@ _NOWHERE = "/"  # tasks of a URL have no project's settings
 @click.command(cls=RunCommand, context_settings={"allow_interspersed_args": True})
 @click.argument("task", nargs=-1)
 @click.option(
-    "--from", "file", metavar="FILE", help="One task a line, or a Markdown list; - is stdin."
+    "--from", "file", metavar="FILE", help="One task per line, or a Markdown list; - is stdin."
 )
 @click.option("--agent", metavar="A,B", help="The first that is not limited takes the task.")
 @click.option("--check", metavar="CMD", help="A task is done once this command exits with 0.")
@@ -71,11 +71,11 @@ def command(
     trust_setup: bool,
     as_json: bool,
 ) -> None:
-    """Queue TASK for `segue worker`, which works tasks off as limits allow.
+    """Queue TASK for `segue worker`, which works through them as limits allow.
 
     Each task works in a tree of its own: a git worktree on the branch segue/TASK. What is there to
     merge, `segue queue` says. TASK is one argument (quote it), or - to read it from the input.
-    --from takes many: one task a line, or the items of a Markdown list. What follows -- goes to the
+    --from takes many: one task per line, or the items of a Markdown list. What follows -- goes to the
     agent as it is.
     """
     if here and (repo or ref):

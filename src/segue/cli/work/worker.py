@@ -40,7 +40,7 @@ _FAILED, _NEEDS_YOU = 1, 3
 @click.option("--task", "task_id", hidden=True)
 @click.option("--epoch", type=int, hidden=True)
 def command(jobs: int | None, until_empty: bool, task_id: str | None, epoch: int | None) -> None:
-    """Work the queue off: start what may start, as limits, priorities and caps allow.
+    """Work through the queue: start what may start, as limits, priorities and caps allow.
 
     Each task runs in a process of its own, which goes on if this one ends. Ctrl+C ends the worker
     alone; segue queue cancel TASK ends a task. Several workers may run at once: --jobs counts the

@@ -309,7 +309,7 @@ def _native(ending: StoppedSession, policy: Policy, now: float) -> StandBy | Non
     if at is None or ending.state != "at_prompt" or ending.is_subagent_only:
         return None
     until = at + policy.stand_by_s
-    return StandBy(until, "the agent says that it goes on by itself") if now < until else None
+    return StandBy(until, "the agent says that it will continue by itself") if now < until else None
 
 
 def _limit(
@@ -337,7 +337,7 @@ def _limit(
     )
     is_limit = stop.reason is StopReason.RATE_LIMIT
     if is_limit and is_long and policy.weekly_needs_yes and not _has_yes(history, now):
-        return AskUser("a weekly limit: going on after it needs your yes (weekly_needs_yes)")
+        return AskUser("a weekly limit: resuming after it needs your yes (weekly_needs_yes)")
     if wait.until - ending.at > policy.max_limited_s + policy.reset_jitter_max_s:
         return AskUser("its limit resets later than is waited for (max_limited_s)")
     why = f"{scope or ending.limit_scope or stop.reason.description}, until it resets"
@@ -422,7 +422,7 @@ def _resume(ending: StoppedSession, stop: Stop, policy: Policy, now: float) -> A
             else "there is no place to resume it that is allowed (resume_places)"
         )
     price = price_of(ending, now)
-    why = f"{stop.reason.description}: going on"
+    why = f"{stop.reason.description}: resuming"
     if _is_full(ending, stop, policy):
         return Resume(place, "handoff", f"{why} in a new session", None)
     prompt: Literal["continue", "resume"] = "continue" if ending.state == "at_prompt" else "resume"

@@ -52,13 +52,13 @@ def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float)
     if held is not None:
         return held
     if left.tries >= policy.max_resumes:
-        return AskUser(f"it was taken up {left.tries} times already (max_resumes)")
+        return AskUser(f"it was resumed {left.tries} times already (max_resumes)")
     if left.paused:
         return WaitForReset(now + LOOK_AGAIN_S, "paused")
     until = left.gone_since + SETTLE_S
-    why = "it may be about to go on by itself"
+    why = "it may be about to resume by itself"
     if left.tries and left.tried_at is not None:
-        until, why = left.tried_at + backoff_s(policy, left.tries, draw), "it was taken up before"
+        until, why = left.tried_at + backoff_s(policy, left.tries, draw), "it was resumed before"
     left_at, last_at = left.user_left_project_at, left.last_takeup_at
     if now >= until and left_at is not None and left_at <= now:
         until = left_at + policy.user_exit_grace_s
@@ -66,7 +66,7 @@ def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float)
     if now >= until and (quiet := ends_at(parse_quiet_hours(policy.quiet_hours), now, local)):
         until, why = quiet, "quiet hours"
     if now >= until and last_at is not None and last_at <= now:
-        until, why = last_at + policy.resume_gap_s, "one is taken up after the other (resume_gap_s)"
+        until, why = last_at + policy.resume_gap_s, "runs resume one after the other (resume_gap_s)"
     if now < until:
         return WaitForReset(until, why)
     run = left.run

@@ -20,8 +20,8 @@ class SessionState(StrEnum):
     WORKING = "working"
     WAITING_FOR_USER = "waiting_for_user"
     WAITING_FOR_LIMIT = "waiting_for_limit"
-    STOPPED = "stopped"  # no agent is behind it, and its records say why
-    GONE = "gone"  # no agent is behind it, and nothing says why
+    STOPPED = "stopped"  # no agent has it open, and its records say why
+    GONE = "gone"  # no agent has it open, and nothing says why
 
     @property
     def is_live(self) -> bool:
@@ -133,7 +133,7 @@ class Session(Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to come of it: another session carries its work on, its run is
-        over, or no agent is behind it. What its user opened again is not over."""
+        over, or no agent has it open. What its user opened again is not over."""
         if self.run is None or self.run.is_final:
             return not self.state.is_live
         if self.handed_over_to:

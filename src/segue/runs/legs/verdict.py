@@ -103,7 +103,7 @@ def _own(run: Run, stop: Stop) -> Stop | None:
     match run.ending:
         case "handoff" if is_trace or has_told:
             reason = run.why or StopReason.CONTEXT_EXHAUSTED
-            quote, advice = "handed over", "Nothing: a new session goes on with the work."
+            quote, advice = "handed over", "Nothing: a new session continues the work."
         case "recall" if is_trace or stop.reason is StopReason.CONTEXT_EXHAUSTED:
             reason = StopReason.CONTEXT_EXHAUSTED
             quote = "ended to be told what its own compaction left out"

@@ -149,7 +149,7 @@ def damaged(path: str, why: str) -> StateError:
     aside = quote(os.path.join(os.path.dirname(path), "damaged"))
     return StateError(
         f"{path}: damaged ({why}); it holds your runs, so segue leaves it as it is: put back a"
-        f" copy, or move it aside and start anew: `mkdir {aside} && mv {quote(path)}* {aside}`"
+        f" copy, or move it aside and start afresh: `mkdir {aside} && mv {quote(path)}* {aside}`"
     )
 
 

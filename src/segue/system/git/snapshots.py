@@ -102,7 +102,7 @@ def _apart(cwd: str, until: float) -> Iterator[Apart]:
     """Git on the repository around a folder. Raises NoRepository, and StateError if git takes too
     long or no folder can be made."""
     if not os.path.isdir(cwd):
-        raise NoRepository(f"{cwd}: no such folder any more")
+        raise NoRepository(f"{cwd}: the folder no longer exists")
     found = repository.find(cwd, until)
     if isinstance(found, GitOutput):
         if found.is_late:

@@ -233,7 +233,7 @@ def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
     to = _commit(git, target, until)
     if not head or not to:
         missing = branch if not head else target
-        return Work(head=head, target=target, note=f"{missing} is not there any more")
+        return Work(head=head, target=target, note=f"{missing} no longer exists")
     count = git(("rev-list", "--count", f"{to}..{head}"), until).out.strip()
     commits = int(count) if count.isdigit() else 0
     words = ("diff", "--shortstat", "--no-ext-diff", "--no-textconv", f"{to}...{head}")

@@ -364,7 +364,7 @@ class TerminalSession:
         elif self.world.schedule.now < self.typing_until:
             why = "the user types"
         elif what == "clear" and self.document != "valid":
-            why = "the document is not valid any more"
+            why = "the document is no longer valid"
         if why or not self.is_alive:
             self._tell(NotTyped(what, why or "the agent is gone"))
             return

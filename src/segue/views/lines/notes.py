@@ -34,7 +34,7 @@ def told(note: Note) -> Iterator[str]:
             why = text(data, "why")
             yield f"{text(data, 'verdict')}{f': {why}' if why else ''}"
         case "takeup":
-            yield f"taken up again, try {text(data, 'try')}: {text(data, 'why')}"
+            yield f"resumed, try {text(data, 'try')}: {text(data, 'why')}"
         case "handoff":
             cycle = data.get("cycle")
             yield f"handoff {text(data, 'id')}: {step(note)}"

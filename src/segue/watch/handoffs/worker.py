@@ -129,7 +129,7 @@ class HandoffWorker:
         Raises SegueError if there is no agent behind the session, or no place for the document."""
         world, session = self.world, kept.session
         if session.process is None:  # its seat may be another session's by now
-            raise SegueError(f"{label(session)} cannot be handed over: no agent is behind it")
+            raise SegueError(f"{label(session)} cannot be handed over: no agent has it open")
         policy = world.policy(session)
         now = world.clock.now()
         name = f"h-{secrets.token_hex(4)}"

@@ -69,7 +69,7 @@ def ending_of(
     other_boot: bool = False,
 ) -> Stop:
     """The verdict. `session` as it was found after the end; `hook` is the reason that the agent's
-    own hook gave for the session's end, if it did; `other_boot` if the machine was started anew
+    own hook gave for the session's end, if it did; `other_boot` if the machine was restarted
     since."""
     seen = session.stop
     by_hand = BY_USER.get(hook)
@@ -83,8 +83,8 @@ def ending_of(
         return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
     if other_boot:
         if mid_turn:
-            return _crash(0.8, "boot", "the machine was started anew", after, "system")
-        return _over(seen, 0.7, "boot", "the machine was started anew", "system")
+            return _crash(0.8, "boot", "the machine was restarted", after, "system")
+        return _over(seen, 0.7, "boot", "the machine was restarted", "system")
     if seen is not None and seen.reason is StopReason.USER_EXIT:
         said = seen.why or "the session's last records"
         closed = after.terminal == "gone"  # some agents write that they were interrupted then

@@ -244,7 +244,7 @@ class Resumer:
         session, terminal = kept.session, kept.terminal
         program = _program(kept, self.world.env)
         if terminal is None or not program:
-            raise StateError(f"how {session.agent} is started in a terminal is not known")
+            raise StateError(f"how {session.agent} is started in a terminal is unknown")
         if not _ID.fullmatch(session.session_id):
             raise StateError("its id is not one that an agent is given on its command line")
         marker, writes = "", session.session_id
@@ -280,7 +280,7 @@ class Resumer:
         """Types one line of segue's own into the shell in which the agent was; why not, or ""."""
         seat = kept.seat
         if seat is None:
-            return "its pane is not known"
+            return "its pane is unknown"
         pane = Tmux(seat.socket).pane(seat.pane)
         if pane is None or pane.tty != seat.tty:
             return "its pane is gone"

@@ -218,7 +218,7 @@ class Stops:
             woken.rests = True
             self.world.note("wake", session, {"verdict": "rest", "why": why})
             self.world.say(f"{label(session)}: {why}; it is no longer resumed without you")
-            what = f"{label(session)} works on without you"
+            what = f"{label(session)} is working without you"
             self.world.notices.tell("needs_you", f"{woken.id}:rest", what, why)
 
     # What is decided
@@ -344,7 +344,7 @@ class Stops:
             is_headless = isinstance(verdict, wake.Resume) and verdict.place == "headless"
             self.woken[key] = ResumeAttempt(id=pending.id, at=now, replied=is_headless)
             self._note(pending, session, {"verdict": "resumed"})
-            self.world.notices.tell("resume", pending.id, f"{label(session)} goes on", verdict.why)
+            self.world.notices.tell("resume", pending.id, f"{label(session)} resumes", verdict.why)
             return
         self.gate.left(self.kept_of(pending))
         pending.resumes = max(0, pending.resumes - 1)
@@ -517,7 +517,7 @@ class Stops:
     def _tell(self, session: Session, pending: Pending, verdict: wake.Verdict) -> None:
         why = verdict.why
         if isinstance(verdict, wake.AskUser) and pending.ending.used_tokens:
-            why = f"{why}; going on now: {wake.price_of(pending.ending, self._now()).in_words}"
+            why = f"{why}; resuming now: {wake.price_of(pending.ending, self._now()).in_words}"
         self.world.say(f"{label(session)}: {tag_of(verdict)}: {why}")
         match verdict:
             case wake.AskUser():

@@ -100,13 +100,13 @@ class Takeups:
         now = self._last_at = self.world.clock.now()
         self.next_at = now + _SOON_S
         self.world.note("takeup", _session(run), {"run": run.id, "try": number, "why": why})
-        self._say(run, f"taken up again: {why}")
+        self._say(run, f"resumed: {why}")
         try:
             self._started[run.id] = Detached(run, (), self.world.env)
         except OSError as fault:
-            self._say(run, f"cannot be taken up: {fault}; to resume: segue resume {run.id}")
+            self._say(run, f"cannot be resumed: {fault}; to resume: segue resume {run.id}")
             return
-        self.world.notices.tell("resume", f"{run.id}:{number}", f"{run.id} goes on", why)
+        self.world.notices.tell("resume", f"{run.id}:{number}", f"{run.id} resumes", why)
 
     def _reap(self, store: Store) -> None:
         """Those that have ended."""

@@ -115,12 +115,12 @@ class _Connection(HTTPConnection):
     def connect(self) -> None:
         try:
             if not client.is_own_folder(self._path):
-                raise NoDaemon(f"{self._path}: others may write there; nothing is told to it")
+                raise NoDaemon(f"{self._path}: others may write there; segue sends it nothing")
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(self.timeout)
             self.sock.connect(self._path)
             if client.peer_uid(self.sock) != os.getuid():
-                raise NoDaemon(f"{self._path}: another user's; nothing is told to it")
+                raise NoDaemon(f"{self._path}: another user's; segue sends it nothing")
         except OSError as fault:
             what = "no daemon runs; `segue watch` starts it"
             if isinstance(fault, (FileNotFoundError, ConnectionRefusedError)):

@@ -52,7 +52,8 @@ MOST_INTERRUPTS = 3  # of one turn
 MOST_REFUSED = 10  # of those, because the user typed just then or a question was open
 LATE_S = 10.0  # by then an interrupt that was decided has come into the records
 BEFORE_S = 1.0  # records are as exact as their agent's clock
-WORKS = "the agent works on"
+WORKS = "the agent is still working"
+_UNREAD = "did not read the document"
 REFUSED = "refused_interrupt"
 BY_USER = "by_user"
 """Among a cycle's tries: the user asked for it, whatever the zone."""
@@ -370,14 +371,14 @@ def _not_typed(cycle: TerminalHandoff, moment: HandoffContext, why: str, *, retr
             if cycle.is_stale:
                 return _again(cycle, moment)
             if not cycle.has_document:
-                return _write_own(cycle, moment, "the document is gone or not valid any more")
+                return _write_own(cycle, moment, "the document is gone or no longer valid")
             if waits:
                 return _to(cycle, HandoffStep.WRITTEN, moment), []
             return _ask(cycle, moment, f"the context cannot be cleared: {why}")
         case _:
             if waits and not cycle.is_stale:
                 return _to(cycle, HandoffStep.CLEARED, moment), []
-            return _ask(cycle, moment, f"the new session cannot be told to go on: {why}")
+            return _ask(cycle, moment, f"the new session cannot be told to continue: {why}")
 
 
 def file_comes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
@@ -407,7 +408,7 @@ def file_changes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext)
     seen = _seen(cycle, fact)
     if seen.has_document or not fact.stable:
         return seen, []
-    return _write_own(seen, moment, f"the document is not valid any more: {fact.why}")
+    return _write_own(seen, moment, f"the document is no longer valid: {fact.why}")
 
 
 def file_after_clearing(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
@@ -448,7 +449,7 @@ def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> St
         return _end(cycle, HandoffStep.CANCELLED, moment, "the context was cleared by hand")
     if cycle.has_document:
         return _to(gone, HandoffStep.CLEARED, moment), []
-    return _write_own(gone, moment, "the document is gone or not valid any more")
+    return _write_own(gone, moment, "the document is gone or no longer valid")
 
 
 def named(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
@@ -489,7 +490,7 @@ def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext
     """In the new session, instead of what they were asked for."""
     if not cycle.is_cleared:
         return cycle, []
-    return _end(cycle, HandoffStep.CANCELLED, moment, "the user went on by hand")
+    return _end(cycle, HandoffStep.CANCELLED, moment, "the user continued by hand")
 
 
 def used(cycle: TerminalHandoff, fact: Used, moment: HandoffContext) -> Stepped:
@@ -541,7 +542,7 @@ def time_for_document(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffConte
 
 def time_for_turn(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
     if cycle.step is HandoffStep.WRITTEN and not cycle.has_document:
-        return _write_own(cycle, moment, "the document is not valid any more")
+        return _write_own(cycle, moment, "the document is no longer valid")
     if cycle.blocked:
         return _ask(cycle, moment, f"nothing can be typed: {cycle.blocked}")
     return _interrupt(cycle, moment)
@@ -553,7 +554,7 @@ def time_to_type(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -
     if cycle.is_stale:
         return _again(cycle, moment)
     if not cycle.has_document:
-        return _write_own(cycle, moment, "the document is gone or not valid any more")
+        return _write_own(cycle, moment, "the document is gone or no longer valid")
     if cycle.tries["clear"] < MOST_CLEARS:
         return _to(cycle, HandoffStep.WRITTEN, moment), []
     return _ask(cycle, moment, "the context was not cleared")
@@ -566,5 +567,7 @@ def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffCo
 def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
     if not cycle.is_heard and cycle.tries.get("resume", 0) < MOST_RESUMES:
         return _to(cycle, HandoffStep.CLEARED, moment), []
-    said = "read the document, but did not go on" if cycle.is_read else "did not read the document"
+    said = (
+        "read the document, but did not continue" if cycle.is_read else "did not read the document"
+    )
     return _ask(cycle, moment, f"the new session {said}")

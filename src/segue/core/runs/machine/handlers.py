@@ -128,12 +128,12 @@ def boundary_ends(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
 def told(run: Run, fact: CheckpointReceived, moment: RunContext) -> RunStep:
     """It does nothing more: its input is closed, and where that does not end it, it is ended."""
     told = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
-    return _close(told, "the checkpoint is told: ending this session")
+    return _close(told, "checkpoint received: ending this session")
 
 
 def told_last(run: Run, fact: CheckpointReceived, moment: RunContext) -> RunStep:
     kept = replace(run, checkpoint=max(run.checkpoint, fact.number))
-    return _close(kept, "the checkpoint is told: ending it, as asked")
+    return _close(kept, "checkpoint received: ending it, as asked")
 
 
 def _close(run: Run, reason: str) -> RunStep:
@@ -251,11 +251,11 @@ def time_to_go_on(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
     if moment.at < wait.until and not wait.is_relative:
         return RunStep(run)  # not before the reset, whoever says so
     if wait.agent:
-        what = f"waited until {when(wait.until)}: {wait.agent} goes on"
+        what = f"waited until {when(wait.until)}: {wait.agent} takes over"
         return relay(run, moment, wait.agent, what)
     if wait.follows:
-        return go_on(run, moment, "the account is free again: going on")
-    return go_on(run, moment, f"waited until {when(wait.until)}: going on")
+        return go_on(run, moment, "the account is free again: resuming")
+    return go_on(run, moment, f"waited until {when(wait.until)}: resuming")
 
 
 def time_between(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:

@@ -128,7 +128,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     if guard is not None:
         return fail(run, guard)
     if run.told:
-        return compose(run, "the checkpoint is told: writing down what is handed on", run.why)
+        return compose(run, "checkpoint received: writing down what is handed over", run.why)
     can_ask = run.asked and run.has_replied and run.session_id and not run.abilities.talks
     is_full = stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for
     if can_ask and not asked_alone and not is_full:
@@ -144,7 +144,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     # What the end of a leg says that segue ended is no cause.
     own = stop.ended_for or run.ending == "handoff" or stop.reason is StopReason.COMPLETED
     said = "" if own else f" ({stop.reason.description})"
-    what = f"no checkpoint was told{said}: handing on what is known without"
+    what = f"no checkpoint came{said}: handing over what is known without it"
     return compose(run, what, run.why)
 
 
@@ -300,7 +300,7 @@ def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     run = replace(run, why=reason)
     if reason is StopReason.CONTEXT_EXHAUSTED:
         return compose(run, f"{reason.description}: handing over to a new session", reason)
-    return go_on(run, moment, f"{reason.description}: going on")
+    return go_on(run, moment, f"{reason.description}: resuming")
 
 
 def _completed(run: Run) -> RunStep:

@@ -130,7 +130,7 @@ def cap_reached(run: Run, at: float) -> Cap | None:
     policy = run.policy
     legs = run.leg - run.outage_legs
     if policy.max_legs is not None and legs >= policy.max_legs:
-        return Cap("max_legs", f"{legs} legs are over, and no more are allowed")
+        return Cap("max_legs", f"{legs} legs have ended, and no more are allowed")
     if policy.max_tokens is not None and run.tokens >= policy.max_tokens:
         return Cap("max_tokens", f"{run.tokens:,} tokens are spent: the limit of this run")
     if policy.max_cost_usd is not None and run.cost_usd >= policy.max_cost_usd:
@@ -210,7 +210,7 @@ def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
     )
     if is_limited(run, moment.at):
         return wait(run, moment, stop)
-    return go_on(run, moment, f"{what}: going on in the same session")
+    return go_on(run, moment, f"{what}: resuming the same session")
 
 
 def is_limited(run: Run, at: float) -> bool:
@@ -228,7 +228,7 @@ def _why_not_resumed(run: Run) -> str:
     if not run.abilities.resumes:
         return f"{run.agent} cannot resume a session"
     if not run.session_id:
-        return "its session's id is not known"
+        return "its session id is unknown"
     if run.abilities.resume_factor > 1 and _too_large_to_resume(run):
         return "once resumed, it would be larger than its window"
     return ""
@@ -300,7 +300,7 @@ def wait(
     elif planned.reset_at is None:
         reason = f"{what}, reset unknown: try {tries} at {when(planned.until)}"
     else:
-        reason = f"{what} until {when(planned.reset_at)}: going on at {when(planned.until)}"
+        reason = f"{what} until {when(planned.reset_at)}: resuming at {when(planned.until)}"
     return RunStep(waiting, (WaitUntil(reason=reason, wait=planned),))
 
 
@@ -339,7 +339,7 @@ def wait_for_account(
     limited_s = run.limited_s if follows else run.limited_s + planned.until - moment.at
     waiting = replace(settle(run), state=RunState.WAITING, wait=planned, limited_s=limited_s)
     if not follows:
-        reason = f"{reason}: going on at {when(planned.until)}"
+        reason = f"{reason}: resuming at {when(planned.until)}"
     return RunStep(waiting, (WaitUntil(reason=reason, wait=planned),))
 
 
@@ -362,7 +362,7 @@ def relayed(
     if until is not None:
         what = f"{what} until {when(until)}"
     if agent := relays.next_free(run, moment.at):
-        return relay(run, moment, agent, f"{what}; {agent} goes on")
+        return relay(run, moment, agent, f"{what}; {agent} takes over")
     first = relays.first_free(run)
     if first is None or (until is not None and until <= first[1]):
         return None
