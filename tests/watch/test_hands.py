@@ -619,7 +619,7 @@ def test_the_user_says_go_on_and_the_session_is_asked_anew(scene: Scene) -> None
     scene.watch.wishes.hand_over(agent.session_id, retry=False)
     scene.until(HandoffStep.NEEDS_USER)
     old = Path(scene.cycles()[0]["file"]).read_text()
-    assert "goes on" in scene.watch.wishes.hand_over(agent.session_id, retry=True)
+    assert "continues" in scene.watch.wishes.hand_over(agent.session_id, retry=True)
     scene.tick()
     agent.screen = IDLE
     scene.until(HandoffStep.DONE)

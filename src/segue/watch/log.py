@@ -244,7 +244,7 @@ def open_log(place: Place) -> tuple[Log, str]:
         except Damaged as fault:
             name = move_aside(place, fault.identity)
             if name:
-                note = f"the watch log was damaged ({fault}); it is kept as {name}, and a new one was started"
+                note = f"the watch log was damaged ({fault}); kept as {name}; a new one was started"
     raise StateError(f"{place}: the watch log is damaged repeatedly")
 
 

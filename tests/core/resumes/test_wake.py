@@ -274,7 +274,7 @@ def test_the_price_of_waking_is_told() -> None:
     assert isinstance(found, Resume)
     assert found.price is not None
     assert (found.price.tokens, found.price.cold) == (120_000, True)
-    assert found.why == "rate limited: going on, 120,000 tokens with a cold cache, about $1.50"
+    assert found.why == "rate limited: resuming, 120,000 tokens with a cold cache, about $1.50"
     soon = verdict(ended(stopped(R.CRASH), used_tokens=5), now=NOON + 60)
     assert isinstance(soon, Resume)
     assert soon.price is not None

@@ -62,7 +62,7 @@ def tools(env: Env) -> Iterator[HealthCheck]:
         (
             "git",
             "--version",
-            "without it, progress is judged by changed files alone",
+            "without it, only changed files count as progress",
             "install git",
         ),
         ("tmux", "-V", "it is needed only to watch agents in terminals", "install tmux"),

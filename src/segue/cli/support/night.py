@@ -86,7 +86,7 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
             continue
         until = moment(holding.resets_at, now, clock.local_zone())
         if wanted.others:
-            yield f"{each.agent} is limited until {until}; the others of the list continue meanwhile"
+            yield f"{each.agent} is limited until {until}; the others continue meanwhile"
         else:
             yield f"{each.agent} is limited until {until}; the run will wait for it"
 

@@ -75,8 +75,8 @@ def command(
 
     Each task works in a tree of its own: a git worktree on the branch segue/TASK. What is there to
     merge, `segue queue` says. TASK is one argument (quote it), or - to read it from the input.
-    --from takes many: one task per line, or the items of a Markdown list. What follows -- goes to the
-    agent as it is.
+    --from takes many: one task per line, or the items of a Markdown list. What follows -- goes to
+    the agent as it is.
     """
     if here and (repo or ref):
         raise InputError("--here works in this folder as it is: leave out --repo and --ref")

@@ -53,7 +53,6 @@ MOST_REFUSED = 10  # of those, because the user typed just then or a question wa
 LATE_S = 10.0  # by then an interrupt that was decided has come into the records
 BEFORE_S = 1.0  # records are as exact as their agent's clock
 WORKS = "the agent is still working"
-_UNREAD = "did not read the document"
 REFUSED = "refused_interrupt"
 BY_USER = "by_user"
 """Among a cycle's tries: the user asked for it, whatever the zone."""
