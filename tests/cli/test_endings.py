@@ -90,9 +90,10 @@ def test_a_play_that_is_killed_leaves_no_process_and_is_no_verdict(
 def test_a_tool_that_hides_is_ended_too(only: str, tmp_path: Path) -> None:
     """Without a mark in its environment, in a session of its own, with its parent gone."""
     hiding = tmp_path / "hiding.toml"
+    nap_s = f"301.{os.getpid()}"  # nobody else's on this machine
     hiding.write_text(
         'about = "Hides."\n[job]\nsteps = 1\n'
-        '[[turns]]\ncommand = "env -i setsid sleep 301 >/dev/null 2>&1 & echo $! > hidden"\n'
+        f'[[turns]]\ncommand = "env -i setsid sleep {nap_s} >/dev/null 2>&1 & echo $! > hidden"\n'
     )
     done = subprocess.run(
         (*DRILL, only, "--scenario", str(hiding), "--json"),
@@ -102,4 +103,4 @@ def test_a_tool_that_hides_is_ended_too(only: str, tmp_path: Path) -> None:
     )
     assert '"swept": 1' in done.stdout, done.stderr
     left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"])]
-    assert ["sleep", "301"] not in left
+    assert ["sleep", nap_s] not in left

@@ -283,7 +283,7 @@ def test_a_failure_has_all_that_helps() -> None:
         "  used      2 legs, 0 handoffs, 2 waits (1 min), 900 tokens, 1 h 3 min",
         "  setting   max_limited_s = 691200 in [policy], or --set max_limited_s=N",
         "  next      Use another plan.",
-        "            segue resume run-1  # go on",
+        "            segue resume run-1  # resume it",
         "            segue logs run-1    # all that happened",
     ]
 
