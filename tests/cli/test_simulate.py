@@ -22,9 +22,9 @@ def run(*args: str) -> Result:
 def test_simulate_says_that_every_invariant_held_and_compares_marks() -> None:
     done = run("simulate", "--sessions", "4", "--days", "4", "--jobs", "1", "--policy", "graduated")
     assert done.exit_code == 0, done.output
-    assert "4 sessions × 4 days, seed 7, policy graduated (80/85 %): every invariant held" in (
-        done.stdout
-    )
+    assert "4 sessions × 4 days, seed 7: every invariant held\n" in done.stdout
+    assert "Policy graduated: handoff at 80/85 % of the window" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert "65/70 %" in done.stdout
     assert "90/90 %" in done.stdout
 
@@ -48,6 +48,7 @@ def test_a_broken_invariant_is_told_with_its_seed_and_the_shortest_trace(
         return RunStep(run)
 
     monkeypatch.setattr("segue.core.runs.machine.handlers.look", never)
+    monkeypatch.setattr("segue.cli.tools.simulate._SHRINKING", 5)
     assert moves.look is not never
     args = ("simulate", "--sessions", "4", "--days", "30", "--no-compare")
     done = run(*args)
@@ -79,6 +80,18 @@ def grow(count: int, *, turn_tokens: int, cwd: str = "/p") -> None:
 @pytest.fixture(autouse=True)
 def midnight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now", lambda: START + 600)
+
+
+def test_simulate_grows_as_the_users_own_sessions_did() -> None:
+    """Turns of 20,000 tokens fill a window that the built-in model's leave half empty."""
+    args = ("simulate", "--sessions", "4", "--days", "6", "--no-compare", "--jobs", "1", "--json")
+    small = run(*args, "--history")
+    assert small.exit_code == 2
+    assert "--history: too small a history: 0 turns" in small.stderr
+    grow(40, turn_tokens=20_000)
+    own, usual = json.loads(run(*args, "--history").stdout), json.loads(run(*args).stdout)
+    assert (own["growth"], usual["growth"]) == ("history", "model")
+    assert own["figures"]["handoffs"] > usual["figures"]["handoffs"]
 
 
 def test_tune_without_any_session_says_so() -> None:

@@ -44,6 +44,7 @@ def as_object(
         "days": order.days,
         "seed": order.seed,
         "policy": order.policy.name,
+        "growth": "history" if order.growth.sizes else "model",
         "soft_mark": order.policy.soft_mark,
         "hard_mark": order.policy.hard_mark,
         "digest": found.digest,
@@ -79,49 +80,73 @@ def _broken(broken: Broken) -> dict[str, Any]:
 def for_people(
     order: Order, found: Found, walked: Coverage, compared: Sequence[Marked]
 ) -> list[str]:
-    """The lines of a simulation in which every invariant held."""
+    """The lines of a simulation in which every invariant held, for 80 columns."""
     got, asked = found.figures, found.figures.request_percent
-    late = sum(n for percent, n in asked.items() if percent > 90)
-    share = f"{(1 - late / asked.total()):.1%}" if asked.total() else "none was asked"
-    no_room = got.steep_exhaustions
-    kept = got.exhaustions - no_room - got.lone_exhaustions
-    unused = _percent(quantile(got.unused_percent, 0.5))
+    steep, alone = got.steep_exhaustions, got.lone_exhaustions
+    policy = order.policy
+    growth = "your own sessions'" if order.growth.sizes else "the built-in model's"
     lines = [
-        f"{order.sessions:,} sessions × {order.days:g} days, seed {order.seed}, policy"
-        f" {order.policy.name} ({_marks(order.policy)}): every invariant held",
+        f"{order.sessions:,} sessions × {order.days:g} days, seed {order.seed}: every invariant"
+        " held",
+        f"Policy {policy.name}: handoff at {_marks(policy)} of the window (at a pause / at once)",
+        f"Growth of sessions: {growth}",
         "",
-        f"  runs                  {got.runs:,}, {got.done:,} of them completed; {got.legs:,} legs",
-        f"  faults                {got.faults.total():,} of {len(got.faults)} kinds",
-        f"  handoffs              {got.handoffs:,} in runs, {got.terminal_handoffs:,} in terminals",
-        f"  windows exhausted     {kept:,}; besides, {no_room:,} in sessions that one turn"
-        f" fills past the marks, and {got.lone_exhaustions:,} while segue was killed",
-        f"  context at request    ≤ 90 % of the window: {share}; median"
-        f" {_percent(quantile(asked, 0.5))}, 95th percentile {_percent(quantile(asked, 0.95))}",
-        f"  context left unused   {unused} at the median handoff",
-        f"  waited                {got.waited_s / 3600:,.0f} h in {got.waits:,} waits",
-        f"  covered               {walked.walked} of {walked.rules} states × facts, and"
-        f" {walked.with_faults:,} of them × faults",
+        *_row("runs", f"{got.runs:,}, of which {got.done:,} completed, in {got.legs:,} legs"),
+        *_row("faults", f"{got.faults.total():,} of {len(got.faults)} kinds"),
+        *_row("handoffs", f"{got.handoffs:,} in runs, {got.terminal_handoffs:,} in terminals"),
+        *_row(
+            "windows full",
+            f"{got.exhaustions - steep - alone:,} (goal: none)",
+            f"besides: {steep:,} where one turn added over half of the room above",
+            f"the marks, {alone:,} while no segue was running",
+        ),
+        *_row(
+            "request read at",
+            f"{_percent(quantile(asked, 0.5))} of the window (median), at most"
+            f" {_percent(quantile(asked, 0.95))} in 95 of 100",
+            f"at 90 % or less: {_in_time(got)} of {asked.total():,} (goal: 95 %)",
+        ),
+        *_row(
+            "left unused",
+            f"{_percent(quantile(got.unused_percent, 0.5))} of the window, median of all handoffs",
+        ),
+        *_row("waited", f"{got.waited_s / 3600:,.0f} h in {got.waits:,} waits"),
+        *_row(
+            "covered",
+            f"{walked.walked} of {walked.rules} pairs of state and fact,"
+            f" {walked.with_faults:,} triples with a fault",
+        ),
     ]
     if compared:
         lines += ["", *comparison(compared)]
     return lines
 
 
+def _row(name: str, *told: str) -> list[str]:
+    """A name and its lines."""
+    return [f"  {name if not place else '':<17}{line}" for place, line in enumerate(told)]
+
+
+def _in_time(got: Figures) -> str:
+    """How many requests for a checkpoint were read while there was room."""
+    asked = got.request_percent
+    late = sum(n for percent, n in asked.items() if percent > 90)
+    return f"{1 - late / asked.total():.1%}" if asked.total() else "-"
+
+
 def comparison(compared: Sequence[Marked]) -> list[str]:
     """What other marks come to, one line each."""
-    head = (
-        f"  {'marks':>9}  {'exhausted':>9}  {'handoffs':>8}  {'unused':>6}  {'≤ 90 %':>7}  waited"
-    )
-    lines = [f"The same {compared[0].sessions:,} sessions with other marks:", head]
+    lines = [
+        f"Other marks in the same {compared[0].sessions:,} sessions:",
+        f"  {'marks':>8}  {'windows full':>12}  {'handoffs':>8}  {'left unused':>11}"
+        f"  {'read ≤ 90 %':>11}  {'waited':>6}",
+    ]
     for each in compared:
         got = each.figures
-        asked = got.request_percent
-        late = sum(n for percent, n in asked.items() if percent > 90)
-        share = f"{1 - late / asked.total():.1%}" if asked.total() else "-"
         unused = _percent(quantile(got.unused_percent, 0.5))
         lines.append(
-            f"  {_marks(each.policy):>9}  {got.exhaustions:>9,}  {got.handoffs:>8,}  {unused:>6}"
-            f"  {share:>7}  {got.waited_s / 3600:,.0f} h"
+            f"  {_marks(each.policy):>8}  {got.exhaustions:>12,}  {got.handoffs:>8,}  {unused:>11}"
+            f"  {_in_time(got):>11}  {got.waited_s / 3600:>4,.0f} h"
         )
     return lines
 

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
@@ -14,11 +15,13 @@ from segue.views import printing
 
 if TYPE_CHECKING:
     from segue.cli.support.simulation import Broken
+    from segue.testing.simulation.models import Growth
     from segue.testing.simulation.search import Failure
 
 _MARKS = ((0.65, 0.70), (0.75, 0.80), (0.80, 0.85), (0.85, 0.90), (0.90, 0.90))
 _COMPARED = 200  # sessions, at most, for each of them
 _SHRINKING = 200  # plays
+_HISTORY_S = 30 * 86_400.0
 
 
 @click.command()
@@ -26,6 +29,7 @@ _SHRINKING = 200  # plays
 @click.option("--days", type=click.FloatRange(0.1, 3_650), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=7, show_default=True, help="Of all that is drawn.")
 @click.option("--policy", "preset", metavar="NAME", help="A preset, instead of your own policy.")
+@click.option("--history", is_flag=True, help="Grow as your own sessions of the last 30 days did.")
 @click.option("--compare/--no-compare", default=True, help="Also play other marks.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes; as many as cores by default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -36,6 +40,7 @@ def command(
     days: float,
     seed: int,
     preset: str | None,
+    history: bool,
     compare: bool,
     jobs: int | None,
     as_json: bool,
@@ -47,9 +52,11 @@ def command(
     The same numbers give the same result, on any machine. No agent is started, nothing is sent.
     """
     from segue.cli.support import simulation
+    from segue.testing.simulation.models import Growth
     from segue.testing.simulation.search import Order, coverage, search
 
-    order = Order(sessions=sessions, days=days, seed=seed, policy=_policy(preset))
+    policy, growth = _policy(preset), _growth() if history else Growth()
+    order = Order(sessions=sessions, days=days, seed=seed, policy=policy, growth=growth)
     with ExitStack() as stack:
         seen: Callable[[int], None] = lambda count: None  # noqa: E731
         if sys.stderr.isatty():
@@ -87,6 +94,27 @@ def _policy(preset: str | None) -> Policy:
         hint = did_you_mean(preset, list(PRESETS)) or f"there are {', '.join(PRESETS)}"
         raise InputError(f"--policy {preset}: no such preset; {hint}")
     return PRESETS[preset]
+
+
+def _growth() -> "Growth":
+    """As the sessions of this machine have grown. Raises InputError if that says too little."""
+    from segue.core.sessions.tuning import LEAST_TURNS
+    from segue.errors import InputError
+    from segue.testing.simulation.models import Growth
+    from segue.views.machine import list_sessions, sizes_of, with_machine
+
+    _, found = with_machine(
+        lambda machine: sizes_of(machine, list_sessions(machine, machine.now - _HISTORY_S)),
+        with_processes=False,
+    )
+    rises = [
+        later - size for sizes in found.values() for size, later in pairwise(sizes) if later > size
+    ]
+    if len(rises) < LEAST_TURNS:
+        told = f"{len(rises)} turns in the last 30 days, and {LEAST_TURNS} are needed"
+        raise InputError(f"--history: too small a history: {told}; leave it out")
+    # What a turn added holds the reply too.
+    return Growth(reply_tokens=1.0, sizes=tuple(rises))
 
 
 def _shortest(failure: "Failure") -> "Broken":
