@@ -67,7 +67,7 @@ def classify(
             ended_by=checked(ended_by),
         )
         return examine(ending, now=now, tz=tz, policy=policy).stop
-    except Exception as fault:  # the promise of this function (seed 000 AC6)
+    except Exception as fault:  # the promise of this function
         log.warning("segue could not read an ending: %s", fault)
         return unreadable(str(fault))
 

@@ -20,7 +20,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str = "graduated"
 
-    # Zones (seed 004) and the two marks between which a handoff waits for a natural boundary.
+    # Zones and the two marks between which a handoff waits for a natural boundary.
     monitor_mark: float = 0.30
     warning_mark: float = 0.50
     critical_mark: float = 0.70
@@ -31,7 +31,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reserve_tokens: int = 10_000  # what writing a checkpoint needs
     adaptive: bool = False  # how far ahead is looked follows how the last handoffs went
 
-    # Reading a stop (the seeds' classifier configuration).
+    # Reading a stop (docs/classify.md).
     tail_lines: int = 100
     context_risk_mark: float = 0.80
     default_window_tokens: int = DEFAULT_WINDOW_TOKENS
@@ -88,7 +88,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     zone_slack: float = 0.02  # a zone is left only this far below its mark
     remind_every_s: float = 600.0  # in critical
     gate: Literal["off", "warn", "block"] = "warn"
-    handoff_folder: str = ".segue/handoffs"  # below the project; .bmad/handoffs for ADR 017's
+    handoff_folder: str = ".segue/handoffs"  # inside the project
     handoff_wait_s: float = 300.0  # for the document
     handoffs_at_once: int = 1
     busy_wait_s: float = 120.0  # at the hard mark, for the turn to end, before it is interrupted

@@ -1,4 +1,4 @@
-"""The figures by which handoffs are judged (seed 004, ADR 017), from the logs of runs and of the
+"""The figures by which handoffs are judged (docs/report.md), from the logs of runs and of the
 daemon together. Each has its definition, and a target where the ADR sets one. Pure but for the
 reading of those logs."""
 
@@ -15,7 +15,7 @@ from segue.runs.store.port import Entry, KeptLeg, KeptReading, Store
 from segue.watch.log import Log, Note
 
 BAND = (0.85, 0.90)
-"""In which ADR 017 wants handoffs to be asked for."""
+"""In which handoffs should be asked for."""
 _KINDS = ("stop", "metrics", "wake", "crossing")
 
 

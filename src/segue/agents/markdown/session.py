@@ -1,4 +1,4 @@
-"""Markdown session files with YAML front matter (seed 000 AC3).
+"""Markdown session files with YAML front matter.
 
 A workflow keeps its progress in the front matter: `stepsCompleted`, `lastStep`, `totalSteps`,
 `status`. `lastStep` is the last step that was *executed*, so a count that equals it proves

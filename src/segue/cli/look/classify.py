@@ -85,7 +85,7 @@ def _batch() -> int:
             now = request.get("now")
             moment = clock.now() if now is None else clock.parse_instant(now, zone)
             stop = api.examine(_ending(request), now=moment, tz=zone, policy=policy).stop
-        except Exception as fault:  # one bad line must not end the others (seed 000 AC6)
+        except Exception as fault:  # one bad line must not end the others
             failed += 1
             printing.complain(f"line {number}: {fault}")
             stop = api.unreadable(f"line {number}: {fault}")

@@ -1,4 +1,4 @@
-"""What is kept of a handoff for good: the numbers that ADR 017 asks for."""
+"""What is kept of a handoff for good: what docs/report.md makes its figures of."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from segue.core.handoffs.machine.types import Metrics, TerminalHandoff
 from segue.core.sessions.growth import typical_task
 from segue.core.sessions.reading import Reading
 
-JUSTIFIED = 0.90  # of what the session could use: ADR 017 calls less a false positive
+JUSTIFIED = 0.90  # of what the session could use: with less, the handoff was not needed
 _TOKEN_BYTES = 4
 
 

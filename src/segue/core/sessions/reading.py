@@ -12,7 +12,7 @@ Source = Literal["stream", "transcript", "status_line", "message", "text", "esti
 
 
 class Zone(StrEnum):
-    """The five zones of seed 004, emptiest first. Marks are inclusive and come from the policy."""
+    """The five zones, emptiest first. Marks are inclusive and come from the policy."""
 
     NORMAL = "normal"
     MONITOR = "monitor"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 DEFAULT_WINDOW_TOKENS = 200_000
 
 KNOWN_WINDOWS: dict[str, int] = {
-    # Seed 000 names the first four.
     "claude-3-5-sonnet": 200_000,
     "claude-3-opus": 200_000,
     "gpt-4-turbo": 128_000,

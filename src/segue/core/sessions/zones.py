@@ -1,4 +1,4 @@
-"""Which zone a session is in, and what is told when that changes (ADR 017).
+"""Which zone a session is in, and what is told when that changes (docs/watch.md).
 
 Theory of operation. A zone is entered at its mark, at once, and left only `zone_slack` below it, so
 that a size that trembles around a mark is told once. A session that jumps over zones has crossed

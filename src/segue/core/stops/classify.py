@@ -8,9 +8,8 @@ Two rules keep weak structure from hiding strong text. A closing record that say
 nothing else has the rank of an exit code. And when a stream closes, the session file beside it is
 heard only about details, not about how the turn ended: it may lag behind.
 
-Where the seeds' literal rules are wrong on real agents, their intent is kept (see
-docs/classify.md): exit code 0 with a success is `completed`; a full window is a risk that is
-reported, and a verdict only if nothing else explains the stop.
+Exit code 0 with a success is `completed`; a full window is a risk that is reported, and a verdict
+only if nothing else explains the stop. docs/classify.md has the rules that may surprise.
 """
 
 from msgspec import Struct
@@ -234,7 +233,7 @@ def _told_by_exit() -> Sign:
 
 
 def _left() -> Sign:
-    """Exit 0 and nothing else: somebody left it (seed 001 AC2), as far as one can tell."""
+    """Exit 0 and nothing else: somebody left it, as far as one can tell."""
     return Sign(
         reason=StopReason.USER_EXIT,
         rank=Rank.EXIT,
@@ -244,7 +243,7 @@ def _left() -> Sign:
 
 
 def _typed(word: str) -> Sign:
-    """Nothing but a word by which people leave, and exit code 0 (seed 001 AC2)."""
+    """Nothing but a word by which people leave, and exit code 0."""
     return Sign(
         reason=StopReason.USER_EXIT,
         rank=Rank.TEXT,

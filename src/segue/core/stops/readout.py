@@ -1,4 +1,4 @@
-"""Readings that stand in plain text (seed 004).
+"""Readings that stand in plain text.
 
 Its own pattern misses its own source line, so both forms are read here, the last one in the text:
 `Token usage: 63153/200000; 136847 remaining` and `Context: 31.6% (63,153/200,000 tokens)`.
@@ -17,7 +17,7 @@ _FORMS = (
     re.compile(
         r"(?i)(?<![\d.,])(?P<used>\d[\d.,]{0,12}k?)\s*/\s*(?P<window>\d[\d.,]{0,12}[km]?)\s+tokens\s+\(\d+%\)"
     ),
-    # Seed 000's own form has no window; codex' footer looks alike and counts all requests.
+    # One form has no window; codex' footer looks alike and counts all requests.
     re.compile(
         r"(?i)(?<![\d.,])(?P<used>\d[\d,]{3,9})\s+tokens?\s+used\b(?!.*context left)(?P<window>)"
     ),

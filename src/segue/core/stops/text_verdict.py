@@ -204,7 +204,7 @@ def _is_said(unit: Unit) -> bool:
 
 
 def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list[Sign]]:
-    """What is said last counts, but a farewell does not undo the error before it (seed 001 AC6),
+    """What is said last counts, but a farewell does not undo the error before it,
     and a code without a cause does not undo one with a cause."""
     said = max(s.strength for s in now)
     weak = (

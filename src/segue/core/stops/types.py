@@ -74,7 +74,7 @@ class Sign(Struct, frozen=True, kw_only=True):
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="rate_limit"):
-    """Which limit, and where the retry time came from (seed 000, story 2.4)."""
+    """Which limit, and where the retry time came from."""
 
     scope: str | None = None
     retry_source: Literal["header", "record", "text"] | None = None
@@ -82,7 +82,7 @@ class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
 
 
 class ContextExhaustionInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="context"):
-    """How full the window was when it was said to be full (seed 000)."""
+    """How full the window was when it was said to be full."""
 
     used_tokens: int | None = None
     window_tokens: int | None = None
@@ -91,7 +91,7 @@ class ContextExhaustionInfo(Struct, frozen=True, kw_only=True, tag_field="kind",
 
 
 class UserExitType(StrEnum):
-    """How the user ended it (seed 001)."""
+    """How the user ended it."""
 
     CTRL_C = "ctrl_c"
     EXIT_COMMAND = "exit_command"
@@ -109,7 +109,7 @@ class UserExitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use
 
 
 class FailureInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):
-    """What failed, in the agent's own words and codes (seed 003)."""
+    """What failed, in the agent's own words and codes."""
 
     message: str = ""
     code: str | None = None

@@ -7,8 +7,8 @@ from msgspec import Struct, field
 
 
 class Figures(Struct, kw_only=True):
-    """The figures of seed 004 for simulated sessions. Shares are kept as counts of whole percents,
-    so that the sum does not depend on the order."""
+    """The figures of docs/report.md for simulated sessions. Shares are kept as counts of whole
+    percents, so that the sum does not depend on the order."""
 
     sessions: int = 0
     runs: int = 0

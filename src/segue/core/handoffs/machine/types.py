@@ -106,7 +106,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
 
 
 class Metrics(Struct, frozen=True, kw_only=True):
-    """What ADR 017 wants to know of each handoff."""
+    """What the figures need of each handoff (docs/report.md)."""
 
     id: str
     agent: str
