@@ -64,7 +64,9 @@ class Postgres:
             )
         )
         until = time.monotonic() + 60
+        ports = [each.removeprefix("port=") for each in options if each.startswith("port=")]
         ask: list[str | Path] = [self.bin / "pg_isready", "-q", "-h", self.folder, "-U", self.user]
+        ask += ["-p", *ports] if ports else []
         while subprocess.run(ask, check=False).returncode:
             assert time.monotonic() < until, "PostgreSQL does not come up"
             time.sleep(0.05)
@@ -78,6 +80,11 @@ class Postgres:
 
     def url(self, database: str = "postgres", user: str = "") -> str:
         return f"postgresql://{user or self.user}@/{database}?host={self.folder}"
+
+    def tcp_url(self, port: int, user: str = "", password: str = "", more: str = "") -> str:
+        """By loopback, where passwords and TLS count."""
+        who = f"{user or self.user}{':' if password else ''}{password}"
+        return f"postgresql://{who}@127.0.0.1:{port}/postgres{more}"
 
     def sql(self, text: str, database: str = "postgres") -> None:
         import psycopg

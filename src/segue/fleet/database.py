@@ -30,6 +30,17 @@ _DEFAULTS = {
     "keepalives_count": 3,
 }
 """What the user's URL does not say."""
+_REMEDIES = (
+    ("password", "; put the right one into ~/.pgpass, or into url under [fleet]"),
+    ("does not support SSL", "; set TLS up there, or change sslmode in url (docs/fleet.md)"),
+    ("certificate", "; check sslrootcert and the host's name in url (docs/fleet.md)"),
+    ("permission denied", "; its owner must grant it to this role (docs/fleet.md)"),
+    ("too many clients", "; raise max_connections there"),
+    ("Connection refused", "; is it running, and does it listen there?"),
+    ("resolve host", "; check the host's name in url"),
+    ("No space left", "; its disk is full"),
+)
+"""What to do, by what the server or its client says."""
 _SESSION = (
     "SELECT set_config('idle_in_transaction_session_timeout', '4s', false),"
     " set_config('statement_timeout', '60s', false),"
@@ -101,14 +112,23 @@ class FleetDatabase:
     def _unusable(self, fault: Exception) -> StateError:
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
         told = _PASSWORD.sub(r"\1\2…", lines[0].strip().removeprefix("connection failed: "))
-        return StateError(f"{self.where}: the fleet's database cannot be used: {told}")
+        told = " ".join(told.split())
+        do = next((do for sign, do in _REMEDIES if sign in told), "")
+        return StateError(f"{self.where}: the fleet's database cannot be used: {told}{do}")
 
     # Its form
 
     def _prepare(self) -> None:
         steps = _steps()
-        if self._form() == max(steps):
+        form = self._form()
+        if form == max(steps):
             return
+        if not self._may_change():
+            has = f"has tables of form {form}" if form else "has no tables of segue's yet"
+            raise StateError(
+                f"{self.where}: the fleet's database {has}, this segue needs form {max(steps)}, and"
+                " this role may not make them; once, as their owner: segue fleet status"
+            )
         with self.alone():
             self.rows("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             self.rows("CREATE SCHEMA IF NOT EXISTS segue")
@@ -125,6 +145,16 @@ class FleetDatabase:
                     " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                     (name, value),
                 )
+
+    def _may_change(self) -> bool:
+        sql = (
+            "SELECT coalesce(has_schema_privilege(to_regnamespace('segue')::oid, 'CREATE'),"
+            " has_database_privilege(current_database(), 'CREATE')) AND coalesce((SELECT"
+            " pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('segue.task')),"
+            " true)"
+        )
+        ((may,),) = self.rows(sql)
+        return bool(may)
 
     def _form(self) -> int:
         """Which form the tables have; 0 if there are none. Raises StateError if a newer segue made
