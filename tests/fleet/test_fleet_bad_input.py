@@ -1,6 +1,8 @@
 """A fleet's database that cannot be used, and what else goes wrong: one clear line each, without a
 password, and the task is kept."""
 
+import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
+from support.machines import SEGUE, why_not
+from support.playing import missing
 from support.postgres import Postgres, postgres
 
 import segue.fleet
@@ -159,6 +163,44 @@ def test_a_repository_that_cannot_be_reached_keeps_the_task_and_says_why(
         assert (kept.state.value, queue.holder(task)) == ("queued", None)
         assert kept.why.startswith("file:///nowhere/at/all: ")
         assert "\n" not in kept.why
+        queue.rows("DROP SCHEMA segue CASCADE")
+
+
+def test_a_full_disk_on_a_worker_keeps_the_task_and_says_so(
+    server: Postgres, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := why_not():
+        missing(reason)
+    url = server.tcp_url(port, password=PASSWORD)
+    monkeypatch.setenv("SEGUE_FLEET", url)
+    repo, trees = tmp_path / "repo", tmp_path / "home" / "segue" / "trees"
+    repo.mkdir()
+    trees.mkdir()
+    (repo / "big").write_bytes(random.Random(1).randbytes(1_000_000))
+    who = ("-c", "user.name=me", "-c", "user.email=me@example.invalid")
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "first")):
+        subprocess.run(["git", *who, *words], cwd=repo, check=True)
+    done = CliRunner().invoke(cli, ("submit", "--repo", f"file://{repo}", "true"))
+    task = done.stdout.strip().splitlines()[0]
+    with PostgresQueue(url) as queue:
+        lease = queue.claim(
+            task, make_holder(1, machine="m"), START, agent="mine", account="mine", caps=MANY
+        )
+        assert lease is not None
+        inside = 'mount -t tmpfs -o size=200k none "$0" && "$@"'
+        carry = (*SEGUE, "worker", "--task", task, "--epoch", str(lease.epoch))
+        ran = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", inside, str(trees), *carry],
+            env={**os.environ, "SEGUE_HOME": str(trees.parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        kept = queue.task(task)
+        assert kept is not None
+        assert (kept.state.value, queue.holder(task)) == ("queued", None)
+        assert f"{trees}/{task}: no space left there" in kept.why
         queue.rows("DROP SCHEMA segue CASCADE")
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from segue import fleet
 from segue.core.runs.types import Run
-from segue.errors import InputError, SegueError
-from segue.runs.store import leases, open_store
+from segue.errors import InputError, SegueError, StateError
+from segue.runs.store import leases
 from segue.runs.store.owners import run_seen
-from segue.runs.store.port import Holder, run_key
-from segue.runs.store.sqlite import SqliteStore
+from segue.runs.store.port import Holder, Store, run_key
 from segue.system import clock
 from segue.system.files import state
 from segue.views import tables
@@ -53,7 +53,7 @@ class Source:
 
     def __init__(self) -> None:
         self.picture = Picture(at=0.0)
-        self._store: SqliteStore | None = None
+        self._store: Store | None = None
         self._log: Log | None = None
         self._versions = (-1, -1)
         self._again_at = 0.0
@@ -132,11 +132,15 @@ class Source:
     # Runs
 
     @contextmanager
-    def store(self) -> Iterator[SqliteStore]:
+    def store(self) -> Iterator[Store]:
         """The runs. Raises SegueError if they cannot be read."""
         if self._store is None:
-            self._store = open_store()
-        yield self._store
+            self._store = fleet.open_store()
+        try:
+            yield self._store
+        except StateError:  # a database may come back, a connection does not
+            self._store = None
+            raise
 
     def _runs_version(self) -> int:
         try:
@@ -214,6 +218,6 @@ def _is_shown(session: dict[str, Any], now: float) -> bool:
     return session["pid"] is not None or (last is not None and last >= now - RECENT_S)
 
 
-def _driver(store: SqliteStore, run: Run) -> Holder | None:
+def _driver(store: Store, run: Run) -> Holder | None:
     holder = store.holder(run_key(run.id))
     return holder if holder is not None and leases.is_alive(holder) else None

@@ -11,7 +11,7 @@ from segue.core.queue.types import Caps, Task
 from segue.fleet import accounts, machines
 from segue.fleet.database import FleetDatabase, kept, raw, read
 from segue.queue import rules
-from segue.queue.port import task_key
+from segue.queue.port import Candidate, task_key
 from segue.runs.store import leases
 from segue.runs.store.port import Holder, IsAlive, Lease
 
@@ -19,6 +19,8 @@ _CLAIM = 7_302_114_200_418
 """An advisory lock: claims are decided one after the other, so that caps hold on all machines."""
 
 
+_TRIES = 10
+"""So many of a list are tried in one transaction, which keeps all other claims waiting."""
 PART = 100
 """So many waiting tasks are looked at at a time."""
 
@@ -137,24 +139,45 @@ class PostgresQueue(FleetDatabase):
     ) -> Lease | None:
         with self.alone():
             self.rows("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
-            task = self._locked(task_id)
-            most = accounts.max_tasks(self, account)
-            if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
-                caps = replace(caps, max_per_account=most)
-            found = self._that_count(task, holder.machine, account, caps)
-            rows = [(self._task(data), _holder(held)) for data, held in found]
-            if not task.run and machines.is_drained(self, holder.machine):
-                return None  # what was begun goes on
-            if not rules.may_claim(
-                task, rows, me=holder, account=account, caps=caps, is_alive=self._is_alive
-            ):
-                return None
-            before = self._lease(task_id)[1]
-            is_elsewhere = before is not None and before.machine != holder.machine
-            if is_elsewhere:  # its machine was lost, which is no fault of the task's
-                task = replace(task, tries=0, tried_at=0.0)
-            self._put(rules.claimed(task, now, agent=agent, account=account))
-            return self._give(task_id, holder)
+            return self._claim(Candidate(task_id, agent, account), holder, now, caps)
+
+    def claim_first(
+        self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
+    ) -> tuple[Candidate, Lease] | None:
+        with self.alone():
+            self.rows("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
+            # Others look at the same list: most of its beginning may be gone.
+            sql = (
+                "SELECT id FROM segue.task WHERE id = ANY(%s) AND NOT is_over AND (holder IS NULL"
+                " OR holder_machine IS NULL OR holder_machine = %s OR holder_machine NOT IN (SELECT"
+                " id FROM segue.machine WHERE now() - beat_at <= lease_s * interval '1 second'))"
+            )
+            ids = [each.task for each in wanted]
+            free = {name for (name,) in self.rows(sql, (ids, holder.machine))}
+            for each in [each for each in wanted if each.task in free][:_TRIES]:
+                if (lease := self._claim(each, holder, now, caps)) is not None:
+                    return each, lease
+        return None
+
+    def _claim(self, wanted: Candidate, holder: Holder, now: float, caps: Caps) -> Lease | None:
+        task = self._locked(wanted.task)
+        most = accounts.max_tasks(self, wanted.account)
+        if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
+            caps = replace(caps, max_per_account=most)
+        found = self._that_count(task, holder.machine, wanted.account, caps)
+        rows = [(self._task(data), _holder(held)) for data, held in found]
+        if not task.run and machines.is_drained(self, holder.machine):
+            return None  # what was begun goes on
+        if not rules.may_claim(
+            task, rows, me=holder, account=wanted.account, caps=caps, is_alive=self._is_alive
+        ):
+            return None
+        before = self._lease(task.id)[1]
+        if before is not None and before.machine != holder.machine:
+            # Its machine was lost, which is no fault of the task's.
+            task = replace(task, tries=0, tried_at=0.0)
+        self._put(rules.claimed(task, now, agent=wanted.agent, account=wanted.account))
+        return self._give(task.id, holder)
 
     def _that_count(self, task: Task, machine: str, account: str, caps: Caps) -> list[Any]:
         """The tasks that may keep another from being claimed: thousands more may be waiting."""

@@ -89,6 +89,8 @@ class Carrier:
             self._put_back(str(fault), self.clock.now() + _AGAIN_S)
         except GitError as fault:
             self._try_later(str(fault))
+        except OSError as fault:  # a full disk, most often; if that is the queue's too, this raises
+            self._try_later(f"{fault.filename or 'this machine'}: {fault.strerror or fault}")
         except InputError as fault:  # also of the settings: they changed since it was submitted
             self._end(TaskState.FAILED, _failed(self.task, str(fault)))
         return self.task

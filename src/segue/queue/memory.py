@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from segue.core.queue.types import Caps, Task
 from segue.queue import rules
-from segue.queue.port import task_key
+from segue.queue.port import Candidate, task_key
 from segue.runs.store import leases
 from segue.runs.store.port import Holder, IsAlive, Lease
 
@@ -102,6 +102,17 @@ class MemoryQueue:
                 return None
             self._put(rules.claimed(task, now, agent=agent, account=account))
             return self._give(task_id, holder)
+
+    def claim_first(
+        self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
+    ) -> tuple[Candidate, Lease] | None:
+        for each in wanted:
+            lease = self.claim(
+                each.task, holder, now, agent=each.agent, account=each.account, caps=caps
+            )
+            if lease is not None:
+                return each, lease
+        return None
 
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
         return self._give(self._held(lease).id, holder)

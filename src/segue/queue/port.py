@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from segue.core.queue.types import Caps, Task
 from segue.errors import InputError
@@ -22,6 +22,14 @@ class NotQueued(InputError):  # noqa: N818
 def task_key(task_id: str) -> str:
     """What a lease on a task is called."""
     return f"task:{task_id}"
+
+
+class Candidate(NamedTuple):
+    """A task that may start, and with whom."""
+
+    task: str
+    agent: str
+    account: str
 
 
 class Queue(Protocol):
@@ -92,6 +100,11 @@ class Queue(Protocol):
         """The right to carry a task, in an epoch of its own; the task is running from now on. None
         if it is over or cancelled, if a living process has it, if another task is in its folder, or
         if a cap is reached: of two that ask at once, one is given it."""
+
+    def claim_first(
+        self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
+    ) -> tuple[Candidate, Lease] | None:
+        """The same for the first of several that can be had; None if none can."""
 
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
         """The same right for another process, in a new epoch. Raises LeaseLost if it was lost."""

@@ -16,16 +16,15 @@ from segue.core.runs.types import Outcome
 from segue.core.runs.waits import backoff_s
 from segue.queue import trees
 from segue.queue.limits import Limits
-from segue.queue.port import Queue
+from segue.queue.port import Candidate, Queue
 from segue.runs.detached import deaf
 from segue.runs.store import leases
-from segue.runs.store.port import Holder, Store
+from segue.runs.store.port import Holder, Lease, Store
 from segue.system import units
 from segue.system.files import state
 
 LOG_NAME = "segue.log"
 _CLEAN_S = 60.0
-_ROUNDS = 5  # plans that are made in one look, as long as the queue refuses what they say
 
 Say = Callable[[str], None]
 
@@ -126,20 +125,38 @@ class Worker:
         else:
             tasks = self.queue.upcoming(self._me.machine, now)
         there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now, self.here)
-        tried, verdicts = dict[str, Task](), list[Verdict]()
-        for _ in range(1 if whole else _ROUNDS):
-            rest = [task for task in tasks if task.id not in tried]
-            verdicts = [self._bounded(verdict, now) for verdict in plan(rest, there)]
-            chosen = [verdict for verdict in verdicts if verdict.starts]
-            tried |= {verdict.task.id: verdict.task for verdict in chosen}
-            begun = [verdict for verdict in chosen if self._start(verdict, now)]
-            if len(begun) == len(chosen):
-                break  # else a cap was reached that only the queue sees: another task may start
+        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
+        if whole:
+            for verdict in verdicts:
+                if verdict.starts:
+                    self._start(verdict, now)
+        else:
+            self._start_first(tasks, there, now)
         running = tuple(t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.lost)
         self._tell(tasks, verdicts)
         self._clean(now)
         waiting = tuple(v for v in verdicts if not v.starts)
-        return Seen(verdicts=waiting, running=(*running, *tried.values()))
+        started = tuple(v.task for v in verdicts if v.starts)
+        return Seen(verdicts=waiting, running=(*running, *started))
+
+    def _start_first(self, tasks: list[Task], there: Conditions, now: float) -> None:
+        """As many as there are free places, of all that could start: others look at the same list,
+        and caps are reached that only the queue sees."""
+        own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.elsewhere]
+        places = self.caps.jobs - len([task for task in own if task.id not in there.lost])
+        if places <= 0:
+            return
+        any_number = replace(there, caps=replace(self.caps, jobs=len(tasks) + self.caps.jobs))
+        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, any_number)]
+        wanted = [Candidate(v.task.id, v.agent, v.account) for v in verdicts if v.starts]
+        known = {task.id: task for task in tasks}
+        for _ in range(places):
+            found = self.queue.claim_first(wanted, self._me, now, caps=self.caps)
+            if found is None:
+                return
+            chosen, lease = found
+            self._begin(known[chosen.task], chosen.agent, lease, now)
+            wanted = wanted[wanted.index(chosen) + 1 :]
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
         """A task whose process is lost again and again is started later each time, and in the end
@@ -175,24 +192,24 @@ class Worker:
         over = replace(task, state=TaskState.FAILED, outcome=outcome, ended_at=now)
         self.queue.save(over, lease, release=True)
 
-    def _start(self, verdict: Verdict, now: float) -> bool:
-        """Whether it was started."""
+    def _start(self, verdict: Verdict, now: float) -> None:
         task = verdict.task
         lease = self.queue.claim(
             task.id, self._me, now, agent=verdict.agent, account=verdict.account, caps=self.caps
         )
-        if lease is None:
-            return False  # another worker was first, or the user changed their mind
+        if lease is not None:  # else another worker was first, or the user changed their mind
+            self._begin(task, verdict.agent, lease, now)
+
+    def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> None:
         try:
             self._children[task.id] = self._spawn(task.id, lease.epoch)
         except OSError as fault:
             self.say(f"{task.id}: cannot be started: {fault}")
             back = replace(task, why=str(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
             self.queue.save(back, lease, release=True)
-            return False
+            return
         verb = "continues" if task.run else "starts"
-        self.say(f"{task.id} {verb} with {verdict.agent}")
-        return True
+        self.say(f"{task.id} {verb} with {agent}")
 
     def _spawn(self, task_id: str, epoch: int) -> "subprocess.Popen[bytes]":
         """A process that carries the task. It outlives whoever started it."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from segue.core.queue.types import Caps, Task, TaskState, Work
 from segue.core.runs.types import Outcome
-from segue.queue.port import NotQueued, Queue, UnknownTask
+from segue.queue.port import Candidate, NotQueued, Queue, UnknownTask
 from segue.runs.store.port import Holder, IsAlive, Lease, LeaseLost
 
 START = 1_794_800_000.0
@@ -184,6 +184,29 @@ class QueueTests:
         assert (task.state, task.agent, task.account) == (TaskState.RUNNING, "one", "one")
         assert other.holder("task-1") == make_holder(1)
         assert lease.epoch >= 1
+
+    def test_of_several_tasks_the_first_that_can_be_had_is_given(
+        self, queue: Queue, other: Queue
+    ) -> None:
+        queue.submit([make_task(f"task-{number}") for number in range(1, 4)])
+        wanted = [Candidate(f"task-{number}", "one", "one") for number in (2, 1, 3)]
+        for pid, name in ((1, "task-2"), (2, "task-1"), (3, "task-3")):
+            found = other.claim_first(wanted, make_holder(pid), START, caps=MANY)
+            assert found is not None
+            assert (found[0].task, found[1].epoch) == (name, 1)
+        assert queue.claim_first(wanted, make_holder(4), START, caps=MANY) is None
+        assert queue.claim_first([], make_holder(4), START, caps=MANY) is None
+
+    def test_what_a_worker_has_to_look_at_is_told_sooner_or_later(self, queue: Queue) -> None:
+        tasks = [make_task(f"task-{number:04}") for number in range(250)]
+        queue.submit(tasks)
+        held(queue, "task-0249")
+        seen = {task.id for _ in range(6) for task in queue.upcoming("m", START)}
+        assert seen == {task.id for task in tasks}
+        assert all(
+            {"task-0000", "task-0249"} <= {task.id for task in queue.upcoming("m", START)}
+            for _ in range(3)
+        )
 
     def test_many_at_once_are_given_each_task_once(self, tmp_path: Path, queue: Queue) -> None:
         queue.submit([make_task(f"task-{n}") for n in range(6)])

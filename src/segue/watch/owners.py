@@ -3,6 +3,7 @@ view asks here, so that all tell the same."""
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from segue.core.handoffs.digest import Repeats
 from segue.core.sessions.types import Session
 from segue.errors import StateError
+from segue.runs.folders import read
 from segue.system.files import state
 from segue.watch.log import ARRIVAL, LOG_NAME, Log
 
@@ -36,7 +38,28 @@ def is_carried_on(session: Session) -> bool:
         (found,) = _with_runs([session])
     except StateError:
         return False
-    return found.run is not None and (not found.run.is_final or bool(found.handed_over_to))
+    if found.run is None:
+        return _is_fleets(session)
+    return not found.run.is_final or bool(found.handed_over_to)
+
+
+def _is_fleets(session: Session) -> bool:
+    """Whether a task of a fleet has it, whose log is elsewhere: the run's folder is here. As long
+    as nobody can be asked, it has."""
+    from segue import fleet
+    from segue.errors import ConfigError
+    from segue.runs.store.owners import owners
+
+    runs = Path(state.state_folder(), "runs")
+    names = (file for file in runs.glob("run-*/leg-*/session") if read(file) == session.session_id)
+    try:
+        if next(names, None) is None or not fleet.url():
+            return False
+        with fleet.open_store() as store:
+            owner = owners(store, {session.session_id}).get(session.session_id)
+    except (StateError, ConfigError):
+        return True
+    return owner is not None and (not owner.run.is_final or bool(owner.successor))
 
 
 def _with_runs(sessions: list[Session]) -> list[Session]:

@@ -18,6 +18,7 @@ from segue.queue import trees
 from segue.queue.limits import AccountLimits
 from segue.queue.port import Queue
 from segue.queue.worker import conditions
+from segue.runs.store import leases
 from segue.runs.store.port import Store
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -37,7 +38,7 @@ def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with opened_queue() as queue, opened() as store:
-        for seen in trees.refreshed(queue.tasks()):
+        for seen in trees.refreshed(queue.with_trees(leases.machine())):
             queue.note(seen)
         now = clock.now()
         found = [t for t in queue.tasks() if all_ or as_json or _is_shown(t, now)]

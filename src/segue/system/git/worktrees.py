@@ -26,6 +26,7 @@ LOOK_S = 20.0
 MAKE_S = 600.0
 CLONE_S = 1_800.0
 _MAX_NAMES = 20
+_FULL_BYTES = 1 << 20
 _URL = re.compile(r"(?:https?|ssh|git|file)://|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
 _STAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?)?")
 _NETWORK = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
@@ -118,7 +119,7 @@ def add(top: str, path: str, branch: str, commit: str) -> None:
     with find(path).apart(until) as git:
         said = git(("read-tree", "--reset", "-u", "HEAD"), until)
         if said.code != 0:
-            raise GitError(f"{path}: git could not write the files of {commit[:12]} there")
+            raise _unwritten(path, commit)
 
 
 def remove(top: str, path: str) -> None:
@@ -198,7 +199,15 @@ def put(path: str, commit: str) -> None:
     with find(path).apart(until) as git:
         for words in (("read-tree", "--reset", "-u", commit), ("read-tree", "--reset", "HEAD")):
             if git(words, until).code != 0:
-                raise GitError(f"{path}: git could not write the files of {commit[:12]} there")
+                raise _unwritten(path, commit)
+
+
+def _unwritten(path: str, commit: str) -> GitError:
+    """Files could not be written: by far the most often, because there is no room for them."""
+    with suppress(OSError):
+        if shutil.disk_usage(path).free < _FULL_BYTES:
+            return GitError(f"{path}: no space left there for the files of {commit[:12]}")
+    return GitError(f"{path}: git could not write the files of {commit[:12]} there")
 
 
 def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
