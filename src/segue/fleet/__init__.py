@@ -24,15 +24,17 @@ def url(env: Mapping[str, str] | None = None) -> str:
     return config.fleet().url
 
 
-def open_store() -> "Store":
-    """The runs: the fleet's, or this machine's. Raises StateError, ConfigError."""
+def open_store(beside: "Queue | None" = None) -> "Store":
+    """The runs: the fleet's, or this machine's. `beside`: a queue whose connection will do. Raises
+    StateError, ConfigError."""
     from segue.runs import store
 
     if not (where := url()):
         return store.open_store()
+    from segue.fleet.database import FleetDatabase
     from segue.fleet.store import PostgresStore
 
-    return PostgresStore(where)
+    return PostgresStore(where, beside=beside if isinstance(beside, FleetDatabase) else None)
 
 
 def open_queue() -> "Queue":
@@ -46,8 +48,9 @@ def open_queue() -> "Queue":
     return PostgresQueue(where)
 
 
-def open_accounts() -> "Accounts":
-    """The accounts and their limits: the fleet's, or this machine's. Nothing is opened yet."""
+def open_accounts(beside: "Queue | None" = None) -> "Accounts":
+    """The accounts and their limits: the fleet's, or this machine's. Nothing is opened yet.
+    `beside`: a queue whose connection will do."""
     from segue.errors import ConfigError
     from segue.system.accounts import Accounts
 
@@ -60,7 +63,8 @@ def open_accounts() -> "Accounts":
     from segue.fleet.accounts import FleetAccounts
     from segue.fleet.database import FleetDatabase
 
-    return FleetAccounts(lambda: FleetDatabase(where))
+    shared = beside if isinstance(beside, FleetDatabase) else None
+    return FleetAccounts(lambda: FleetDatabase(where, beside=shared))
 
 
 def offer(jobs: int, env: Mapping[str, str]) -> "Offer":

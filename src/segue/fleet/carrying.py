@@ -177,11 +177,11 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
     given to another: its agent is ended by then."""
     lease: Lease | None = None
     run = ""
-    accounts = open_accounts()
     with LeaseGuard(pulse, env, say) as guard:
         while True:
             try:
-                with open_queue() as queue, open_store() as store:
+                with open_queue() as queue, open_store(queue) as store:
+                    accounts = open_accounts(queue)
                     if lease is None:
                         lease, task = take(queue, task_id, epoch, time.time())
                         guard.lease = lease

@@ -59,9 +59,18 @@ T = TypeVar("T")
 class FleetDatabase:
     """An open connection. Raises StateError with one line if the database cannot be used."""
 
-    def __init__(self, url: str) -> None:
+    db: Any
+    _fault: Any
+    ahead_s: float  # the database's clock, less this machine's
+
+    def __init__(self, url: str, *, beside: "FleetDatabase | None" = None) -> None:
+        """`beside`: whose connection it shares, in the same thread; that one closes it."""
         psycopg = _psycopg()
         self.where = shown(url)
+        self._is_shared = beside is not None
+        if beside is not None:
+            self.db, self._fault, self.ahead_s = beside.db, beside._fault, beside.ahead_s
+            return
         try:
             given = psycopg.conninfo.conninfo_to_dict(url)
             self.db = psycopg.connect(autocommit=True, **{**_DEFAULTS, **given})
@@ -72,12 +81,12 @@ class FleetDatabase:
         ((*_, told),) = self.rows(_SESSION)
         ahead_s = told - (before + time.time()) / 2
         self.ahead_s = ahead_s if abs(ahead_s) > MAX_SKEW_S else 0.0
-        """The database's clock, less this machine's."""
         self._prepare()
 
     def close(self) -> None:
-        """Gives the connection back."""
-        self.db.close()
+        """Gives the connection back, if it is its own."""
+        if not self._is_shared:
+            self.db.close()
 
     def __enter__(self) -> Self:
         return self

@@ -43,8 +43,15 @@ class _RunRow(Struct):
 class PostgresStore(FleetDatabase):
     """See `port.Store`."""
 
-    def __init__(self, url: str, *, machine: str = "", is_alive: IsAlive | None = None) -> None:
-        super().__init__(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        machine: str = "",
+        is_alive: IsAlive | None = None,
+        beside: FleetDatabase | None = None,
+    ) -> None:
+        super().__init__(url, beside=beside)
         self.machine = machine or leases.machine()
         self._is_alive = is_alive or partial(machines.is_alive, self)
 

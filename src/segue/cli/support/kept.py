@@ -7,6 +7,7 @@ from segue import fleet
 from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run
 from segue.errors import ConfigError, InputError, StateError
+from segue.queue.port import Queue
 from segue.runs.store import leases, open_store
 from segue.runs.store.port import Holder, Store, run_key
 from segue.views import printing
@@ -14,12 +15,12 @@ from segue.views import printing
 _LIKE = 0.8  # ids all begin alike
 
 
-def opened() -> Store:
-    """The user's runs. Raises InputError if they cannot be used: nothing was run, and it is the
-    user who must do something."""
+def opened(beside: Queue | None = None) -> Store:
+    """The user's runs; `beside`: a queue whose connection will do. Raises InputError if they cannot
+    be used: nothing was run, and it is the user who must do something."""
     try:
         try:
-            return fleet.open_store()
+            return fleet.open_store(beside)
         except ConfigError:  # to look and to end must not fail over a slip in a file
             return open_store()
     except StateError as fault:

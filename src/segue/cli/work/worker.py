@@ -90,8 +90,8 @@ def _work_off(
     seen: Seen | None = None
     while seen is None or not left.is_set():
         try:
-            with opened_queue() as queue, opened() as store:
-                known = fleet.open_accounts()
+            with opened_queue() as queue, opened(queue) as store:
+                known = fleet.open_accounts(queue)
                 worker = Worker(
                     queue,
                     store,
