@@ -237,6 +237,17 @@ def test_all_parts_are_rendered() -> None:
     assert "Left out" not in text
 
 
+def test_a_command_that_was_run_again_is_told_once_where_it_was_run_last() -> None:
+    runs = (Command("make", 0), Command("pytest", 1), Command("make", 0), Command("pytest", 0))
+    text = render(Checkpoint(task="t", commands=runs))
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    assert lines == [
+        "- pytest (exit code 1)",
+        "- make (exit code 0), 2 times",
+        "- pytest (exit code 0)",
+    ]
+
+
 def test_the_most_important_has_its_place_first_and_the_rest_is_named() -> None:
     long = "\n".join(f"- did {n}" for n in range(5_000))
     many = tuple(Command(f"command {n}", 0) for n in range(5_000))

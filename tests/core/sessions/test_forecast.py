@@ -332,11 +332,12 @@ def test_no_task_raises(
 @pytest.mark.parametrize(
     ("used", "large", "enforced", "passes"),
     [
-        (170 * K, 9_999, None, False),
-        (170 * K, 10 * K, None, True),  # the results of this reply's tools, and one reply more
+        (160 * K, 9_999, None, False),
+        (160 * K, 10 * K, None, True),  # the results of this reply's tools, and one reply more
         (140 * K, 15 * K, 180 * K, True),
-        (190 * K, None, None, True),
-        (189_999, None, None, False),
+        (139_999, 15 * K, 180 * K, False),
+        (180 * K, None, None, True),
+        (179_999, None, None, False),
     ],
 )
 def test_the_next_reply_is_looked_at_before_the_agents_own_limit_is_near(
@@ -353,14 +354,14 @@ def test_the_next_reply_is_looked_at_before_the_agents_own_limit_is_near(
 @pytest.mark.parametrize(
     ("reply_s", "used", "passes"),
     [
-        (None, 149_999, False),
-        (None, 150 * K, True),
-        (20.0, 149 * K, True),  # a twentieth of a reply comes while it is interrupted
-        (20.0, 148 * K, False),
-        (0.5, 110 * K, True),  # two of them
-        (0.5, 109 * K, False),
-        (0.0, 110 * K, True),
-        (0.0, 109 * K, False),
+        (None, 139_999, False),
+        (None, 140 * K, True),
+        (20.0, 139 * K, True),  # a twentieth of a reply comes while it is interrupted
+        (20.0, 138 * K, False),
+        (0.5, 100 * K, True),  # two of them
+        (0.5, 99 * K, False),
+        (0.0, 100 * K, True),
+        (0.0, 99 * K, False),
     ],
 )
 def test_what_comes_while_somebody_reacts_is_looked_ahead_for(
@@ -370,9 +371,17 @@ def test_what_comes_while_somebody_reacts_is_looked_ahead_for(
     assert forecast(at(used), pace, Policy()).next_passes is passes
 
 
+@pytest.mark.parametrize(
+    ("mark", "used", "passes"), [(0.92, 163_999, False), (0.92, 164 * K, True)]
+)
+def test_a_policy_whose_mark_is_later_is_asked_later(mark: float, used: int, passes: bool) -> None:
+    late = Policy(soft_mark=mark, hard_mark=mark)
+    assert forecast(at(used), Growth(large_reply_tokens=10 * K), late).next_passes is passes
+
+
 def test_a_session_is_close_a_few_replies_before_and_full_with_the_next_result() -> None:
     pace = Growth(large_reply_tokens=10 * K)
-    sizes = (139_999, 140 * K, 189_999, 190 * K)
+    sizes = (129_999, 130 * K, 189_999, 190 * K)
     found = [forecast(at(used), pace, Policy()) for used in sizes]
     assert [each.is_close for each in found] == [False, True, True, True]
     assert [each.result_passes for each in found] == [False, False, False, True]

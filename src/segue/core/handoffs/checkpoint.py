@@ -3,6 +3,7 @@
 A checkpoint never depends on the agent alone: the rule-made part comes from the transcript and git,
 and stands by itself if the agent could not answer. All sizes are bounded, by whole lines."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -203,7 +204,7 @@ def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
         _Part("Files changed", "\n".join(map(_file, checkpoint.files)), keeps_end=True),
         _Part("Named above, but not there", _items(tuple(map(name, checkpoint.gone)))),
         _Part("git status", checkpoint.git_status.strip("\n")),
-        _Part("Commands run", "\n".join(map(_command, checkpoint.commands)), keeps_end=True),
+        _Part("Commands run", _commands(checkpoint.commands), keeps_end=True),
         _Part("git diff --stat", checkpoint.git_diff_stat.strip("\n"), keeps_end=True),
         _Part("Also told", "" if is_plain else other),
     ]
@@ -221,6 +222,14 @@ def _file(file: FileChanged) -> str:
     if not file.exists:
         return f"- {name(file.path)} (gone)"
     return f"- {name(file.path)} ({f'sha256 {file.sha256}' if file.sha256 else 'not readable'})"
+
+
+def _commands(commands: tuple[Command, ...]) -> str:
+    """Each once, with how it ended, where it was run last."""
+    told = [_command(command) for command in commands]
+    times = Counter(told)
+    last = reversed(dict.fromkeys(reversed(told)))
+    return "\n".join(f"{text}, {times[text]} times" if times[text] > 1 else text for text in last)
 
 
 def _command(command: Command) -> str:

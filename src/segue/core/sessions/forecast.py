@@ -21,6 +21,9 @@ CLOSE_TURNS = 5
 REACTION_S = 1.0
 """What a session adds while somebody looks at it and interrupts it is looked ahead for, too."""
 MAX_MISSED_TURNS = 2.0
+ASKED_BY = 0.90
+"""A request for a checkpoint is read before this much of the window is used, if a session's turns
+leave room for that; later, if the policy's own mark is later."""
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
@@ -40,10 +43,10 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """The way to every zone, to the soft mark, and to where the agent can go no further.
 
     `zone` is the reading's, unless the agent's own limit lies so low that the handoff is due.
-    `last_tokens` is where what a checkpoint needs is just left before `full`; `next_passes` if the
-    session would be there after its next reply, and large ones of its own are expected; `is_close`
-    if it would after a few. `result_passes` if what its tool prints just now may reach `full`
-    itself. None and False if handoffs are off.
+    `last_tokens` is where what a checkpoint needs is just left before `full`. `next_passes` if the
+    session would be there after its next reply, or past where it should have been asked for one,
+    and large ones of its own are expected; `is_close` if it would after a few. `result_passes` if
+    what its tool prints just now may reach `full` itself. None and False if handoffs are off.
     """
 
     zone: Zone
@@ -89,6 +92,7 @@ def forecast(
     soft = None if handoff is None else _least(handoff, _tokens_at(policy.soft_mark, window))
     full = _least(window or None, _limit(enforced_at_tokens))
     last = None if full is None or handoff is None else _before(full, reserve_tokens)
+    asked_by = _asked_by(last, handoff, window)
     missed = _missed_turns(growth)
     return Forecast(
         zone=_zone(used, points),
@@ -96,8 +100,9 @@ def forecast(
         soft=_ahead(used, soft, growth),
         full=_ahead(used, full, growth),
         last_tokens=last,
-        next_passes=last is not None and later(used, growth, turns=2 + missed) >= last,
-        is_close=last is not None and later(used, growth, turns=CLOSE_TURNS + missed) >= last,
+        next_passes=asked_by is not None and later(used, growth, turns=2 + missed) >= asked_by,
+        is_close=asked_by is not None
+        and later(used, growth, turns=CLOSE_TURNS + missed) >= asked_by,
         result_passes=full is not None
         and handoff is not None
         and later(used, growth, turns=1) >= full,
@@ -116,6 +121,14 @@ def handoff_points(
     if handoff is None:
         return None, None
     return _least(handoff, _tokens_at(policy.soft_mark, window)), handoff
+
+
+def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
+    """Where a session must have been asked for a checkpoint; None if handoffs are off."""
+    share = _tokens_at(ASKED_BY, window)
+    if last is None or handoff is None or share is None:
+        return last
+    return min(last, max(handoff, share))
 
 
 def _missed_turns(growth: Growth | None) -> float:
