@@ -34,12 +34,30 @@ def test_a_run_at_work_keeps_its_ground(tmp_path: Path) -> None:
         s.until(lambda: Leg(s.leg(run)).status().state != "running")
         (s.home / "runs" / "my-experiment").mkdir()
         (s.home / "runs.db.backup-of-mine").write_text("x")
+        named_alike = s.home / "runs" / "run-12345678"  # a folder of the user's, with such a name
+        named_alike.mkdir()
+        (named_alike / "thesis.tex").write_text("x")
+        (s.home / "runs" / "run-deadbeef").symlink_to(tmp_path)
+        for own in ("queue.db", "accounts.json", "accounts.lock", "doubts.jsonl"):
+            (s.home / own).write_text("")
+        for own in ("tasks/task-0a1b2c3d/segue.log", "fleet/leash.json"):
+            (s.home / own).parent.mkdir(parents=True)
+            (s.home / own).write_text("")
+        (s.home / "trees" / "task-0a1b2c3d").mkdir(parents=True)
         ended = s.segue("uninstall", "--purge")
         assert ended.code == 0, ended.stderr
         assert {p.name for p in s.home.iterdir()} == {
-            *("config.toml", "runs", "runs.db.backup-of-mine")
+            *("config.toml", "runs", "runs.db.backup-of-mine", "trees")
         }
-        assert "runs/my-experiment, runs.db.backup-of-mine" in ended.stdout
+        assert (named_alike / "thesis.tex").exists()
+        _, work, others = ended.stdout.splitlines()[-3:]
+        assert work == (
+            "left, because they may hold work of tasks that is nowhere else: trees/task-0a1b2c3d"
+        )
+        assert others == (
+            "left, because segue did not make them: runs/my-experiment, runs/run-12345678, "
+            "runs/run-deadbeef, runs.db.backup-of-mine"
+        )
 
 
 @pytest.mark.parametrize("answers", [True, False])

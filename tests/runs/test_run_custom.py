@@ -1,11 +1,14 @@
 """The user's own agents: what counts is the exit code, unless the config names words that do."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.running import Ended, Staged, stage
 
+SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
 LIMIT = "Error: 429 rate limit exceeded, try again in 5 minutes"
 RESULT = json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "ok"})
 REFUSED = json.dumps(
@@ -67,3 +70,20 @@ def test_words_that_the_config_names_go_first(
     with stage("success", within=tmp_path) as s:
         said = "done = '^DONE'\nfailed = '^FAILED'\n"
         assert outcome(run(s, command, said)) == expected
+
+
+def test_an_answer_that_finds_no_room_is_told_and_the_run_is_done(tmp_path: Path) -> None:
+    with stage("success", within=tmp_path) as s, open("/dev/full", "wb") as full:
+        s.config('[agents.mine]\ncommand = ["sh", "-c", "echo fine", "{prompt}"]\n')
+        done = subprocess.run(
+            [*SEGUE, "run", "--agent", "mine", "anything"],
+            cwd=s.project, env=s.env, stdin=subprocess.DEVNULL, stdout=full,
+            stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+        (run,) = s.run_ids()
+        assert done.returncode == 0
+        assert done.stderr.splitlines()[-1] == (
+            "segue: stdout could not be written: No space left on device; "
+            f"what the agent said: segue report {run}"
+        )
+        assert "fine" in s.segue("report", run).stdout

@@ -225,6 +225,9 @@ def test_what_matters_gets_a_line() -> None:
         "leg 2: no progress in 9 replies: no file changed, no new call succeeded, no todo was"
         " closed; most often: rm -f x (made 9 times, failed each time)"
     ]
+    assert told(Looped(leg=2, calls=9, kind="calls", call="rm -f x", made=1, failed=1))[0].endswith(
+        "; for example: rm -f x (failed)"
+    )
     assert told(InterruptRequested(), presses=1)[0].startswith("Ctrl+C: it finishes")
     assert told(InterruptRequested(), presses=9) == ["Ctrl+C again: the agent is killed"]
 

@@ -8,6 +8,7 @@ bytes are made harmless first, as all that is printed: only a pipe or a file get
 """
 
 import codecs
+import errno
 import os
 import select
 import sys
@@ -31,6 +32,7 @@ class Out:
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
         self.is_gone = False  # nobody reads it any more
+        self.fault = ""  # why it could not be written, if not because its reader went away
         self.is_terminal = stream.isatty()
         self.encoding = stream.encoding
         self._number = stream.fileno()
@@ -170,7 +172,9 @@ class Out:
             poll.register(self._number, select.POLLOUT)
             poll.poll(_LOOK_S * 1000)
             return 0
-        except OSError:
+        except OSError as fault:
+            if fault.errno not in (errno.EPIPE, errno.EBADF):
+                self.fault = os.strerror(fault.errno or errno.EIO)
             done, self.is_gone = 0, True
         with self._changed:
             self._moved_at = time.monotonic()

@@ -48,6 +48,7 @@ class RunStage:
         self.telemetry: RunTelemetry | None = None
         self.samples: list[Sample] = []
         self.reason = ""
+        self.run_id = ""
 
     def play(self, loop: Loop, first: AnyFact | None, entries: Sequence[Entry] = ()) -> int:
         """To its end; the exit code. `entries` were written before: they are shown too. Afterwards
@@ -120,6 +121,7 @@ class RunStage:
 
     def end(self, run: Run, *, answer: str, now: float) -> int:
         """Prints what came of it; its exit code."""
+        self.run_id = run.id
         if run.interrupted:
             run = replace(run, outcome=outcomes.interrupted(run))
         if not self.as_json:
@@ -142,6 +144,12 @@ class RunStage:
         with suppress(KeyboardInterrupt):
             self.err.finish(STALL_S)
             self.out.finish(STALL_S)
+            if self.out.fault:
+                self._tell(
+                    f"segue: stdout could not be written: {self.out.fault}; "
+                    f"what the agent said: segue report {self.run_id}".rstrip()
+                )
+                self.err.finish(STALL_S)
             if self.notices is not None:  # last: whoever waits for the answer has it
                 told, self.notices = self.notices, None
                 told.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))

@@ -149,6 +149,11 @@ def _purge() -> None:
     folder = Path(state.state_folder())
     left = own_files.delete(folder)
     printing.say(f"{folder}: index, runs and logs are deleted")
-    if left:
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        printing.say(f"left, because segue did not make them: {', '.join(left[:_NAMED])}{more}")
+    work = [name for name in left if name.startswith(tuple(f"{each}/" for each in own_files.WORK))]
+    for why, names in (
+        ("they may hold work of tasks that is nowhere else", work),
+        ("segue did not make them", [name for name in left if name not in work]),
+    ):
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            printing.say(f"left, because {why}: {', '.join(names[:_NAMED])}{more}")

@@ -216,6 +216,8 @@ def circles(fact: Looped) -> str:
         what = f"no progress in {spent}: no file changed, no new call succeeded, no todo was closed"
     if not fact.call:
         return what
+    if fact.made == 1:  # each one was another
+        return f"{what}; for example: {fact.call}" + (" (failed)" if fact.failed else "")
     failed = "failed each time" if fact.failed == fact.made else f"failed {fact.failed:,} times"
     times = f"made {fact.made:,} times" + (f", {failed}" if fact.failed else "")
     return f"{what}; most often: {fact.call} ({times})"

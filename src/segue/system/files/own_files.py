@@ -12,11 +12,18 @@ from segue.system.files import state
 
 RUN_ID = re.compile("run-[0-9a-f]{8}")
 
-_DATABASE = r"(?:sessions|runs|watch)\.db(?:-wal|-shm|-journal|\.damaged-[0-9]{8}T[0-9]{6}-[0-9]+)?"
+_DATABASE = (
+    r"(?:sessions|runs|watch|queue)\.db(?:-wal|-shm|-journal|\.damaged-[0-9]{8}T[0-9]{6}-[0-9]+)?"
+)
 _SOCKET = r"(?:segue|[0-9a-f]{16})\.sock(?:\.lock|\.[0-9]+|\.hooks|\.hooks\.taken)?"
 _OWN: dict[str, re.Pattern[str]] = {
-    "": re.compile(rf"{_DATABASE}|drill\.jsonl"),
+    "": re.compile(
+        rf"{_DATABASE}|drill\.jsonl|doubts\.jsonl|doubts\.[0-9]+\.new|dashboard-[0-9a-f]{{8}}\.html"
+        r"|accounts\.(?:json|lock|damaged)|\.accounts\.json\.[0-9]+"
+    ),
     "runs": RUN_ID,  # with all that is in them
+    "tasks": re.compile("task-[0-9a-f]{8}"),
+    "fleet": re.compile(r"leash\.(?:json|lock)"),
     "trusted": re.compile("[0-9a-f]{64}"),
     "open": re.compile(r"tmux\.sock|(?:start|end)-[0-9a-f]{16}"),
     "watch/headless": re.compile(r"w-[0-9a-f]{8}\.log"),
@@ -26,7 +33,14 @@ _OWN: dict[str, re.Pattern[str]] = {
     ),
 }
 """Folders, the inner ones first, and which of the names in them are segue's."""
+_FOLDERS = {
+    "runs": re.compile(r"(?:leg|check)-[0-9]{3}.*|segue\.log|notices|check"),
+    "tasks": re.compile(r"segue\.log|setup-[0-9]+|sessions"),
+}
+"""Names of folders, and what at least one name inside is like: other folders are the user's."""
 _KEPT = ("config.toml",)  # the user's settings, not state
+WORK = ("trees", "repos")
+"""Trees and mirrors of tasks: segue made them, and what was done there may be nowhere else."""
 
 
 def delete(folder: Path) -> list[str]:
@@ -35,20 +49,20 @@ def delete(folder: Path) -> list[str]:
     for below, own in _OWN.items():
         for entry in _entries(folder / below):
             if own.fullmatch(entry.name):
-                _delete(Path(entry.path), is_folder=below == "runs")
-    for below in filter(None, _OWN):
+                _delete(Path(entry.path), inside=_FOLDERS.get(below))
+    for below in (*filter(None, _OWN), *WORK):
         with suppress(OSError):
             os.rmdir(folder / below)
     place = Path(state.socket_path())
     if place.parent != folder / state.WATCH_NAME:  # elsewhere, because the path was too long
         for ending in ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken"):
-            _delete(Path(f"{place}{ending}"), is_folder=False)
+            _delete(Path(f"{place}{ending}"))
     return list(_left(folder))
 
 
 def _left(folder: Path) -> Iterator[str]:
     for entry in _entries(folder):
-        if entry.name in _OWN and entry.is_dir():
+        if entry.name in (*_OWN, *WORK) and entry.is_dir():
             for inner in _entries(Path(entry.path)):
                 yield f"{entry.name}/{inner.name}"
         elif entry.name not in _KEPT:
@@ -63,9 +77,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _delete(path: Path, *, is_folder: bool) -> None:
-    if is_folder and path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    elif not is_folder or path.is_symlink():
+def _delete(path: Path, *, inside: re.Pattern[str] | None = None) -> None:
+    """A file; a folder if it holds nothing, or what is found in those that segue makes. A link is
+    nobody's folder: segue makes none."""
+    if inside is None:
         with suppress(OSError):
             path.unlink()
+    elif path.is_dir() and not path.is_symlink():
+        names = [entry.name for entry in _entries(path)]
+        if not names or any(inside.fullmatch(name) for name in names):
+            shutil.rmtree(path, ignore_errors=True)
