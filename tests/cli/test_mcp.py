@@ -310,6 +310,9 @@ class Daemon:
     def sessions(self) -> list[dict[str, Any]]:
         return self.listed
 
+    def changes(self, after: int | None) -> dict[str, Any]:
+        return {}
+
     def session(self, name: str) -> dict[str, Any] | None:
         return None
 

@@ -54,6 +54,8 @@ def test_a_run_is_told_with_its_legs_decisions_checkpoint_and_answer(tmp_path: P
         assert s.run().code == 0
         (run_id,) = s.run_ids()
         shown_by_command = json.loads(s.segue("show", run_id, "--json").stdout)
+        report = json.loads(s.segue("report", run_id, "--json").stdout)
+        figures = json.loads(s.segue("report", "--figures", "--json").stdout)
         with dashboard(s.env) as shown:
             shown.sign_in()
             run = html.unescape(shown.page(f"/runs/{run_id}"))
@@ -64,7 +66,23 @@ def test_a_run_is_told_with_its_legs_decisions_checkpoint_and_answer(tmp_path: P
     reasons = {each["reason"] for each in shown_by_command["decisions"] if each["reason"]}
     assert reasons
     assert all(reason in run for reason in reasons)
-    assert run.count('<th scope="row">') == len(shown_by_command["leg_list"])
+    legs = run.partition('aria-label="Legs"')[2].partition("</table>")[0]
+    assert legs.count('<th scope="row">') == len(shown_by_command["leg_list"])
+    # What it did, as the report has it.
+    (told,) = report["runs"]
+    assert len(told["files"]) > 1
+    for file in told["files"]:
+        assert file["path"] in run
+        assert f"+++ b/{file['path']}" in run
+    assert all(commit["subject"] in run for commit in told["commits"])
+    (spend,) = told["spend"]
+    assert spend["model"] in run.partition('aria-label="Spend by model"')[2]
+    # And how well handoffs work.
+    assert len(figures["figures"]) > 10
+    for figure in figures["figures"]:
+        assert figure["name"].replace("_", " ") in history
+        assert figure["definition"] in history
+        assert figure["target"] in history
     assert shown_by_command["answer"].strip() in run
     assert "Checkpoint" in run
     assert "done" in listed

@@ -76,6 +76,10 @@ class FakeDaemon:
             self.changed.wait_for(lambda: len(self.log) > after, timeout_s)
             return self.log[after:]
 
+    def changes(self, after: int | None) -> dict[str, Any]:
+        changed = self.sessions() if after is None else []
+        return {"revision": 7, "is_whole": after is None, "sessions": changed, "gone": []}
+
     def figures(self, since: float | None) -> dict[str, Any]:
         return {"schema": 1, "since": since, "until": None, "figures": [], "stops": {}}
 

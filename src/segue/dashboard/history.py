@@ -7,17 +7,26 @@ from typing import Any
 from segue.core.stops.reasons import StopReason
 from segue.dashboard import drawing, words
 from segue.dashboard.sources import Source
+from segue.reports.figures import facts
+from segue.reports.figures import figures as made
 from segue.system import clock
 from segue.views import tables
+from segue.views.report.figures import shown
 from segue.views.run_story import ended_for
 from segue.views.verdicts import duration
 
 _DAYS = 14
 _NOTES = 20_000
+_MET = {True: "met", False: "missed", None: ""}
 
 
 def figures(source: Source, now: float) -> dict[str, Any]:
     """Of the last two weeks, as far as runs and the daemon wrote it down."""
+    version = (*source.versions, now // 3_600)
+    return source.kept("history", version, lambda: _figures(source, now))
+
+
+def _figures(source: Source, now: float) -> dict[str, Any]:
     since, tz = now - _DAYS * 86_400, clock.local_zone()
     days = {
         datetime.fromtimestamp(now - number * 86_400, tz).strftime("%d %b"): [0, 0.0]
@@ -56,14 +65,27 @@ def figures(source: Source, now: float) -> dict[str, Any]:
             watched[str(note.data.get("reason") or "unknown")] += 1
         elif note.at >= since:
             asked[str(note.data.get("outcome") or "unknown")] += 1
+    judged = facts(store, source.notes(), since=since)
     has_cost = any(cost for _, cost in days.values())
     return {
         "days": _DAYS,
         "facts": [
             ("runs", f"{runs:,}"),
             ("handoffs in runs", f"{handoffs:,}"),
-            ("waits", f"{waits:,}" + (f", {duration(waited_s)} in all" if waits else "")),
+            ("waits", f"{waits:,}"),
+            ("waited in all", duration(waited_s) if waits else "–"),
             ("handoffs in terminals", f"{sum(asked.values()):,}"),
+        ],
+        "judged": [
+            {
+                "name": words.line(each.name.replace("_", " ")),
+                "value": shown(each),
+                "of": f"{each.of:,}",
+                "target": each.target,
+                "met": _MET[each.is_met],
+                "about": each.definition,
+            }
+            for each in made(judged)
         ],
         "ends": _bars(ends, "runs by how they ended"),
         "stops": _bars(+stops, "legs of runs by why they stopped"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from segue.dashboard import history, runs_page, sessions_page, words
+from segue.dashboard import history, runs_page, sessions_page, words, work_page
 from segue.dashboard.sources import Source
 from segue.errors import InputError
 from segue.system import clock
@@ -99,6 +99,7 @@ class Pages:
     def _now(self) -> Page:
         picture = self.source.picture
         live, rest = sessions_page.split(picture.sessions)
+        limits = sessions_page.limits(picture.sessions, picture.at)
         lists: dict[str, list[str]] = {
             "live": [],
             "limits": ["limits"],
@@ -107,7 +108,7 @@ class Pages:
         }
         blocks = {
             "counts": self._block("counts", sessions_page.counts(live, picture.runs)),
-            "limits": self._block("limits", {"limits": sessions_page.limits(picture.sessions)}),
+            "limits": self._block("limits", {"limits": limits}),
         }
         for place, sessions in (("live", live), ("rest", rest)):
             for session in sessions:
@@ -123,10 +124,12 @@ class Pages:
 
     def _run(self, run_id: str) -> Page:
         given = runs_page.one(self.source, run_id, clock.now())
-        names = ("run_head", "run_timeline", "run_words", "run_more")
+        did = work_page.work(self.source, self.source.run(run_id).run)
+        names = ("run_head", "run_words", "run_timeline", "run_work", "run_more")
         ids = [f"{name}-{run_id}" for name in names]
         blocks = {
-            id: self._block(name, {"run": given}, id) for id, name in zip(ids, names, strict=True)
+            id: self._block(name, {"work": did} if name == "run_work" else {"run": given}, id)
+            for id, name in zip(ids, names, strict=True)
         }
         return Page(given["title"], {"main": ids}, blocks)
 

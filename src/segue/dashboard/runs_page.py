@@ -20,7 +20,7 @@ from segue.system import clock
 from segue.views import tables
 from segue.views.lines.runs import Teller
 from segue.views.run_outcome import commands
-from segue.views.verdicts import duration
+from segue.views.verdicts import duration, local_times
 
 _DAY_S = 86_400.0
 _WORDS = 30
@@ -140,13 +140,13 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
     since = min((piece.since for piece in pieces), default=run.created_at)
     until = max((piece.until for piece in pieces), default=run.created_at + 1)
     outcome = run.outcome
-    policy = run.policy
+    policy, tz = run.policy, clock.local_zone()
     return {
         **_line(row),
         "title": words.line(run.task.strip().partition("\n")[0], 90) or run.id,
         "task": words.text(run.task, 4_000),
         "check": words.line(run.check),
-        "outcome": words.line(outcome.what) if outcome else "",
+        "outcome": words.line(local_times(outcome.what, now, tz)) if outcome else "",
         "advice": [words.line(line) for line in outcome.advice.splitlines()] if outcome else [],
         "next": [words.line(line) for line in commands(run)] if is_over else [],
         "worked": duration(run.active_s),
@@ -161,7 +161,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         else "",
         "leg_list": [_leg(leg, stops.get(leg.leg)) for leg in legs],
         "decisions": [
-            {"at": each.at, "reason": words.line(each.reason)}
+            {"at": each.at, "reason": words.line(local_times(each.reason, each.at, tz))}
             for each in decisions[::-1]
             if each.reason
         ][:_DECISIONS],

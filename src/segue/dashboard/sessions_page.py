@@ -128,8 +128,9 @@ def counts(live: list[dict[str, Any]], runs: list[RunRow]) -> dict[str, Any]:
     }
 
 
-def limits(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By agent and scope, as the newest word of any session has it."""
+def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+    """By agent and scope, as the newest word of any session has it. One whose reset is over tells
+    nothing any more."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
     for session in sessions:
         for limit in session["limits"]:
@@ -139,6 +140,9 @@ def limits(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 newest[key] = {**limit, "seen_at": seen}
     found = []
     for (agent, scope), limit in sorted(newest.items()):
+        resets_at = words.when(limit["resets_at"])
+        if resets_at is not None and resets_at <= now:
+            continue
         used = limit["used_percent"]
         label = "unknown" if used is None else f"{used:.0f} % used"
         zone = "handoff" if limit["rejected"] or (used or 0) >= 100 else "normal"
@@ -148,7 +152,7 @@ def limits(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "scope": words.line(_SCOPES.get(scope, scope.replace("_", " ")), 40),
                 "used": "limit reached" if limit["rejected"] else label,
                 "gauge": drawing.gauge(100 if limit["rejected"] else used, (), zone, label),
-                "resets_at": words.when(limit["resets_at"]),
+                "resets_at": resets_at,
             }
         )
     return found

@@ -3,9 +3,9 @@ runs and notes always from their own files. One thread uses it."""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,11 +23,15 @@ from segue.views.machine import RECENT_S, Machine, list_sessions, with_machine
 from segue.watch.log import LOG_NAME, Log, Note, open_log
 from segue.watch.server.remote import Remote
 
-_ASK_S = 0.4  # the daemon, although it noted nothing: it notes only what matters
+_ASK_S = 2.0  # the daemon, for all it knows
+_CHANGES_S = 0.1  # and for what changed: it notes only what matters
 _FILES_S = 1.0
 _SHARE = 60  # asking takes at most one part in so many of the time
 _RUNS = 200
+_MAX_KEPT = 100
 _FEW = 20  # sessions: to ask for more, one by one, costs more than to ask for all
+
+T = TypeVar("T")
 
 
 class RunRow(Struct, frozen=True):
@@ -56,16 +60,19 @@ class Source:
         self._store: Store | None = None
         self._log: Log | None = None
         self._versions = (-1, -1)
-        self._again_at = 0.0
+        self._again_at = self._changes_at = 0.0
+        self._revision: int | None = None  # of the daemon's sessions; None: all are asked for
+        self._kept: dict[str, tuple[object, float, Any]] = {}
 
     def look(self) -> bool:
         """Whether the picture is another now."""
         now, runs, notes = clock.now(), self._runs_version(), self._notes_version()
         before, self._versions = self._versions, (runs, notes)
         is_due = time.monotonic() >= self._again_at
-        if before == self._versions and not is_due:
-            return False
         was = self.picture
+        changed = None if is_due or was.daemon is None else self._changed(was.sessions, now)
+        if before == self._versions and not is_due and changed is None:
+            return False
         trouble = ""
         try:
             rows = self._rows(now) if runs != before[0] or is_due else was.runs
@@ -74,8 +81,10 @@ class Source:
         daemon, sessions = was.daemon, was.sessions
         if is_due:
             daemon, sessions, trouble = self._sessions(now, trouble)
-        elif notes != before[1] and was.daemon is not None:
-            sessions = self._noted(before[1], sessions)
+        else:
+            sessions = sessions if changed is None else changed
+            if notes != before[1] and was.daemon is not None:
+                sessions = self._noted(before[1], sessions)
         self.picture = Picture(at=now, daemon=daemon, sessions=sessions, runs=rows, trouble=trouble)
         return msgspec.structs.replace(was, at=now) != self.picture
 
@@ -86,7 +95,9 @@ class Source:
         began = time.monotonic()
         try:
             daemon: dict[str, Any] = remote.get("/v1/status")
-            found = [s for s in remote.sessions() if _is_shown(s, now)]
+            told = remote.get("/v1/changes")
+            found = [s for s in told["sessions"] if _is_shown(s, now)]
+            self._revision = told["revision"]
             for changing in ("uptime_s", "log_seq"):  # else every look would find something new
                 daemon.pop(changing, None)
             self._wait(began, _ASK_S)
@@ -102,6 +113,31 @@ class Source:
             sessions, trouble = [], str(fault)
         self._wait(began, _FILES_S)
         return None, sessions, trouble
+
+    def _changed(self, sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]] | None:
+        """The same, with what changed since they were asked for; None if nothing did."""
+        if self._revision is None or time.monotonic() < self._changes_at:
+            return None
+        began = time.monotonic()
+        try:
+            told = Remote(state.socket_path(), timeout_s=3.0).get(
+                "/v1/changes", after=self._revision
+            )
+        except SegueError:
+            self.hurry()  # it is gone: that is found out there
+            return None
+        self._revision = told["revision"]
+        self._changes_at = time.monotonic() + max(_CHANGES_S, 10 * (time.monotonic() - began))
+        if not (told["sessions"] or told["gone"]):
+            return None
+        found = [] if told["is_whole"] else sessions
+        new = {(s["agent"], s["session_id"]): s for s in told["sessions"]}
+        left = {(s["agent"], s["session_id"]) for s in told["gone"]} | new.keys()
+        known = [s for s in found if (s["agent"], s["session_id"]) not in left]
+        return sorted(
+            [*known, *(s for s in new.values() if _is_shown(s, now))],
+            key=lambda s: (s["pid"] is None, _reversed(s.get("last_activity") or "")),
+        )
 
     def _noted(self, after: int, sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same, but for those of which something was noted: they are asked for alone. If that
@@ -128,6 +164,25 @@ class Source:
     def hurry(self) -> None:
         """Something was just done: the next look reads all."""
         self._again_at = 0.0
+
+    def kept(self, name: str, version: object, make: Callable[[], T], least_s: float = 5.0) -> T:
+        """What is dear to find out: made again if `version` is another, and not too often."""
+        found = self._kept.get(name)
+        now = time.monotonic()
+        if found is not None and (found[0] == version or now < found[1]):
+            value: T = found[2]
+            return value
+        made = make()
+        if len(self._kept) > _MAX_KEPT:
+            self._kept.clear()
+        took = time.monotonic() - now
+        self._kept[name] = (version, time.monotonic() + max(least_s, _SHARE * took), made)
+        return made
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Of runs and notes: others if anything was written."""
+        return self._versions
 
     # Runs
 
@@ -204,6 +259,11 @@ class Source:
             self._store.close()
         if self._log is not None:
             self._log.close()
+
+
+def _reversed(text: str) -> tuple[int, ...]:
+    """For sorting times, the newest first."""
+    return tuple(-ord(c) for c in text)
 
 
 def _recent(machine: Machine) -> list[Any]:

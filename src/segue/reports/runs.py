@@ -24,7 +24,7 @@ def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> Ru
     entries = store.log(run.id)
     last = entries[-1].at if entries else run.created_at
     legs = store.legs(run.id)
-    files, commits, note = _changes(run)
+    files, commits, note = changes(run)
     holder = store.holder(run_key(run.id))
     return RunReport(
         run=run,
@@ -37,7 +37,7 @@ def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> Ru
         waits=_waits(entries, now),
         handoffs=_handoffs(legs),
         check=_check(entries),
-        spend=_spend(run, legs, env),
+        spend=spend_of(run, legs, env),
         steps=[
             Step(at=kept.at, decision=kept.decision, reason=kept.reason)
             for kept in store.decisions(run.id)
@@ -92,7 +92,7 @@ def _check(entries: list[Entry]) -> CheckReport | None:
     return CheckReport(ok=bool(last["ok"]), exit_code=int(last["exit_code"]), tries=len(checks))
 
 
-def _spend(run: Run, legs: list[KeptLeg], env: Mapping[str, str]) -> list[SpendReport]:
+def spend_of(run: Run, legs: list[KeptLeg], env: Mapping[str, str]) -> list[SpendReport]:
     """By model where the agent's own files tell; else the sum that the legs told."""
     total: dict[tuple[str, str], SpendReport] = {}
     sessions = ((leg.agent or run.agent, leg.session_id) for leg in legs if leg.session_id)
@@ -114,6 +114,15 @@ def _spend(run: Run, legs: list[KeptLeg], env: Mapping[str, str]) -> list[SpendR
                 agent=agent, model="", input_tokens=tokens, cost_usd=cost or None
             )
     return [total[key] for key in sorted(total)]
+
+
+def patch_of(run: Run) -> str:
+    """What it changed, as a patch; "" if there are no snapshots to tell. Raises SegueError."""
+    kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
+    if not kept:
+        return ""
+    found, _ = snapshots.patch(run.cwd, kept[0].commit, kept[-1].commit, max_s=_MAX_GIT_S)
+    return found.decode("utf-8", "replace")
 
 
 def _added(before: SpendReport | None, more: SpendReport) -> SpendReport:
@@ -144,7 +153,8 @@ def _priced(agent: str, model: str, spend: Spend) -> SpendReport:
     )
 
 
-def _changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
+def changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
+    """Files that differ from before it began, its commits, and why that cannot be told."""
     if not os.path.isdir(run.cwd):
         return None, [], f"{run.cwd} is not there any more: its changes cannot be told"
     try:

@@ -1,5 +1,6 @@
 """Verdicts for machines and for people."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Any
@@ -75,6 +76,22 @@ def moment(at: float, now: float, tz: tzinfo) -> str:
     except (ValueError, OverflowError, OSError):
         return "?"
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+_INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def local_times(text: str, now: float, tz: tzinfo) -> str:
+    """What a log says, with its instants as people are told them: logs have UTC."""
+
+    def local(found: re.Match[str]) -> str:
+        try:
+            at = datetime.fromisoformat(found[0].replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            return found[0]
+        return moment(at, now, tz)
+
+    return _INSTANT.sub(local, text)
 
 
 def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:

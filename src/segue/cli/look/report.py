@@ -34,7 +34,7 @@ _EVENING_HOUR = 18
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
-    "--figures", "is_figures", is_flag=True, help="How handoffs do, against their targets."
+    "--figures", "is_figures", is_flag=True, help="How well handoffs work, against targets."
 )
 @click.option("--project", metavar="FOLDER", help="With --figures: of this project alone.")
 def command(

@@ -11,6 +11,7 @@ from segue.views.diffs import count, total
 from segue.views.report import parts
 from segue.views.report.parts import Span
 from segue.views.run_block import clean
+from segue.views.verdicts import local_times
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--dim:#767676;--leg:#2f7d4f;--wait:#b7791f}
@@ -135,7 +136,8 @@ def _timeline_lines(each: RunReport, now: float, tz: tzinfo) -> str:
 
 def _steps(each: RunReport, tz: tzinfo) -> str:
     lines = [
-        f"{parts.clock_time(step.at, tz)} {step.reason}" for step in each.steps[-parts.MAX_STEPS :]
+        f"{parts.clock_time(step.at, tz)} {local_times(step.reason, step.at, tz)}"
+        for step in each.steps[-parts.MAX_STEPS :]
     ]
     return "<br>".join(map(_e, lines))
 

@@ -8,6 +8,7 @@ from segue.reports.types import Report, RunReport
 from segue.views.diffs import counted_lines, total
 from segue.views.report import parts
 from segue.views.run_block import clean, cut
+from segue.views.verdicts import local_times
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 
@@ -61,7 +62,9 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
         when = f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)}"
         lines.append(f"- {when} {escaped(span.label)}")
     for step in each.steps[-parts.MAX_STEPS :]:
-        lines.append(f"- {parts.clock_time(step.at, tz)} {escaped(step.reason)}")
+        lines.append(
+            f"- {parts.clock_time(step.at, tz)} {escaped(local_times(step.reason, step.at, tz))}"
+        )
     lines += ["", "</details>"]
     if then := parts.next_lines(each):
         lines += ["", "**Next**:", "", "```", *(line.replace("```", "'''") for line in then), "```"]

@@ -7,6 +7,7 @@ from segue.reports.types import Report, RunReport
 from segue.views.diffs import counted_lines
 from segue.views.report import parts
 from segue.views.run_block import clean, cut
+from segue.views.verdicts import local_times
 
 WIDTH = 80
 _LABEL = 10
@@ -60,7 +61,8 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     more = len(each.steps) - parts.MAX_STEPS
     lines += _row("decided", f"… {more} before these: segue logs {run.id}" if more > 0 else "")
     for step in each.steps[-parts.MAX_STEPS :]:
-        lines += _row("decided", f"{parts.clock_time(step.at, tz)}  {clean(step.reason)}")
+        why = clean(local_times(step.reason, step.at, tz))
+        lines += _row("decided", f"{parts.clock_time(step.at, tz)}  {why}")
     lines += _row("note", each.note)
     return _without_repeats(lines)
 

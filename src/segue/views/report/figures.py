@@ -35,7 +35,7 @@ def shown(each: Figure) -> str:
         return "–"
     match each.unit:
         case "share":
-            return f"{each.value:.1%}"
+            return f"{100 * each.value:.1f} %"
         case "seconds":
             return duration(each.value)
         case _:

@@ -15,6 +15,7 @@ MOST_SESSIONS = 2000
 """How many are kept that no process is behind."""
 
 _EARLY_S, _MOST_EARLY = 60.0, 100
+_MOST_GONE = 1_000
 
 
 class Sighting(Struct, frozen=True):
@@ -41,6 +42,10 @@ class Known:
         self._untold: set[str] = set()  # files that were found before that was told
         self._limits: dict[Name, float] = {}  # when a limit is over
         self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
+        self.revision = self.first_revision = int(clock() * 1_000)
+        """Grows with every change, also over restarts; changes since the first one are known."""
+        self.changed: dict[Name, int] = {}  # with which revision
+        self.gone: dict[Name, int] = {}
 
     def at(self, path: str) -> Sight | None:
         """The last look at a file."""
@@ -107,6 +112,9 @@ class Known:
             ):
                 self._limits[name] = stop.retry_at
             if was is not None or session != before:
+                self.revision += 1
+                self.changed[name] = self.revision
+                self.gone.pop(name, None)
                 seen.append(Sighting(session, before, was))
         return seen
 
@@ -229,6 +237,11 @@ class Known:
         sight = self.sights.pop(name)
         self.sessions.pop(name, None)
         self._limits.pop(name, None)
+        self.revision += 1
+        self.changed.pop(name, None)
+        self.gone[name] = self.revision
+        if len(self.gone) > _MOST_GONE:
+            self.gone, self.first_revision = {}, self.revision
         if self._names.get(sight.seen.path) == name:
             del self._names[sight.seen.path]
 

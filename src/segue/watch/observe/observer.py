@@ -101,6 +101,22 @@ class Observer:
         now. A copy: it does not change."""
         return MappingProxyType(dict(self._known.sessions))
 
+    def changes(self, after: int) -> tuple[int, list[Session], list[Name]] | None:
+        """The revision now, the sessions that changed since that one, and those that are gone;
+        None if it is too long ago to tell."""
+        known = self._known
+        now = known.revision  # first: what changes meanwhile is told again
+        if not known.first_revision <= after <= now:
+            return None
+        changed = [name for name, at in dict(known.changed).items() if at > after]
+        sessions = [found for name in changed if (found := known.sessions.get(name)) is not None]
+        return now, sessions, [name for name, at in dict(known.gone).items() if at > after]
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of a session."""
+        return self._known.revision
+
     @property
     def degraded(self) -> str:
         """Why changes may be seen late, in one line; empty if all is well."""

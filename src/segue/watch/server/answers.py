@@ -93,6 +93,20 @@ class DaemonAnswers:
         )
         return self._told(found)
 
+    def changes(self, after: int | None) -> dict[str, Any]:
+        """What changed since that revision; all, if it is None or too long ago."""
+        found = None if after is None else self.watch.observer.changes(after)
+        if found is None:
+            revision = self.watch.observer.revision  # first: what changes meanwhile is told again
+            return {"revision": revision, "is_whole": True, "sessions": self.sessions(), "gone": []}
+        revision, sessions, gone = found
+        return {
+            "revision": revision,
+            "is_whole": False,
+            "sessions": self._told(sessions) if sessions else [],
+            "gone": [{"agent": agent, "session_id": id} for agent, id in gone],
+        }
+
     def _told(self, sessions: list[Session]) -> list[dict[str, Any]]:
         told, _ = owners.told(sessions, self.world.log)
         return [shapes.as_dict(session) for session in told]

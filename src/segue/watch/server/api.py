@@ -39,6 +39,10 @@ class Daemon(Protocol):
     def sessions(self) -> list[dict[str, Any]]:
         """As `segue status --json` has them."""
 
+    def changes(self, after: int | None) -> dict[str, Any]:
+        """`revision`, `sessions` that changed since that one, those that are `gone`; `is_whole`:
+        all there are, because it is too long ago to tell."""
+
     def session(self, name: str) -> dict[str, Any] | None:
         """One of them, by its id or the beginning of it."""
 
@@ -207,6 +211,11 @@ class Api:
         """All that are watched."""
         return _json({"sessions": self.daemon.sessions()})
 
+    def changes(self, given: ApiInput) -> ApiReply:
+        """Those that changed."""
+        after = given.number("after") if "after" in given.query else None
+        return _json(self.daemon.changes(after))
+
     def session(self, given: ApiInput) -> ApiReply:
         """One."""
         found = self.daemon.session(given.name)
@@ -299,6 +308,7 @@ Handle = Callable[[Api, ApiInput], ApiReply | ApiStream]
 ROUTES: dict[str, dict[str, Handle]] = {
     "/metrics": {"GET": Api.metrics},
     "/v1/cancel": {"POST": Api.cancel},
+    "/v1/changes": {"GET": Api.changes},
     "/v1/events": {"GET": Api.events},
     "/v1/figures": {"GET": Api.figures},
     "/v1/fits": {"GET": Api.fits},

@@ -1,0 +1,79 @@
+"""What a run did, for its page: files, the diff, commits, and what each model cost."""
+
+import os
+from typing import Any
+
+from segue.core.runs.types import Run
+from segue.dashboard import words
+from segue.dashboard.sources import Source
+from segue.errors import SegueError
+from segue.reports.runs import changes, patch_of, spend_of
+from segue.reports.types import SpendReport
+from segue.views import diffs, tables
+
+_FILES = 200
+_LINES = 2_000
+_KINDS = {"+": "added", "-": "removed", "@": "place"}
+
+
+def work(source: Source, run: Run) -> dict[str, Any]:
+    """Found out by git and from session files: not at every look."""
+    version = (run.state, run.leg) if run.state.is_final else source.versions
+    return source.kept(f"work {run.id}", version, lambda: _work(source, run))
+
+
+def _work(source: Source, run: Run) -> dict[str, Any]:
+    files, commits, note = changes(run)
+    patch, is_cut = _patch(run) if files else ([], False)
+    with source.store() as store:
+        spend = spend_of(run, store.legs(run.id), os.environ)
+    return {
+        "note": words.line(note) if files is None else "",
+        "total": diffs.total(files) if files else "",
+        "files": [
+            {"path": words.line(each.path, 200), "count": diffs.count(each)}
+            for each in (files or [])[:_FILES]
+        ],
+        "more": max(0, len(files or []) - _FILES),
+        "commits": [
+            {"id": words.line(id, 12), "subject": words.line(subject, 120)}
+            for id, subject in commits
+        ],
+        "patch": patch,
+        "is_cut": is_cut,
+        "command": f"segue diff {run.id}",
+        "spend": [_spent(each) for each in spend],
+    }
+
+
+def _patch(run: Run) -> tuple[list[dict[str, str]], bool]:
+    try:
+        lines = patch_of(run).splitlines()
+    except SegueError:
+        return [], False
+    shown = []
+    for line in lines[:_LINES]:
+        if line.startswith("index "):
+            continue
+        is_head = line.startswith(("diff ", "+++ ", "--- ", "new file", "deleted file", "rename "))
+        kind = "head" if is_head else _KINDS.get(line[:1], "")
+        shown.append({"kind": kind, "text": words.text(line, 400)})
+    return shown, len(lines) > _LINES
+
+
+def _spent(each: SpendReport) -> dict[str, str]:
+    cost = "no list price" if each.cost_usd is None else f"${each.cost_usd:,.2f}"
+    if not each.model:  # the agent's own files do not tell more
+        told = dict.fromkeys(("output", "cache_read", "cache_write"), "–")
+        all_of_it = f"{tables.short(each.input_tokens)} in all"
+        agent = words.line(each.agent, 30)
+        return {**told, "model": "unknown", "agent": agent, "input": all_of_it, "cost": cost}
+    return {
+        "model": words.line(each.model, 60),
+        "agent": words.line(each.agent, 30),
+        "input": tables.short(each.input_tokens),
+        "output": tables.short(each.output_tokens),
+        "cache_read": tables.short(each.cache_read_tokens),
+        "cache_write": tables.short(each.cache_write_tokens),
+        "cost": cost,
+    }
