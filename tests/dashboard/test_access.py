@@ -75,7 +75,7 @@ def test_another_user_of_the_machine_gets_nothing(env: dict[str, str]) -> None:
 
 
 def test_other_names_other_sites_other_methods_and_forged_forms_are_refused(tmp_path: Path) -> None:
-    with stage("silent-hang", within=tmp_path) as s:
+    with stage("silent-hang", within=tmp_path, policy=PATIENT) as s:
         _, run_id = s.new_run()
         with dashboard(s.env) as shown:
             shown.sign_in()

@@ -7,11 +7,12 @@ from playwright.sync_api import Page
 from support.dashboards import browser, dashboard
 from support.homes import prompt, reply
 from support.playing import AGENTS_FOLDER
-from support.running import stage
+from support.running import QUICK, stage
 from support.watching import watching
 
 AXE = Path(AGENTS_FOLDER).parent / "axe/4.14.0/node_modules/axe-core/axe.min.js"
 HOSTILE = '<img src=x onerror=alert(1)>"onerror=alert(2)'
+PATIENT = {**QUICK, "stall_s": 600.0}  # it hangs for as long as a browser needs
 SESSION = "51111111-2222-4333-8444-555555555555"
 
 
@@ -94,7 +95,7 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
 
 
 def test_a_run_is_ended_and_resumed_by_its_buttons(tmp_path: Path) -> None:
-    with stage("silent-hang", within=tmp_path) as s:
+    with stage("silent-hang", within=tmp_path, policy=PATIENT) as s:
         _, run_id = s.new_run()
         with dashboard(s.env) as shown, browser(tmp_path / "profile") as context:
             page = context.new_page()

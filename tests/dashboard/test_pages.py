@@ -8,8 +8,9 @@ from pathlib import Path
 
 from support.dashboards import dashboard, until
 from support.homes import prompt, reply
-from support.running import stage
+from support.running import QUICK, stage
 
+PATIENT = {**QUICK, "stall_s": 600.0}  # it hangs for as long as a browser needs
 HOSTILE = {
     "script": "<script>alert(1)</script>",
     "attribute": '"onerror=alert(1) x="',
@@ -93,7 +94,7 @@ def test_a_run_is_told_with_its_legs_decisions_checkpoint_and_answer(tmp_path: P
 
 
 def test_actions_do_what_the_commands_do_and_say_what_they_say(tmp_path: Path) -> None:
-    with stage("silent-hang", within=tmp_path) as s:
+    with stage("silent-hang", within=tmp_path, policy=PATIENT) as s:
         _, run_id = s.new_run()
         with dashboard(s.env) as shown:
             shown.sign_in()
