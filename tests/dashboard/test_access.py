@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.dashboards import SEGUE, Shown, dashboard
 from support.homes import SESSION, prompt, reply
-from support.running import stage
+from support.running import PATIENT, stage
 
 PATHS = ("/", "/runs", "/runs/run-1", "/sessions/0", "/history", "/log", "/live", "/static/app.js")
 

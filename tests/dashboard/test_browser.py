@@ -7,12 +7,11 @@ from playwright.sync_api import Page
 from support.dashboards import browser, dashboard
 from support.homes import prompt, reply
 from support.playing import AGENTS_FOLDER
-from support.running import QUICK, stage
+from support.running import PATIENT, stage
 from support.watching import watching
 
 AXE = Path(AGENTS_FOLDER).parent / "axe/4.14.0/node_modules/axe-core/axe.min.js"
 HOSTILE = '<img src=x onerror=alert(1)>"onerror=alert(2)'
-PATIENT = {**QUICK, "stall_s": 600.0}  # it hangs for as long as a browser needs
 SESSION = "51111111-2222-4333-8444-555555555555"
 
 

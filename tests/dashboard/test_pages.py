@@ -8,9 +8,8 @@ from pathlib import Path
 
 from support.dashboards import dashboard, until
 from support.homes import prompt, reply
-from support.running import QUICK, stage
+from support.running import PATIENT, stage
 
-PATIENT = {**QUICK, "stall_s": 600.0}  # it hangs for as long as a browser needs
 HOSTILE = {
     "script": "<script>alert(1)</script>",
     "attribute": '"onerror=alert(1) x="',

@@ -37,6 +37,8 @@ QUICK = {
     "stall_s": 8.0,
 }
 """A policy for tests that must not wait for minutes."""
+PATIENT = {**QUICK, "stall_s": 600.0}
+"""The same, for an agent that is to hang for as long as a test needs."""
 _HOMES = {"rehearsal": "CLAUDE_CONFIG_DIR", "rehearsal-codex": "CODEX_HOME"}
 
 
