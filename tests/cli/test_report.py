@@ -1,13 +1,17 @@
 """`report`, the head of `show RUN`, and transcripts, through the real command line."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from support.homes import reply
 from support.running import Staged, stage
 
 from segue.watch.log import Log
@@ -218,3 +222,21 @@ def test_a_scan_since_a_time_needs_by(done: tuple[Staged, str]) -> None:
     refused = done[0].segue("scan", "--since", "7d")
     assert refused.code == 2
     assert "--by" in refused.stderr
+
+
+def test_many_requests_together_are_not_priced_as_one_long_request(own_home: Path) -> None:
+    """Above 200,000 tokens in one request, the model of these replies costs twice as much."""
+    folder = own_home / ".claude/projects/-x"
+    folder.mkdir(parents=True)
+    costs = []
+    for count in (1, 10):
+        rows = [reply(n + 1, 150_000, at=time.time()) for n in range(count)]
+        (folder / "a.jsonl").write_text("\n".join(rows) + "\n")
+        env = {"PATH": os.environ["PATH"], "HOME": str(own_home), "SEGUE_HOME": str(own_home / "s")}
+        command = [sys.executable, "-m", "segue", "scan", "--by", "model", "--json"]
+        done = subprocess.run(command, env=env, capture_output=True, check=True)
+        (row,) = json.loads(done.stdout)["rows"]
+        assert row["name"] == "claude-sonnet-4-5"
+        costs.append(row["cost_usd"])
+    assert costs[0] > 0
+    assert costs[1] == pytest.approx(10 * costs[0])

@@ -507,6 +507,8 @@ def test_each_route_answers_as_it_is_described(linked: Linked, tmp_path: Path) -
         ("GET", "/metrics", None, 200),
         ("GET", "/v1/status", None, 200),
         ("GET", "/v1/sessions", None, 200),
+        ("GET", "/v1/changes", None, 200),
+        ("GET", "/v1/changes?after=1", None, 200),
         ("GET", f"/v1/sessions/{SESSION[:6]}", None, 200),
         ("GET", "/v1/sessions/nobody", None, 404),
         ("GET", "/v1/figures?since=5", None, 200),

@@ -4,6 +4,7 @@ Slow to load (a quarter of a second): imported only when a cost or an unknown mo
 """
 
 from decimal import Decimal
+from functools import lru_cache
 
 from segue.core.sessions.spend import Spend
 
@@ -15,21 +16,35 @@ _PROVIDERS = {
 
 def cost_usd(model: str, spend: Spend) -> Decimal | None:
     """What these tokens cost at the API's list price; None if the model is not on the list, which
-    is not the same as nothing."""
+    is not the same as nothing. `spend` may be the sum of any number of requests: what some models
+    ask more for, one very long request, is not in it."""
+    rates = _rates(model) if model else None
+    if rates is None:
+        return None
+    return sum(
+        (rate * tokens for rate, tokens in zip(rates, spend.four, strict=True)), start=Decimal(0)
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _rates(model: str) -> tuple[Decimal, Decimal, Decimal, Decimal] | None:
+    """Of one token, in the order of `Spend.four`. Asked for few tokens at a time: the list's price
+    of many is that of one request with so many."""
     from genai_prices import Usage, calc_price
 
-    if not model:
-        return None
-    usage = Usage(
-        input_tokens=spend.input_tokens + spend.cache_read_tokens + spend.cache_write_tokens,
-        output_tokens=spend.output_tokens,
-        cache_read_tokens=spend.cache_read_tokens,
-        cache_write_tokens=spend.cache_write_tokens,
+    few = 1_000
+    kinds = (
+        Usage(input_tokens=few),
+        Usage(output_tokens=few),
+        Usage(input_tokens=few, cache_read_tokens=few),
+        Usage(input_tokens=few, cache_write_tokens=few),
     )
     try:
-        return calc_price(usage, model_ref=model).total_price
+        prices = [calc_price(usage, model_ref=model).total_price for usage in kinds]
     except (LookupError, ValueError):
         return None
+    first, second, third, fourth = (price / few for price in prices)
+    return first, second, third, fourth
 
 
 def window_tokens(model: str) -> int | None:
