@@ -70,6 +70,10 @@ class FakeObserver:
         self.notes: list[str] = []
         self.nudges: list[tuple[str, str, str]] = []
         self.degraded = ""
+        self.revision = 7
+
+    def changes(self, after: int) -> tuple[int, list[Session], list[tuple[str, str]]]:
+        return self.revision, list(self.sessions.values()), [("claude", "gone")]
 
     def nudge(self, agent: str, session_id: str, path: str = "") -> None:
         self.nudges.append((agent, session_id, path))
