@@ -1,10 +1,14 @@
 """Notices from runs: one each, by whoever drives the run, and never in anybody's way."""
 
 import json
+import sys
+from contextlib import ExitStack
 from datetime import UTC
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
+from support.denied import DENIED
 from support.running import QUICK, Staged, stage
 from support.services import NoticeService, noticed
 from support.watching import watching
@@ -121,6 +125,47 @@ def test_a_service_that_fails_is_told_once_and_one_that_hangs_does_not_keep_the_
         said = s.end(process)
         assert said.code == ended.code
         assert "still on its way" in said.stderr
+
+
+def needy(s: Staged, service: NoticeService) -> tuple[str, ...]:
+    """A run that will need the user."""
+    (s.root / "denied.py").write_text(DENIED)
+    command = json.dumps([sys.executable, str(s.root / "denied.py")])
+    set_up(s, service, f'[agents.denied]\ncommand = {command}\nlike = "claude"\n')
+    return "run", "--agent", "denied", "--check", "true", "anything"
+
+
+@pytest.mark.parametrize("has_daemon", [False, True])
+def test_a_run_that_needs_the_user_says_so_as_soon_as_it_does_and_once_also_after_a_kill(
+    tmp_path: Path, has_daemon: bool
+) -> None:
+    with noticed() as service, stage("success", within=tmp_path) as s, ExitStack() as beside:
+        words = needy(s, service)
+        if has_daemon:
+            beside.enter_context(watching(s.home, s.env))
+        service.answers.clear()
+        process = s.start(*words)
+        s.until(lambda: service.got)
+        # It was told by the very entry with which the run came to need the user, and nothing else
+        # was waited for: the process is still there, and the service has not even answered.
+        (run,) = s.run_ids()
+        with s.store() as store:
+            entry = store.log(run)[-1]
+        assert entry.state == "needs-you"
+        told = [file.name for file in (s.home / "runs" / run / "notices").iterdir()]
+        assert told == [f"{entry.seq:06}-needs_you"]
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        service.answers.set()
+        # Whoever comes next does not tell it again.
+        assert "needs-you" in s.segue("show", run).stdout
+        with ExitStack() as later:
+            if not has_daemon:
+                watch = later.enter_context(watching(s.home, s.env))
+                watch.until(lambda: watch.remote.get("/v1/status")["log_seq"] >= 0, "the daemon")
+                assert watch.stop() == 0
+        assert service.titles == [f"denied in project ({run}) needs you"]
 
 
 def test_without_a_service_nothing_is_written_or_said(tmp_path: Path) -> None:

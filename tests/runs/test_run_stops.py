@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from support.denied import DENIED
 from support.run_kills_kit import left_running
 from support.run_stops_kit import SLOW, in_step
 from support.running import QUICK, Staged, stage
@@ -328,24 +329,6 @@ def test_the_first_ctrl_c_ends_an_agent_that_tells_nothing_of_its_tools(tmp_path
         process.send_signal(signal.SIGINT)
         assert s.end(process, max_s=20).code == 130
         assert not left_running(s)
-
-
-DENIED = """\
-import json
-def say(**record):
-    print(json.dumps({"session_id": "s", **record}), flush=True)
-def speak(block):
-    message = {"id": "msg_1", "model": "claude-sonnet-4-5", "role": "assistant", "content": [block]}
-    say(type="assistant", message=message, parent_tool_use_id=None)
-speak({"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "make deploy"}})
-result = {"type": "tool_result", "tool_use_id": "c1", "is_error": True,
-          "content": "This command requires approval"}
-say(type="user", message={"role": "user", "content": [result]}, parent_tool_use_id=None,
-    tool_result_meta=[{"id": "c1", "non_execution_kind": "permission-denied"}])
-speak({"type": "text", "text": "I was not allowed to."})
-say(type="result", subtype="success", is_error=False, terminal_reason="completed", num_turns=2,
-    result="I was not allowed to.", permission_denials=[{"tool_name": "Bash", "tool_use_id": "c1"}])
-"""
 
 
 def test_a_permission_that_nobody_could_give_is_needs_you_although_the_agent_ended_well(

@@ -29,6 +29,7 @@ var(--dim)}.leg{fill:var(--leg)}.wait{fill:var(--wait);opacity:.6}.axis{stroke:v
 .num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;width:6rem}
 """
 _WIDTH, _HEIGHT = 960, 64
+_DAY_S = 86_400.0
 
 
 def page(report: Report, tz: tzinfo) -> str:
@@ -97,6 +98,7 @@ def timeline(spans: list[Span], tz: tzinfo) -> str:
         return ""
     begin, end = spans[0].since, max(span.until for span in spans)
     length = max(1.0, end - begin)
+    named = parts.stamp if length > _DAY_S else parts.clock_time
     marks = []
     for span in spans:
         x = (span.since - begin) / length * _WIDTH
@@ -110,8 +112,8 @@ def timeline(spans: list[Span], tz: tzinfo) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Timeline of legs and waits">'
         f"{''.join(marks)}"
         f'<line class="axis" x1="0" y1="40" x2="{_WIDTH}" y2="40"/>'
-        f'<text x="0" y="56">{_e(parts.stamp(begin, tz))}</text>'
-        f'<text x="{_WIDTH}" y="56" text-anchor="end">{_e(parts.stamp(end, tz))}</text></svg>'
+        f'<text x="0" y="56">{_e(named(begin, tz))}</text>'
+        f'<text x="{_WIDTH}" y="56" text-anchor="end">{_e(named(end, tz))}</text></svg>'
     )
 
 

@@ -46,13 +46,15 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     lines += _row("agents", parts.agents_line(each))
     lines += _row("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
     if each.files is not None:
-        told = counted_lines(each.files[: parts.MAX_FILES])
-        more = len(each.files) - parts.MAX_FILES
+        told = counted_lines(each.files[: parts.MAX_LINES])
+        more = len(each.files) - parts.MAX_LINES
         lines += _row("changed", counted_lines(each.files)[-1])
         lines += [cut(f"{'':{_LABEL}}{line}", WIDTH) for line in told[:-1]]
         lines += [f"{'':{_LABEL}}… {more} more: segue diff {run.id} --stat"] if more > 0 else []
-    for name, subject in each.commits:
+    for name, subject in each.commits[: parts.MAX_LINES]:
         lines += _row("commit", f"{name} {cut(clean(subject), WIDTH)}")
+    more = len(each.commits) - parts.MAX_LINES
+    lines += _row("commit", f"… {more} more: git log") if more > 0 else []
     for span in parts.spans(each, now):
         when = f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)}"
         lines += _row("timeline", f"{when}  {span.label}")

@@ -15,6 +15,8 @@ from segue.views.run_story import ended_for
 from segue.views.verdicts import duration
 
 MAX_FILES = 40
+MAX_LINES = 12
+"""Of files and of commits, where all stands below each other on a terminal."""
 MAX_STEPS = 12
 MAX_ANSWER_LINES = 40
 
@@ -135,6 +137,8 @@ def leg_line(leg: KeptLeg, stop: Stop | None, *, is_relayed: bool = False) -> st
     """What it was for, and how it ended. `is_relayed`: other agents had other legs of it."""
     what = leg.purpose if leg.purpose == "checkpoint" else leg.prompt
     how = (ended_for(stop) if stop is not None else "") or leg.reason.replace("_", " ")
+    if leg.purpose == "checkpoint" and stop is not None and stop.ended_for == "handoff":
+        how = "written"
     how = f"not started: {clean(leg.fault)}" if leg.fault else how
     what = f"{clean(leg.agent)}, {what}" if leg.agent and is_relayed else what
     return f"leg {leg.leg} ({what}): {how or 'running'}"

@@ -16,7 +16,7 @@ _TOOL_COLUMNS = 100
 
 def lines(said: Sequence[Said]) -> Iterator[str]:
     """For `printing.say`."""
-    before = ""
+    before = speaker = ""
     for each in said:
         if each.who == "tool":
             result = f"  ({each.result})" if each.result not in ("", "done") else ""
@@ -25,7 +25,9 @@ def lines(said: Sequence[Said]) -> Iterator[str]:
         else:
             if before:
                 yield ""
-            yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
+            if each.who != speaker:  # who goes on talking after a tool is named once
+                yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
+            speaker = each.who
             yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())
         before = each.who
 
