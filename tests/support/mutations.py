@@ -314,6 +314,18 @@ MUTATIONS = (
         "Answer(first.at + 10 * REPLY_S, by=first.who, follows=True)",
     ),
     Mutation(
+        "the daemon does not ask the account before it resumes",
+        "segue/watch/resumes/gate.py",
+        "return self.accounts.ask(account, kept.session.session_id, now)",
+        "return Answer()",
+    ),
+    Mutation(
+        "the daemon tells nobody of a limit",
+        "segue/watch/resumes/gate.py",
+        "self.accounts.note_limit(account, limit)",
+        "None",
+    ),
+    Mutation(
         "a terminal is cleared without a document",
         f"{_TERMINAL}/handlers.py",
         "    if not cycle.has_document:\n        return cycle, []\n    tried",

@@ -32,6 +32,7 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
 from segue.runs.store.port import Entry
 from segue.runs.store.projection import replay
+from segue.testing.simulation.providers import Account
 
 _PASSING = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
 _OVER = (StopReason.AUTH, StopReason.REFUSAL)  # after these nothing follows by itself
@@ -52,6 +53,19 @@ def must(holds: bool, rule: str, what: str) -> None:
     """Raises Broken unless it holds."""
     if not holds:
         raise Broken(rule, what)
+
+
+def goes(account: Account, who: str, now: float) -> None:
+    """A run or session of this account sends a request by segue's doing. One account, one limit:
+    whoever met it, nobody tries before its reset, and after that one goes first."""
+    what = f"{who} goes on {account.known_until - now:.0f} s before the reset"
+    must(now >= account.known_until, "no request to a limited account", what)
+    if not account.known_until or now > account.known_until + _FRESH_S:
+        return
+    is_second = account.first not in ("", who) and now < account.first_at + _FIRST_S
+    what = f"{who} does not wait for the first reply of {account.first}"
+    must(not is_second, "one goes first after a reset", what)
+    account.first, account.first_at = who, now
 
 
 class RunWatch:
@@ -322,35 +336,20 @@ class RunWatch:
         now, account = self.world.schedule.now, self.world.account_of(self.session.number)
         is_set = self.world.machine.clock.offset_s != 0.0
         if not is_set:
-            self._goes(account, run, order, now)
+            goes(account, run.id, now)
         if order.prompt == "continuation":
             self.world.figures.handoffs += 1
-
-    def _goes(self, account: Any, run: Run, order: StartLeg, now: float) -> None:
-        """One account, one limit: whoever met it, nobody tries before its reset, and after that one
-        goes first."""
-        what = f"leg {order.leg} is started {account.known_until - now:.0f} s before the reset"
-        must(now >= account.known_until, "no request to a limited account", what)
-        if not account.known_until or now > account.known_until + _FRESH_S:
-            return
-        is_second = account.first not in ("", run.id) and now < account.first_at + _FIRST_S
-        what = f"{run.id} does not wait for the first reply of {account.first}"
-        must(not is_second, "one goes first after a reset", what)
-        account.first, account.first_at = run.id, now
 
     def account_stopped(self, stop: Stop) -> None:
         """A leg of this account ended, and what it met was noted for all."""
         account = self.world.account_of(self.session.number)
         is_limit = stop.reason is StopReason.RATE_LIMIT and not self.world.is_disk_full
-        is_told = stop.retry_at is not None or stop.retry_after_s is not None
-        if is_limit and is_told and account.limited_until > self.world.schedule.now:
-            account.known_until, account.first = account.limited_until, ""
+        if is_limit and (stop.retry_at is not None or stop.retry_after_s is not None):
+            account.told(self.world.schedule.now)
 
     def account_replied(self) -> None:
         """The model answered: nobody has to wait for the first any more."""
-        account = self.world.account_of(self.session.number)
-        if self.world.schedule.now >= account.known_until:
-            account.known_until, account.first = 0.0, ""
+        self.world.account_of(self.session.number).replied(self.world.schedule.now)
 
     def agent_did(self, number: int, what: str) -> None:
         """Something that only the world sees."""

@@ -21,6 +21,16 @@ class Account(Struct):
     requests: int = 0
     refusals: int = 0
 
+    def told(self, now: float) -> None:
+        """Somebody of this machine was told when its limit ends."""
+        if self.limited_until > now:
+            self.known_until, self.first = self.limited_until, ""
+
+    def replied(self, now: float) -> None:
+        """Somebody got a reply: nobody has to wait for the first any more."""
+        if now >= self.known_until:
+            self.known_until, self.first = 0.0, ""
+
     def ask(self, now: float) -> Refusal | None:
         """What a request is answered with now; None: a reply."""
         self.requests += 1

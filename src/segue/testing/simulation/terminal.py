@@ -39,13 +39,20 @@ from segue.core.handoffs.machine import (
 )
 from segue.core.policy import Policy
 from segue.core.resumes.decisions import Resume as ResumeNow
-from segue.core.resumes.decisions import ResumeHistory, StoppedSession, WaitForReset, decide
+from segue.core.resumes.decisions import (
+    ResumeHistory,
+    StoppedSession,
+    WaitForReset,
+    decide,
+    held_by_account,
+)
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import RateLimitInfo, Stop
 from segue.testing.simulation import models
+from segue.testing.simulation.accounts import SimulatedGate
 from segue.testing.simulation.clock import EPOCH
 from segue.testing.simulation.faults import Fault, PlannedFault
-from segue.testing.simulation.invariants import must
+from segue.testing.simulation.invariants import goes, must
 
 _TICK_S = 10.0
 _WRITING_S = 12.0  # of the daemon's own document
@@ -109,6 +116,7 @@ class TerminalSession:
         self.log: list[tuple[AnyFact, float]] = []
         self.news: list[AnyFact] = []
         self.cycles = self.resumes = 0
+        self.gate = SimulatedGate(self)
         self.ended_by_user = False
         self._later(random.expovariate(1 / 20_000.0), self._user_prompts)
 
@@ -164,6 +172,8 @@ class TerminalSession:
         if self.steps_left <= 0:
             self.is_busy = False
             return
+        self.gate.replied(self.gate.tracked(replied=True))
+        account.replied(self.world.schedule.now)
         self.in_tool = True
         self.used += self.growth_of_a_step()
         if self.used > self.window:
@@ -399,6 +409,9 @@ class TerminalSession:
             used_tokens=self.used,
             window_tokens=self.window,
         )
+        self.gate.limited(self.gate.tracked(), stop, self.resumes)
+        if stop.retry_at is not None and not self.world.is_disk_full:
+            account.told(self.world.schedule.now)
         self._decide(ending, self.turn, self.random.random())
 
     def _decide(self, ending: StoppedSession, turn: int, draw: float) -> None:
@@ -410,6 +423,10 @@ class TerminalSession:
         now = self._now
         local = self.world.local
         found = decide(ending, history, self.policy, now=now, local=local, draw=draw)
+        if isinstance(found, ResumeNow):
+            answer = self.gate.ask(self.gate.tracked(), takes_turn=True)
+            if answer.until is not None:
+                found = held_by_account(answer, self.policy, now=now, draw=draw)
         if isinstance(found, WaitForReset):
             must(found.until > now, "waits are waits", "a wait that is over")
             must(found.until - now < 9 * 86_400.0, "waits end within their bound", found.why)
@@ -426,6 +443,9 @@ class TerminalSession:
         reset_at = stop.retry_at if stop is not None else None
         what = f"{(reset_at or 0) - now:.0f} s before its reset"
         must(reset_at is None or now >= reset_at, "no request to a limited account", what)
+        if self.world.machine.clock.offset_s == 0.0:
+            account = self.world.account_of(self.number)
+            goes(account, f"session-{self.number}", self.world.schedule.now)
         self.resumes += 1
         self.world.figures.resumes += 1
         self.say("the daemon resumes the session")
