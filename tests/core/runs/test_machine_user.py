@@ -4,8 +4,10 @@ from support.runs import MUTE, TALKS, Led, exit_code, led
 
 from segue.core.policy import Policy
 from segue.core.runs.types import (
+    Abilities,
     AskCheckpoint,
     CancelAsked,
+    Checked,
     CheckpointComposed,
     CheckpointReceived,
     Compose,
@@ -16,6 +18,7 @@ from segue.core.runs.types import (
     Resumed,
     RunCheck,
     RunState,
+    StartLeg,
     WaitUntil,
 )
 from segue.core.stops.reasons import StopReason
@@ -232,3 +235,16 @@ def test_what_a_run_was_stopped_for_is_forgotten_when_it_goes_on_at_once() -> No
     assert run.state is RunState.CHECKPOINTING
     run.tell(CheckpointComposed(number=1))
     assert (run.run.again, run.run.outcome_due, run.run.policy) == ("", None, Policy())
+
+
+def test_a_run_cancelled_before_a_new_session_heard_of_a_failed_check_goes_on_with_it() -> None:
+    """Seen in a simulation (seed 7, world 115): it did the whole task a second time."""
+    run = led(abilities=Abilities(resumes=False), check="make test")
+    run.ends(R.COMPLETED, progressed=True)
+    run.tell(Checked(ok=False, exit_code=1))
+    assert run.last(StartLeg).prompt == "check"
+    run.tell(CancelAsked())
+    run.ends(R.USER_EXIT)
+    run.tell(Resumed())
+    run.tell(CheckpointComposed(number=1))
+    assert run.last(StartLeg).prompt == "check"

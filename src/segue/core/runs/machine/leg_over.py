@@ -253,7 +253,7 @@ def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
         outcome_due=None,
     )
     is_full = stop is not None and stop.reason is StopReason.CONTEXT_EXHAUSTED
-    has_work = run.has_replied or run.checkpoint > 0 or run.prompt == "continuation"
+    has_work = run.has_replied or run.checkpoint > 0 or run.prompt in ("continuation", "check")
     has_work = has_work or run.origin is not None
     if fact.strict and (is_full or not run.has_replied):
         why = "its context window is full" if is_full else "it never replied"
