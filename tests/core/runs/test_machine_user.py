@@ -14,6 +14,7 @@ from segue.core.runs.types import (
     Created,
     EndLeg,
     Finish,
+    HungUp,
     InterruptRequested,
     Resumed,
     RunCheck,
@@ -248,3 +249,15 @@ def test_a_run_cancelled_before_a_new_session_heard_of_a_failed_check_goes_on_wi
     run.tell(Resumed())
     run.tell(CheckpointComposed(number=1))
     assert run.last(StartLeg).prompt == "check"
+
+
+def test_a_full_session_that_a_hang_up_cut_short_is_handed_over_and_not_resumed() -> None:
+    """Seen in a simulation (seed 7, world 1335): it was resumed, and refused once more."""
+    run = led()
+    run.reads(0.5)
+    run.tell(HungUp())
+    run.ends(R.CONTEXT_EXHAUSTED, progressed=True)
+    assert run.state is RunState.WAITING
+    run.waits()
+    assert "its context window is full" in run.last(Compose).reason
+    assert len(run.legs()) == 1

@@ -225,6 +225,9 @@ def is_limited(run: Run, at: float) -> bool:
 def _why_not_resumed(run: Run) -> str:
     if run.told:
         return "its session has handed its work over"
+    stop = run.stop
+    if stop is not None and stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for:
+        return "its context window is full"
     if not run.abilities.resumes:
         return f"{run.agent} cannot resume a session"
     if not run.session_id:
