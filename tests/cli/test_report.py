@@ -156,7 +156,7 @@ def test_a_run_that_needs_the_user_says_what_to_type(tmp_path: Path) -> None:
         assert f"segue resume {run}" in text
         (s.project).rename(tmp_path / "moved")
         s.project.mkdir()
-        assert "is in no git repository" in s.segue("report", run).stdout
+        assert "is not in a git repository" in s.segue("report", run).stdout
 
 
 def test_show_of_a_finished_run_leads_with_outcome_and_answer_and_has_no_stale_checkpoint(

@@ -127,7 +127,7 @@ def test_the_newest_is_first_and_what_is_old_needs_since(own_home: Path, project
     killed(own_home, project)
     assert [each["session_id"] for each in listed()] == [DEAD]
     assert [each["session_id"] for each in listed("--since", "30d")] == [DEAD, OTHER]
-    assert "is not one; write 90m" in run("rescue", "--since", "soon").output
+    assert "is not a time; write 90m" in run("rescue", "--since", "soon").output
 
 
 def test_what_finished_or_was_ended_by_the_user_is_listed_only_with_all(

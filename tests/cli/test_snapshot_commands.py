@@ -101,6 +101,13 @@ def test_a_forgotten_run_has_none_and_a_new_run_drops_what_is_old(tmp_path: Path
         run = s.run("--json").events[0]["run"]
         assert snapshots.list_all(str(s.project), "run-0ld") == []
         assert snapshots.list_all(str(s.project), run)
+        moved = s.project.rename(s.project.with_name("moved"))
+        for command in ("diff", "restore"):
+            refused = s.segue(command, run, cwd=tmp_path)
+            assert refused.code == 2
+            assert "which no longer exists; if its repository moved, run this" in refused.stderr
+            assert s.segue(command, run, cwd=moved).code == 0  # it took its snapshots along
+        moved.rename(s.project)
         assert s.segue("forget", run).code == 0
         assert snapshots.list_all(str(s.project), run) == []
         assert "no run is called" in s.segue("diff", run).stderr
@@ -125,4 +132,4 @@ def test_outside_git_it_is_told_once_and_with_snapshots_off_nothing_is_kept(
         assert ended.stderr.count("no snapshots") == 1
         refused = s.segue("diff", cwd=folder)
         assert refused.code == 2
-        assert "is in no git repository" in refused.stderr
+        assert "is not in a git repository" in refused.stderr

@@ -149,6 +149,8 @@ def wanted(
             " --no-project-check"
         )
     name = canonical(agent)
+    if others:
+        _must_be_there((agent, *others), settings, env)
     drive, command = driven(name, env, _said_by(agent, settings))
     own = settings.flags.get(name, ()) if flags is None else flags
     if fault := drive.refuses(own):
@@ -167,6 +169,18 @@ def wanted(
             wanted(task, each, settings, env, cwd=cwd, policy=policy, dry=True) for each in others
         ),
     )
+
+
+def _must_be_there(names: Sequence[str], settings: Settings, env: Mapping[str, str]) -> None:
+    """Raises NoAgent that tells of all of them that cannot be run, so that one look is enough."""
+    faults = []
+    for name in names:
+        try:
+            driven(canonical(name), env, _said_by(name, settings))
+        except NoAgent as fault:
+            faults.append(str(fault))
+    if faults:
+        raise NoAgent("; ".join(faults))
 
 
 def with_flags(

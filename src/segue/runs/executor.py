@@ -426,7 +426,7 @@ class Executor:
 
     def _relay(self, run: Run, decision: StartLeg, hand: Hand) -> Relay | None:
         """What a session of another agent than the last one's has to know of that."""
-        before = ""
+        before = run.origin.agent if run.origin is not None else ""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
             if read(folder / "replied"):
@@ -434,8 +434,7 @@ class Executor:
                 break
         if not before or before == hand.agent or decision.session_id:
             return None
-        drives = [self.staff.hand(member.agent).drive for member in run.relay]
-        unread = instructions.unread(run.cwd, hand.drive, drives)
+        unread = instructions.unread_after(run.cwd, hand.drive, before)
         return Relay(before=before, agent=hand.agent, unread=unread)
 
     def _keep_compacted(self, follower: LegFollower) -> None:

@@ -4,7 +4,15 @@ read by itself. What they are called is each agent's own knowledge (`Drive.instr
 from collections.abc import Iterable
 from pathlib import Path
 
+from segue.agents import drives
 from segue.agents.contracts.drive import Drive
+
+
+def unread_after(cwd: str, drive: Drive, before: str) -> tuple[str, ...]:
+    """Those of the agent that worked there `before`, and of every other that segue knows: what is
+    written for one of them is meant for whoever does the work."""
+    known = [found for name in (before, *drives.names()) if (found := drives.find(name))]
+    return unread(cwd, drive, known)
 
 
 def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from segue.agents.contracts.drive import Drive
 from segue.core.handoffs.checkpoint import clean
 from segue.core.handoffs.digest import Builder
+from segue.core.handoffs.prompts import Relay
 from segue.core.handoffs.quoting import name
 from segue.core.resumes.rescues import Way
 from segue.core.runs import machine
@@ -29,6 +30,7 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, RateLimitInfo, Stop
 from segue.runs import handoff
 from segue.runs.begin import RunRequest, new_run
+from segue.runs.instructions import unread_after
 from segue.runs.prompts import Prompts
 from segue.sessions.documents import Known
 from segue.system.files import tree
@@ -123,9 +125,20 @@ def first_leg(wanted: RunRequest, prompts: Mapping[str, Path], now: float) -> Fi
     for decision in step.decisions:
         if isinstance(decision, StartLeg):
             prompt = words.of(
-                step.run, decision, checkpoint=checkpoint, doubt=origin.doubt, checked=(0, "")
+                step.run,
+                decision,
+                checkpoint=checkpoint,
+                doubt=origin.doubt,
+                checked=(0, ""),
+                relay=_relay(wanted, origin) if way == "other_agent" else None,
             )
             return FirstLeg(
                 way=way, prompt=prompt, session_id=decision.session_id, waits_until=waits_until
             )
     return FirstLeg(way=way, prompt="", waits_until=waits_until)  # a limit of the user's forbids it
+
+
+def _relay(wanted: RunRequest, origin: Origin) -> Relay:
+    """What a session of another agent has to know of that."""
+    unread = unread_after(wanted.cwd, wanted.drive, origin.agent)
+    return Relay(before=origin.agent, agent=wanted.agent, unread=unread)

@@ -55,4 +55,4 @@ def parse_instant(value: object, zone: tzinfo) -> float:
             return (when if when.tzinfo else when.replace(tzinfo=zone)).timestamp()
         except (ValueError, OverflowError, OSError):
             pass
-    raise InputError(f"time {value!r} is not one; write unix seconds or 2026-11-15T20:30:00Z")
+    raise InputError(f"{value!r} is not a time; write unix seconds or 2026-11-15T20:30:00Z")

@@ -15,7 +15,7 @@ from segue.views import printing
 from segue.views.verdicts import moment
 
 _SCOPES = {"five_hour": "5 hours", "seven_day": "week", "seven_day_opus": "week, opus"}
-_BARS = 12
+_BARS, _NAME, _ID = 12, 12, 8  # columns
 _FULL, _HIGH = 100.0, 80.0
 
 
@@ -89,7 +89,8 @@ def lines(account: Account, now: float, tz: tzinfo) -> Iterator[str]:
     yield f"{printing.style(account.id, bold=True)}{f'  {told}' if told else ''}"
     for limit in account.limits:
         use, reset = _gauge(limit, now), _reset(limit, now, tz)
-        yield f"  {_name(limit):<12} {use}  {reset}  {_whence(limit, now)}"
+        yield f"  {_name(limit):<{_NAME}} {use}  {reset}"
+        yield f"  {'':<{_NAME}} {_whence(limit, now)}"
 
 
 def short(account: Account, now: float, tz: tzinfo) -> str:
@@ -135,5 +136,8 @@ def _reset(limit: Limit, now: float, tz: tzinfo) -> str:
 
 
 def _whence(limit: Limit, now: float) -> str:
-    by = f"{limit.source} {limit.by}".strip()
-    return printing.style(f"{by}, {duration(max(0.0, now - limit.seen_at))} ago", dim=True)
+    by = printing.one_line(limit.by)
+    if limit.source == "session":
+        by = f"session {by[:_ID]}"
+    when = f"{duration(max(0.0, now - limit.seen_at))} ago"
+    return printing.style(f"seen by {by}, {when}" if by else f"seen {when}", dim=True)

@@ -118,7 +118,7 @@ def resolve(sessions: Sequence[Session], name: str) -> list[Session]:
     ways: tuple[Callable[[Session], bool], ...] = (
         lambda s: s.session_id == name,
         lambda s: files.real(s.path) == path,
-        lambda s: len(name) >= 2 and s.session_id.startswith(name),
+        lambda s: name != "" and s.session_id.startswith(name),
         lambda s: bool(s.cwd) and files.real(s.cwd) == path,
         lambda s: bool(s.cwd) and os.path.basename(s.cwd.rstrip("/")) == name,
     )
@@ -131,6 +131,8 @@ def resolve(sessions: Sequence[Session], name: str) -> list[Session]:
 
 def choose(sessions: Sequence[Session], name: str) -> Session:
     """The one session that a name means; raises InputError with the list if there are several."""
+    if not name.strip():
+        raise InputError("SESSION is empty; `segue sessions` lists them")
     found = resolve(sessions, name)
     if len(found) == 1:
         return found[0]
@@ -138,7 +140,7 @@ def choose(sessions: Sequence[Session], name: str) -> Session:
         raise InputError(f"no session {name!r}; `segue sessions` lists them")
     lines = [f"  {s.session_id}  {s.agent}  {s.cwd or s.path}  {s.state.value}" for s in found[:20]]
     more = [f"  and {len(found) - 20} more"] if len(found) > 20 else []
-    raise InputError(f"{name!r} may be one of {len(found)}:", *lines, *more)
+    raise InputError(f"{name!r} matches {len(found)} sessions; name one by its id:", *lines, *more)
 
 
 def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int, ...]]:

@@ -100,14 +100,15 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
     short = session.session_id[:_ID_CHARS] or "?"
     name = printing.one_line(f"{session.agent} {short}")
     why = printing.style(dead.reason.description, fg="red")
-    parts = [f"{why}, {tables.ago(session.last_at, now)}", goes_on(dead, now)]
+    when = tables.ago(session.last_at, now)
+    head = f"{number:>2}. {project}  {printing.style(name, dim=True)}  {why}, {when}"
+    how = goes_on(dead, now)
     if session.reading is not None:
         reading = session.reading
         window = tables.short(reading.window_tokens)
-        parts.append(f"context {reading.fraction:.0%} of {window}")
-    head = f"{number:>2}. {project}  {printing.style(name, dim=True)}  {'; '.join(parts)}"
+        how = f"{how}; context {reading.fraction:.0%} of {window}"
     task = printing.one_line(dead.task) or "(its first prompt cannot be read)"
-    told = [head, f"{blank}{_cut(task, width - _INDENT)}"]
+    told = [head, f"{blank}{_cut(task, width - _INDENT)}", f"{blank}{how}"]
     if work is not None and (said := in_tree(work)):
         told.append(f"{blank}{printing.style(said, dim=True)}")
     return told

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from segue import fleet
+from segue import agents, fleet
 from segue.core.accounts import KEEP_S
 from segue.errors import InputError
 from segue.system import clock
@@ -34,11 +34,15 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
     found = limits.known(sessions, now, os.environ, fleet.open_accounts())
     if account is not None:
         found = [each for each in found if account in (each.id, each.agent)]
+        if not found and account not in agents.names():
+            raise InputError(f"no account or agent {account!r}; `segue limits` lists the accounts")
     if as_json:
         printing.say_json({"accounts": [limits.as_dict(each, now) for each in found]})
         return
     if not found:
-        printing.say("no limits are known yet: segue learns them from what agents report", err=True)
+        whose = f" for {account}" if account is not None else ""
+        learns = "segue learns them from what agents report"
+        printing.say(f"no limits are known{whose} yet: {learns}", err=True)
     for each in found:
         printing.say("\n".join(limits.lines(each, now, clock.local_zone())))
 
@@ -47,7 +51,7 @@ def _clear(account: str | None) -> None:
     known = fleet.open_accounts()
     ids = [each.id for each in known.all(clock.now()) if account in (None, each.id, each.agent)]
     if account is not None and not ids:
-        raise InputError(f"no limit is kept of an account called {account!r}; `segue limits` lists")
+        raise InputError(f"nothing is noted for {account!r}; `segue limits` lists the accounts")
     cleared = known.clear(ids)
-    said = ", ".join(cleared) if cleared else "nothing"
-    printing.say(f"forgotten: {said}", err=True)
+    said = f"forgotten: {', '.join(cleared)}" if cleared else "there was nothing to forget"
+    printing.say(said, err=True)

@@ -20,6 +20,7 @@ from segue.system.config.settings import Flags, Settings
 from segue.system.files import tree
 from segue.views import printing
 from segue.views.rescue_list import Dead
+from segue.views.run_story import not_carried_over
 
 
 class How(Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ def rescue(dead: Dead, how: How) -> int:
     wanted, settings = _wanted(dead, how)
     if wanted.origin is not None and wanted.origin.changed:
         printing.complain(f"{wanted.cwd} changed since it stopped: {wanted.origin.changed}")
+    if wanted.agent != dead.session.agent:
+        printing.complain(not_carried_over(dead.session.agent, wanted.agent))
     if how.dry:
         from segue.cli.support.dry import show
 

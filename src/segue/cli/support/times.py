@@ -17,5 +17,5 @@ def instant(given: str, now: float) -> float:
         return clock.parse_instant(given, clock.local_zone())
     except InputError:
         raise InputError(
-            f"time {given!r} is not one; write 90m, 12h, 7d, unix seconds or 2026-11-15T20:30:00Z"
+            f"{given!r} is not a time; write 90m, 12h, 7d, unix seconds or 2026-11-15T20:30:00Z"
         ) from None

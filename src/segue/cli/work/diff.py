@@ -5,6 +5,7 @@ import sys
 import click
 
 from segue.cli.support.kept import find_or_newest, opened
+from segue.cli.support.kept_snapshots import with_snapshots
 from segue.core.runs.types import Run
 from segue.errors import InputError
 from segue.system.git import snapshots
@@ -25,7 +26,8 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
     apply` takes. None named: the newest of this folder."""
     with opened() as store:
         found = find_or_newest(store, run)
-    old, new = _ends(found, leg)
+    found, kept = with_snapshots(found)
+    old, new = _ends(found, kept, leg)
     if as_json or stat:
         changed = snapshots.files(found.cwd, old.commit, new.commit)
         if as_json:
@@ -46,9 +48,8 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
         raise InputError(f"the patch is too long and was cut; git diff {old.commit} {new.commit}")
 
 
-def _ends(run: Run, leg: int | None) -> tuple[Snapshot, Snapshot]:
+def _ends(run: Run, kept: list[Snapshot], leg: int | None) -> tuple[Snapshot, Snapshot]:
     """From where to where. Raises InputError if one of them was not kept."""
-    kept = snapshots.list_all(run.cwd, run.id)
     if not kept:
         raise InputError(f"{run.id} has no snapshots: they are off, or older than 30 days")
     if leg is None:

@@ -69,6 +69,8 @@ def command(
     """
     if session is not None and last:
         raise InputError("SESSION and --last cannot be combined")
+    if session is not None and session.startswith("run-"):
+        raise InputError(f"{session} is a run; to resume it: segue resume {session}")
     begins = instant(since, clock.now())
     dead = (
         _listed(begins, last=last, with_all=with_all, as_json=as_json)
@@ -170,7 +172,9 @@ def _refuse(dead: Dead, agent: str | None, with_all: bool) -> None:
         what = "finished" if dead.reason is StopReason.COMPLETED else "was ended by you"
         raise InputError(f"session {name} {what}; to resume it anyway: segue rescue {name} --all")
     if not dead.task:
-        raise InputError(f"no prompt of yours can be read in {session.path}: there is no task")
+        raise InputError(
+            f"session {name} has no prompt that can be read, so there is no task: {session.path}"
+        )
     if agent is None and "new_session" not in dead.ways:
         raise InputError(
             f"segue can read sessions of {session.agent}, but cannot run it; continue with another"

@@ -6,6 +6,7 @@ import shlex
 import click
 
 from segue.cli.support.kept import find_or_newest, opened
+from segue.cli.support.kept_snapshots import with_snapshots
 from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run
 from segue.errors import InputError
@@ -37,7 +38,7 @@ def command(
         raise InputError("--branch and --to cannot be combined")
     with opened() as store:
         found = find_or_newest(store, run)
-    kept = snapshots.list_all(found.cwd, found.id)
+    found, kept = with_snapshots(found)
     if is_list:
         _list(found, kept, as_json)
         return
@@ -59,8 +60,8 @@ def command(
         name = branch or f"segue/{found.id}-{wanted.name}"
         is_new = snapshots.to_branch(found.cwd, wanted, name)
         told["branch"] = name
-        there = "is branch" if is_new else "is branch, as before,"
-        said = f"{wanted.name} of {found.id} {there} {name}; to work on it: git switch {name}"
+        there = "is now branch" if is_new else "is already branch"
+        said = f"{wanted.name} of {found.id} {there} {name}\nto work on it: git switch {name}"
     printing.say_json(told) if as_json else printing.say(said)
 
 

@@ -202,10 +202,12 @@ class _Taker:
         words = said.split(",") if isinstance(said, str) else said
         names = [agents.canonical(word.strip()) for word in words]
         keys = ("run", "agent")
+        is_file = self.kind in ("user file", "project file")
+        what = "agent in [run]" if is_file else "the list of agents"
         if not all(names) and len(names) > 1:
-            raise self.fault("agent in [run] names an agent that is empty", *keys)
+            raise self.fault(f"{what} has an empty name in it", *keys)
         if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise self.fault(f"agent in [run] names {config.clean(twice)} twice", *keys)
+            raise self.fault(f"{what} names {config.clean(twice)} twice", *keys)
         if len(names) > 1 and self.kind == "project file":
             raise self.fault(
                 "agent in [run] may name one agent only in a project's file, which comes with the"

@@ -107,7 +107,7 @@ def _apart(cwd: str, until: float) -> Iterator[Apart]:
     if isinstance(found, GitOutput):
         if found.is_late:
             raise StateError("git took too long")
-        raise NoRepository(f"{cwd} is in no git repository: there are no snapshots")
+        raise NoRepository(f"{cwd} is not in a git repository: there are no snapshots")
     try:
         with found.apart(until) as ready:
             yield ready

@@ -58,12 +58,8 @@ def successors(world: DaemonState, gate: AccountGate, session: Session) -> Itera
 
 def begun(world: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
     """How the new agent is started, with what it is told."""
-    others = [drive for name in drives.names() if (drive := drives.find(name)) is not None]
-    relay = Relay(
-        before=session.agent,
-        agent=to.agent,
-        unread=instructions.unread(session.cwd, to.drive, others),
-    )
+    unread = instructions.unread_after(session.cwd, to.drive, session.agent)
+    relay = Relay(before=session.agent, agent=to.agent, unread=unread)
     prompt = world.rules.messages(session.cwd).handoff_resume(
         file=str(document), reason=StopReason.RATE_LIMIT, relay=relay
     )
