@@ -379,7 +379,7 @@ def test_a_tree_that_changed_since_is_told_and_not_refused(own_home: Path, proje
     (project / "later.py").write_text("x = 1\n")
     dry = run("rescue", DEAD, "--dry-run", "--json")
     assert dry.exit_code == 0, dry.output
-    assert dry.stderr == f"segue: {project} changed since it stopped: later.py\n"
+    assert dry.stderr == f"segue: {project} changed since the session stopped: later.py\n"
     told = json.loads(dry.stdout)
     assert told["origin"]["changed"] == "later.py"
     assert "changed after that work stopped: later.py." in told["prompt"]

@@ -107,6 +107,10 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
         reading = session.reading
         window = tables.short(reading.window_tokens)
         how = f"{how}; context {reading.fraction:.0%} of {window}"
+    if work is not None and work.is_gone:
+        how = (
+            f"its folder is gone; if it moved: segue rescue {printing.one_line(short)} --in FOLDER"
+        )
     task = printing.one_line(dead.task) or "(its first prompt cannot be read)"
     told = [head, f"{blank}{_cut(task, width - _INDENT)}", f"{blank}{how}"]
     if work is not None and (said := in_tree(work)):
@@ -131,8 +135,6 @@ def goes_on(dead: Dead, now: float) -> str:
 
 def in_tree(work: Work) -> str:
     """What of its work is there; "" if nothing is known of it."""
-    if work.is_gone:
-        return "its folder is gone"
     parts = []
     if work.files:
         parts.append(f"{work.there} of {_counted(work.files, 'file')} it wrote still exist")

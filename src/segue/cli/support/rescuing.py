@@ -41,7 +41,9 @@ def rescue(dead: Dead, how: How) -> int:
     """Goes on with it; the exit code. Raises SegueError if it cannot be begun."""
     wanted, settings = _wanted(dead, how)
     if wanted.origin is not None and wanted.origin.changed:
-        printing.complain(f"{wanted.cwd} changed since it stopped: {wanted.origin.changed}")
+        printing.complain(
+            f"{wanted.cwd} changed since the session stopped: {wanted.origin.changed}"
+        )
     if wanted.agent != dead.session.agent:
         printing.complain(not_carried_over(dead.session.agent, wanted.agent))
     if how.dry:
