@@ -93,7 +93,7 @@ def test_without_a_run_it_tells_of_the_night_and_of_watched_sessions(
     later = s.segue("report", "--since", "0m")
     assert "Nothing happened in that time" in later.stdout
     for words, said in (
-        (("--since", "soon"), "time 'soon' is not one"),
+        (("--since", "soon"), "'soon' is not a time"),
         ((run, "--since", "1h"), "not both"),
         (("run-none",), "no run is called"),
         (("--format", "pdf"), "is not text, md, html or json"),

@@ -100,8 +100,8 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
     ("args", "said"),
     [
         (["sessions", "--agent", "nobody"], "agent 'nobody' keeps no sessions here"),
-        (["sessions", "--since", "yesterday-ish"], "time 'yesterday-ish' is not one"),
-        (["sessions", "--since", "²d"], "time '²d' is not one"),
+        (["sessions", "--since", "yesterday-ish"], "'yesterday-ish' is not a time"),
+        (["sessions", "--since", "²d"], "'²d' is not a time"),
         (["sessions", "--since", "5x"], "'5x' is not a time; write 90m, 12h, 7d,"),
         (["show", "nothing"], "no session 'nothing'"),
         (["fits", "many"], "'many' is not a count of tokens"),
