@@ -1,15 +1,16 @@
 """`segue diff RUN`: what a run changed in its working tree, also what was never committed."""
 
+import os
 import sys
 
 import click
+from msgspec.structs import replace
 
-from segue.cli.support.kept import find_or_newest, opened
-from segue.cli.support.kept_snapshots import with_snapshots
+from segue.cli.support.kept import find_or_newest, folder, opened
 from segue.core.runs.types import Run
-from segue.errors import InputError
+from segue.errors import InputError, SegueError
 from segue.system.git import snapshots
-from segue.system.git.snapshots import FileDiff, Snapshot
+from segue.system.git.snapshots import FileDiff, NoRepository, Snapshot
 from segue.views import printing
 from segue.views.diffs import counted_lines, styled
 from segue.views.out import Out
@@ -46,6 +47,30 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
         out.finish()
     if not is_whole:
         raise InputError(f"the patch is too long and was cut; git diff {old.commit} {new.commit}")
+
+
+def with_snapshots(run: Run) -> tuple[Run, list[Snapshot]]:
+    """The run, in the folder where its snapshots are: a repository that moved took them along, and
+    is asked if it is the one around. Raises InputError."""
+    try:
+        return run, snapshots.list_all(run.cwd, run.id)
+    except NoRepository as fault:
+        here = folder()
+        if found := _moved_to(here, run):
+            return replace(run, cwd=here), found
+        if os.path.isdir(run.cwd):
+            raise InputError(str(fault)) from None
+        raise InputError(
+            f"{run.id} worked in {run.cwd}, which no longer exists; if its repository moved, run"
+            " this command there"
+        ) from None
+
+
+def _moved_to(here: str, run: Run) -> list[Snapshot]:
+    try:
+        return snapshots.list_all(here, run.id)
+    except SegueError:
+        return []
 
 
 def _ends(run: Run, kept: list[Snapshot], leg: int | None) -> tuple[Snapshot, Snapshot]:

@@ -6,7 +6,7 @@ import shlex
 import click
 
 from segue.cli.support.kept import find_or_newest, opened
-from segue.cli.support.kept_snapshots import with_snapshots
+from segue.cli.work.diff import with_snapshots
 from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run
 from segue.errors import InputError
