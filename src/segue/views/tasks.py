@@ -21,6 +21,8 @@ STATE_COLOURS = {
 }
 _TEXT = 60
 _WHY = 48
+_STATE_AT, _AGENT_AT, _TEXT_AT = 1, 2, 5
+_MIN_STATE, _MIN_AGENT, _MIN_TEXT = 16, 6, 12  # columns of a narrow terminal
 
 
 def as_dict(task: Task, verdict: Verdict | None, merge: str) -> dict[str, Any]:
@@ -62,25 +64,41 @@ def as_dict(task: Task, verdict: Verdict | None, merge: str) -> dict[str, Any]:
 
 
 def table(tasks: list[Task], verdicts: dict[str, Verdict], now: float, width: int) -> Any:
-    """For people."""
+    """For people. Where it is too wide the text of the task is cut, then why it waits; ids, states
+    and sizes are what one acts on, and stay whole."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    names = ("task", "state", "agent", "age", "work", "text")
+    cells = [_cells(task, verdicts.get(task.id), now) for task in tasks]
+    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
+    room = width - 2 * (len(names) - 1)
+    over = sum(widths) - room
+    for place, least in ((_TEXT_AT, _MIN_TEXT), (_STATE_AT, _MIN_STATE), (_AGENT_AT, _MIN_AGENT)):
+        taken = min(max(over, 0), max(widths[place] - least, 0))
+        widths[place] -= taken
+        over -= taken
     rows = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for name in ("task", "state", "agent", "age", "work", "text"):
+    for name in names:
         rows.add_column(name, no_wrap=True, overflow="ellipsis",
                         justify="right" if name == "age" else "left")  # fmt: skip
-    for task in tasks:
-        verdict = verdicts.get(task.id)
-        rows.add_row(
-            task.id,
-            Text(_state(task, verdict, now), style=STATE_COLOURS[task.state]),
-            cut(clean(task.agent or ",".join(task.agents)), 20),
-            tables.ago(task.created_at, now).removesuffix(" ago"),
-            Text(size(task)),
-            Text(cut(clean(task.text), _TEXT)),
-        )
+    for task, told in zip(tasks, cells, strict=True):
+        shown = [Text(cut(cell, most)) for cell, most in zip(told, widths, strict=True)]
+        shown[_STATE_AT].stylize(STATE_COLOURS[task.state])
+        rows.add_row(*shown)
     return rows
+
+
+def _cells(task: Task, verdict: Verdict | None, now: float) -> tuple[str, ...]:
+    return (
+        task.id,
+        _state(task, verdict, now),
+        cut(clean(task.agent or ",".join(task.agents)), 20),
+        tables.ago(task.created_at, now).removesuffix(" ago"),
+        size(task),
+        cut(clean(task.text), _TEXT),
+    )
 
 
 def size(task: Task) -> str:

@@ -55,6 +55,9 @@ def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
     screen = printing.console()
     printing.draw(screen, tasks.table(found, verdicts, now, screen.width))
     for task in found:
+        verdict = verdicts.get(task.id)
+        if verdict is not None and verdict.is_blocked:
+            printing.say(f"{task.id} {verdict.why}")
         for line in tasks.next_lines(task, trees.how_to_merge(task)):
             printing.say(line)
 
