@@ -5,7 +5,7 @@ is cut off for longer than its lease, the database is slow, one clock is ten min
 Every task must end, no two agents of one task may ever live at once (by the agents' own logs), and
 the work of a machine that is lost must begin elsewhere within its lease and 5 s.
 
-    python -m bench.takeover --tasks 60 --jobs 6 --lease 10
+    python -m bench.takeover --tasks 60 --jobs 10 --lease 10
 
 Needs root, unshare, nsenter and ip.
 """
@@ -29,7 +29,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--lease", type=float, default=10.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="segue-takeover-") as folder:

@@ -58,6 +58,16 @@ def test_status_says_what_each_machine_offers(db: FleetDatabase) -> None:
     assert (there["labels"], there["jobs"]) == (["gpu", "linux"], 4)
 
 
+def test_a_machine_is_forgotten_once_it_is_silent_and_not_before(db: FleetDatabase) -> None:
+    offers(db, "m-1")
+    assert "drain it, end its worker" in segue("fleet", "forget", "m-1", code=2)
+    assert "no machine is called 'nobody'" in segue("fleet", "forget", "nobody", code=2)
+    db.rows("UPDATE segue.machine SET beat_at = now() - interval '2 minutes'")
+    assert "silent for 2:00: its work is taken over" in segue("fleet", "status")
+    segue("fleet", "forget", "m-1")
+    assert json.loads(segue("fleet", "status", "--json"))["machines"] == []
+
+
 def test_a_cap_on_an_account_is_set_shown_kept_to_and_taken_away(db: FleetDatabase) -> None:
     offers(db, "m-1", accounts=("claude-12ab",))
     assert "no account is called 'nobody'; known: claude-12ab" in segue(

@@ -1,4 +1,5 @@
-"""Machines that share a queue on a real PostgreSQL: one is lost, the database is lost."""
+"""Machines that share a queue on a real PostgreSQL: what one of them means for the other. How they
+fail is played in `test_three_machines`."""
 
 import json
 import subprocess
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.machines import LEASE_S, TestMachine
+from support.machines import TestMachine
 from support.postgres import Postgres, postgres
 
 from segue.cli import cli
@@ -80,41 +81,6 @@ def here(tmp_path: Path, server: Postgres, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_tasks_of_a_machine_that_is_lost_are_taken_over_and_never_run_on_two_at_once(
-    repo: Path, machines: list[TestMachine], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    hold = tmp_path / "hold"
-    hold.touch()
-    script = (
-        f"echo begin $(cat /etc/machine-id) >> {log}; "
-        f"while [ -e {hold} ]; do echo at work $(cat /etc/machine-id) >> {log}; sleep 0.2; done; "
-        "echo done > done.txt; exit 0"  # what follows is what segue says of the machine
-    )
-    task = submit(repo, script)
-    machines[0].start("worker")
-    until(lambda: log.exists() and "at work" in log.read_text())
-    machines[1].start("worker")
-    until(lambda: segue("fleet", "status").count("at work") == 2)
-    lost_at = time.monotonic()
-    machines[0].power_cut()
-    first = (machines[0].folder / "machine-id").read_text()
-    second = (machines[1].folder / "machine-id").read_text()
-    lines = log.read_text().count("\n")
-    until(lambda: f"begin {second}" in log.read_text())
-    print(f"taken over after {time.monotonic() - lost_at:.1f} s, lease {LEASE_S} s")
-    after = log.read_text().splitlines()[lines:]
-    assert first not in "".join(after)
-    hold.unlink()
-    until(lambda: shown(task)["state"] == "done")
-    told = segue("fleet", "status")
-    assert "its work is taken over" in told
-    silent = json.loads(segue("fleet", "status", "--json"))["machines"]
-    (gone,) = [each["machine"] for each in silent if not each["is_alive"]]
-    segue("fleet", "forget", gone)
-    assert gone not in segue("fleet", "status")
-
-
 def test_a_database_that_is_away_for_a_moment_interrupts_nothing(
     repo: Path, machines: list[TestMachine], server: Postgres, tmp_path: Path
 ) -> None:
@@ -131,18 +97,24 @@ def test_a_database_that_is_away_for_a_moment_interrupts_nothing(
     assert log.read_text() == "begin\n"
 
 
-def test_a_machine_that_cannot_reach_the_database_ends_its_agent_within_the_lease(
-    repo: Path, machines: list[TestMachine], server: Postgres, tmp_path: Path
+def test_a_limit_that_one_machine_meets_keeps_another_from_trying_until_it_is_forgotten(
+    repo: Path, machines: list[TestMachine], tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    submit(repo, f"while true; do date +%s.%N >> {log}; sleep 0.1; done")
-    machines[0].start("worker")
-    until(lambda: log.exists() and log.read_text().count("\n") > 5)
-    server.stop()
-    stopped_at = time.time()
-    until(lambda: time.time() - float(log.read_text().split()[-1]) > 2)
-    assert float(log.read_text().split()[-1]) - stopped_at < LEASE_S
-    server.start()
+    limit = "Error: 429 You have hit your usage limit. Try again in 1 hour."
+    tasks = [
+        submit(repo, f"echo {name} >> {log}; echo '{limit}' >&2; exit 1") for name in ("a", "b")
+    ]
+    machines[0].start("worker", "--jobs", "1")
+    until(lambda: shown(tasks[0])["state"] == "waiting")
+    machines[1].start("worker")
+    until(lambda: segue("fleet", "status").count("at work") == 2)
+    until(lambda: shown(tasks[1])["why"] == "mine is limited")
+    (account,) = json.loads(segue("fleet", "accounts", "--json"))["accounts"]
+    assert account["limited_until"] is not None
+    assert log.read_text() == "a\n"
+    segue("limits", "--clear")
+    until(lambda: log.read_text().count("\n") >= 2)
 
 
 def test_a_drained_machine_takes_nothing_new(repo: Path, machines: list[TestMachine]) -> None:

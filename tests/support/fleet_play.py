@@ -116,8 +116,7 @@ class Play:
         }
 
     def _wait_for_takeover(self, machine: FieldMachine, lost: dict[str, int], at: float) -> None:
-        """Until one of its tasks has begun elsewhere. How many can at once depends on the places
-        that are free there."""
+        """Until one of its tasks has begun elsewhere."""
 
         def begun() -> list[float]:
             return [
@@ -159,7 +158,9 @@ class Play:
 
 
 def main(folder: Path, tasks: int, jobs: int, lease_s: float, faults: list[str]) -> None:
-    with fielded(folder, 3, lease_s=lease_s, config=CONFIG, wrong_clock_s=WRONG_S) as there:
+    # Half of all places stay free, so that a takeover does not wait for one.
+    config = f"{CONFIG}[queue]\nmax_per_project = {3 * jobs // 2}\n"
+    with fielded(folder, 3, lease_s=lease_s, config=config, wrong_clock_s=WRONG_S) as there:
         play = Play(there, lease_s, jobs)
         try:
             play.submit(tasks, (2, 4) if tasks < 20 else (20, 40))
