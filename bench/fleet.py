@@ -201,7 +201,7 @@ def measure(server: Postgres, count: int, tasks: int, idle_s: float, most_s: flo
             flush=True,
         )
         if idle_s and after == tasks:
-            time.sleep(3.0)
+            time.sleep(15.0)  # until all have seen that there is nothing left
             meter = Meter(server)
             time.sleep(idle_s)
             wall_s, cpu_s, commits = meter.read()
