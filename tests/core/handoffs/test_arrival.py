@@ -7,7 +7,7 @@ from typing import Any
 from support.running import QUICK, stage
 
 from segue.core.handoffs.digest import Arrival, Builder, Compactions, Repeats
-from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall, ToolResult
+from segue.core.stops.events import Compaction, Event, Prompt, Reply, Summary, ToolCall, ToolResult
 
 _FULL = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 195000, output_tokens = 9}\n"
 
@@ -53,6 +53,13 @@ def test_what_was_done_and_is_done_again_is_counted_once_each() -> None:
 
 def test_looking_around_and_trying_what_failed_are_no_repeats() -> None:
     assert seen(*shell("git status", 1), *shell("ls -la", 2), *shell("make test", 3)).commands == 0
+
+
+def test_a_question_counts_if_it_is_left_to_the_user() -> None:
+    asks = Reply(text="Which database shall I use for it?")
+    assert seen(asks).questions == 1
+    assert seen(asks, Prompt(text="The old one."), *shell("make", 1)).questions == 1
+    assert seen(asks, *shell("grep -r database .", 1)).questions == 0
 
 
 def test_a_file_that_was_read_is_known_by_whatever_way_it_is_read_again() -> None:

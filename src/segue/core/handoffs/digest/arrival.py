@@ -2,7 +2,8 @@
 
 A continuation that knows the work so far goes on with it. One that does not reads the same files
 again, runs commands again that were done, and asks what was asked before. Looking around first
-(`git status`, `ls`) is no repeat."""
+(`git status`, `ls`) is no repeat, and a question that the session goes on to answer by itself is
+none."""
 
 import re
 
@@ -13,7 +14,7 @@ from segue.core.handoffs.digest.builder import questions_in
 from segue.core.handoffs.digest.excerpts import only_looks
 from segue.core.handoffs.digest.sentences import sentences
 from segue.core.handoffs.digest.types import Digest
-from segue.core.stops.events import Event, Reply, ToolCall
+from segue.core.stops.events import Event, Prompt, Reply, ToolCall
 
 MAX_ACTIONS = 20
 _CALL_CHARS = 400  # as the digest keeps them
@@ -43,6 +44,7 @@ class Arrival:
         self._commands: set[str] = set()
         self._read: set[str] = set()
         self._again: set[int] = set()
+        self._open: set[int] = set()  # asked in words, and no tool was called since
         self._actions = 0
 
     @property
@@ -57,7 +59,7 @@ class Arrival:
             actions=self._actions,
             commands=len(self._commands),
             files=len(self._read),
-            questions=len(self._again),
+            questions=len(self._again | self._open),
         )
 
     def feed(self, event: Event) -> None:
@@ -65,14 +67,17 @@ class Arrival:
         if self.is_over:
             return
         match event:
+            case Prompt():
+                self._again |= self._open
             case ToolCall():
                 self._actions += 1
+                self._open.clear()
                 self._call(event)
             case Reply():
                 self._actions += 1
                 for found in sentences(event.text):
                     if found.kind == "question":
-                        self._ask(found.text)
+                        self._open |= self._same(found.text)
 
     def _call(self, event: ToolCall) -> None:
         kind = tools.tool(event.name)
@@ -87,7 +92,7 @@ class Arrival:
             self._look_at(tools.path_in(event.given))
         if kind.asks:
             for text in questions_in(event.given):
-                self._ask(text)
+                self._again |= self._same(text)
 
     def _look_at(self, path: str) -> None:
         path = _plain(path)
@@ -97,12 +102,14 @@ class Arrival:
             if known == path or known.endswith(f"/{path}") or path.endswith(f"/{known}"):
                 self._read.add(known)
 
-    def _ask(self, text: str) -> None:
+    def _same(self, text: str) -> set[int]:
+        """Which of the questions so far this one is."""
         words = _words(text)
-        for place, asked in enumerate(self._asked):
-            both = words & asked
-            if both and len(both) >= _SAME * len(words | asked):
-                self._again.add(place)
+        return {
+            place
+            for place, asked in enumerate(self._asked)
+            if (both := words & asked) and len(both) >= _SAME * len(words | asked)
+        }
 
 
 def _plain(path: str) -> str:
