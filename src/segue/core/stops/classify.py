@@ -112,7 +112,9 @@ def _signs(witness: Witness, ear: MessageReader) -> list[Sign]:
         cut=cut,
         silent=witness.silent,
     )
-    waits = any(sign.reason is StopReason.NEEDS_USER for sign in signs)
+    waits = any(
+        sign.reason is StopReason.NEEDS_USER and not _outlived(sign, witness) for sign in signs
+    )
     known = witness.ended_by != "unknown" or waits
     if witness.exit_tells and witness.exit_code is not None and witness.ended_by == "unknown":
         if witness.exit_code != 0:
@@ -137,6 +139,14 @@ def _failed(witness: Witness) -> bool:
         return not witness.stream.ended.ok
     code = witness.exit_code
     return bool(code) and exits.signal_of(code, witness.exit_flags) is None
+
+
+def _outlived(sign: Sign, witness: Witness) -> bool:
+    """Did the run go on after a question to the user, so that it cannot be its end? It answered,
+    and exited with the code by which this agent says that it is done: then the question is what a
+    tool printed, unless it is the agent's own notice that nobody was there to ask."""
+    finished = witness.exit_code == 0 and witness.printed_answer and witness.zero_means_done
+    return finished and sign.rank is Rank.TEXT and not sign.by_name
 
 
 def _structured(signs: list[Sign]) -> bool:

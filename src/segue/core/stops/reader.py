@@ -181,6 +181,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             reset=self._reset(reason, text, at),
             tokens=_tokens(hit.groups),
             message=_quote(text),
+            by_name=bool(hit.wording.agents),
             lost=_why_lost(hit, text),
         )
 

@@ -69,6 +69,7 @@ class Sign(Struct, frozen=True, kw_only=True):
     reset: Reset | None = None
     tokens: Tokens | None = None
     message: str = ""
+    by_name: bool = False  # in words that belong to this agent alone
     lost: str = ""  # why it did not count, for `segue explain`
     outdone: bool = False  # lost only to what was said later or better: a secondary reason
 
