@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from segue.core.policy import Policy
 from segue.core.sessions import windows
 from segue.core.stops import composition, exits
+from segue.core.stops.claims import CODE_WEIGHT, STATUS_WEIGHT
+from segue.core.stops.concepts import Spoken
 from segue.core.stops.confidence import confidence
 from segue.core.stops.events import Failure, Retry
 from segue.core.stops.exits import ExitFlags
@@ -176,7 +178,7 @@ def _of_turn(turn: Turn, ear: MessageReader) -> list[Sign]:
 
 
 def _of_record(record: Failure, ear: MessageReader) -> list[Sign]:
-    signs = ear.message(record.message, record.where, record.at)
+    signs = ear.message(record.message, record.where, record.at, _told(record))
     if record.reason is not None:
         code = record.code or record.reason.value
         signs.append(_coded(record.reason, "code", code, record.where))
@@ -184,6 +186,16 @@ def _of_record(record: Failure, ear: MessageReader) -> list[Sign]:
         status = _coded(reason, "status", f"HTTP {record.status}", record.where)
         signs.append(replace(status, strength=Strength.HINT, message=record.message))
     return _caused(signs)
+
+
+def _told(record: Failure) -> tuple[Spoken, ...]:
+    """What a record says beside its message, weighed with what the message claims."""
+    told: list[Spoken] = []
+    if record.reason is not None:
+        told.append((record.reason, CODE_WEIGHT, record.code or record.reason.value))
+    if (reason := exits.reason_of_status(record.status)) is not None:
+        told.append((reason, STATUS_WEIGHT, f"HTTP {record.status}"))
+    return tuple(told)
 
 
 def _failed_somehow(record: Failure) -> Sign:

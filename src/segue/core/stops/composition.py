@@ -39,7 +39,11 @@ _WEIGHTS = {
 """Each outweighs all weaker ones together, so composition never overturns strength."""
 
 
-_FAMILY = "family."
+CONCEPT = "concept"
+"""How a rule is named by which claims inside an error are weighed."""
+STATEMENT = "statement"
+"""The same in a plain line, which only its form shows to be a message."""
+_FAMILY = ("family.", f"{CONCEPT}.", f"{STATEMENT}.")
 
 
 def is_family(rule: str) -> bool:

@@ -14,7 +14,7 @@ one was heard, also where a sentence beat it: that is how often the code alone w
 """
 
 from segue.core.stops.codes import PROVIDER_CODES
-from segue.core.stops.composition import is_family
+from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Rank, Sign, Strength
 
@@ -58,10 +58,14 @@ SENTENCES: dict[StopReason, Count] = {
     StopReason.USER_EXIT: (5, 7),
 }
 """A sentence that is known word for word, on the first two of the three sets."""
-FAMILIES: Count = (5, 8)
+FAMILIES: Count = (17, 22)
 """A sentence that is known by its kind alone; joined with codes, which err as often."""
-UNKNOWN: Count = (108, 132)
-"""Texts in which nothing was found, and that were no stops: on the two last sets."""
+CONCEPTS: Count = (20, 23)
+"""The claims of an error, weighed: at first looks at the three last sets; joined as families."""
+STATEMENTS: Count = (3, 6)
+"""The same in a plain line, since its form is looked at: on the two last sets."""
+UNKNOWN: Count = (243, 291)
+"""Texts in which nothing was found, and that were no stops: on the five last sets."""
 HARD_CODES: dict[StopReason, Count] = {
     StopReason.RATE_LIMIT: (19, 20),
     StopReason.CONTEXT_EXHAUSTED: (4, 4),
@@ -108,7 +112,9 @@ def confidence(best: Sign | None, *, read: bool = True) -> float:
         return _joined(SOFT_CODES[best.reason], whole)
     if kind == (Rank.TEXT, Strength.SENTENCE):
         if is_family(best.evidence.rule):
-            return _joined(FAMILIES, _RIGHT_OF[Rank.TEXT, Strength.CODE])
+            name = best.evidence.rule.partition(".")[0]
+            count = {CONCEPT: CONCEPTS, STATEMENT: STATEMENTS}.get(name, FAMILIES)
+            return _joined(count, _RIGHT_OF[Rank.TEXT, Strength.CODE])
         return _joined(SENTENCES.get(best.reason, (0, 0)), whole)
     return round(whole[0] / (whole[1] + 1), 2)
 

@@ -14,11 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.stops import resets
-from segue.core.stops.composition import is_family
+from segue.core.stops.claims import ENOUGH, ENOUGH_ALONE
+from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
+from segue.core.stops.concepts import Spoken
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.unwrap import clean, unbroken, unescape
 from segue.core.stops.plain.voice import Voice, is_client_error, wraps
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.statements import is_human, is_only_warned, may_claim
 from segue.core.stops.types import Evidence, Rank, Reset, Sign, Strength, Tokens
 from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Hit, Where
 
@@ -45,7 +48,7 @@ _MENTION = re.compile(
     r"|(?:was|is now|has been) (?:the|a|shown|printed|added|fixed|resolved|handled)"
     r"|means|appears|indicates|shows up"
     r"|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ "
-    r"|when (?:combined|you|a|an|the)\b"
+    r"|when (?:combined|you|a|an|the)\b|(?:if|once|unless|whenever) \w"
     r"|[—–-] (?:re-?try|re-?route|switch|truncate|fall back|back off|cool ?down|then|the agent)\b)"
 )
 _CONDITIONAL = re.compile(
@@ -88,8 +91,11 @@ class MessageReader(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     in_errors: bool = True  # whether a phrase inside an error counts; not so in a conversation
 
-    def message(self, message: str, where: str, at: float | None = None) -> list[Sign]:
-        """The signs of an error message that came in a structured record."""
+    def message(
+        self, message: str, where: str, at: float | None = None, told: tuple[Spoken, ...] = ()
+    ) -> list[Sign]:
+        """The signs of an error message that came in a structured record. `told`: what the record
+        says beside it."""
         text = unescape("\n".join(clean(line) for line in message.splitlines()))
         if not text:
             return []
@@ -101,7 +107,55 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             sign = self._sign(hit, text, Rank.STRUCTURE, where, at)
             if sign is not None and not sign.lost:
                 signs.append(sign)
+        if not any(hit.wording.reason == NOT_A_STOP for hit in hits):
+            signs, _ = self._weighed(signs, text, where, at, Rank.STRUCTURE, told)
         return signs
+
+    def _weighed(
+        self,
+        signs: list[Sign],
+        text: str,
+        where: str,
+        at: float | None,
+        rank: Rank = Rank.TEXT,
+        told: tuple[Spoken, ...] = (),
+        *,
+        alone: bool = False,
+    ) -> tuple[list[Sign], list[Sign]]:
+        """The signs that count, and those that lost, where no wording knows the sentence: what its
+        claims say, weighed with the other signs in it. `alone`: nothing else shows that it is an
+        error."""
+        vocabulary = self.catalogue.vocabulary
+        exact = (s for s in signs if not is_family(s.evidence.rule))
+        if vocabulary is None or any(s.strength >= Strength.SENTENCE for s in exact):
+            return signs, []
+        others = (*told, *(_spoken(sign) for sign in signs if sign.strength is not Strength.CODE))
+        weighed = vocabulary.weigh(text, tuple(dict.fromkeys(others)))
+        if weighed is None or not weighed.quote:
+            return signs, []
+        if weighed.weight < (ENOUGH_ALONE if alone else ENOUGH):
+            return signs, []
+        if alone and not vocabulary.stated(text):
+            return signs, []
+        reason = weighed.reason
+        kept = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
+        lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in kept]
+        vague = reason is StopReason.ERROR
+        if vague and not alone:  # that it is an error is known anyway
+            return kept, lost
+        if any(s.strength >= Strength.SENTENCE for s in kept):
+            return kept, lost
+        kind = STATEMENT if alone else CONCEPT
+        sign = Sign(
+            reason=reason,
+            rank=Rank.EXIT if vague else rank,
+            strength=Strength.HINT if vague else Strength.SENTENCE,
+            evidence=Evidence(f"{kind}.{reason.value}", _quote(weighed.quote), where),
+            scope=_scope(text) if reason is StopReason.RATE_LIMIT else None,
+            reset=self._reset(reason, text, at),
+            message=_quote(text),
+        )
+        return [*kept, sign], lost
 
     def unit(self, unit: Unit, where: str) -> MatchedMessage | None:
         """What a unit of plain text says; None if it says that the agent goes on by itself."""
@@ -137,10 +191,20 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]
             if unit.voice is Voice.PLAIN and not sign.lost and quoted:
                 sign = replace(sign, lost="inside quotes that opened above")
+            listed = unit.item and sign.reason is not StopReason.COMPLETED
+            if listed and not sign.lost and is_family(hit.wording.id):
+                sign = replace(sign, lost="an item of a list")
+            if unit.voice is Voice.PLAIN and not sign.lost and is_human(text):
+                sign = replace(sign, lost="prose: somebody speaks of what they think or did")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
             if counter is not None and not sign.lost:
                 sign = replace(sign, lost=f"{SILENCED}{counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
+        refused = lost and unit.voice is Voice.PLAIN  # what it says was heard, and does not count
+        if not counters and not refused and self.in_errors and may_claim(unit, text):
+            alone = unit.voice is Voice.PLAIN or is_only_warned(unit)
+            signs, outweighed = self._weighed(signs, text, where, at, alone=alone)
+            lost += outweighed
         if counters and not lost and not signs:
             lost.append(unexplained(unit, where, lost=f"{SILENCED}{counters[0].wording.id}"))
         foreign = any(c.wording.covers == "source" for c in counters)
@@ -219,6 +283,19 @@ def _told(hits: list[Hit]) -> tuple[int, int]:
     return max(((hit.strength, hit.end - hit.start) for hit in hits), default=(-1, 0))
 
 
+_WEIGHTS = {Strength.HINT: 1.0, Strength.PHRASE: 1.5, Strength.CODE: 3.0}
+_FAMILY_WEIGHT = 2.0
+_CAUSELESS = 0.5  # a code that names no cause
+_OUTWEIGHED = "other claims outweigh it"
+
+
+def _spoken(sign: Sign) -> Spoken:
+    """What a sign adds to the claims of its text."""
+    if sign.reason is StopReason.ERROR and sign.strength < Strength.SENTENCE:
+        return sign.reason, _CAUSELESS, sign.evidence.rule
+    return sign.reason, _WEIGHTS.get(sign.strength, _FAMILY_WEIGHT), sign.evidence.rule
+
+
 _STRUCTURED: tuple[Where, ...] = ("error", "start", "line", "tool")
 _PLACES: dict[tuple[Voice, bool], tuple[Where, ...]] = {
     (Voice.ERROR, False): ("error", "start", "line", "tool"),
@@ -258,6 +335,7 @@ def _covers(longer: Hit, hit: Hit) -> bool:
 
 
 _PROSE_WORDS = 9
+_RELATIVE = re.compile(r"(?i)\w (?:that|which|who) \w")
 _FAMILY_WORDS = 4
 _MIDDLE = "the middle of a sentence"
 
@@ -274,6 +352,8 @@ def _is_prose(hit: Hit, unit: Unit) -> bool:
         told = unit.speaker and not is_client_error(unit.text)
         quiet = hit.quote[:1].islower() and len(hit.quote.split()) > _FAMILY_WORDS and not unit.log
         return told or quiet or bool(hit.wording.lead and _SUBORDINATE.search(hit.quote))
+    if hit.wording.lead and _RELATIVE.search(hit.quote) and not hit.wording.pattern.count("that"):
+        return True
     return bool(
         hit.wording.lead
         and hit.quote[:1].islower()

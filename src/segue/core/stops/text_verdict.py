@@ -35,6 +35,9 @@ _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
 _RESETS = re.compile(r"(?i)\breset")
 _TROUBLE = re.compile(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
+_HEADING = re.compile(r"^#{1,6}\s+\S")
+_HELP = re.compile(r"^Usage: \S+.*\[")
+_DOCUMENT = 2  # headings, from which on a text is one
 _CASES = re.compile(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
 
 
@@ -72,6 +75,8 @@ class _Listener:
         self._view = False
         self._above: Unit | None = None  # a sentence that speaks about what stands below it
         self._shown = False  # what stands above was only shown
+        self._headings = 0  # of a document
+        self._told = False  # the signs stand in plain words, not in an error
         self._causes: set[StopReason] = set()
         self._statuses: set[str] = set()
 
@@ -93,6 +98,8 @@ class _Listener:
             self._retry = unit
             return
         self._note(unit, said)
+        self._headings += bool(unit.voice is Voice.MUTED and _HEADING.match(unit.text))
+        self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
         if above is not None and said.signs:
             if _CASES.match(above.text):
                 self._lost += [replace(s, lost="shown as an example") for s in said.signs]
@@ -103,6 +110,7 @@ class _Listener:
         if said.signs:
             # "Done." is an answer, and an error is none.
             self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
+            self._told = unit.voice is Voice.PLAIN
             self._signs, outdone = _newest(self._signs, said.signs)
             self._lost += outdone
             self._error = None
@@ -147,6 +155,8 @@ class _Listener:
     def done(self, generic_errors: bool) -> TextVerdict:
         if self._foreign and self._weaker_than(Strength.CODE):
             self._drop("another service speaks here", keep_error=True)
+        if self._told and self._headings >= _DOCUMENT:
+            self._drop("a document says it")
         if self._view:
             self._drop("a view that the user asked for")
         if len(self._causes) >= _CAUSES_IN_A_LIST or len(self._statuses) >= _STATUSES_IN_A_TABLE:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import re2
 from msgspec import Struct
 
+from segue.core.stops.concepts import Vocabulary
 from segue.core.stops.types import Strength
 
 Where = Literal["error", "start", "line", "prompt", "tool"]
@@ -121,10 +122,15 @@ class Catalogue:
     """Compiled wordings, the user's before ours. Bad patterns are left out and kept in `faults`."""
 
     def __init__(
-        self, wordings: Iterable[tuple[str, Wording]], packaged: Iterable[tuple[str, Wording]] = ()
+        self,
+        wordings: Iterable[tuple[str, Wording]],
+        packaged: Iterable[tuple[str, Wording]] = (),
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         """Takes pairs of file name and wording. The packaged ones are checked by our tests, not
-        once more at each start; the user replaces one of them by using its id."""
+        once more at each start; the user replaces one of them by using its id. `vocabulary`: what
+        is said where no wording knows the sentence."""
+        self.vocabulary = vocabulary
         self.wordings: list[Wording] = []
         self.faults: list[Fault] = []
         self._places: dict[Where, _Place] = {where: _Place() for where in _ANCHORS}

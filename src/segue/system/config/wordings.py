@@ -8,10 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from segue.agents import canonical
+from segue.core.stops.concepts import Vocabulary
 from segue.core.stops.wordings import Catalogue, Fault, Wording
 from segue.system.files import files
 
 PACKAGED = Path(__file__).parents[2] / "wordings"
+CONCEPTS = PACKAGED / "concepts" / "terms.toml"
 _MAX_BYTES = 4_000_000
 
 
@@ -29,9 +31,15 @@ def load(
         faults += wrong
     for file in sorted(PACKAGED.glob("*.toml")) if packaged else ():
         ours += ((file.name, wording) for wording in read(file)[0])
-    catalogue = Catalogue(entries, ours)
+    catalogue = Catalogue(entries, ours, vocabulary() if packaged else None)
     catalogue.faults[:0] = faults
     return catalogue
+
+
+def vocabulary() -> Vocabulary:
+    """The terms by which a message is understood that no wording knows."""
+    data = tomllib.loads(CONCEPTS.read_text(encoding="utf-8"))
+    return Vocabulary(data["term"])
 
 
 def read(file: Path) -> tuple[list[Wording], list[Fault]]:

@@ -33,6 +33,7 @@ class Unit(Struct, frozen=True):
     result: bool = False  # hangs below another unit
     indent: int = 0
     wrapped: bool = False  # a width broke it, maybe in the middle of a word
+    item: bool = False  # opens with the bullet of a list, or a tick
 
 
 def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) -> list[Unit]:
@@ -74,6 +75,7 @@ class _Maker:
         self._under_tool = False
         self._tool_open = False
         self._speaker = False
+        self._item = False
 
     def done(self) -> list[Unit]:
         self._flush()
@@ -178,6 +180,7 @@ class _Maker:
     def _begin(self, said: str, whose: Voice, number: int, mark: str) -> None:
         self._result = result = voice.is_result(mark)
         self._speaker = voice.is_speaker(mark)
+        self._item = voice.is_tick(mark)
         if mark and not result:
             self._tool_open, self._results = self._speaker and voice.is_tool_call(said), 0
         self._results += result
@@ -216,6 +219,7 @@ class _Maker:
                     result=self._result,
                     indent=self._indent,
                     wrapped=self._wrapped,
+                    item=self._item,
                 )
             )
         self._lines, self._wrapped = [], False

@@ -29,6 +29,7 @@ _ERROR_MARKS = set("■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴")
 _RESULT_MARKS = set("⎿└╰↳")
 _PROMPT_MARKS = set("❯›▌»>$%")
 _SPEAKER_MARKS = set("⏺●✦")
+_TICKS = set("•◦✓✔✅→▶")
 
 _LOG = re.compile(
     r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
@@ -53,7 +54,8 @@ _ERROR_LEAD = re.compile(
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
     r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
-    r"| (?:fatal|exception|failed|failure|panic|uncaught|unhandled|traceback|caused\s+by)\b"
+    r"| (?:fatal|exception|failed(?!\s\w+\s(?:are|is|were|that|which)\b)|failure|panic|uncaught"
+    r"     |unhandled|traceback|caused\s+by)\b"
     r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution|(?:model|api|llm)\s+call)"
     r"     \s+(?:failed|error)\b"
     r"| аpi\s+error\b|(?:错误|ошибка|erreur|fehler)\s?:"
@@ -68,7 +70,8 @@ _ERROR_LEAD = re.compile(
     r"| \(\w*(?:error|exception)\)"
     r"| (?:[a-z]+\s+)?exception:\s[45]\d\d\b"
     r"| (?:http|status|(?:got\s+)?status(?:[\s_]*code)?|error\s*code|code)[\s:=]*[45]\d\d\b"
-    r"| [45]\d\d\s+(?:-\s)?[\[{<\"'a-z]"
+    r"| [45]\d\d:?\s+(?!(?:errors?|responses?|requests?|status\w*|codes?)\s(?:are|is|were|mean))"
+    r"     (?:-\s)?[\[{<\"'a-z]"
     r"| \[[^\]]{0,40}(?:error|\b[45]\d\d\b)[^\]]{0,40}\]"
     r"| (?:sorry|oops|uh-oh)\b"
     r"| an?\s+(?:unexpected\s+)?(?:error|exception)\s+(?:occurred|was|has)\b"
@@ -77,8 +80,8 @@ _ERROR_LEAD = re.compile(
     r"| unexpected\s+(?:api\s+)?response\b"
     r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
-    r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+)?(?:has\s+|was\s+)?(?:been\s+)?"
-    r"     (?:stopped|terminated|aborted|failed|crashed|errored)\b"
+    r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+|run\s+)?(?:has\s+|was\s+)?"
+    r"     (?:been\s+)?(?:stopped|terminated|aborted|failed|crashed|errored|halted)\b"
     r"| (?:[a-z]+\s){1,4}(?:check|call|request|query|turn|stream|generation"
     r"     |inference|completion|execution|run|task|session|job|step)\s+failed:"
     r"| (?:[a-z]+\s){0,2}error\s+with\s|errno\s+\d+\b|-\s+could\s+not\s"
@@ -89,7 +92,7 @@ _ERROR_LEAD = re.compile(
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
-    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|request\s+failed)\b"
+    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed)\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
     r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
@@ -109,7 +112,7 @@ _NO_ERROR = re.compile(
 )
 # An object that says somewhere that it is an error: a logger's record, an SDK's repr.
 _ERROR_INSIDE = re.compile(
-    r"^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\bis_error=True\b|\bblock_reason=<"
+    r"^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
@@ -146,13 +149,15 @@ _FIELD = re.compile(
 )  # gRPC's
 _TOLD = re.compile(r"^(?:subtype|terminal_reason|stop_reason|finish_reason|exit_reason|error)=\S")
 _CITED = re.compile(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
-_SHAPE = re.compile(r"\"\|\"|:\s?\.\.\.[,}]")  # of a record, in a document about it
+_SHAPE = re.compile(
+    r"\"\|\"|:\s?\.\.\.[,}]|\"(?:enum|properties|\$schema)\"\s*:\s*[\[{\"]"
+)  # of a record, in a document about it
 _LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
 _KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _ERROR_LATER = re.compile(
-    r"^(?!\W*(?:[-*#>]|\d+[.)]))[^\"`]{0,140}?[.:\]—-]\s+(?:API )?(?:Error|Exception|ERROR)"
-    r"(?: (?:during|while|in|from) [\w ]{1,60})?:\s"
+    r"^(?!\W*(?:[-*#>]|\d+[.)]))[^\"`]{0,140}?[.,:\]—-]\s+(?:API )?(?:Error|Exception|ERROR)"
+    r"(?: [Cc]ode| (?:during|while|in|from) [\w ]{1,60})?:\s"
 )
 _RAISED_LATER = re.compile(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
 _STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
@@ -209,6 +214,11 @@ def is_result(mark: str) -> bool:
 def is_speaker(mark: str) -> bool:
     """Is this the bullet under which the model itself speaks?"""
     return bool(mark) and mark[0] in _SPEAKER_MARKS
+
+
+def is_tick(mark: str) -> bool:
+    """Is this the bullet of a list, or the tick of a report?"""
+    return bool(mark) and mark[0] in _TICKS
 
 
 def is_tool_call(said: str) -> bool:

@@ -1,0 +1,202 @@
+"""What a message says when no wording knows it: its claims, weighed together.
+
+A wording knows a sentence. But whoever writes an error says one of a dozen things, each with a
+small vocabulary: *a limit* was *reached*, *the prompt* is *too long*, *credits* are *used up*, *a
+key* is *invalid*, *a server* is *down*. A **claim** is a subject with its predicate in one
+sentence, near each other, or a term that needs no other ("segmentation fault"). A code is a
+sentence without blanks (`insufficient_quota`) and claims less. Each claim speaks for one reason
+with a weight; HTTP statuses and other signs add theirs. The heaviest reason wins, if it is heavy
+enough.
+
+Three things keep it honest. Advice ("Please check your network") weighs less than a statement, and
+a condition weighs nothing. A cause takes weight from what it looks like: a full window is also "a
+limit that was exceeded". And a denial ("not your usage limit") is no claim.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import re2
+from msgspec import Struct
+
+from segue.core.stops import statements
+from segue.core.stops.claims import (
+    ADVISED,
+    BY_STATUS,
+    CLAIMS,
+    CODED,
+    SERVER_STATUS,
+    SUBJECTS,
+    SURE,
+    TAKEN,
+    TAKES,
+    TELLING,
+    Claim,
+)
+from segue.core.stops.reasons import StopReason
+
+Spoken = tuple[StopReason, float, str]
+"""Other evidence for a reason: its weight, and what it is."""
+_Span = tuple[int, int]
+_Found = dict[tuple[StopReason, str], tuple[float, str]]
+
+_MOST_CHARS = 4_000
+_NEAR_CHARS = 70
+_HITS_EACH = 6
+_MOST_SENTENCES = 24
+_MOST_CODES = 12
+_STATUS = re.compile(
+    r"(?i)(?:\b(?:https?|status(?:[ _]?code)?|error(?:[ _]code)?|code)[\"']?\s?[:=/(\[]?\s?[\"']?"
+    r"|^\W{0,3}|[(\[<]|:\s)([45]\d\d)(?![\d.,:]\d)\b"
+)
+_CODE = re.compile(
+    r"\b(?!max_(?:\w+_)?tokens\b)(?:[A-Za-z]+(?:_[A-Za-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}(?:_[A-Z]+)+)\b"
+)
+_SEAM = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
+_SENTENCES = re.compile(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n")
+_LINES = re.compile(r"\s*\n\s*")
+_DENIED = re.compile(
+    r"(?i)\b(?:not|isn't|wasn't|aren't|without|never|no)\s+(?:your|the|an?|any)?\s*$"
+)
+_DENIED_WITHIN = 16
+
+
+class Weighed(Struct, frozen=True):
+    """What a text claims: the heaviest reason, and the words that speak for it."""
+
+    reason: StopReason
+    weight: float
+    quote: str  # "" if only a status or another sign speaks
+
+
+class Vocabulary:
+    """The terms of claims, compiled when they are first needed."""
+
+    def __init__(self, terms: Mapping[str, str]) -> None:
+        self._terms = dict(terms)
+        self._compiled: dict[str, Any] = {}
+        self.weigh = lru_cache(maxsize=64)(self._weigh)
+
+    def stated(self, text: str) -> bool:
+        """Does a text, which nothing else shows to be an error, say at once that something
+        happened?"""
+        if statements.is_personal(text):
+            return False
+        sentence = _flat(_SENTENCES.split(text[:_MOST_CHARS], maxsplit=1)[0])
+        if statements.is_long(sentence) or statements.is_condition(sentence):
+            return False
+        spans = self._finder(sentence)
+        for claim in CLAIMS:
+            place = _place(claim, spans, sentence)
+            if place is None:
+                continue
+            start, end = place
+            if not claim.says and statements.is_name(sentence[start:end]):
+                continue
+            if statements.is_explained(sentence[end:]):
+                return False
+            if statements.comes_to_the_point(sentence, start, end):
+                return True
+        return False
+
+    def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
+        """What a text claims; None if it claims nothing. `others`: what else speaks."""
+        text = text[:_MOST_CHARS]
+        found: _Found = {}
+        for sentence in _SENTENCES.split(_CODE.sub(" ", text))[:_MOST_SENTENCES]:
+            self._add_claims(_flat(sentence), found)
+        for code in list(dict.fromkeys(_CODE.findall(text)))[:_MOST_CODES]:
+            self._add_code(code, found)
+        for status in _STATUS.finditer(text):
+            number = int(status[1])
+            told = BY_STATUS.get(number, SERVER_STATUS if number >= 500 else None)
+            if told is not None:
+                found.setdefault((told[0], "status"), (told[1], ""))
+        for reason, weight, name in others:
+            found.setdefault((reason, name), (weight, ""))
+        return _heaviest(found)
+
+    def _add_claims(self, sentence: str, found: _Found) -> None:
+        if not sentence or statements.is_condition(sentence):
+            return
+        advice = statements.is_advice(sentence)
+        spans = self._finder(sentence)
+        for claim in CLAIMS:
+            place = _place(claim, spans, sentence)
+            if place is None:
+                continue
+            weight = claim.weight * (ADVISED if advice and claim.of not in TELLING else 1.0)
+            key = (claim.reason, claim.of)
+            if key not in found or found[key][0] < weight:
+                found[key] = (weight, sentence[place[0] : place[1]])
+
+    def _add_code(self, code: str, found: _Found) -> None:
+        """A code adds once to each reason that it claims, whatever else claims it."""
+        claimed: _Found = {}
+        self._add_claims(_SEAM.sub(" ", code), claimed)
+        for (reason, _), (weight, _) in claimed.items():
+            if found.get((reason, "code"), (0.0, ""))[0] < weight * CODED:
+                found[reason, "code"] = (weight * CODED, code)
+
+    def _finder(self, sentence: str) -> Callable[[str], list[_Span]]:
+        """Where each term stands in a sentence, looked for once."""
+        known: dict[str, list[_Span]] = {}
+
+        def find(name: str) -> list[_Span]:
+            if name not in known:
+                known[name] = self._spans(name, sentence)
+            return known[name]
+
+        return find
+
+    def _spans(self, name: str, sentence: str) -> list[_Span]:
+        if name not in self._compiled:
+            options = re2.Options()
+            options.log_errors = False  # RE2 would write to stderr by itself
+            self._compiled[name] = re2.compile(f"(?i){self._terms[name]}", options=options)
+        spans: list[_Span] = []
+        for match in self._compiled[name].finditer(sentence):
+            spans.append((match.start(), match.end()))
+            if len(spans) == _HITS_EACH:
+                break
+        return spans
+
+
+def _flat(sentence: str) -> str:
+    return _LINES.sub(" ", sentence).strip()
+
+
+def _place(claim: Claim, spans: Callable[[str], list[_Span]], sentence: str) -> _Span | None:
+    """Where a sentence makes a claim; None if it does not."""
+    for start, end in spans(claim.of):
+        if _DENIED.search(sentence[max(0, start - _DENIED_WITHIN) : start]):
+            continue
+        if not claim.says:
+            return start, end
+        for first, last in spans(claim.says):
+            inside = first >= start and last <= end
+            if not inside and max(first - end, start - last) <= _NEAR_CHARS:
+                return min(start, first), max(end, last)
+    return None
+
+
+def _heaviest(found: _Found) -> Weighed | None:
+    if not found:
+        return None
+    weights: dict[StopReason, float] = defaultdict(float)
+    for (reason, _), (weight, _) in found.items():
+        weights[reason] += weight
+    for taker in [reason for reason, weight in weights.items() if weight >= SURE]:
+        for taken in TAKES.get(taker, ()):
+            if taken in weights:
+                weights[taken] -= TAKEN
+    best = min(weights, key=lambda reason: (-weights[reason], reason.priority))
+    own = [
+        (weight, quote)
+        for (reason, name), (weight, quote) in found.items()
+        if reason is best and (name in SUBJECTS or name == "code")
+    ]
+    return Weighed(best, weights[best], max(own)[1] if own else "")

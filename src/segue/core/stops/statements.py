@@ -1,0 +1,135 @@
+"""Is a plain line a message? Where nothing shows that it is an error, its form must.
+
+A message states what happened, at once, in few words, about the user's things. What can happen,
+what is done about it, who fixed it and why are said in other forms: conditions, habits, reasons,
+the first person. These are forms, not wordings: what a line speaks of is not looked at here.
+"""
+
+import re
+
+from segue.core.stops.plain.text import Unit
+from segue.core.stops.plain.voice import Voice
+
+_MOST_WORDS = 70
+_MOST_LINES = 8
+_LOWER_WORDS = 8  # a longer line that opens in small letters is the rest of a sentence
+_LEAD_WORDS = 8
+_STATEMENT_WORDS = 45
+
+_THINGS = (
+    r"(?:request|model|endpoint|session|conversation|account|organization|content|chat|message"
+    r"|prompt|run|task|key|workspace|plan|api|provider|response|turn)"
+)
+_TALK = re.compile(
+    r"(?i)^\W{0,3}(?:i(?!'m sorry| cannot| can't| am unable| won't)|we(?!'re|'ve| are| have)|my|our"
+    r"|let(?:'s| me)|it(?:'s)?|they|there|he|she|so|but|and|also|now|here"
+    rf"|(?:this|that|these)(?! {_THINGS}\b)"
+    r"|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
+    r"|the (?:docs?|code|tests?|function|file|user|fix|issue|bug|error|problem|outage|cli"
+    r"|client))\b"
+)
+_SHOWN = re.compile(r"`.*`.*`|[{}=<>]|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$")
+_QUIET = re.compile(r"(?i)\b(?:info|debug|trace|notice)\b")
+_WARNED = re.compile(r"(?i)\bwarn(?:ing)?\b")
+_CLAUSE = re.compile(
+    r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
+    r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
+)
+_CONDITION = re.compile(r"(?i)^\W{0,3}(?:if|when(?:ever)?|unless|in case|should you|once|after)\b")
+_ADVICE = re.compile(
+    r"(?i)^\W{0,3}(?:please|try|visit|see|learn|for (?:more|details|help|further)|contact|use\b"
+    r"|to (?:learn|see|fix|resolve|get|avoid|increase|change|manage)|you (?:can|may|could|might)"
+    r"|consider|check|make sure|read|refer|they may|this (?:may|might|could))\b"
+)
+_HABIT = re.compile(
+    r"(?i)\b(?:because|which|who|when(?:ever)?|while|whether|that|if|unless|may|might|would|should"
+    r"|can|could(?! not|n't)|will|now|also|instead|so|causes?|caused|enforces?|returns?|handles?"
+    r"|handling|retri(?:ed|es)|retry|includes?|prevents?|avoids?|treats?|tests?|shows?|reports?"
+    r"|support(?:s|ed)?|adds?|added|fix(?:e[sd])?|improve[sd]?|triggers?|happens?|occurs|such as"
+    r"|e\.g|patterns?|messages? (?:is|are)|errors? (?:is|are|messages?)|responses? (?:is|are))\b"
+    r"|#\d"
+)
+_EXPLAINED = re.compile(
+    r"(?i)^[`'\")\s]*(?:errors?|messages?|exceptions?|codes?|failures?)?[`'\"\s]*(?:comes?"
+    r"|is (?:the|a|an|caused|typically|usually|often|when|what)|are (?:now|then|typically|usually)"
+    r"|means?|occurs?|happens?|indicates?|appears?)\b"
+)
+# A thing that has a name; that it is there says nothing.
+_NAMED = re.compile(
+    r"(?i)^(?:rate[- ]?limit(?:s|ing)?|max(?:imum)?[- ](?:context|prompt)[- ]\w+|context overflow"
+    r"|network (?:issue|problem)s?|usage polic\w+|content polic\w+|moderation|guardrails?|refusal"
+    r"|timeouts?|deadline|panic|time limit|cool(?:ing)?[- ]?down|slow(?:ing)? down|high demand"
+    r"|(?:requests|tokens|messages) per \w+|[A-Z]{2,4}[MDS]|fatal error|billing \w+"
+    r"|plan and billing)$"
+)
+_PERSON = re.compile(r"(?i)\b(?:i|i'm|i've|i'll|my|we'll|we've fixed|let's|let me)\b")
+_REFUSES = re.compile(r"(?i)^\W{0,3}(?:i'm sorry|sorry|i (?:cannot|can't|am unable|won't))\b")
+_HUMAN = re.compile(
+    r"\bI(?:'ve|'m|'ll| have| am| will| had| was)? (?:also )?(?:believe|think|guess|fixed|added"
+    r"|updated|looked|changed|checked|tried|found|see|saw|noticed|want|need|just|get|got|used?|hit"
+    r"|keep|renewed|ran|wrote)\b"
+)
+
+
+def may_claim(unit: Unit, text: str) -> bool:
+    """May what this unit claims count? In an error, yes, unless its own log calls it harmless; a
+    plain line must stand there like a message."""
+    if unit.voice is Voice.ERROR:
+        return not _QUIET.search(unit.prefix)
+    if unit.voice is not Voice.PLAIN or unit.log or unit.speaker or unit.item:
+        return False
+    words = len(text.split())
+    if words > _MOST_WORDS or text.count("\n") > _MOST_LINES:
+        return False
+    if not text or (text[0].islower() and words > _LOWER_WORDS):
+        return False
+    shown = _SHOWN.search(text.split("\n", 1)[0])
+    return not (_TALK.match(text) or _CLAUSE.match(text) or shown)
+
+
+def is_only_warned(unit: Unit) -> bool:
+    """Does its own log say that this is a warning? Then it must state what happened, too."""
+    return bool(_WARNED.search(unit.prefix))
+
+
+def is_human(text: str) -> bool:
+    """Does a person, or the model, tell what they think or did? No message does."""
+    return bool(_HUMAN.search(text))
+
+
+def is_personal(text: str) -> bool:
+    """Does somebody speak of themselves, and not to refuse?"""
+    return bool(_PERSON.search(text)) and not _REFUSES.match(text)
+
+
+def is_condition(sentence: str) -> bool:
+    """Does a sentence open with a condition?"""
+    return bool(_CONDITION.match(sentence))
+
+
+def is_advice(sentence: str) -> bool:
+    """Does a sentence say what to do?"""
+    return bool(_ADVICE.match(sentence))
+
+
+def is_long(sentence: str) -> bool:
+    """Does a sentence take more words than a message does?"""
+    return len(sentence.split()) > _STATEMENT_WORDS
+
+
+def is_name(words: str) -> bool:
+    """Is this only what a thing is called?"""
+    return bool(_NAMED.match(words))
+
+
+def is_explained(rest: str) -> bool:
+    """Does what follows tell what the words before it mean?"""
+    return bool(_EXPLAINED.match(rest))
+
+
+def comes_to_the_point(sentence: str, start: int, end: int) -> bool:
+    """Does a sentence state soon what stands from `start` to `end`, as something that happened?
+    What stands before a colon is where it happened: "…: premature close"."""
+    begins = sentence.rfind(": ", 0, start) + 1
+    soon = len(sentence[begins:start].split()) <= _LEAD_WORDS
+    return soon and not _HABIT.search(sentence[begins:end])
