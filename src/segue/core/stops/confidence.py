@@ -2,7 +2,7 @@
 
 Not counted where the rules were made (there it would be 1), but on messages that were collected
 afterwards, each set read by the rules as they were before anybody looked at it: 610 earlier ones
-and three sets of 408 (docs/classify.md has the table); signs that such messages hardly have
+and six sets of 759 (docs/classify.md has the table); signs that such messages hardly have
 (records, exits) on the 248 recorded runs. One wrong verdict is added to each count, so that nothing
 that was seen seldom is called certain.
 
@@ -32,7 +32,7 @@ _RIGHT_OF: dict[tuple[Rank, Strength], Count] = {
     (Rank.EXIT, Strength.CODE): (20, 20),
     (Rank.EXIT, Strength.PHRASE): (9, 9),
     # Only the messages: in the recordings, who sent a SIGTERM was known, as it is not elsewhere.
-    (Rank.EXIT, Strength.HINT): (8, 23),
+    (Rank.EXIT, Strength.HINT): (15, 35),
 }
 # Not counted: a phrase in a record is as sure as a status there, the user's own wording as a
 # sentence of ours, and that the driver says who ended it as a signal is.
