@@ -59,7 +59,7 @@ _SEAM = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _SENTENCES = re.compile(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n")
 _LINES = re.compile(r"\s*\n\s*")
 _DENIED = re.compile(
-    r"(?i)\b(?:not|isn't|wasn't|aren't|without|never|no)\s+(?:your|the|an?|any)?\s*$"
+    r"(?i)(?:\b(?:not|without|never|no)|n't)\s+(?:your|the|an?|any|been|yet|be)?\s*$"
 )
 _DENIED_WITHIN = 16
 
@@ -98,6 +98,8 @@ class Vocabulary:
                 continue
             if statements.is_explained(sentence[end:]):
                 return False
+            if statements.is_taken_back(sentence[end:]):
+                continue
             if statements.comes_to_the_point(sentence, start, end):
                 return True
         return False
@@ -172,15 +174,20 @@ def _flat(sentence: str) -> str:
 def _place(claim: Claim, spans: Callable[[str], list[_Span]], sentence: str) -> _Span | None:
     """Where a sentence makes a claim; None if it does not."""
     for start, end in spans(claim.of):
-        if _DENIED.search(sentence[max(0, start - _DENIED_WITHIN) : start]):
+        if _is_denied(sentence, start):
             continue
         if not claim.says:
             return start, end
         for first, last in spans(claim.says):
             inside = first >= start and last <= end
-            if not inside and max(first - end, start - last) <= _NEAR_CHARS:
+            near = max(first - end, start - last) <= _NEAR_CHARS
+            if not inside and near and not _is_denied(sentence, first):
                 return min(start, first), max(end, last)
     return None
+
+
+def _is_denied(sentence: str, start: int) -> bool:
+    return bool(_DENIED.search(sentence[max(0, start - _DENIED_WITHIN) : start]))
 
 
 def _heaviest(found: _Found) -> Weighed | None:

@@ -200,7 +200,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             if counter is not None and not sign.lost:
                 sign = replace(sign, lost=f"{SILENCED}{counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
-        refused = lost and unit.voice is Voice.PLAIN  # what it says was heard, and does not count
+        # What it says was heard, and does not count: then its claims do not, either.
+        refused = any(unit.voice is Voice.PLAIN or s.lost.startswith(_DENIED) for s in lost)
         if not counters and not refused and self.in_errors and may_claim(unit, text):
             alone = unit.voice is Voice.PLAIN or is_only_warned(unit)
             signs, outweighed = self._weighed(signs, text, where, at, alone=alone)
@@ -286,6 +287,7 @@ def _told(hits: list[Hit]) -> tuple[int, int]:
 _WEIGHTS = {Strength.HINT: 1.0, Strength.PHRASE: 1.5, Strength.CODE: 3.0}
 _FAMILY_WEIGHT = 2.0
 _CAUSELESS = 0.5  # a code that names no cause
+_DENIED = "negated"
 _OUTWEIGHED = "other claims outweigh it"
 
 
@@ -365,9 +367,9 @@ def _is_prose(hit: Hit, unit: Unit) -> bool:
 def _why_lost(hit: Hit, text: str) -> str:
     before, after = text[: hit.start], text[hit.end :]
     if _NEGATION.search(before[-48:]):
-        return "negated or conditional"
+        return f"{_DENIED} or conditional"
     if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern):
-        return "negated"
+        return _DENIED
     if "start" not in hit.wording.where and "line" not in hit.wording.where:
         return ""
     if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():

@@ -49,6 +49,10 @@ _HABIT = re.compile(
     r"|e\.g|patterns?|messages? (?:is|are)|errors? (?:is|are|messages?)|responses? (?:is|are))\b"
     r"|#\d"
 )
+_NO = re.compile(r"(?i)\b(?:not|never|no)\b|n't\b")
+_TAKEN_BACK = re.compile(
+    r"(?i)^[\w ]{0,12}?\b(?:is|was|has|have|are|were|did|does|do)(?:n't| not| never)\b"
+)
 _EXPLAINED = re.compile(
     r"(?i)^[`'\")\s]*(?:errors?|messages?|exceptions?|codes?|failures?)?[`'\"\s]*(?:comes?"
     r"|is (?:the|a|an|caused|typically|usually|often|when|what)|are (?:now|then|typically|usually)"
@@ -127,9 +131,17 @@ def is_explained(rest: str) -> bool:
     return bool(_EXPLAINED.match(rest))
 
 
+def is_taken_back(rest: str) -> bool:
+    """Does what follows deny the words before it?"""
+    return bool(_TAKEN_BACK.match(rest))
+
+
 def comes_to_the_point(sentence: str, start: int, end: int) -> bool:
     """Does a sentence state soon what stands from `start` to `end`, as something that happened?
     What stands before a colon is where it happened: "…: premature close"."""
     begins = sentence.rfind(": ", 0, start) + 1
+    lead = sentence[:start]
+    if lead.count("`") % 2 or lead.count('"') % 2 or _NO.search(sentence[begins:start]):
+        return False
     soon = len(sentence[begins:start].split()) <= _LEAD_WORDS
     return soon and not _HABIT.search(sentence[begins:end])
