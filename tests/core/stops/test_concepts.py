@@ -5,8 +5,8 @@ import re2
 
 from segue import classify
 from segue.agents.ending import Channel
-from segue.core.stops.claims import CLAIMS, Claim
-from segue.core.stops.concepts import Vocabulary
+from segue.core.stops.claims.table import CLAIMS, Claim
+from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.wordings import Catalogue
 from segue.system.config import wordings
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from segue.core.policy import Policy
 from segue.core.sessions import windows
 from segue.core.stops import composition, exits
-from segue.core.stops.claims import CODE_WEIGHT, STATUS_WEIGHT
-from segue.core.stops.concepts import Spoken
+from segue.core.stops.claims.table import CODE_WEIGHT, STATUS_WEIGHT
+from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.confidence import confidence
 from segue.core.stops.events import Failure, Retry
 from segue.core.stops.exits import ExitFlags

@@ -14,14 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.stops import resets
-from segue.core.stops.claims import ENOUGH, ENOUGH_ALONE
+from segue.core.stops.claims.statements import is_human, is_only_warned, may_claim
+from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE
+from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
-from segue.core.stops.concepts import Spoken
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.unwrap import clean, unbroken, unescape
 from segue.core.stops.plain.voice import Voice, is_client_error, wraps
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.statements import is_human, is_only_warned, may_claim
 from segue.core.stops.types import Evidence, Rank, Reset, Sign, Strength, Tokens
 from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Hit, Where
 

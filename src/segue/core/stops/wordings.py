@@ -24,7 +24,7 @@ from typing import Any, Literal
 import re2
 from msgspec import Struct
 
-from segue.core.stops.concepts import Vocabulary
+from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.types import Strength
 
 Where = Literal["error", "start", "line", "prompt", "tool"]

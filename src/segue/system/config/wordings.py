@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from segue.agents import canonical
-from segue.core.stops.concepts import Vocabulary
+from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.wordings import Catalogue, Fault, Wording
 from segue.system.files import files
 

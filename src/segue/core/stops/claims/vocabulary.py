@@ -22,8 +22,8 @@ from typing import Any
 import re2
 from msgspec import Struct
 
-from segue.core.stops import statements
-from segue.core.stops.claims import (
+from segue.core.stops.claims import statements
+from segue.core.stops.claims.table import (
     ADVISED,
     BY_STATUS,
     CLAIMS,
