@@ -14,8 +14,10 @@ from segue.core.runs.progress import Progress
 from segue.core.runs.types import Run
 from segue.core.stops.events import ToolCall
 from segue.runs.clock import Clock
-from segue.runs.legs.follower import CheckpointAnswer, LegFollower
+from segue.runs.legs.answer import AnswerTracker
+from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Leg
+from segue.runs.legs.stream import TurnEnd
 from segue.sessions.windows import Windows
 
 
@@ -27,53 +29,45 @@ class Script(StreamWatch):
         return said
 
 
-def follower(*, asked: bool = False) -> LegFollower:
-    found = LegFollower.__new__(LegFollower)
-    found.watch, found.answer = Script(), CheckpointAnswer() if asked else None
-    found.turn_is_over, found._maybe_since, found._awake = False, None, 7.0
-    return found
+def after(*said: Over, asked: bool = False) -> tuple[TurnEnd, list[float | None]]:
+    """A turn of which the records say this, and since when it may have been over after each."""
+    found, since = TurnEnd(Script()), []
+    for each in said:
+        found.feed({"over": each}, 7.0, is_asked=asked)
+        since.append(found.maybe_since)
+    return found, since
 
 
 def test_what_an_agent_adds_after_the_end_of_its_turn_does_not_undo_the_end() -> None:
     """opencode writes the failed message once more, after it said that it is idle."""
-    found = follower()
-    for said in ("no", "yes", "no", "no"):
-        found._over({"over": said})
-    assert found.turn_is_over
+    found, _ = after("no", "yes", "no", "no")
+    assert found.is_over
 
 
 def test_a_turn_that_may_be_over_is_not_if_more_comes() -> None:
-    found = follower()
-    since = []
-    for said in ("maybe", "no"):
-        found._over({"over": said})
-        since.append(found._maybe_since)
+    found, since = after("maybe", "no")
     assert since == [7.0, None]
-    assert not found.turn_is_over
+    assert not found.is_over
 
 
 @pytest.mark.parametrize("said", ["yes", "maybe"])
 def test_asked_for_a_checkpoint_the_turn_before_the_answer_is_not_the_end(said: Over) -> None:
-    found = follower(asked=True)
-    since = []
-    for each in (said, "no"):
-        found._over({"over": each})
-        since.append(found._maybe_since)
+    found, since = after(said, "no", asked=True)
     assert since == [7.0, None], "it is, only if nothing comes for a while"
-    assert not found.turn_is_over
+    assert not found.is_over
 
 
 def test_words_that_go_with_a_call_of_the_work_are_no_checkpoint() -> None:
     """opencode tells the request back at once, and the reply under way comes before its answer."""
-    found = follower(asked=True)
-    found.is_only_asked = found._knows = found._is_cut = found.works_on = False
+    found = AnswerTracker("key", 4_000)
+    found.ask()
     assert found.answer is not None
-    found.answer.text = "Step 7."
-    found._works_on(ToolCall(name="bash", command="sh job/step 7"))
+    found.say("Step 7.")
+    found.call(ToolCall(name="bash", command="sh job/step 7"))
     assert found.answer.text == ""
     assert not found.works_on
-    found.answer.text = "Step 7."  # and its words may come after the call
-    found._was_work()
+    found.say("Step 7.")  # and its words may come after the call
+    found.drop_work()
     assert found.answer.text == ""
 
 
@@ -124,4 +118,4 @@ def test_only_of_an_agent_that_segue_ends_the_midst_of_a_flood_is_passed_over(
     found.is_ending = is_ending
     found.finish(run, 0.0)
     assert (found.live.lines < lines / 2) == is_ending
-    assert found.last_text == "ok ok ok"
+    assert found.work.text == "ok ok ok"

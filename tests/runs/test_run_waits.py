@@ -211,24 +211,21 @@ def test_runs_that_wait_for_one_reset_do_not_wake_in_the_same_second(tmp_path: P
 
 def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
     from segue.core.runs.timers import deadlines
-    from segue.runs.legs.follower import LegFollower
+    from segue.runs.legs.activity import LegTimes
 
     clock = HandClock(AT)
-    follower = LegFollower.__new__(LegFollower)
-    follower.clock = clock
-    follower._output = follower._began = clock.awake()
-    follower._tool = None
+    times = LegTimes(clock, AT)
     run = new_run(
         Policy(max_active_s=600), is_live=True, leg=1, leg_since=AT, state=RunState.WORKING
     )
     clock.wall += 8 * 3600
-    soon = deadlines(run, follower.activity(clock.now()))
+    soon = deadlines(run, times.activity(clock.now()))
     assert {deadline.timer for deadline in soon} == {"stall", "active"}
     assert all(deadline.at > clock.now() + 300 for deadline in soon)
     clock.boot += 400
     assert any(
         deadline.timer == "stall" and deadline.at < clock.now()
-        for deadline in deadlines(run, follower.activity(clock.now()))
+        for deadline in deadlines(run, times.activity(clock.now()))
     )
 
 

@@ -55,6 +55,9 @@ class Source(Struct, frozen=True, kw_only=True):
     channel: Channel = "stdout"
     name: str = "stdout"
     first_line: int = 1
+    turn: Turn | None = None
+    """Its last turn, of a source that holds nothing but records of the named agent, all of which
+    were read already: `text` is not looked at then."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -103,7 +106,7 @@ def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
         exit_flags=_flags(profile),
         printed_answer=stream is None
         and any(r.speaks and r.source.channel in ("stdout", "tui") for r in read),
-        silent=bool(ending.sources) and not any(s.text.strip() for s in ending.sources),
+        silent=bool(ending.sources) and not any(s.turn or s.text.strip() for s in ending.sources),
         zero_means_done=profile is not None and profile.zero_means_done,
         exit_tells=ending.exit_tells,
         tokens=next((r.tokens for r in read if r.tokens is not None), None),
@@ -116,6 +119,8 @@ def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
 def _typed_exit(ending: Ending) -> str:
     """The word that is all that was left behind, if it is one by which people leave."""
     spoken = [source.text for source in ending.sources if source.text.strip()]
+    if any(source.turn is not None for source in ending.sources):
+        return ""
     if ending.exit_code != 0 or len(spoken) != 1 or len(spoken[0]) > _LONGEST_WORD:
         return ""
     found = _LEAVING.fullmatch(spoken[0])
@@ -149,6 +154,8 @@ def _flags(profile: Profile | None) -> ExitFlags:
 
 
 def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy) -> _Read:
+    if source.turn is not None and agent is not None:
+        return _Read(source, agents.find(agent), source.turn, TextVerdict(), False, None)
     text = source.text
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
     # A status alone makes any document "done"; a session file is known to be one.

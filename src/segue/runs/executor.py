@@ -32,6 +32,7 @@ from segue.runs.legs.warm import Warm
 from segue.runs.prompts import Prompts
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
+from segue.sessions.salvage import Salvager
 from segue.sessions.windows import Windows
 from segue.system.accounts import Accounts
 from segue.system.files.changes import Notifier
@@ -73,6 +74,7 @@ class Executor:
         self.snapshots = RunSnapshots(run, self.folder.path, lambda line: self.say(line))
         self._origin, self._created_at = run.origin, run.created_at
         self._is_primed = False
+        self._printed: dict[Path, Salvager] = {}  # what each leg printed, by its folder
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
         self._warm = Warm(run.policy)
 
@@ -83,7 +85,7 @@ class Executor:
         folder = self.folder.leg(decision.leg)
         leg, hand = Leg(folder), self.staff.hand(decision.agent or run.agent)
         drive = hand.drive
-        self._prime(decision.leg)
+        self._prime(run, decision.leg)
         if leg.status().state in ("not_started", "starting"):
             if decision.session_id:
                 self._claim(run, hand, decision.session_id)
@@ -121,19 +123,18 @@ class Executor:
             clock=clock,
             file_from=int(read(folder / "session_bytes") or 0),
             idle=self.idle,
+            ask_key=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:ask:{run.id}:{decision.leg}")),
+            is_only_asked=decision.purpose == "checkpoint",
         )
+        self._printed[folder] = follower.stream.salvager
         if decision.purpose == "work" and decision.prompt != "task" and not decision.session_id:
             follower.arrival = Arrival(self.digest.digest())
-        self.snapshots.session_path = lambda: follower.session_path
-        name = f"segue:ask:{run.id}:{decision.leg}"
-        follower.ask_key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        self.snapshots.session_path = lambda: follower.file.path
         for name in ("stdout", "exit.json"):
             self.notifier.watch(folder / name)
-        if decision.purpose == "checkpoint":
-            follower.asked()
-            follower.is_only_asked = True
-        elif (asked := read_json(folder / "asked")) is not None:
-            follower.asked_line, follower.asked_cut = asked
+        if decision.purpose != "checkpoint" and (asked := read_json(folder / "asked")) is not None:
+            line, is_cut = asked
+            follower.asking.asked_before(line, is_cut=is_cut)
         return follower
 
     def is_begun(self, number: int) -> bool:
@@ -206,7 +207,7 @@ class Executor:
         """For a checkpoint. An agent that takes no words is interrupted: it is asked in a leg of
         its own."""
         leg, folder = follower.leg, Path(follower.leg.folder)
-        if now and follower.has_open_call and (doubt := follower.call_in_doubt) is not None:
+        if now and follower.has_open_call and (doubt := follower.work.call_in_doubt) is not None:
             write(folder / "doubt", redact(doubt)[0])  # it will be interrupted
         drive = follower.drive
         if not drive.talks or drive.say is None:
@@ -217,7 +218,7 @@ class Executor:
             follower.asked(is_cut=now)
         if now and drive.interrupt:
             leg.command("interrupt", "input", input=drive.interrupt)
-        request = drive.say(self.prompts.request(run, why), follower.ask_key)
+        request = drive.say(self.prompts.request(run, why), follower.asking.key)
         leg.command("ask", "input", input=request)
 
     def recall(self, run: Run, follower: LegFollower) -> str:
@@ -225,7 +226,7 @@ class Executor:
         nothing. A tool call since then shows that it goes on: words that come after the end of a
         turn would begin another."""
         seen, leg = follower.compactions, follower.leg
-        if seen.count <= follower.recalled or seen.works_after < seen.count:
+        if seen.count <= follower.recalls.told or seen.works_after < seen.count:
             return ""
         if not run.policy.recall_after_compaction or follower.has_more:
             return ""
@@ -233,7 +234,7 @@ class Executor:
             return ""
         if follower.turn_is_over or follower.is_closed or follower.answer is not None:
             return ""
-        follower.recalled = seen.count
+        follower.recalls.told = seen.count
         has_run_out = leg.status().state != "running" or leg.has_command(_recall(seen.count))
         return "" if has_run_out else self._left_out(run, seen.summary)
 
@@ -250,7 +251,7 @@ class Executor:
         self.digest.tell(words)
         write(Path(follower.leg.folder) / f"{_recall(number)}.md", words)
         if (say := follower.drive.say) is not None:
-            said = say(words, follower.recall_key(number))
+            said = say(words, follower.recalls.key(number))
             follower.leg.command(_recall(number), "input", input=said)
 
     def close(self, follower: LegFollower) -> None:
@@ -328,14 +329,14 @@ class Executor:
         self._warm.wait()
         folder = Path(follower.leg.folder)
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
-        doubt = follower.call_in_doubt if is_cut or follower.has_open_call else None
-        doubt = follower.cut_call if doubt is None else doubt
+        doubt = follower.work.call_in_doubt if is_cut or follower.has_open_call else None
+        doubt = follower.asking.cut_call if doubt is None else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", redact(doubt)[0])
         write(folder / "replied", "yes" if follower.has_replied else "")
-        if follower.last_text:
-            self._answers[follower.number] = follower.last_text
-            write(folder / "answer.md", redact(follower.last_text)[0])
+        if (words := follower.work.text) != "":
+            self._answers[follower.number] = words
+            write(folder / "answer.md", redact(words)[0])
         write(folder / "session", follower.session_id)
         self._keep_compacted(follower)
         if (tidy := follower.drive.tidy) is not None and follower.session_id:
@@ -367,9 +368,9 @@ class Executor:
     def compose(self, run: Run, now: float) -> tuple[int, bool]:
         """Writes the checkpoint down; its number, and whether the agent's words are in it."""
         folders = [self.folder.leg(number) for number in range(1, run.leg + 1)]
-        self._prime(run.leg + 1)
+        self._prime(run, run.leg + 1)
         digest = self.digest.digest()
-        found = handoff.collect(run, folders, self.staff.of_leg, self.env, digest)
+        found = handoff.collect(run, folders, self.staff.of_leg, self._printed, self.env, digest)
         checkpoint = clean(found)[0]
         number = max(1, run.leg)  # a rescue writes its first one before its first leg
         self.store.keep_checkpoint(run.id, number, msgspec.to_builtins(checkpoint), now)
@@ -450,7 +451,7 @@ class Executor:
         # Some bring the summary along when they are begun again.
         summary = redact(seen.summary)[0]
         is_new = not summary or all((each or {}).get("summary") != summary for each in known)
-        owed = is_new and seen.count > follower.recall_heard
+        owed = is_new and seen.count > follower.recalls.heard
         write_json(folder / "compacted", {"owed": owed, "summary": summary})
 
     def _forgotten(self, run: Run, decision: StartLeg) -> str:
@@ -492,14 +493,15 @@ class Executor:
         write_json(path, msgspec.to_builtins(mark))
         return mark
 
-    def _prime(self, before: int) -> None:
+    def _prime(self, run: Run, before: int) -> None:
         """A new process has to know what earlier legs did."""
         if not self._is_primed:
             self._is_primed = True
             if self._origin is not None:
                 handoff.prime_origin(self.progress, self.digest, self._origin, self._created_at)
             folders = [self.folder.leg(number) for number in range(1, before)]
-            handoff.prime(self.progress, self.digest, folders, self.staff.of_leg)
+            progress, hand_of = self.progress, self.staff.of_leg
+            self._printed |= handoff.prime(progress, self.digest, folders, hand_of, run.cwd)
 
 
 def _recall(compaction: int) -> str:

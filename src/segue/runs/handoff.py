@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from segue.agents.shared.live import Live
 from segue.core.handoffs.checkpoint import Checkpoint
 from segue.core.handoffs.compose import Salvaged, combine, compose, merge
 from segue.core.handoffs.digest import Builder, Digest
@@ -12,28 +11,31 @@ from segue.core.runs.progress import Progress
 from segue.core.runs.types import Origin, Run
 from segue.core.stops.events import Event
 from segue.runs.folders import read
+from segue.runs.legs.stream import LegStream
 from segue.runs.staff import Hand
 from segue.sessions.digest import read_session
 from segue.sessions.documents import known
-from segue.sessions.salvage import salvage, salvage_stream
+from segue.sessions.salvage import Salvager, salvage
 from segue.system.files import tree
-from segue.system.files.stream import Tail
 from segue.system.git import git
 
 HandOf = Callable[[Path], Hand]
 """Whose leg a folder is of."""
+Printed = Mapping[Path, Salvager]
+"""What legs printed, by their folders; one that could not be started printed nothing."""
 
 
 def collect(
     run: Run,
     folders: Sequence[Path],
     hand_of: HandOf,
+    printed: Printed,
     env: Mapping[str, str],
     digest: Digest,
 ) -> Checkpoint:
     """The checkpoint of a run, from the folders of its legs and the digest of what its sessions
     said and saw. Never depends on the agent alone."""
-    salvaged = merge([*_rescued(run, folders), *_sessions(run, folders, hand_of, env)])
+    salvaged = merge([*_rescued(run, folders), *_sessions(run, folders, hand_of, printed, env)])
     said = read(folders[-1] / "told.md") if folders else None
     max_chars = run.policy.checkpoint_tokens * CHARS_PER_TOKEN
     told = extract(said, max_chars=max_chars) if said else None
@@ -72,7 +74,11 @@ def _rescued(run: Run, folders: Sequence[Path]) -> list[Salvaged]:
 
 
 def _sessions(
-    run: Run, folders: Sequence[Path], hand_of: HandOf, env: Mapping[str, str]
+    run: Run,
+    folders: Sequence[Path],
+    hand_of: HandOf,
+    printed: Printed,
+    env: Mapping[str, str],
 ) -> list[Salvaged]:
     """What each session tells, with all its legs, in the order of the work."""
     legs: dict[str, list[Path]] = {}
@@ -85,10 +91,7 @@ def _sessions(
         prompts = [text for folder in its for text in said_in(folder)]
         told = [run.task, *prompts]
         path = drive.session_file(session_id, env, run.cwd) if drive.session_file else ""
-        streams = [
-            salvage_stream(profile.name, str(folder / "stdout"), told=told, cwd=run.cwd)
-            for folder in its
-        ]
+        streams = [printed.get(folder, Salvager()).result(told) for folder in its]
         if path:
             whole = salvage(profile.name, path, session_id=session_id, told=told, cwd=run.cwd)
         else:
@@ -125,15 +128,18 @@ class _Until:
             self.digest.feed(event)
 
 
-def prime(progress: Progress, digest: Builder, folders: Sequence[Path], hand_of: HandOf) -> None:
+def prime(
+    progress: Progress, digest: Builder, folders: Sequence[Path], hand_of: HandOf, cwd: str
+) -> dict[Path, Salvager]:
     """Tells the measure of progress and the digest what earlier legs did, for a process that did
-    not see it."""
+    not see it; what each of them printed."""
+    found = {}
     for folder in folders:
         for text in said_in(folder):
             digest.tell(text)
-        live = Live(hand_of(folder).profile)
-        with Tail(folder / "stdout") as tail:
-            while (lines := tail.read()) or tail.has_more:
-                for event in live.feed(lines):
-                    progress.feed(event)
-                    digest.feed(event)
+        stream = LegStream(folder / "stdout", hand_of(folder).profile, cwd)
+        for event in stream.replay():
+            progress.feed(event)
+            digest.feed(event)
+        found[folder] = stream.salvager
+    return found

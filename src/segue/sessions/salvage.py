@@ -7,10 +7,13 @@ Whatever is damaged is passed over."""
 import os
 import stat
 from collections.abc import Collection, Iterable
+from typing import Any
+
+from msgspec import Struct
 
 from segue import agents
 from segue.agents.contracts.counter import Counter, Tally
-from segue.agents.contracts.profile import Profile, Record
+from segue.agents.contracts.profile import Profile
 from segue.agents.shared.calls import todo_lists
 from segue.core.handoffs.compose import (
     CALL_CHARS,
@@ -27,7 +30,7 @@ from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Event, Prompt, Reply, Started, ToolCall, ToolResult
 from segue.sessions import database, find, tail
 
-__all__ = ["Salvaged", "combine", "merge", "salvage", "salvage_stream"]
+__all__ = ["Salvaged", "Salvager", "combine", "merge", "salvage"]
 
 TAIL_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
@@ -59,48 +62,49 @@ def salvage(
     if profile is None:
         return Salvaged()
     store = agents.stores().get(profile.name)
-    seen = _Seen(since, told, cwd)
+    seen = Salvager(cwd, since)
     if store is not None and store.database:
         _read_database(seen, profile, path, session_id)
     else:
-        _read_file(seen, profile, path, is_stream=False)
-    return seen.result()
+        _read_file(seen, profile, path)
+    return seen.result(told)
 
 
-def salvage_stream(
-    agent: str,
-    path: str,
-    *,
-    since: float | None = None,
-    told: Collection[str] = (),
-    cwd: str = "",
-) -> Salvaged:
-    """The same from what a leg printed: `combine` adds it to what its session's file tells."""
-    profile = agents.find(agent)
-    if profile is None:
-        return Salvaged()
-    seen = _Seen(since, told, cwd)
-    _read_file(seen, profile, path, is_stream=True)
-    return seen.result()
+class _Outcome(Struct, frozen=True):
+    """What of a tool's result is kept: not what it printed."""
+
+    exit_code: int | None
+    failed: bool
+    denied: bool
 
 
-class _Seen:
-    """Takes in the events of one session."""
+class Salvager:
+    """Takes in the events of one session, and says at any time what they tell. What it keeps is
+    bounded, however long the session is.
 
-    def __init__(self, since: float | None, told: Collection[str], cwd: str) -> None:
+    Of what a leg prints, `see_records` takes the records too: lists of todos are told by their
+    form. `combine` adds that to what the session's file tells."""
+
+    def __init__(self, cwd: str = "", since: float | None = None) -> None:
         self.since, self.cwd = since, cwd
-        self.told = {_flat(text) for text in told}
         self.is_whole = True  # the events begin where the session does
         self.prompts: list[str] = []
         self.calls: dict[str, CallMade] = {}
-        self.results: dict[str, ToolResult] = {}
+        self.results: dict[str, _Outcome] = {}
         self.open: list[str] = []  # calls after which nothing was said
         self.tests = Tests()
         self.files: dict[str, None] = {}
         self.todos: list[Todo] = []
         self.text = ""
 
+    def see_records(self, records: Iterable[dict[str, Any]]) -> None:
+        """Of a stream: the last list of todos that is not a sub-agent's."""
+        for record in records:
+            if not record.get("parent_tool_use_id"):
+                self.todos = next(todo_lists(record), self.todos)
+
     def feed(self, events: Iterable[Event]) -> None:
+        """In their order."""
         for event in events:
             if isinstance(event, Started):
                 self.cwd = self.cwd or event.cwd or ""
@@ -135,7 +139,7 @@ class _Seen:
     def result_of(self, event: ToolResult) -> None:
         key = next((k for k in reversed(self.calls) if self.calls[k].call_id == event.call_id), "")
         if key:
-            self.results[key] = event
+            self.results[key] = _Outcome(event.exit_code, event.failed, event.denied)
             call = self.calls[key]
             self.tests.feed(call.text if call.is_command else "", event)
 
@@ -151,8 +155,12 @@ class _Seen:
             files = dict.fromkeys(tally.files)
             self.files = dict(list({**files, **self.files}.items())[-_FILES:])
 
-    def result(self) -> Salvaged:
-        prompts = self.prompts if self.told or not self.is_whole else self.prompts[1:]
+    def result(self, told: Collection[str] = ()) -> Salvaged:
+        """`told`: what segue itself said in the session, the task too; if that is not known, the
+        first prompt is the task."""
+        flat = {_flat(text) for text in told}
+        prompts = self.prompts if flat or not self.is_whole else self.prompts[1:]
+        own = dict.fromkeys(p for p in prompts if _is_users(p, flat))
         calls = []
         for key, call in list(self.calls.items())[-CALLS_KEPT:]:
             result = self.results.get(key)
@@ -168,7 +176,7 @@ class _Seen:
                 )
             )
         return Salvaged(
-            instructions=tuple(dict.fromkeys(p for p in prompts if self.is_users(p)))[-_PROMPTS:],
+            instructions=tuple(own)[-_PROMPTS:],
             todos=tuple(self.todos),
             calls=tuple(calls),
             files=tuple(dict.fromkeys(_below(self.cwd, path) for path in self.files)),
@@ -177,17 +185,17 @@ class _Seen:
             text_tail=_last(self.text.strip(), _TEXT_CHARS),
         )
 
-    def is_users(self, prompt: str) -> bool:
-        return bool(prompt) and _AUTOMATIC not in prompt[:500] and not self.is_told(prompt)
 
-    def is_told(self, prompt: str) -> bool:
-        flat = _flat(prompt)
-        return flat in self.told or (
-            flat.endswith("…") and any(text.startswith(flat[:-1]) for text in self.told)
-        )
+def _is_users(prompt: str, told: set[str]) -> bool:
+    """Whether segue did not say it."""
+    if not prompt or _AUTOMATIC in prompt[:500]:
+        return False
+    flat = _flat(prompt)
+    is_cut = flat.endswith("…") and any(text.startswith(flat[:-1]) for text in told)
+    return flat not in told and not is_cut
 
 
-def _in_doubt(call: CallMade, result: ToolResult | None) -> bool:
+def _in_doubt(call: CallMade, result: _Outcome | None) -> bool:
     """Whether nobody saw how it ended: there is no result, or it was stopped on the way. Some
     clients say of a command that they stopped that it was refused."""
     if result is None:
@@ -197,7 +205,7 @@ def _in_doubt(call: CallMade, result: ToolResult | None) -> bool:
     return result.exit_code is None or result.exit_code in _STOPPED or result.exit_code < 0
 
 
-def _read_file(seen: _Seen, profile: Profile, path: str, *, is_stream: bool) -> None:
+def _read_file(seen: Salvager, profile: Profile, path: str) -> None:
     try:
         handle = find.open_file(path)
     except (OSError, ValueError):
@@ -206,7 +214,7 @@ def _read_file(seen: _Seen, profile: Profile, path: str, *, is_stream: bool) -> 
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
             return
-        if path.endswith(".json") and not is_stream:  # one object, as older versions wrote it
+        if path.endswith(".json"):  # one object, as older versions wrote it
             seen.feed(profile.parse(tail.document(handle, info.st_size)))
             return
         start = max(0, info.st_size - TAIL_BYTES)
@@ -214,8 +222,6 @@ def _read_file(seen: _Seen, profile: Profile, path: str, *, is_stream: bool) -> 
         data = os.pread(handle, info.st_size - start, start)
         records = list(tail.records(data, whole=start == 0))
         seen.feed(profile.parse(records))
-        if is_stream:
-            seen.todos = _todos(records)
         del data, records
         make = agents.counter(profile.name)
         if make is not None:
@@ -259,7 +265,7 @@ def _next_line(handle: int, offset: int, size: int) -> int:
     return size
 
 
-def _read_database(seen: _Seen, profile: Profile, path: str, session_id: str) -> None:
+def _read_database(seen: Salvager, profile: Profile, path: str, session_id: str) -> None:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
             return
@@ -274,16 +280,6 @@ def _read_database(seen: _Seen, profile: Profile, path: str, session_id: str) ->
     if seen.since is None:
         for file in changed:
             seen.write(file)
-
-
-def _todos(records: list[Record]) -> list[Todo]:
-    """The last list in a stream that is not a sub-agent's."""
-    for record in reversed(records):
-        if record.data.get("parent_tool_use_id"):
-            continue
-        for found in todo_lists(record.data):
-            return found
-    return []
 
 
 def _below(cwd: str, path: str) -> str:

@@ -32,6 +32,7 @@ from segue.core.stops.events import (
 )
 
 _HEAD_BYTES = 200
+_WHOLE = (b"}", b"}\r")
 _PAUSE = "\0pause"  # where it stands; nothing else stands there
 
 
@@ -87,6 +88,9 @@ class Live:
         self.compactions = 0  # finished ones
         self.unread = 0  # records that nobody knows
         self.lines = 0  # all that were fed, whatever they are
+        self.has_text = False
+        """Whether there was anything but records, one a line, and blanks: then the text as a whole
+        may tell more than its lines do."""
         self.records: list[dict[str, Any]] = []
         """What the last `feed` decoded, in order; without the idle ones."""
         self._source = source
@@ -107,18 +111,22 @@ class Live:
         for line in lines:
             self.lines += 1
             if line.startswith(idle) and not any(word in line[:_HEAD_BYTES] for word in kept):
+                self.has_text = self.has_text or not line.endswith(_WHOLE)
                 continue
             where = f"{self._source}:{self.lines}"
             if line.startswith(b"{"):
                 try:
                     data = decode(line)
                 except (msgspec.DecodeError, ValueError, RecursionError):
+                    self.has_text = True
                     self._decode_oddly(line)
                 else:
                     self.records.append(data)
                     queue.append(Record(data, where))
-            elif b"{" in line:
-                self._decode_oddly(line)
+            elif line and not line.isspace():
+                self.has_text = True
+                if b"{" in line:
+                    self._decode_oddly(line)
         return self._drain(at) if queue else []
 
     def close(self, at: float = 0.0) -> list[Event]:

@@ -107,15 +107,15 @@ class RunStage:
         """How it stands now."""
         self.out.pump()
         doing = None
-        if follower is not None and follower.tool_since is not None:
-            doing = LegActivity(follower.doing, follower.tool_since)
+        if follower is not None and (since := follower.work.tool_since) is not None:
+            doing = LegActivity(follower.work.doing, since)
         self.view.show(
             RunPicture(
                 run=run,
                 activity=doing,
                 growth=growth(self.samples),
                 reason=self.reason,
-                words=follower.last_text if follower is not None else "",
+                words=follower.work.text if follower is not None else "",
             )
         )
 

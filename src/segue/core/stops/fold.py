@@ -10,6 +10,7 @@ work) the last one counts.
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from segue.core.stops.events import (
     Compaction,
@@ -49,12 +50,25 @@ class Turn(Struct, kw_only=True):
 
 def fold(events: Iterable[Event]) -> Turn:
     """The last turn of a stream or session file."""
-    turn = Turn()
-    window: int | None = None
+    last = LastTurn()
     for event in events:
+        last.feed(event)
+    return last.turn()
+
+
+class LastTurn:
+    """The same, event by event: `turn` is at any time what `fold` makes of the events so far."""
+
+    def __init__(self) -> None:
+        self._turn = Turn()
+        self._window: int | None = None
+
+    def feed(self, event: Event) -> None:
+        """The next one."""
+        turn = self._turn
         if isinstance(event, Other):
             turn.unread += not event.known
-            continue
+            return
         turn.seen += 1
         if isinstance(event, Started | Prompt):
             if isinstance(event, Started) and event.model:
@@ -65,13 +79,13 @@ def fold(events: Iterable[Event]) -> Turn:
         elif isinstance(event, Retry):
             turn.waiting = event
         elif isinstance(event, Usage):
-            window = event.window_tokens or window
-            turn.tokens = Tokens(event.used_tokens, window)
+            self._window = event.window_tokens or self._window
+            turn.tokens = Tokens(event.used_tokens, self._window)
         elif isinstance(event, Compaction):
             # Done is not yet gone on: pi 0.73 compacts after an overflow and then says nothing.
             turn.compaction = None if event.phase == "done" else event
             if event.used_tokens is not None:
-                turn.tokens = Tokens(event.used_tokens, window)
+                turn.tokens = Tokens(event.used_tokens, self._window)
         elif isinstance(event, Limit):
             # Of several full windows the one that opens last decides.
             if event.rejected and (event.resets_at or 0) >= _reset(turn.limit):
@@ -80,9 +94,13 @@ def fold(events: Iterable[Event]) -> Turn:
             turn.ended, turn.waiting = event, None
         elif isinstance(event, Failure):
             turn.failure, turn.waiting = event, None
-    if turn.tokens is not None and turn.tokens.window is None and window is not None:
-        turn.tokens = Tokens(turn.tokens.used, window)
-    return turn
+
+    def turn(self) -> Turn:
+        """What is left of them."""
+        turn, tokens = self._turn, self._turn.tokens
+        if tokens is not None and tokens.window is None and self._window is not None:
+            return replace(turn, tokens=Tokens(tokens.used, self._window))
+        return replace(turn)
 
 
 def _go_on(turn: Turn) -> None:

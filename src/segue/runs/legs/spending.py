@@ -56,7 +56,7 @@ def of_leg(agent: str, follower: LegFollower, earlier: Iterable[Path]) -> tuple[
     """Tokens and dollars of a leg so far. `earlier`: the folders of the legs before it, which say
     what they spent in the same session. What others spent in it before is not this run's."""
     own = Path(follower.leg.folder)
-    total = spent(agent, follower.session_path, follower.session_id)
+    total = spent(agent, follower.file.path, follower.session_id)
     tokens, cost = tokens_of(total), 0.0
     mine = [folder for folder in earlier if read(folder / "session") == follower.session_id]
     before = [read_json(folder / "spent") or [0, 0.0] for folder in mine]

@@ -30,12 +30,8 @@ def verdict(
 ) -> Stop:
     """Why a leg ended, by all that it left behind and by who ended it. `is_unchanged`: the tree is
     surely as it was before the leg."""
-    folder = Path(follower.leg.folder)
-    sources = [
-        source_of(folder / "stdout", "stdout"),
-        source_of(folder / "stderr", "stderr"),
-    ]
-    path = follower.session_path
+    sources = [_stream(follower), source_of(follower.leg.stderr, "stderr")]
+    path = follower.file.path
     if path.endswith(".jsonl"):
         sources.append(source_of(Path(path), "transcript"))
     by: EndedBy = "unknown"
@@ -55,7 +51,7 @@ def verdict(
         policy = replace(policy, default_window_tokens=run.reading.window_tokens)
     stop = api.examine(ending, now=now, policy=policy).stop
     if by == "unknown" and doubts.is_doubtful(stop, policy.min_confidence):
-        doubts.keep(_doubt(run, ending, stop, now))
+        doubts.keep(_doubt(run, follower, ending, stop, now))
     if stop.tokens is None and run.reading is not None:
         told = Tokens(run.reading.used_tokens, run.reading.window_tokens)
         stop = replace(stop, tokens=told)
@@ -65,9 +61,10 @@ def verdict(
         if stop.reason is StopReason.NEEDS_USER:
             return _to_be_allowed(run, stop, follower)
         # Who was refused an edit and changed nothing has done nothing, whatever it says.
-        refused = follower.denied if follower.was_denied else None
-        refused = refused or (follower.edit_denied if is_unchanged else None)
-        if stop.reason is StopReason.COMPLETED and (refused is not None or follower.was_denied):
+        refusals = follower.refusals
+        refused = refusals.call if refusals.was_last else None
+        refused = refused or (refusals.edit if is_unchanged else None)
+        if stop.reason is StopReason.COMPLETED and (refused is not None or refusals.was_last):
             return _to_be_allowed(run, stop, follower, refused)
     if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
         return _said_so(stop, StopReason.ERROR, "failed", follower)
@@ -77,9 +74,18 @@ def verdict(
     return stop
 
 
-def _doubt(run: Run, ending: Ending, stop: Stop, now: float) -> doubts.Doubt:
+def _stream(follower: LegFollower) -> Source | None:
+    """What it printed: the turn that the follower made of its records, else its text."""
+    turn = follower.stream.turn
+    if turn is None:
+        return source_of(follower.leg.stdout, "stdout")
+    return Source(text="", channel="stdout", name="stdout", turn=turn)
+
+
+def _doubt(run: Run, follower: LegFollower, ending: Ending, stop: Stop, now: float) -> doubts.Doubt:
     """What the leg printed last, for `segue wordings review`; a session file is its own record."""
-    printed = [s.text.strip() for s in ending.sources if s.channel != "transcript"]
+    sources = (source_of(follower.leg.stdout, "stdout"), source_of(follower.leg.stderr, "stderr"))
+    printed = [source.text.strip() for source in sources if source is not None]
     return doubts.Doubt(
         at=now,
         agent=ending.agent or "",
@@ -149,7 +155,7 @@ def active_s(run: Run, follower: LegFollower, ended: Exit) -> float:
         with suppress(OSError):
             until = min(until, follower.leg.stdout.stat().st_mtime)
     by_clock = until - (run.leg_since or until)
-    return min(follower.active_s, by_clock) if by_clock > 0 else follower.active_s
+    return min(follower.times.active_s, by_clock) if by_clock > 0 else follower.times.active_s
 
 
 def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower) -> Stop:
@@ -173,7 +179,7 @@ def _to_be_allowed(
     """A permission is missing: which, and what would give it. Where the agent gave up politely,
     `refused` is the call that nobody was there to allow."""
     is_polite = stop.reason is StopReason.COMPLETED
-    call = refused or (follower.last_call if is_polite or follower.has_open_call else None)
+    call = refused or (follower.work.call if is_polite or follower.has_open_call else None)
     reason = StopReason.NEEDS_USER
     evidence = stop.evidence
     if is_polite or call is not None:

@@ -1,0 +1,116 @@
+"""When a leg last did something, what its model did last, and what it was refused."""
+
+from segue.core.runs.timers import Activity
+from segue.core.stops.events import Event, ToolCall, ToolResult
+from segue.runs.clock import Clock
+
+_OPEN_KEPT = 1_000
+
+
+class LegTimes:
+    """When output came and tools ran, on the clock that nobody sets and that stands still while the
+    machine sleeps. `awake` is the time of the look under way."""
+
+    def __init__(self, clock: Clock, since: float | None) -> None:
+        """`since`: the unix time at which the leg began. One that another process began is as old
+        as it says."""
+        self.clock, self.awake = clock, clock.awake()
+        now = clock.now()
+        self._began = self.awake - max(0.0, now - (now if since is None else since))
+        self._output = self.awake
+        self._tool: float | None = None
+
+    def look(self) -> float:
+        """A look begins; the time."""
+        self.awake = self.clock.awake()
+        return self.awake
+
+    def output(self) -> None:
+        """Something came."""
+        self._output = self.awake
+
+    def tool(self, is_running: bool) -> None:
+        """A tool began, or none runs any more."""
+        if not is_running:
+            self._tool = None
+        elif self._tool is None:
+            self._tool = self.awake
+
+    def activity(self, now: float) -> Activity:
+        """For the timers: what was long ago by the clock that nobody sets was so by any."""
+        awake = self.clock.awake()
+        return Activity(
+            last_output_at=now - (awake - self._output),
+            began_at=now - (awake - self._began),
+            tool_since=None if self._tool is None else now - (awake - self._tool),
+        )
+
+    @property
+    def active_s(self) -> float:
+        """For how long it has been at work, the machine's sleep not counted."""
+        return max(0.0, self.clock.awake() - self._began)
+
+
+class LastWork:
+    """What the model did last in a leg, for people and for the next session."""
+
+    def __init__(self) -> None:
+        self.has_replied = False  # the model said anything in this leg
+        self.has_acted = False  # and called a tool, or came to an end
+        self.text = ""  # its last words
+        self.call: ToolCall | None = None  # its last tool call
+        self.doing = ""  # the same in short
+        self.tool_since: float | None = None  # unix time; None if no tool runs
+        self._is_answered = True
+
+    def reply(self, *, acted: bool) -> bool:
+        """It replied; whether that is news."""
+        if self.has_replied and (self.has_acted or not acted):
+            return False
+        self.has_replied, self.has_acted = True, self.has_acted or acted
+        return True
+
+    def answered(self) -> None:
+        """It went on after the last call's result, or came to an end."""
+        self._is_answered = True
+
+    def called(self, call: ToolCall, now: float) -> None:
+        """It called a tool."""
+        self.call, self._is_answered = call, False
+        self.doing = call.command or f"{call.name} {call.argument}".strip()
+        self.tool_since = self.tool_since or now
+
+    def idle(self) -> None:
+        """No tool runs any more."""
+        self.tool_since = None
+
+    @property
+    def call_in_doubt(self) -> str | None:
+        """The last tool call, if the model has not said a word since: its result may not be in the
+        session, although it is in the stream. None if there is no doubt."""
+        if self._is_answered:
+            return None
+        last = self.call
+        return (last.command or f"{last.name} {last.argument}") if last is not None else ""
+
+
+class Refusals:
+    """Tool calls that nobody was there to allow."""
+
+    def __init__(self) -> None:
+        self.was_last = False  # the last call was refused
+        self.call: ToolCall | None = None  # the last one that was refused
+        self.edit: ToolCall | None = None  # and the last of them that would have written
+        self._open: dict[str, ToolCall] = {}  # calls without a result
+
+    def feed(self, event: Event) -> None:
+        """An event of where the agent tells of refusals: its stream or its session file."""
+        if isinstance(event, ToolCall):
+            if len(self._open) < _OPEN_KEPT:
+                self._open[event.call_id] = event
+        elif isinstance(event, ToolResult):
+            call = self._open.pop(event.call_id, None)
+            self.was_last = event.denied
+            if event.denied and call is not None:
+                self.call = call
+                self.edit = call if call.files else self.edit

@@ -1,0 +1,44 @@
+"""Whether a leg gets anywhere, or goes round in circles."""
+
+from segue.core.runs.idle import Idle
+from segue.core.runs.progress import Progress
+from segue.core.runs.types import Looped
+from segue.core.secrets.redact import redact
+from segue.core.stops.events import Event
+from segue.system.git import git
+
+
+class LoopDetector:
+    """Says so once a leg. The tree is only looked at if nothing else speaks for progress. What
+    another process saw already (`is_replaying`) is no news: nobody knows how the tree was then."""
+
+    def __init__(
+        self, leg: int, idle: Idle, progress: Progress, *, cwd: str, is_replaying: bool
+    ) -> None:
+        self.is_replaying = is_replaying
+        self._leg, self._idle, self._progress, self._cwd = leg, idle, progress, cwd
+        self._has_told = False
+
+    def feed(self, event: Event, now: float) -> Looped | None:
+        """An event of where the agent tells its calls: its stream or its session file."""
+        spun = self._idle.feed(event, now)
+        if spun is None or self._has_told or self.is_replaying:
+            return None
+        self._progress.see_tree(git.mark(self._cwd))
+        if self._idle.see(self._progress.mark()):
+            return None
+        self._has_told = True
+        return Looped(
+            leg=self._leg,
+            calls=spun.count,
+            kind=spun.kind,
+            call=redact(spun.call)[0],
+            made=spun.made,
+            failed=spun.failed,
+        )
+
+    def caught_up(self) -> None:
+        """What comes from now on is news."""
+        if self.is_replaying:
+            self.is_replaying = False
+            self._idle.forget()

@@ -1,0 +1,108 @@
+"""The session file of a leg, beside its stream: its size, and what it alone tells."""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from segue.agents.contracts.drive import Drive
+from segue.agents.contracts.profile import Profile, Record
+from segue.agents.shared.live import Live
+from segue.core.sessions.glance import Glance, glance
+from segue.core.stops.events import Event
+from segue.sessions import find, tail
+from segue.system.files.stream import Tail
+
+_LOOK_S = 0.25  # a stat; the size must be known within a second
+_READS = 16  # some megabytes: whoever writes faster than that must not hold up a run
+
+
+class SessionFileTracker:
+    """One leg's session file, looked at about four times a second.
+
+    `path` is "" until it is known where the file is. Where the agent's drive says that calls are
+    told by the file (`calls_from`), its events are given out by `events`, each once, from
+    `file_from` on: how long the file was when the leg began. Nothing raises because of the file."""
+
+    def __init__(
+        self, drive: Drive, profile: Profile, *, env: Mapping[str, str], cwd: str, file_from: int
+    ) -> None:
+        self.path = ""
+        self._drive, self._profile, self._env, self._cwd = drive, profile, env, cwd
+        self._from = file_from
+        self._looked_at = float("-inf")
+        self._stamp: tuple[int, int] | None = None
+        self._tail: Tail | None = None
+        self._live = Live(profile)
+        self.has_grown = False
+        """Whether the last look saw it change since an earlier one."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether its events are being read."""
+        return self._tail is not None
+
+    def look(self, session_id: str, awake: float, *, at_once: bool = False) -> bool:
+        """Whether there is something new in it. Not if it is not known or not there, or was looked
+        at just now, unless `at_once`. The first sight of it is new too: see `has_grown`."""
+        if not session_id or (awake - self._looked_at < _LOOK_S and not at_once):
+            return False
+        self._looked_at = awake
+        if not self.path and self._drive.session_file is not None:
+            self.path = self._drive.session_file(session_id, self._env, self._cwd)
+        if not self.path:
+            return False
+        try:
+            info = os.stat(self.path)
+        except OSError:
+            return False
+        before, self._stamp = self._stamp, (info.st_size, info.st_mtime_ns)
+        self.has_grown = before is not None and before != self._stamp
+        return before != self._stamp
+
+    def events(self, now: float) -> Iterator[Event]:
+        """What is new in it, if calls are told by the file; `is_followed` from then on."""
+        if self._drive.calls_from != "file":
+            return
+        if self._tail is None:
+            self._tail = Tail(self.path, self._from)
+        for _ in range(_READS):
+            yield from self._live.feed(self._tail.read(), now)
+            if not self._tail.has_more:
+                break
+
+    def size(self) -> Glance | None:
+        """How full it says that the session is, if the drive goes by the file (`size_from`) and
+        there is a size in it."""
+        if self._drive.size_from != "file" or self._stamp is None:
+            return None
+        seen = _glance_at(self.path, self._stamp[0], self._profile)
+        return seen if seen is not None and seen.used_tokens is not None else None
+
+    def replay(self, now: float) -> Iterator[Event]:
+        """All that the leg added to it, of an agent whose file was not followed."""
+        if self.is_followed or not self.path:
+            return
+        live = Live(self._profile)
+        with Tail(self.path, self._from) as rest:
+            while (lines := rest.read()) or rest.has_more:
+                yield from live.feed(lines, now)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._tail is not None:
+            self._tail.close()
+
+
+def _glance_at(path: str, size: int, profile: Profile) -> Glance | None:
+    def view(records: list[Record]) -> Glance:
+        return glance(profile.parse(records))
+
+    try:
+        handle = find.open_file(path)
+    except OSError:
+        return None
+    try:
+        return tail.read_back(handle, size, view, lambda found: found.is_settled)[0]
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
