@@ -240,9 +240,15 @@ def test_sessions_in_a_database_are_seen_to_change(world: World) -> None:
     assert {s.session.session_id for s in world.seen} == {"ses_1"}
 
 
-def test_the_price_list_is_asked_in_another_process_and_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_price_list_is_asked_in_another_process() -> None:
+    answered = threading.Event()
+    asker = viewer_module.Asker(answered.set)
+    asker.ask("gpt-4o")
+    assert answered.wait(120)
+    assert asker.take() == {"gpt-4o": 128_000}
+
+
+def test_the_price_list_is_asked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewer_module, "_ASK", "import sys; print(123456)")
     db = OpencodeDb(world.home / ".local" / "share" / "opencode" / "opencode.db")
     db.session("ses_1", "/p", time.time())

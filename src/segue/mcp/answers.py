@@ -14,6 +14,7 @@ from segue.core.handoffs import document as handoff
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
 from segue.core.sessions.gate import Sized, size_of_prompt, told
+from segue.core.sessions.names import SessionName, meant
 from segue.core.sessions.types import SessionState, fit_in
 from segue.core.terminals.visible import one_line
 from segue.errors import InputError, SegueError
@@ -208,7 +209,7 @@ class Answers:
         if name:
             if "/" in name or "\\" in name or name.startswith((".", "~")):
                 raise InputError("name a session by its id or the beginning of it, not by a path")
-            found = _named(self._recent(), name) or _named(self._all(), name)
+            found = meant(name, self._recent(), _name) or meant(name, self._all(), _name)
             if len(found) == 1:
                 return Picked(found[0], "named")
             if not found:
@@ -355,11 +356,8 @@ def pick(sessions: Sequence[Told], ancestors: Sequence[int], folder: str) -> Pic
     return Picked(here, "newest_live" if here.get("state") in _LIVE else "newest")
 
 
-def _named(sessions: Sequence[Told], name: str) -> list[Told]:
-    exact = [one for one in sessions if one.get("session_id") == name]
-    if exact or len(name) < 2:
-        return exact
-    return [one for one in sessions if str(one.get("session_id", "")).startswith(name)]
+def _name(one: Told) -> SessionName:
+    return SessionName(*(str(one.get(key) or "") for key in ("session_id", "path", "cwd")))
 
 
 def _rank(one: Told) -> tuple[bool, str]:

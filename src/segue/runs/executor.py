@@ -63,7 +63,7 @@ class Executor:
         self.hold = hold  # takes a lease, or raises Held
         self.leash: Leash | None = None  # of the processes that are started next
         self.folder = RunFolder(run.id, home)
-        self.windows = Windows(env, _price_window)
+        self.windows = Windows(env)
         self.notifier = Notifier()
         self.progress = Progress()
         self.digest = Builder([run.task])
@@ -507,9 +507,3 @@ class Executor:
 def _recall(compaction: int) -> str:
     """The key of the command, which is carried out once."""
     return f"recall-{compaction}"
-
-
-def _price_window(model: str) -> int | None:
-    from segue.system.config import prices
-
-    return prices.window_tokens(model)

@@ -23,7 +23,7 @@ from segue.sessions import database, parents
 from segue.sessions.count.index import Index
 from segue.sessions.find import Found, Home, Stamp, profile_of, project_folder
 from segue.sessions.look import Judge, NotASession, from_glance, look
-from segue.sessions.windows import Windows
+from segue.sessions.windows import PriceWindow, Windows, priced_window
 from segue.system.config.policies import PolicyFor
 from segue.system.files.files import is_path
 from segue.system.files.sqlite import is_damage
@@ -54,7 +54,7 @@ class Survey:
         *,
         judge: Judge,
         environment: Mapping[str, str],
-        price_window: Callable[[str], int | None] = lambda model: None,
+        price_window: PriceWindow = priced_window,
     ) -> None:
         self.homes = {home.path: home for home in homes}
         self.index, self.policy_for, self.judge = index, policy_for, judge
@@ -307,7 +307,7 @@ class Survey:
             unreadable=told.unreadable,
         )
 
-    def _priced(self, price_window: Callable[[str], int | None], model: str) -> int | None:
+    def _priced(self, price_window: PriceWindow, model: str) -> int | None:
         if self.index is None:
             return price_window(model)
         asked, tokens = self.index.window(model)

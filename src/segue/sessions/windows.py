@@ -16,14 +16,23 @@ from segue.system.files.files import read_plain
 _MAX_CONFIG_BYTES = 4_000_000
 
 
+PriceWindow = Callable[[str], int | None]
+"""The window of a model by the price list; None if it is not there."""
+
+
+def priced_window(model: str) -> int | None:
+    """By the list that is installed, which takes a quarter of a second to load."""
+    from segue.system.config import prices
+
+    return prices.window_tokens(model)
+
+
 class Windows:
-    """Remembers what agents' own config files said. `price_window` looks a model up in the price
-    list, which is slow."""
+    """Remembers what agents' own config files said. `price_window` is asked only where nothing else
+    says how large a window is."""
 
     def __init__(
-        self,
-        environment: Mapping[str, str],
-        price_window: Callable[[str], int | None] = lambda model: None,
+        self, environment: Mapping[str, str], price_window: PriceWindow = priced_window
     ) -> None:
         self.environment, self.price_window = environment, price_window
         self.configured: dict[tuple[str, str, str], int | None] = {}

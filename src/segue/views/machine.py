@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from segue.core.sessions.names import SessionName, meant
 from segue.core.sessions.types import Process, Session
 from segue.errors import InputError
 from segue.sessions import find
@@ -74,7 +75,6 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
         policies.policy,
         judge=make_judge(policies.policy, now),
         environment=os.environ,
-        price_window=_price_window,
     )
     processes: list[Process] = []
     if with_processes:
@@ -82,12 +82,6 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
 
         processes = living(homes)
     return Machine(homes, survey.found, index, survey, policies, processes, now)
-
-
-def _price_window(model: str) -> int | None:
-    from segue.system.config import prices
-
-    return prices.window_tokens(model)
 
 
 def list_sessions(machine: Machine, since: float | None = None) -> list[Session]:
@@ -111,29 +105,11 @@ def say_notes(machine: Machine, most: int = 5) -> None:
         printing.complain(f"and {len(notes) - most} more that could not be read")
 
 
-def resolve(sessions: Sequence[Session], name: str) -> list[Session]:
-    """Sessions that a name may mean: an id or the beginning of one, a file, a project's folder or
-    the last part of it. What fits exactly goes before what only begins so."""
-    path = files.real(os.path.expanduser(name))
-    ways: tuple[Callable[[Session], bool], ...] = (
-        lambda s: s.session_id == name,
-        lambda s: files.real(s.path) == path,
-        lambda s: name != "" and s.session_id.startswith(name),
-        lambda s: bool(s.cwd) and files.real(s.cwd) == path,
-        lambda s: bool(s.cwd) and os.path.basename(s.cwd.rstrip("/")) == name,
-    )
-    for fits in ways:
-        found = [session for session in sessions if fits(session)]
-        if found:
-            return found
-    return []
-
-
 def choose(sessions: Sequence[Session], name: str) -> Session:
     """The one session that a name means; raises InputError with the list if there are several."""
     if not name.strip():
         raise InputError("SESSION is empty; `segue sessions` lists them")
-    found = resolve(sessions, name)
+    found = meant(name, sessions, lambda s: SessionName(s.session_id, s.path, s.cwd), _real)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -141,6 +117,10 @@ def choose(sessions: Sequence[Session], name: str) -> Session:
     lines = [f"  {s.session_id}  {s.agent}  {s.cwd or s.path}  {s.state.value}" for s in found[:20]]
     more = [f"  and {len(found) - 20} more"] if len(found) > 20 else []
     raise InputError(f"{name!r} matches {len(found)} sessions; name one by its id:", *lines, *more)
+
+
+def _real(path: str) -> str:
+    return files.real(os.path.expanduser(path))
 
 
 def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from segue.agents.contracts.terminal import Terminal
 from segue.core.policy import Policy
 from segue.core.secrets.redact import scrub
 from segue.core.sessions import zones
+from segue.core.sessions.names import SessionName, meant
 from segue.core.sessions.types import Session
 from segue.core.terminals.screen import Screen
 from segue.runs.clock import Clock
@@ -118,24 +119,15 @@ class DaemonState:
         )
 
     def find(self, name: str) -> list[TrackedSession]:
-        """Sessions that a name may mean: an id or its beginning, a folder or the last part of it.
-        What fits exactly goes first; of a folder, the live ones."""
+        """Sessions that a name may mean (`core/sessions/names`), the live ones first."""
         with self.lock:
             everyone = list(self.kept.values())
-        exact = [kept for kept in everyone if kept.session.session_id == name]
-        if exact:
-            return exact
-        begun = [k for k in everyone if len(name) >= 2 and k.session.session_id.startswith(name)]
-        if begun:
-            return begun
-        folder = name.rstrip("/")
-        there = [
-            kept
-            for kept in everyone
-            if (own := _folder(kept.session)) and folder in (own, own.rpartition("/")[2])
-        ]
-        live = [kept for kept in there if kept.session.state.is_live]
-        return live or there
+        found = meant(name, everyone, _name)
+        return sorted(found, key=lambda kept: not kept.session.state.is_live)
+
+
+def _name(kept: TrackedSession) -> SessionName:
+    return SessionName(kept.session.session_id, kept.session.path, kept.session.cwd)
 
 
 def _folder(session: Session) -> str:

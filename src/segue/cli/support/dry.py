@@ -130,7 +130,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _marks(wanted: RunRequest) -> dict[str, Any]:
-    windows = Windows(os.environ, _price_window)
+    windows = Windows(os.environ)
     look = Look(session_id="", cwd=wanted.cwd, model=_model(wanted.flags))
     window, enforced = windows.of(wanted.drive.agent, look, wanted.policy)
     found = marks(wanted.policy, window.tokens, enforced)
@@ -152,12 +152,6 @@ def _model(flags: tuple[str, ...]) -> str:
             said = value if equals else next(iter(flags[place + 1 : place + 2]), "")
             return said.rpartition("/")[2]
     return ""
-
-
-def _price_window(model: str) -> int | None:
-    from segue.system.config import prices
-
-    return prices.window_tokens(model)
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

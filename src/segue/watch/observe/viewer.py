@@ -29,7 +29,10 @@ _MOST_UNSAVED = 2000
 _BUSY_S = 0.1  # nobody waits for a cache: who scans may write for seconds
 WHOLE_BYTES = 1 << 16
 """The first record of a longer file is whole."""
-_ASK = "import sys; from segue.system import prices; print(prices.window_tokens(sys.argv[1]) or '')"
+_ASK = (
+    "import sys; from segue.system.config.prices import window_tokens;"
+    " print(window_tokens(sys.argv[1]) or '')"
+)
 
 
 class Sight(NamedTuple):
