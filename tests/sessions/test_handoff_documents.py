@@ -28,9 +28,10 @@ from segue.core.handoffs.document import (
 )
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.reasons import StopReason
-from segue.sessions.documents import own_document, read_document
+from segue.sessions.documents import own_document
 from segue.system.config.prompts import load
 from segue.system.files import documents as handoffs
+from segue.system.files.documents import read_document
 
 conversations = load_module(Path(__file__).parents[2] / "bench" / "conversations.py")
 FILE = "/p/.segue/handoffs/handoff-20261116T0000-h-1.md"

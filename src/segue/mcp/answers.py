@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from segue.core.handoffs import document as handoff
+from segue.core.handoffs.document import MOST_BYTES
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
 from segue.core.sessions.gate import Sized, size_of_prompt, told
@@ -138,8 +139,8 @@ class Answers:
         """Keeps a handoff document, if it is one: where the daemon waits for it, else under a new
         name. Never lost for want of a session: without one it is this folder's."""
         clean, hidden = redact(text)
-        if len(clean.encode("utf-8", "replace")) > handoffs.MOST_BYTES:
-            raise InputError(f"the document is larger than {handoffs.MOST_BYTES:,} bytes")
+        if len(clean.encode("utf-8", "replace")) > MOST_BYTES:
+            raise InputError(f"the document is larger than {MOST_BYTES:,} bytes")
         if why := handoff.check(clean):
             raise InputError(f"not kept: {why}. Write it again, whole.")
         picked = self._pick_or_none(session)

@@ -1,13 +1,11 @@
 """Handoff documents on disk: read as what anybody may have written, and made from a session's
 records where the session wrote none."""
 
-import errno
 import os
 import sqlite3
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -18,14 +16,14 @@ from segue.agents.contracts.profile import Profile, Record
 from segue.core.handoffs.checkpoint import Checkpoint
 from segue.core.handoffs.compose import Salvaged, compose
 from segue.core.handoffs.digest import Builder
-from segue.core.handoffs.document import MOST_BYTES, Recorded, names_in, own, recorded
+from segue.core.handoffs.document import Recorded, names_in, own, recorded
 from segue.core.handoffs.prompts import task_in
 from segue.core.stops.events import Event, Prompt
 from segue.sessions import database, find, tail
 from segue.sessions.digest import read_session
 from segue.sessions.salvage import salvage
-from segue.system.config.project import inside
 from segue.system.files import tree
+from segue.system.files.documents import read_document
 from segue.system.git import git
 
 _HEADS = (16 << 10, 128 << 10, 1 << 20, 8 << 20)  # bytes; a task may have pictures in it
@@ -114,43 +112,6 @@ def own_document(
     )
 
 
-def read_document(path: str, *, project: str = "") -> tuple[str, str]:
-    """A document's text, and why there is none: it has to be a plain file of UTF-8 and at most 1
-    MB, in the project if one is named (links and all), else not a link itself."""
-    if project and not inside(Path(path), Path(project)):
-        return "", "it is not inside the project"
-    try:
-        real = os.path.realpath(path) if project else path
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
-        handle = os.open(real, flags)
-    except FileNotFoundError:
-        return "", "there is no such file"
-    except (OSError, ValueError) as fault:
-        if isinstance(fault, OSError) and fault.errno == errno.ELOOP:
-            return "", "it is a link"
-        return "", f"it cannot be read: {_said(fault)}"
-    try:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode):
-            return "", "it is not a plain file"
-        if info.st_size > MOST_BYTES:
-            return "", f"it is larger than {MOST_BYTES >> 20} MB"
-        data = b""
-        while len(data) <= MOST_BYTES and (more := os.read(handle, MOST_BYTES + 1 - len(data))):
-            data += more
-    except OSError as fault:
-        return "", f"it cannot be read: {_said(fault)}"
-    finally:
-        os.close(handle)
-    if len(data) > MOST_BYTES:
-        return "", f"it is larger than {MOST_BYTES >> 20} MB"
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "", "it is not UTF-8"
-    return ("", "it is not text") if "\0" in text else (text, "")
-
-
 def first_prompt(agent: str, path: str, session_id: str) -> str:
     """The first words of the user's in a session, whole; "" if they cannot be read."""
     profile = agents.find(agent)
@@ -237,7 +198,3 @@ def _path_of(agent: str, session_id: str, cwd: str, env: Mapping[str, str]) -> s
     if drive is None or drive.session_file is None or not session_id:
         return ""
     return drive.session_file(session_id, env, cwd)
-
-
-def _said(fault: Exception) -> str:
-    return (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)

@@ -4,6 +4,7 @@ Names are one part of a path and nothing else; what a link leads to is not read,
 written where a repository's link leads out of the project.
 """
 
+import errno
 import os
 import re
 import stat
@@ -13,13 +14,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from segue.core.handoffs.document import MOST_BYTES
 from segue.errors import InputError, StateError
 from segue.system.config.project import inside
 
-MOST_BYTES = 1 << 20
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.md")
 _MOST_LISTED = 1_000
+_MISSING = "there is no such file"
 
 
 class Document(Struct, frozen=True):
@@ -66,18 +67,49 @@ def read(folder: Path, name: str) -> str:
     """One document's text; raises InputError, in one line."""
     if not is_name(name):
         raise InputError(f"{name[:80]!r} is not the name of a handoff; give one as it is listed")
+    text, why = read_document(str(folder / name))
+    if why == _MISSING:
+        raise InputError(f"no handoff {name} in this project")
+    if why:
+        raise InputError(f"{name} is not a handoff: {why}")
+    return text
+
+
+def read_document(path: str, *, project: str = "") -> tuple[str, str]:
+    """A document's text, and why there is none: it has to be a plain file of UTF-8 and at most 1
+    MB, in the project if one is named (links and all), else not a link itself."""
+    if project and not inside(Path(path), Path(project)):
+        return "", "it is not inside the project"
     try:
-        handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        raise InputError(f"no handoff {name} in this project") from None
-    with os.fdopen(handle, "rb") as file:
+        real = os.path.realpath(path) if project else path
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
+        handle = os.open(real, flags)
+    except FileNotFoundError:
+        return "", _MISSING
+    except (OSError, ValueError) as fault:
+        if isinstance(fault, OSError) and fault.errno == errno.ELOOP:
+            return "", "it is a link"
+        return "", f"it cannot be read: {_said(fault)}"
+    try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > MOST_BYTES:
-            raise InputError(f"{name} is not a handoff: not a file, or too large")
-        try:
-            return file.read(MOST_BYTES).decode("utf-8", "replace")
-        except OSError as fault:
-            raise InputError(f"{name} cannot be read: {fault.strerror}") from None
+        if not stat.S_ISREG(info.st_mode):
+            return "", "it is not a plain file"
+        if info.st_size > MOST_BYTES:
+            return "", f"it is larger than {MOST_BYTES >> 20} MB"
+        data = b""
+        while len(data) <= MOST_BYTES and (more := os.read(handle, MOST_BYTES + 1 - len(data))):
+            data += more
+    except OSError as fault:
+        return "", f"it cannot be read: {_said(fault)}"
+    finally:
+        os.close(handle)
+    if len(data) > MOST_BYTES:
+        return "", f"it is larger than {MOST_BYTES >> 20} MB"
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "", "it is not UTF-8"
+    return ("", "it is not text") if "\0" in text else (text, "")
 
 
 def prepare(folder: Path) -> None:
@@ -128,3 +160,7 @@ def _sync(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _said(fault: Exception) -> str:
+    return (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)

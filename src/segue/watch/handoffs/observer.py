@@ -38,7 +38,7 @@ from segue.core.sessions.reading import Zone
 from segue.core.sessions.types import Session, SessionState
 from segue.core.terminals.screen import Screen
 from segue.sessions import evidence
-from segue.sessions.documents import read_document
+from segue.system.files.documents import read_document
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.state import DaemonState, TrackedSession

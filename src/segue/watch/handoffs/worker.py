@@ -47,9 +47,10 @@ from segue.core.handoffs.machine.types import (
 from segue.core.secrets.redact import redact
 from segue.core.sessions.types import Session
 from segue.errors import SegueError
-from segue.sessions.documents import own_document, read_document
+from segue.sessions.documents import own_document
 from segue.system.files import documents as handoffs
 from segue.system.files.changes import Notifier
+from segue.system.files.documents import read_document
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.observer import HandoffObserver, is_rule_made, project_of
 from segue.watch.observe.bell import Bell
