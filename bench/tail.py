@@ -21,7 +21,7 @@ from bench.peers import clean_env, run, segue
 from segue.agents import find as find_agent
 from segue.agents.contracts.profile import Profile, Record
 from segue.core.policy import Policy
-from segue.core.sessions.glance import glance
+from segue.core.sessions.look import look_at
 from segue.sessions import find
 from segue.sessions.look import look
 from segue.sessions.survey import make_judge
@@ -105,7 +105,7 @@ def seconds(path: Path, profile: Profile, rounds: int) -> float:
 def full_parse(path: Path, profile: Profile) -> float:
     start = time.perf_counter()
     lines = path.read_bytes().splitlines()
-    seen = glance(profile.parse(Record(json.loads(line)) for line in lines))
+    seen = look_at(profile.parse(Record(json.loads(line)) for line in lines)).look
     if seen.used_tokens != 150_000:
         raise SystemExit("the full parse is wrong")
     return time.perf_counter() - start

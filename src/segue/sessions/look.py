@@ -6,9 +6,8 @@ from collections.abc import Callable
 from segue.agents.contracts.profile import Profile, Record
 from segue.agents.markdown import session as markdown
 from segue.core.secrets.redact import redact
-from segue.core.sessions.glance import Glance, glance
 from segue.core.sessions.growth import growth
-from segue.core.sessions.remarks import LimitSeen
+from segue.core.sessions.look import TailLook, look_at
 from segue.core.sessions.types import Look, StopSeen
 from segue.core.stops.events import Failure
 from segue.core.stops.fold import Turn
@@ -40,56 +39,34 @@ def look(found: Found, profile: Profile | None, judge: Judge) -> Look:
 
 
 def _look_at_records(handle: int, found: Found, profile: Profile, judge: Judge) -> Look:
-    def view(records: list[Record]) -> Glance:
-        return glance(profile.parse(records))
+    def view(records: list[Record]) -> TailLook:
+        return look_at(profile.parse(records))
 
     if found.is_document:
-        seen, capped = view(tail.document(handle, found.size)), False
+        end, capped = view(tail.document(handle, found.size)), False
     else:
-        seen, capped = tail.read_back(handle, found.size, view, lambda g: g.is_settled)
-    first = Glance()
-    if not seen.cwd or not seen.session_id or not seen.model:
-        first = glance(profile.parse(tail.head(handle)))
-    notes: tuple[str, ...] = ()
-    if capped and seen.used_tokens is None:
-        notes = (f"no reply in its last {tail.CAP_BYTES >> 20} MB; more was not looked at",)
-    found_look = from_glance(seen, first, profile, judge, notes)
+        end, capped = tail.read_back(handle, found.size, view, lambda seen: seen.is_settled)
+    look, first = judged(end, profile, judge), Look()
+    if not look.cwd or not look.session_id or not look.model:
+        first = view(tail.head(handle)).look
+    look.session_id = look.session_id or first.session_id
+    look.cwd, look.model = look.cwd or first.cwd, look.model or first.model
+    look.started_at, look.last_at = first.started_at, look.last_at or first.last_at
+    look.told_window_tokens = look.told_window_tokens or first.told_window_tokens
+    if capped and look.used_tokens is None:
+        look.notes = (f"no reply in its last {tail.CAP_BYTES >> 20} MB; more was not looked at",)
     if not found.is_document and found.size:
-        found_look.is_cut = os.pread(handle, 1, found.size - 1) not in (b"\n", b"")
-    return found_look
+        look.is_cut = os.pread(handle, 1, found.size - 1) not in (b"\n", b"")
+    return look
 
 
-def from_glance(
-    seen: Glance,
-    first: Glance,
-    profile: Profile,
-    judge: Judge,
-    notes: tuple[str, ...] = (),
-) -> Look:
-    """What a tail (and, where that is silent, the first records) tells."""
-    turn = seen.turn
-    stop = judge(profile, turn) if turn.seen else None
-    return Look(
-        session_id=seen.session_id or first.session_id,
-        cwd=seen.cwd or first.cwd,
-        model=seen.model or first.model,
-        started_at=first.first_at,
-        last_at=seen.last_at or first.last_at,
-        used_tokens=seen.used_tokens,
-        parts=seen.parts,
-        used_at=seen.used_at,
-        told_window_tokens=seen.window_tokens or first.window_tokens,
-        accepted_tokens=seen.accepted_tokens,
-        compacted=seen.compactions > 0 and seen.parts is None,
-        limits={
-            scope: LimitSeen(limit.used_percent, limit.resets_at, limit.at, limit.rejected)
-            for scope, limit in seen.limits.items()
-        },
-        growth=growth(seen.samples),
-        stop=_seen(stop),
-        awaits_user=_awaits_user(turn),
-        notes=notes,
-    )
+def judged(seen: TailLook, profile: Profile, judge: Judge) -> Look:
+    """What a tail tells, with the verdict on its last turn."""
+    turn, look = seen.turn, seen.look
+    look.growth = growth(seen.samples)
+    look.stop = _seen(judge(profile, turn) if turn.seen else None)
+    look.awaits_user = _awaits_user(turn)
+    return look
 
 
 def _awaits_user(turn: Turn) -> bool:

@@ -12,17 +12,18 @@ import msgspec
 from segue.agents.contracts.profile import Profile
 from segue.core.sessions import alive
 from segue.core.sessions.forecast import forecast
-from segue.core.sessions.glance import Glance, Window, glance
+from segue.core.sessions.look import look_at
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.spend import Spend
 from segue.core.sessions.types import Look, Process, Session, state_of
+from segue.core.sessions.windows import Window
 from segue.core.stops.fold import Turn
 from segue.core.stops.types import Stop
 from segue.errors import SegueError
 from segue.sessions import database, parents
 from segue.sessions.count.index import Index
 from segue.sessions.find import Found, Home, Stamp, profile_of, project_folder
-from segue.sessions.look import Judge, NotASession, from_glance, look
+from segue.sessions.look import Judge, NotASession, judged, look
 from segue.sessions.windows import PriceWindow, Windows, priced_window
 from segue.system.config.policies import PolicyFor
 from segue.system.files.files import is_path
@@ -189,12 +190,12 @@ class Survey:
         last = 60
         while True:
             records = database.records(path, row.session_id, last)
-            at_end = glance(profile.parse(records))
+            at_end = look_at(profile.parse(records))
             asked = sum(r.data["table"] == "message" for r in records)
             if at_end.is_settled or asked < last:
                 break
             last *= 8
-        found = from_glance(at_end, Glance(), profile, self.judge)
+        found = judged(at_end, profile, self.judge)
         found.session_id, found.cwd = row.session_id, row.cwd if is_path(row.cwd) else ""
         found.model = found.model or row.model
         found.started_at, found.last_at = row.started_at, found.last_at or row.changed_at

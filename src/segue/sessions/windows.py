@@ -7,8 +7,8 @@ from segue import agents
 from segue.agents.contracts.profile import Profile
 from segue.agents.shared.fields import obj
 from segue.core.policy import Policy
-from segue.core.sessions.glance import Window, believed_window
 from segue.core.sessions.types import Look
+from segue.core.sessions.windows import Window, believed_window
 from segue.sessions import find
 from segue.sessions.find import profile_of
 from segue.system.files.files import read_plain

@@ -1,11 +1,16 @@
-"""Known context windows, for when the agent's own stream does not say (design rule 2).
+"""How large a context window is believed to be, and the known ones, for when the agent's own stream
+does not say (design rule 2).
 
 A name matches by its longest known prefix, so that "gpt-4-turbo" is never taken for "gpt-4".
 """
 
 from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
 
 DEFAULT_WINDOW_TOKENS = 200_000
+WindowSource = Literal["agent", "config", "table", "prices", "default", "raised"]
 
 KNOWN_WINDOWS: dict[str, int] = {
     "claude-3-5-sonnet": 200_000,
@@ -69,3 +74,57 @@ def raised(window: int, used: int) -> int:
     if used <= window:
         return window
     return min((w for w in KNOWN_WINDOWS.values() if w >= used), default=used)
+
+
+class Window(Struct, frozen=True):
+    """How large the window is believed to be, and who says so."""
+
+    tokens: int
+    source: WindowSource
+    note: str = ""
+
+
+def believed_window(
+    *,
+    told_tokens: int | None,
+    accepted_tokens: int,
+    model: str,
+    configured: dict[str, int],
+    agents_own: dict[str, int],
+    priced_tokens: int | None = None,
+    default_tokens: int = DEFAULT_WINDOW_TOKENS,
+) -> Window:
+    """Design rule 2: the agent's own word, the user's config, our tables, the price list, then a
+    default with a warning. What was accepted cannot be too much: the belief was wrong. But what
+    the agent says is no belief: it works with that, whatever the provider takes beyond it (codex
+    keeps a twentieth back)."""
+    window = _believed(told_tokens, model, configured, agents_own, priced_tokens, default_tokens)
+    if told_tokens or accepted_tokens <= window.tokens:
+        return window
+    larger = min((own for own in agents_own.values() if own >= accepted_tokens), default=None)
+    tokens = larger or raised(window.tokens, accepted_tokens)
+    note = f"{accepted_tokens:,} tokens were accepted: the window is not {window.tokens:,}"
+    return Window(tokens, "raised", note)
+
+
+def _believed(
+    told: int | None,
+    model: str,
+    configured: dict[str, int],
+    agents_own: dict[str, int],
+    priced: int | None,
+    default: int,
+) -> Window:
+    if told:
+        return Window(told, "agent")
+    if found := find_window(model, configured):
+        return Window(found, "config")
+    named = {name: tokens for name, tokens in agents_own.items() if name}
+    if found := find_window(model, named) or find_window(model):
+        return Window(found, "table")
+    if agents_own.get(""):
+        return Window(agents_own[""], "agent", f"the agent does not know {model or 'the model'}")
+    if priced:
+        return Window(priced, "prices")
+    name = f"the window of {model}" if model else "the model"
+    return Window(default, "default", f"{name} is not known; {default:,} is assumed")

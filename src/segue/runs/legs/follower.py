@@ -401,7 +401,7 @@ class LegFollower:
         if seen is None or seen.used_tokens is None:
             return facts
         self.size.accept(seen.accepted_tokens)
-        used, window = seen.used_tokens, seen.window_tokens
+        used, window = seen.used_tokens, seen.told_window_tokens
         return facts + self._read(used, window, seen.model, now, in_file=True)
 
     def _count_compaction(self, event: Event) -> None:

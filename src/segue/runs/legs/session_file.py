@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from segue.agents.contracts.drive import Drive
 from segue.agents.contracts.profile import Profile, Record
 from segue.agents.shared.live import Live
-from segue.core.sessions.glance import Glance, glance
+from segue.core.sessions.look import TailLook, look_at
+from segue.core.sessions.types import Look
 from segue.core.stops.events import Event
 from segue.sessions import find, tail
 from segue.system.files.stream import Tail
@@ -69,12 +70,12 @@ class SessionFileTracker:
             if not self._tail.has_more:
                 break
 
-    def size(self) -> Glance | None:
+    def size(self) -> Look | None:
         """How full it says that the session is, if the drive goes by the file (`size_from`) and
         there is a size in it."""
         if self._drive.size_from != "file" or self._stamp is None:
             return None
-        seen = _glance_at(self.path, self._stamp[0], self._profile)
+        seen = _look_at_end(self.path, self._stamp[0], self._profile)
         return seen if seen is not None and seen.used_tokens is not None else None
 
     def replay(self, now: float) -> Iterator[Event]:
@@ -92,16 +93,16 @@ class SessionFileTracker:
             self._tail.close()
 
 
-def _glance_at(path: str, size: int, profile: Profile) -> Glance | None:
-    def view(records: list[Record]) -> Glance:
-        return glance(profile.parse(records))
+def _look_at_end(path: str, size: int, profile: Profile) -> Look | None:
+    def view(records: list[Record]) -> TailLook:
+        return look_at(profile.parse(records))
 
     try:
         handle = find.open_file(path)
     except OSError:
         return None
     try:
-        return tail.read_back(handle, size, view, lambda found: found.is_settled)[0]
+        return tail.read_back(handle, size, view, lambda found: found.is_settled)[0].look
     except OSError:
         return None
     finally:
