@@ -214,7 +214,7 @@ def test_a_permission_that_is_asked_for_is_the_users_and_the_handoff_waits_for_i
         watch.until(lambda: watch.steps()[-1:] == ["needs_user"], "a question to the user")
         assert tui.text().replace("●", " ") == question
         last = watch.notes("handoff")[-1].data["cycle"]
-        assert (last["source"], last["tries"]) == ("segue", {"by_user": 1})
+        assert (last["source"], last["by_user"], last["tries"]) == ("segue", True, {})
         assert documents.check(Path(last["file"]).read_text()) == ""
         tui.keys("Enter")  # yes
         kept = finish(tui, watch, job)

@@ -148,7 +148,7 @@ def resumed() -> Led:
 
 def test_a_session_is_asked_writes_is_cleared_reads_and_goes_on() -> None:
     led = Led()
-    assert led.tell(Planned(forced=True)) == []
+    assert led.tell(Planned()) == []
     assert led.tell(Ready()) == [TypeText("request")]
     assert led.tell(Typed("request")) == []
     assert led.at(HandoffStep.ASKED)
@@ -181,7 +181,7 @@ def test_what_adr_017_wants_to_know_is_recorded() -> None:
         outcome=HandoffStep.DONE,
         why="",
         began_at=AT,
-        forced=False,
+        by_user=False,
         source="agent",
         trigger_tokens=170_000,
         trigger_fraction=0.85,
@@ -231,18 +231,10 @@ def test_zones_are_recorded_in_their_order_each_change_once() -> None:
 # Waiting and interrupting
 
 
-def test_a_turn_is_waited_for_without_end_below_the_hard_mark() -> None:
+def test_a_turn_that_does_not_end_is_interrupted_and_then_the_user_asked() -> None:
     led = Led()
     led.tell(Planned(), Busy())
-    assert due(led.cycle, POLICY) is None
-    assert led.tell(TimeUp(), after_s=1e6) == []
-    assert led.at(HandoffStep.WAITING)
-
-
-def test_at_the_hard_mark_a_turn_that_does_not_end_is_interrupted_and_then_the_user_asked() -> None:
-    led = Led()
-    led.tell(Busy(), Planned(forced=True), after_s=500)
-    assert due(led.cycle, POLICY) == led.now + POLICY.busy_wait_s
+    assert due(led.cycle, POLICY) == AT + POLICY.busy_wait_s
     assert led.tell(TimeUp()) == []  # too early
     for _ in range(3):
         assert led.time_up() == [Interrupt()]
@@ -492,7 +484,7 @@ def test_a_process_that_ends_before_the_clearing_cancels_and_after_it_asks() -> 
 
 
 def test_a_dialog_is_left_to_the_user_and_once_it_is_gone_the_session_is_asked_anew() -> None:
-    led = Led(new(forced=True))
+    led = Led(new())
     led.tell(Blocked("a dialog is open"))
     assert led.time_up() == [WriteOwn()]
     (ask,) = led.tell(OwnWritten(900))
@@ -505,7 +497,7 @@ def test_a_dialog_is_left_to_the_user_and_once_it_is_gone_the_session_is_asked_a
 
 
 def test_a_turn_that_could_not_be_interrupted_is_handed_over_when_it_ends() -> None:
-    led = Led(new(forced=True))
+    led = Led(new())
     for _ in range(4):
         led.time_up()
     led.tell(OwnWritten(900), Busy())
@@ -515,7 +507,7 @@ def test_a_turn_that_could_not_be_interrupted_is_handed_over_when_it_ends() -> N
 
 
 def test_a_turn_that_goes_on_after_a_dialog_gets_its_whole_time() -> None:
-    led = Led(new(forced=True))
+    led = Led(new())
     led.tell(Blocked("?"), after_s=100)
     led.tell(Busy())
     assert due(led.cycle, POLICY) == led.now + POLICY.busy_wait_s
@@ -532,7 +524,7 @@ def test_a_user_who_goes_on_by_hand_in_the_new_session_ends_it() -> None:
 
 def working(**given: object) -> Led:
     """In a turn of its own, which segue has not touched."""
-    return Led(new(**{"owes": False, "forced": True, **given}))
+    return Led(new(**{"owes": False, **given}))
 
 
 @pytest.mark.parametrize(
@@ -655,7 +647,7 @@ def test_what_the_user_says_instead_of_what_was_interrupted_is_theirs() -> None:
 
 
 def test_a_user_who_asked_for_it_may_interrupt_so_that_it_comes_sooner() -> None:
-    led = working(tries={"by_user": 1})
+    led = working(by_user=True)
     assert led.tell(Busy(), TurnInterrupted(AT + 2), Ready()) == [TypeText("request")]
     led.tell(Typed("request"), TurnInterrupted(AT - 50))  # of long before
     assert led.at(HandoffStep.ASKED)
@@ -700,7 +692,7 @@ def test_a_document_that_says_that_nothing_is_left_is_kept_and_nothing_is_resume
     assert led.at(HandoffStep.CANCELLED)
     assert led.cycle.why.startswith("nothing is left to do")
     assert led.cycle.file in led.cycle.why
-    led = Led(new(tries={"by_user": 1}))  # a new session is what they want
+    led = Led(new(by_user=True))  # a new session is what they want
     led.tell(Ready(), Typed("request"), FileSeen(ok=True, nothing_left=True))
     assert led.at(HandoffStep.WRITTEN)
 
@@ -759,7 +751,6 @@ class Dice:
         what = PENDING.get(cycle.step, "resume" if cycle.is_cleared else "request")
         what = what if self.maybe(0.9) else self.of.choice(WHATS)
         make: dict[type[HandoffFact], Callable[[], AnyFact]] = {
-            Planned: lambda: Planned(self.maybe()),
             Typed: lambda: Typed(what),
             NotTyped: lambda: NotTyped(what, "?", self.maybe(0.8)),
             PromptSeen: lambda: PromptSeen(what),
@@ -806,7 +797,7 @@ class Dice:
 
 def walk(seed: int, steps: int = 40) -> Led:
     dice = Dice(random.Random(seed))
-    led = Led(new(forced=dice.maybe(), owes=dice.maybe()))
+    led = Led(new(owes=dice.maybe()))
     for _ in range(steps):
         led.tell(dice.fact(led.cycle), after_s=dice.of.choice((0.1, 5.0, 50.0, 400.0)))
     return led
@@ -827,7 +818,9 @@ def test_the_table_says_exactly_where_each_fact_may_lead() -> None:
     seen: dict[tuple[HandoffStep, type[HandoffFact]], set[HandoffStep]] = {}
     rare = written()
     rare.tell(Ready(), NotTyped("clear", "draft"), FileSeen(ok=False, stable=False), Cleared("s2"))
-    for led in (rare, *map(walk, range(3_000))):
+    refused = written()
+    refused.tell(FileSeen(ok=False, stable=False), *[NotInterrupted("the user types")] * 10)
+    for led in (rare, refused, *map(walk, range(3_000))):
         before = led.first
         for (fact, _), (after, _) in zip(led.log, led.steps, strict=True):
             seen.setdefault((before.step, type(fact)), set()).add(after.step)
@@ -906,8 +899,8 @@ def test_a_cycle_is_what_its_facts_made_of_it_also_when_they_were_written_down(l
 @settings(max_examples=100)
 @given(seeds)
 def test_whatever_happened_a_silent_world_leads_to_an_end_or_to_the_user(led: Led) -> None:
-    """With time alone: nothing waits for ever but a turn below the hard mark."""
-    led.tell(Planned(forced=True))
+    """With time alone: nothing waits for ever."""
+    led.tell(Planned())
     for _ in range(60):
         if not led.cycle.step.is_active:
             return
@@ -940,7 +933,7 @@ def test_whatever_happened_an_agent_that_does_as_told_leads_to_the_end(led: Led)
         if led.cycle.step.is_final:
             return
         if led.at(HandoffStep.WAITING) and not led.cycle.owes:
-            led.tell(Planned(forced=True))
+            led.tell(Planned())
             led.time_up()
             led.tell(TurnInterrupted(led.now))
         if not led.cycle.step.is_final:

@@ -37,7 +37,7 @@ def metrics(cycle: TerminalHandoff, now: float) -> Metrics:
         outcome=cycle.step,
         why=cycle.why,
         began_at=cycle.began_at,
-        forced=cycle.forced,
+        by_user=cycle.by_user,
         source=cycle.source,
         trigger_tokens=cycle.used_tokens,
         trigger_fraction=round(cycle.fraction, 4),

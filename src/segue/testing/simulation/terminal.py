@@ -273,7 +273,7 @@ class TerminalSession:
         self.log, self.news = [], []
         self.say(f"a handoff begins at {self.used} tokens")
         self.world.in_handoff(self.number)
-        self._tell(Planned(forced=True))
+        self._tell(Planned())
         self._later(_TICK_S, partial(self._tick, self.cycles))
 
     def _tick(self, number: int) -> None:

@@ -12,7 +12,6 @@ from msgspec import Struct
 from segue.agents import terminals
 from segue.agents.contracts.terminal import Terminal
 from segue.core.handoffs import document as documents
-from segue.core.handoffs.machine.handlers import BY_USER
 from segue.core.handoffs.machine.types import (
     AgentGone,
     AnyFact,
@@ -168,7 +167,7 @@ class HandoffObserver:
         waits = cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.NEEDS_USER)
         waits = waits and not cycle.is_cleared
         # One that was interrupted does not go on by itself: it is handed over all the same.
-        wanted = cycle.tries.get(BY_USER) or cycle.was_cut
+        wanted = cycle.by_user or cycle.was_cut
         if shrunk and waits and not wanted:
             return Cancel("the agent compacted its context by itself")
         fits = next_fits(
@@ -404,7 +403,7 @@ def is_rule_made(text: str) -> bool:
 
 def _is_users(cycle: TerminalHandoff) -> bool:
     """Whether a prompt that is shown is the user's, and nothing of segue's is due there."""
-    return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.tries.get(BY_USER)
+    return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.by_user
 
 
 def _may_work(kept: TrackedSession | None) -> bool:

@@ -148,15 +148,12 @@ class HandoffWorker:
             used_tokens=reading.used_tokens if reading else 0,
             window_tokens=reading.window_tokens if reading else 0,
             limit_tokens=session.enforced_tokens,
-            forced=True,
+            by_user=by_user,
+            cannot_be_asked=own,
             zone_path=self._zones_of(session),
-            tries={
-                **({"request": machine.MOST_REQUESTS} if own else {}),
-                **({machine.BY_USER: 1} if by_user else {}),
-            },
             owes=own,
         )
-        self._keep(cycle, Planned(forced=True))
+        self._keep(cycle, Planned())
         with suppress(OSError):  # else it is said when the document cannot be written
             handoffs.prepare(folder)
         self._await(cycle)

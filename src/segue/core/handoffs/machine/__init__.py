@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 from segue.core.handoffs.machine import handlers as on
-from segue.core.handoffs.machine.handlers import BY_USER, MOST_REQUESTS, HandoffContext, Stepped
+from segue.core.handoffs.machine.handlers import HandoffContext, Stepped
 from segue.core.handoffs.machine.types import (
     Act,
     AgentGone,
@@ -68,8 +68,6 @@ from segue.core.handoffs.metrics import metrics
 from segue.core.policy import Policy
 
 __all__ = [
-    "BY_USER",
-    "MOST_REQUESTS",
     "TABLE",
     "Act",
     "AgentGone",
@@ -144,7 +142,7 @@ def due(cycle: TerminalHandoff, policy: Policy) -> float | None:
     """When `TimeUp` is to be told; None if nothing is waited for."""
     match cycle.step:
         case HandoffStep.WAITING:
-            wait = policy.busy_wait_s if cycle.forced else None
+            wait: float | None = policy.busy_wait_s
             if cycle.cut_at is not None:
                 wait = CUT_S
         case HandoffStep.ASKED:
@@ -211,7 +209,7 @@ _STAYS: tuple[HandoffStep, ...] = ()
 
 # For each fact: in which steps, what is done, and where that may lead besides the same step.
 _ROWS: dict[type[HandoffFact], _Rows] = {
-    Planned: {_OPEN: (on.planned, _STAYS)},
+    Planned: {_OPEN: (on.nothing, _STAYS)},
     Busy: {
         (WAITING, WRITTEN, CLEARED): (on.busy, _STAYS),
         (RESTING,): (on.works_again, (WAITING,)),

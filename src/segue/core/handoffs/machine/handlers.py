@@ -23,7 +23,6 @@ from segue.core.handoffs.machine.types import (
     NotTyped,
     NotWritten,
     OwnWritten,
-    Planned,
     PromptSeen,
     ReadFile,
     Ready,
@@ -54,8 +53,6 @@ LATE_S = 10.0  # by then an interrupt that was decided has come into the records
 BEFORE_S = 1.0  # records are as exact as their agent's clock
 WORKS = "the agent is still working"
 REFUSED = "refused_interrupt"
-BY_USER = "by_user"
-"""Among a cycle's tries: the user asked for it, whatever the zone."""
 
 _PENDING: dict[HandoffStep, What] = {
     HandoffStep.ASKING: "request",
@@ -141,7 +138,7 @@ def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
     """Whether this is the moment to interrupt a turn that comes near the agent's own limit: between
     two tools; and with a tool running if that moment was missed once, or there is no room for
     another result."""
-    if not cycle.forced or cycle.cut_at is not None or cycle.near_tokens is None:
+    if cycle.cut_at is not None or cycle.near_tokens is None:
         return False
     is_late = cycle.is_past or cycle.last_used_tokens > cycle.near_tokens
     return not fact.is_hooked and (fact.at_boundary or is_late)
@@ -202,13 +199,6 @@ def nothing(cycle: TerminalHandoff, fact: AnyFact, moment: HandoffContext) -> St
     return cycle, []
 
 
-def planned(cycle: TerminalHandoff, fact: Planned, moment: HandoffContext) -> Stepped:
-    if not fact.forced or cycle.forced:
-        return cycle, []
-    since = moment.now if cycle.step is HandoffStep.WAITING else cycle.step_at
-    return replace(cycle, forced=True, step_at=since), []
-
-
 def busy(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
     """The turn gets its whole time from when it begins or goes on."""
     if cycle.blocked or fact.is_new:
@@ -230,7 +220,7 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffCo
         ):  # its hook asked it in the very moment: it heard nothing
             return _to(cycle, HandoffStep.WAITING, moment, owes=True), []
         return replace(cycle, owes=True), []
-    if cycle.tries.get(BY_USER):
+    if cycle.by_user:
         if fact.at is None or fact.at < cycle.began_at - BEFORE_S:
             return cycle, []  # before they asked for the handoff
         if cycle.step is HandoffStep.WAITING and not cycle.owes:
@@ -270,14 +260,14 @@ def unblocked(cycle: TerminalHandoff, fact: Busy | Ready, moment: HandoffContext
 def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
     """Only what makes up for work that segue stopped, or what the user asked for, is typed into a
     session at its prompt."""
-    if not cycle.owes and not cycle.tries.get(BY_USER):
+    if not cycle.owes and not cycle.by_user:
         # It may have come to its end just before it was to be interrupted.
         was_cut = cycle.cut_at is not None and not fact.is_over
         if not was_cut and (fact.is_over or fact.is_long):
             return _rest(cycle, moment, "its turn is over: the next move is the user's")
         if not (was_cut and fact.is_long):
             return cycle, []
-    if cycle.tries.get("request", 0) >= MOST_REQUESTS:
+    if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MOST_REQUESTS:
         return _write_own(cycle, moment, "asked often enough")
     return _to(cycle, HandoffStep.ASKING, moment, is_heard=False, is_stale=False), [
         TypeText("request")
@@ -385,7 +375,7 @@ def file_comes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -
         return cycle, []
     seen = _seen(cycle, fact)
     is_asked = cycle.step in (HandoffStep.WAITING, HandoffStep.ASKED)
-    if seen.has_document and fact.nothing_left and is_asked and not cycle.tries.get(BY_USER):
+    if seen.has_document and fact.nothing_left and is_asked and not cycle.by_user:
         why = f"nothing is left to do; the handoff document is {cycle.file}"
         return _end(seen, HandoffStep.CANCELLED, moment, why)
     if seen.has_document:
@@ -515,23 +505,20 @@ def cancel(cycle: TerminalHandoff, fact: Cancel, moment: HandoffContext) -> Step
 
 
 def retry(cycle: TerminalHandoff, fact: RetryRequested, moment: HandoffContext) -> Stepped:
-    return _on(replace(cycle, tries={**cycle.tries, BY_USER: 1}), moment)
+    return _on(replace(cycle, by_user=True), moment)
 
 
 def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
     """From where the user was asked. Much may have been done since: a context that is not cleared
     needs a new document."""
-    tries = {key: number for key, number in cycle.tries.items() if _lasts(key, number)}
-    fresh = replace(cycle, tries=tries, refused_at=None, why="", forced=True)
+    # That there is no use in asking is not forgotten.
+    asked = cycle.tries.get("request", 0)
+    tries = {"request": asked} if asked >= MOST_REQUESTS else {}
+    fresh = replace(cycle, tries=tries, refused_at=None, why="")
     if not cycle.is_cleared:
         return _again(fresh, moment)
     where = HandoffStep.RESUMED if cycle.is_read else HandoffStep.CLEARED
     return _to(fresh, where, moment, is_stale=False), []
-
-
-def _lasts(key: str, number: int) -> bool:
-    """That the user wanted it is not forgotten, nor that there is no use in asking."""
-    return key == BY_USER or (key == "request" and number >= MOST_REQUESTS)
 
 
 def time_for_document(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:

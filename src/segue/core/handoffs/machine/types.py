@@ -58,7 +58,8 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     used_tokens: int  # at the mark
     window_tokens: int
     limit_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
-    forced: bool = False  # at the hard mark or by the user: a turn that does not end is interrupted
+    by_user: bool = False  # the user asked for it, whatever the zone
+    cannot_be_asked: bool = False  # there is no use in asking: segue writes the document
     zone_path: tuple[str, ...] = ()  # the zones that the session went through, in order
 
     step: HandoffStep = HandoffStep.WAITING
@@ -116,7 +117,7 @@ class Metrics(Struct, frozen=True, kw_only=True):
     outcome: HandoffStep
     why: str
     began_at: float
-    forced: bool
+    by_user: bool
     source: Source
     trigger_tokens: int
     trigger_fraction: float
@@ -146,9 +147,7 @@ class HandoffFact(Struct, frozen=True, tag_field="fact", tag=str.lower):
 
 
 class Planned(HandoffFact, frozen=True):
-    """It is to be made; told again once it is forced."""
-
-    forced: bool = False
+    """It is to be made."""
 
 
 class Ready(HandoffFact, frozen=True):
