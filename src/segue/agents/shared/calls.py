@@ -115,7 +115,7 @@ def todo_lists(record: JSON) -> Iterator[list[Todo]]:
         value, depth = open_.pop()
         if isinstance(value, dict):
             for name in _LISTS:
-                if listed := _todos(items(value, name)):
+                if name in value and (listed := _todos(items(value, name))):
                     yield listed
             inner: Iterable[Any] = value.values()
         else:
