@@ -26,7 +26,7 @@ from segue.core.runs.types import (
     RunState,
 )
 from segue.core.stops.reasons import StopReason
-from segue.views.run_story import news
+from segue.views.run.story import news
 
 SOON_FULL = "[context]\nfills_after_steps = 4.5\n[job]\nsteps = 6\nstep_s = 0.2\n"
 USAGE = "{input_tokens = 9, cache_read_tokens = 870000, output_tokens = 1}"

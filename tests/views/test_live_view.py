@@ -47,9 +47,8 @@ from segue.core.sessions.growth import Growth
 from segue.core.sessions.reading import Reading
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Stop
-from segue.views import run_view as live
-from segue.views.run_block import block, clean, countdown, cut
-from segue.views.run_view import (
+from segue.views.run import view as live
+from segue.views.run.view import (
     LegActivity,
     MovingRun,
     RunLines,
@@ -59,6 +58,7 @@ from segue.views.run_view import (
     news,
     report,
 )
+from segue.views.run_block import block, clean, countdown, cut
 
 NOW = 1_794_800_000.0  # 2026-11-16 03:33:20
 RUN = Run(

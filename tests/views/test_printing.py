@@ -100,7 +100,7 @@ WAYS = {
     },
     "views/out.py": {"os.write"},  # an agent's bytes, for a pipe; `visible` on a terminal
     "cli/daemon/watch.py": {"os.write"},  # a thread of its own; `printing.rendered` before
-    "views/run_view.py": {"stream.write"},
+    "views/run/view.py": {"stream.write"},
 }
 PRINTS = {"echo", "secho", "echo_via_pager", "progressbar", "prompt", "confirm", "style"}
 

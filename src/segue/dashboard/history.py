@@ -12,7 +12,7 @@ from segue.reports.figures import figures as made
 from segue.system import clock
 from segue.views import tables
 from segue.views.report.figures import shown
-from segue.views.run_story import ended_for
+from segue.views.run.story import ended_for
 from segue.views.verdicts import duration
 
 _DAYS = 14

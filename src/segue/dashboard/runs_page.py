@@ -19,7 +19,7 @@ from segue.runs.store.port import KeptDecision, KeptLeg, Store
 from segue.system import clock
 from segue.views import tables
 from segue.views.lines.runs import Teller
-from segue.views.run_outcome import commands
+from segue.views.run.outcome import commands
 from segue.views.verdicts import duration, local_times
 
 _DAY_S = 86_400.0
@@ -174,7 +174,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
 
 
 def _leg(leg: KeptLeg, stop: Any) -> dict[str, Any]:
-    from segue.views.run_story import ended_for
+    from segue.views.run.story import ended_for
 
     own = ended_for(stop) if stop is not None else ""
     ended = leg.fault or own or (StopReason(leg.reason).description if leg.reason else "running")

@@ -1,5 +1,8 @@
 """Carries out what is decided about legs. Everything here may be asked for twice, by two processes
-of which the first was killed: what was done already is found in the leg's folder."""
+of which the first was killed: what was done already is found in the leg's folder.
+
+One file: what two processes may do in turn is easier to compare in one place.
+"""
 
 import os
 import uuid

@@ -2,6 +2,8 @@
 
 Nothing lives only in this process. Whatever it is doing when it is killed, the log says what was
 decided, the legs' folders say what was done, and the next process goes on from there.
+
+One file: the order of one turn is what it is about.
 """
 
 import os
@@ -42,13 +44,13 @@ from segue.core.runs.waits import remaining_s
 from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
 from segue.runs.executor import Executor
+from segue.runs.interrupts.signals import Signals, meant
+from segue.runs.interrupts.watchdog import How
 from segue.runs.journal import Journal
 from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.follower import LegFollower
-from segue.runs.signals import Signals, meant
 from segue.runs.store import open_store
 from segue.runs.store.port import LeaseLost
-from segue.runs.watchdog import How
 from segue.system.files.changes import POLL_S
 from segue.system.process import shutdown
 

@@ -1,4 +1,7 @@
-"""All sessions of this machine as they are now: files, the index, and running agents together."""
+"""All sessions of this machine as they are now: files, the index, and running agents together.
+
+One file: one pass from files and processes to sessions; each step needs the one before.
+"""
 
 import os
 import sqlite3

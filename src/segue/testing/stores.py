@@ -5,6 +5,8 @@
             return MyStore(folder / "runs", is_alive=is_alive)
 
 `open` with the same folder must open the same store again, as another process would.
+
+One file: one class that authors derive theirs from.
 """
 
 from pathlib import Path

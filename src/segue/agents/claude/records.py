@@ -12,6 +12,8 @@ having a method of its own.
 Result records are judged by `is_error` and `terminal_reason`, never by `subtype`: an API error
 says "success" there. Transcripts have no result at all: there, a main-thread reply that ended its
 turn is the end, and is held back until it is sure that nothing of the turn follows.
+
+One file: a mixture of its forms is read by one state machine.
 """
 
 import re

@@ -10,6 +10,8 @@ Forms read, alone or mixed:
 
 All of them tell the same story in other spellings, so names and keys are brought to one spelling
 first. The exec stream never says how full the context is; the session file and the server do.
+
+One file: its forms are spellings of one story, read by one reader.
 """
 
 import re

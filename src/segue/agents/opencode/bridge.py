@@ -17,6 +17,8 @@ it, as the server sent them, and records of its own in the same form, `{type, pr
 At the end of its input it waits until the session is idle, or ends it where it would wait for the
 user or for longer than a minute. Exit code: 0 if the last turn ended well, else 1; 128 + the
 signal's number after a signal.
+
+One file: it is run alone, without the package.
 """
 
 import base64

@@ -12,6 +12,8 @@ Rows come table by table, so stored messages are gathered, put in order and told
 `run` has no closing record, goes on after an error without a word, and prints the summary of a
 compaction as if it were an answer. So the end of a step is held back until it is known not to be
 the summary's, and an error is only ever a `Failure`: what comes after it decides.
+
+One file: its forms hold the same messages, read by one reader.
 """
 
 import json

@@ -13,7 +13,7 @@ from segue.errors import InputError, StateError
 from segue.sessions.count.account import SessionAccount, account
 from segue.views import printing, tables
 from segue.views.machine import Machine, choose, list_sessions, say_notes, with_machine
-from segue.views.run_story import repeated
+from segue.views.run.story import repeated
 from segue.views.verdicts import duration, iso
 from segue.watch.owners import TakenOver, taken_over
 
@@ -29,7 +29,7 @@ def command(session: str | None, transcript: bool, as_json: bool) -> None:
         if transcript:
             named = session or "RUN"
             raise InputError(f"of a run it is: segue logs {named} --transcript")
-        from segue.cli.support.run_account import show
+        from segue.cli.support.run.account import show
 
         show(session, as_json=as_json)
         return

@@ -47,7 +47,7 @@ def rescue(dead: Dead, how: How) -> int:
     if wanted.agent != dead.session.agent:
         printing.complain(not_carried_over(dead.session.agent, wanted.agent))
     if how.dry:
-        from segue.cli.support.dry import show
+        from segue.cli.support.run.dry_run import show
 
         first = first_leg(wanted, settings.prompts, clock.now())
         show(wanted, settings, as_json=how.as_json, first=first)

@@ -23,8 +23,8 @@ from segue.system.config.settings import Settings
 from segue.system.telemetry import types as telemetry
 from segue.views import printing
 from segue.views.out import STALL_S, Loose, both
+from segue.views.run.view import LegActivity, QuietRun, RunPicture, RunView, Story, choose, report
 from segue.views.run_block import clean
-from segue.views.run_view import LegActivity, QuietRun, RunPicture, RunView, Story, choose, report
 from segue.views.verdicts import as_json
 
 _SAMPLES_KEPT = 400

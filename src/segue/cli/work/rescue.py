@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from segue.cli.support.run_options import RunCommand, options
+from segue.cli.support.run.options import RunCommand, options
 from segue.cli.support.times import instant
 from segue.core.resumes.rescues import has_work_left
 from segue.core.stops.reasons import StopReason

@@ -9,7 +9,7 @@ import click
 
 from segue import fleet
 from segue.cli.support.kept import folder, opened
-from segue.cli.support.run_options import RunCommand, options
+from segue.cli.support.run.options import RunCommand, options
 from segue.cli.support.stage import RunStage
 from segue.errors import InputError
 from segue.runs import begin
@@ -95,7 +95,7 @@ def command(
         dry=dry_run,
     )
     if dry_run:
-        from segue.cli.support.dry import show
+        from segue.cli.support.run.dry_run import show
 
         show(wanted, settings, as_json=as_json)
         return

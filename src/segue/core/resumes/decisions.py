@@ -3,6 +3,8 @@
 Nothing here looks at a screen. A banner that vanished or scrolled away says nothing; only the
 session's own records say that it went on. And nothing is decided for good: a wait ends with the
 same question again, asked with what is known by then.
+
+One file: the rules go before each other in one order.
 """
 
 from math import isfinite

@@ -3,6 +3,8 @@ and what is done about it (decisions). `core/runs/machine` leads from one to the
 
 A fact is written down before it is acted on, so a run is what its facts made of it: the same facts
 lead to the same run, in this process or the next.
+
+One file: facts and decisions are one vocabulary, and refer to each other.
 """
 
 from enum import StrEnum

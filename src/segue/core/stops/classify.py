@@ -10,6 +10,8 @@ heard only about details, not about how the turn ended: it may lag behind.
 
 Exit code 0 with a success is `completed`; a full window is a risk that is reported, and a verdict
 only if nothing else explains the stop. docs/classify.md has the rules that may surprise.
+
+One file: the rules go before each other in one order.
 """
 
 from msgspec import Struct

@@ -3,6 +3,8 @@
 What it sees it tells as facts; it decides nothing but when a turn is over, so that the agent's
 input can be closed. Each thing that it keeps track of is a class of its own: the stream, the end of
 a turn, the answer to a request for a checkpoint, the session file, the context's size.
+
+One file: every event is shown to each of them, in one order.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ all that the agent left behind, and writes down how it ended; so segue may be ki
 nothing is lost. The agent writes straight into the leg's files: not even the keeper's own death
 loses a byte of output.
 
-It is one file with nothing but the standard library, because one of it lives as long as each agent.
+One file: nothing but the standard library, because one of it lives as long as each agent.
 Its environment is the agent's: that is how secrets get there without being written down.
 
     spec.json      what to start; written by segue before

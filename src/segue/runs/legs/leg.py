@@ -2,6 +2,8 @@
 
 All that is known of a leg stands in its folder (see `keeper`), so any process of segue may take it
 up where another was killed. Everything here may be done twice, and by two at once.
+
+One file: both sides of each promise about the folder: who writes a file and who reads it.
 """
 
 import contextlib

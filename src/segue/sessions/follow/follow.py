@@ -4,6 +4,8 @@ Events of the file system tell where to look; a slow sweep over all files finds 
 Nothing is believed but what a stat and the bytes say, so an event may come late, twice or never.
 Files are known by identity, so two names of one file are read once, and a file that is renamed is
 still the same file. Only regular files are opened, and none stays open.
+
+One file: one state machine.
 """
 
 import errno

@@ -1,6 +1,9 @@
 """A headless session of a world: a project whose user gives one task after the other to
 `segue run`. The loop, the journal, the store, the leases and the decision to take up a run that
-nobody drives are the real ones."""
+nobody drives are the real ones.
+
+One file: user, agent and loop act on one project.
+"""
 
 from contextlib import suppress
 from functools import partial

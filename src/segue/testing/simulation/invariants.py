@@ -2,7 +2,10 @@
 act and at every step of an agent.
 
 The rules are written down again here, in their own words and not by calling what is checked: a
-check that asks the code whether the code is right finds nothing."""
+check that asks the code whether the code is right finds nothing.
+
+One file: the rules, to be read as one list.
+"""
 
 from itertools import pairwise
 from math import ceil

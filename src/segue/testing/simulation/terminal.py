@@ -1,6 +1,9 @@
 """A session in a terminal: a user and an agent in tmux, watched by the daemon. The machine of
 handoffs (`core/handoffs/machine`) and the decisions on resuming (`core/resumes`) are the real ones;
-screen, keys and files are the world's."""
+screen, keys and files are the world's.
+
+One file: user, agent and daemon act on one terminal.
+"""
 
 from functools import partial
 from random import Random

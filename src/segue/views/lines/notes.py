@@ -53,7 +53,7 @@ def told(note: Note) -> Iterator[str]:
 
 def _repeated(data: dict[str, Any]) -> str:
     from segue.core.handoffs.digest import Repeats
-    from segue.views.run_story import repeated
+    from segue.views.run.story import repeated
 
     try:
         found = msgspec.convert(data, Repeats)

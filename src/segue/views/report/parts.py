@@ -9,9 +9,9 @@ from segue.core.stops.types import Stop
 from segue.reports.types import Report, RunReport, SpendReport, WatchedReport
 from segue.runs.store.port import KeptLeg
 from segue.views import tables
+from segue.views.run.outcome import commands
+from segue.views.run.story import ended_for
 from segue.views.run_block import clean, counted
-from segue.views.run_outcome import commands
-from segue.views.run_story import ended_for
 from segue.views.verdicts import duration
 
 MAX_FILES = 40

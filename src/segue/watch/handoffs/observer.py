@@ -1,6 +1,8 @@
 """What can be seen of handoffs that are under way: in the files, the records and the terminals.
 
 Nothing here types or writes. It is looked at from one thread.
+
+One file: one look puts together what files, records and screens say at one moment.
 """
 
 import os

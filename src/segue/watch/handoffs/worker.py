@@ -2,6 +2,8 @@
 
 Each fact and what it led to is in the log before anything is done about it. A daemon that is killed
 leaves the next one to look what was done: what the transcript shows is not typed again.
+
+One file: all that may type or write stands in view of the log that it is written to first.
 """
 
 import os

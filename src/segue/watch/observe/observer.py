@@ -3,6 +3,8 @@
 Each change costs one look at one session. What only events tell is also looked for now and then, so
 that nothing depends on them. Sessions that nobody works on are forgotten a day after their last
 record, and found again when they grow.
+
+One file: events, sweeps and processes all change the same table of sessions.
 """
 
 import os

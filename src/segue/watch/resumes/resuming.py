@@ -3,6 +3,8 @@ terminal, by a run.
 
 A shell is only ever given one line of segue's own: its own program and an id of its own making.
 What the session is to be told, its folder and its flags stand in the log under that id.
+
+One file: the three ways differ in where the agent is started, and share all checks before.
 """
 
 import os

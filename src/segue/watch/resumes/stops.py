@@ -1,5 +1,8 @@
 """Sessions that stopped: each is written down, decided on, and decided on again when its time has
-come. What is waited for stands in the log, so the next daemon goes on with it."""
+come. What is waited for stands in the log, so the next daemon goes on with it.
+
+One file: a stop is written down, decided on and taken up again by the same few fields.
+"""
 
 import random
 import secrets

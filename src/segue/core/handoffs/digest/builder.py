@@ -1,4 +1,7 @@
-"""Takes in a session's events as they happen, and says at any moment what was known."""
+"""Takes in a session's events as they happen, and says at any moment what was known.
+
+One file: what is kept and what gives way to it share one budget.
+"""
 
 import re
 from collections import deque

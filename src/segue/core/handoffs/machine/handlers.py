@@ -1,5 +1,8 @@
 """What each fact does to a handoff in a terminal. One function a row of the table in the package;
-each is only called in the steps that the table names."""
+each is only called in the steps that the table names.
+
+One file: the machine is read from top to bottom.
+"""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
 """What a run can do next: each move leads from a run to a run and its decisions.
 
 A leg is started here and nowhere else, and only if no limit of the user's forbids it.
+
+One file: the moves lead to each other.
 """
 
 from collections.abc import Mapping

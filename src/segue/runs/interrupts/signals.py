@@ -10,7 +10,7 @@ from typing import Any
 
 from segue.core.runs.types import AnyFact, CancelAsked, HungUp, InterruptRequested
 from segue.runs.clock import Clock
-from segue.runs.watchdog import How, Watchdog
+from segue.runs.interrupts.watchdog import How, Watchdog
 from segue.system.process import shutdown
 
 _CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -21,9 +21,9 @@ from segue.runs.store.port import Holder, KeptDecision, KeptLeg, KeptReading, Ke
 from segue.system import clock
 from segue.views import printing, tables
 from segue.views.rescue_list import rescued_from
+from segue.views.run.outcome import commands
+from segue.views.run.story import ended_for, repeated
 from segue.views.run_block import STATE_COLOURS, clean, cut
-from segue.views.run_outcome import commands
-from segue.views.run_story import ended_for, repeated
 from segue.views.verdicts import as_dict as verdict
 from segue.views.verdicts import as_json as to_json
 from segue.views.verdicts import duration, iso, moment

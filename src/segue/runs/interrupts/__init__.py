@@ -1,0 +1,1 @@
+"""What ends the loop of a run from outside."""
