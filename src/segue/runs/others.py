@@ -1,4 +1,4 @@
-"""Agents that were started by hand: one writer per session (rule 7), and the user goes first."""
+"""Agents that were started by hand: one writer per session, and the user goes first."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How large windows are believed to be (design rule 2), and where agents act by themselves."""
+"""How large windows are believed to be, and where agents act by themselves."""
 
 import json
 from collections.abc import Callable, Mapping

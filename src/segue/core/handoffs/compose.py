@@ -1,4 +1,4 @@
-"""The rule-made part of a checkpoint: what is known of a session without its agent (rule 5), merged
+"""The rule-made part of a checkpoint: what is known of a session without its agent, merged
 from all that tells of it, and put together with what the agent told."""
 
 from collections.abc import Callable, Iterable, Sequence

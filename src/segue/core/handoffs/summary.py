@@ -47,8 +47,8 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
 
 
 def extract(answer: str, *, max_chars: int = MOST_CHARS) -> AgentSummary | None:
-    """What an answer tells: its last whole block, else one without an end, else all of it (seed
-    002). None if it says nothing. Neither `raw` nor the sections together are much longer than
+    """What an answer tells: its last whole block, else one without an end, else all of
+    it. None if it says nothing. Neither `raw` nor the sections together are much longer than
     `max_chars`."""
     text = answer.replace("\r\n", "\n").replace("\r", "\n")
     found, is_tagged, is_closed = _block(text)

@@ -1,4 +1,4 @@
-"""Whether a leg made progress (rule 10). Inside a leg, `idle` judges.
+"""Whether a leg made progress. Inside a leg, `idle` judges.
 
 Progress is a changed tree, a passing test, a closed todo; for tasks that write nothing: new,
 different tool calls that succeed. Tokens are none."""

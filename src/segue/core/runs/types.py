@@ -83,7 +83,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     resume_factor: float = 1.0
     """How much larger a session is once it was resumed; above this share of the window it is not
     asked for anything any more."""
-    enforced_tokens: int | None = None  # where it compacts or refuses by itself (rule 3)
+    enforced_tokens: int | None = None  # where it compacts or refuses by itself
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -274,7 +274,7 @@ class ContextMeasured(Fact, frozen=True, kw_only=True, tag="read"):
 
     leg: int
     reading: Reading
-    enforced_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
+    enforced_tokens: int | None = None  # where the agent compacts or refuses by itself
     is_timely: bool = False
     """Whether there is a boundary before the model is asked again: the reply's tools still run. If
     not, what is said now is read one turn later."""
@@ -309,7 +309,7 @@ class LegEnded(Fact, frozen=True, kw_only=True):
     leg: int
     stop: Stop
     replied: bool = False
-    progressed: bool = False  # rule 10
+    progressed: bool = False
     failure: str = ""  # normalised, for the breaker
     tokens: int = 0
     cost_usd: float = 0.0

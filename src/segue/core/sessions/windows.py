@@ -1,5 +1,5 @@
 """How large a context window is believed to be, and the known ones, for when the agent's own stream
-does not say (design rule 2).
+does not say.
 
 A name matches by its longest known prefix, so that "gpt-4-turbo" is never taken for "gpt-4".
 """
@@ -94,7 +94,7 @@ def believed_window(
     priced_tokens: int | None = None,
     default_tokens: int = DEFAULT_WINDOW_TOKENS,
 ) -> Window:
-    """Design rule 2: the agent's own word, the user's config, our tables, the price list, then a
+    """The agent's own word, the user's config, our tables, the price list, then a
     default with a warning. What was accepted cannot be too much: the belief was wrong. But what
     the agent says is no belief: it works with that, whatever the provider takes beyond it (codex
     keeps a twentieth back)."""

@@ -51,7 +51,7 @@ class Crossing(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """The ADR's record of a check. `details` has `context_usage` (0 to 1), `zone`, `used_tokens`
+    """The record of a check. `details` has `context_usage` (0 to 1), `zone`, `used_tokens`
     and `window_tokens`; of a handoff also `handoff_triggered`."""
 
     project: str

@@ -299,12 +299,12 @@ def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | Non
     if not model:
         return found
     window = windows.window_tokens(model, policy.known_windows, policy.default_window_tokens)
-    # More than the believed window was accepted: then the belief is wrong (design rule 2).
+    # More than the believed window was accepted: then the belief is wrong.
     return Tokens(found.used, windows.raised(window, found.used))
 
 
 def _window_notes(tokens: Tokens | None, stated: Tokens | None, policy: Policy) -> tuple[str, ...]:
-    """What is believed of the window and was not stated (design rule 2)."""
+    """What is believed of the window and was not stated."""
     if tokens is None or stated is None or stated.window:
         return ()
     if tokens.window is None:

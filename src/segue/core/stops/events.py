@@ -74,7 +74,7 @@ class ToolResult(Event, frozen=True, kw_only=True):
 
 
 class Usage(Event, frozen=True, kw_only=True):
-    """The true size of the context after a main-thread reply (design rule 1)."""
+    """The true size of the context after a main-thread reply."""
 
     used_tokens: int
     window_tokens: int | None = None

@@ -46,7 +46,7 @@ class RunsFile(Database):
             raise
 
     def prepare(self) -> None:
-        # What was decided must be known after a power cut, before it is done (rule 8).
+        # What was decided must be known after a power cut, before it is done.
         self.db.execute("PRAGMA synchronous = FULL")
         self.db.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone from the file
         version = self._version()

@@ -57,7 +57,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     began_at: float
     used_tokens: int  # at the mark
     window_tokens: int
-    limit_tokens: int | None = None  # where the agent compacts or refuses by itself (rule 3)
+    limit_tokens: int | None = None  # where the agent compacts or refuses by itself
     by_user: bool = False  # the user asked for it, whatever the zone
     cannot_be_asked: bool = False  # there is no use in asking: segue writes the document
     zone_path: tuple[str, ...] = ()  # the zones that the session went through, in order
