@@ -1,12 +1,14 @@
-"""No folder has more modules beside each other than one takes in at a look, and no module is long
-without saying why."""
+"""No folder has more modules beside each other than one takes in at a look, no module is long
+without saying why, and docs/architecture.md tells of the folders that there are."""
 
 import ast
+import re
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "segue"
 MAX_MODULES = 16
 MAX_LINES = 400
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 REASON = "One file:"
 """What the reason begins with, in the first lines of a longer module."""
 
@@ -34,3 +36,19 @@ def test_a_long_module_says_why_it_is_one() -> None:
             short.append(str(file.relative_to(SOURCE)))
     assert not silent, f"split them, or say {REASON!r} and why in the docstring: {silent}"
     assert not short, f"they are no longer long: {short}"
+
+
+def test_the_page_on_the_architecture_names_every_folder_and_none_that_is_not_there() -> None:
+    page = PAGE.read_text()
+    (tree,) = re.findall(r"src/segue/\n(.*?)```", page, re.S)
+    named = set(re.findall(r"^  (\w+)/ ", tree, re.M))
+    there = {folder.name for folder in SOURCE.iterdir() if (folder / "__init__.py").exists()}
+    assert there - named == set()
+    assert {folder for folder in named if not (SOURCE / folder).is_dir()} == set()
+    core = {folder.name for folder in (SOURCE / "core").iterdir() if folder.is_dir()}
+    assert {folder for folder in core - {"__pycache__"} if f"{folder} (" not in tree} == set()
+    paths = re.findall(
+        r"\b((?:core|agents|system|sessions|runs|watch|views|cli|mcp)(?:/[a-z_]+)+)", page
+    )
+    missing = {p for p in paths if not ((SOURCE / p).is_dir() or (SOURCE / f"{p}.py").exists())}
+    assert not missing
