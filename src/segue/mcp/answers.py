@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from segue.core.handoffs import document as handoff
 from segue.core.handoffs.document import MOST_BYTES
+from segue.core.names import SessionName, meant
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
 from segue.core.sessions.gate import Sized, size_of_prompt, told
-from segue.core.sessions.names import SessionName, meant
 from segue.core.sessions.types import SessionState, fit_in
 from segue.core.terminals.visible import one_line
 from segue.errors import InputError, SegueError

@@ -1,4 +1,7 @@
-"""Begins a run, or goes on with one: from what the user wants to a loop that can be run."""
+"""Begins a run, or goes on with one: from what the user wants to a loop that can be run.
+
+One file: all that is looked at before a run exists, in its order.
+"""
 
 import json
 import os

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from segue.core.sessions.names import SessionName, meant
+from segue.core.names import SessionName, meant
 from segue.core.sessions.types import Process, Session
 from segue.errors import InputError
 from segue.sessions import find

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from segue.agents.contracts.terminal import Terminal
+from segue.core.names import SessionName, meant
 from segue.core.policy import Policy
 from segue.core.secrets.redact import scrub
 from segue.core.sessions import zones
-from segue.core.sessions.names import SessionName, meant
 from segue.core.sessions.types import Session
 from segue.core.terminals.screen import Screen
 from segue.runs.clock import Clock
@@ -119,7 +119,7 @@ class DaemonState:
         )
 
     def find(self, name: str) -> list[TrackedSession]:
-        """Sessions that a name may mean (`core/sessions/names`), the live ones first."""
+        """Sessions that a name may mean (`core/names`), the live ones first."""
         with self.lock:
             everyone = list(self.kept.values())
         found = meant(name, everyone, _name)

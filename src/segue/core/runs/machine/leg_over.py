@@ -1,4 +1,7 @@
-"""What follows when a leg is over, by the state it ended in and by the verdict on its end."""
+"""What follows when a leg is over, by the state it ended in and by the verdict on its end.
+
+One file: the rules go before each other in one order.
+"""
 
 from msgspec.structs import replace
 

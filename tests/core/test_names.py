@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.core.sessions.names import SessionName, meant
+from segue.core.names import SessionName, meant
 
 ONE = SessionName("abc123", "/home/.claude/one.jsonl", "/src/project")
 TWO = SessionName("abd456", "/home/.claude/two.jsonl", "/src/project/")
