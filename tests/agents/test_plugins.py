@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -161,6 +162,22 @@ class TestParrot(AgentTests):
 
     agent = "parrot"
     records = RECORDS
+
+
+def documented() -> list[dict[str, Any]]:
+    """The records of the example in docs/plugins.md."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(), re.S)
+    made: dict[str, Any] = {}
+    exec(block, made)
+    return list(made["TestParrot"].records)
+
+
+@pytest.mark.usefixtures("parrot_on_path")
+class TestAsDocumented(AgentTests):
+    """What its author would copy."""
+
+    agent = "parrot"
+    records = documented()
 
 
 @pytest.mark.parametrize("name", plugins.BUILT_IN)

@@ -81,9 +81,12 @@ class AgentTests:
 
     def test_a_whole_session_tells_its_start_its_size_and_its_end(self) -> None:
         found = self.events(self.records)
-        assert any(isinstance(event, Started) and event.session_id for event in found), "no Started"
-        assert any(isinstance(event, Usage) and event.used_tokens for event in found), "no Usage"
-        assert any(isinstance(event, Ended) and event.ok for event in found), "no Ended(ok=True)"
+        is_named = any(isinstance(event, Started) and event.session_id for event in found)
+        assert is_named, "no Started with a session_id: no record names the session"
+        is_measured = any(isinstance(event, Usage) and event.used_tokens for event in found)
+        assert is_measured, "no Usage with used_tokens: no record says how full the context is"
+        has_ended = any(isinstance(event, Ended) and event.ok for event in found)
+        assert has_ended, "no Ended(ok=True): no record says that the session ended well"
 
     def test_every_tail_of_a_session_is_read_without_raising(self) -> None:
         for first in range(len(self.records)):
