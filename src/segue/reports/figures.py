@@ -1,5 +1,5 @@
 """The figures by which handoffs are judged (docs/report.md), from the logs of runs and of the
-daemon together. Each has its definition, and a target where the ADR sets one. Pure but for the
+daemon together. Each has its definition, and a target where there is one. Pure but for the
 reading of those logs."""
 
 from collections import Counter
