@@ -1,20 +1,12 @@
-"""Names that a stranger can guess, and comments that speak of the product."""
+"""Comments and pages speak of the product."""
 
-import ast
 import re
-from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "segue"
 _ELSEWHERE = re.compile(r"\b[Ss]eeds? 00\d|\bseeds'|\bADR\b|\bAC ?\d|[Dd]esign rule|\(rule \d+\)")
 """What only those know who planned the work."""
-WORLDS = ("drill", "testing")
-"""Rehearsals and simulations play the same parts: their classes are called after them."""
-SAME = {
-    "Bridge": "each is run alone, without the package",
-    "Reader": "qwen's is derived from claude's",
-}
 
 
 def test_nothing_cites_what_is_not_in_the_docs() -> None:

@@ -2,7 +2,7 @@
 
 import os
 
-from segue.reports.figures import Figure, FigureCounts, facts, figures
+from segue.reports.figures import Facts, Figure, facts, figures
 from segue.runs.store import open_store
 from segue.system.files import state
 from segue.system.telemetry.types import Sample
@@ -11,7 +11,7 @@ from segue.watch.log import LOG_NAME, Log
 _UNITS = {"share": "1", "number": "1", "seconds": "s"}
 
 
-def read_facts(since: float = 0.0, project: str = "") -> FigureCounts:
+def read_facts(since: float = 0.0, project: str = "") -> Facts:
     """What both logs tell. Raises SegueError if one cannot be read."""
     place = os.path.join(state.state_folder(), LOG_NAME)
     log = Log(place) if os.path.exists(place) else None

@@ -20,7 +20,7 @@ from segue.system.config.settings import Flags, Settings
 from segue.system.files import tree
 from segue.views import printing
 from segue.views.rescue_list import Dead
-from segue.views.run_story import not_carried_over
+from segue.views.run.story import not_carried_over
 
 
 class How(Struct, frozen=True, kw_only=True):
