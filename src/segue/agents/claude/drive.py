@@ -9,6 +9,7 @@ from typing import Any
 
 from segue.agents.claude.login import login
 from segue.agents.claude.permissions import PERMISSIONS
+from segue.agents.claude.records import is_result
 from segue.agents.contracts.drive import Drive, Env, Launch, LegOrder, Over, StreamWatch
 from segue.agents.installed import ARCH, SYSTEM, command
 from segue.agents.shared.drive import (
@@ -96,7 +97,7 @@ class _Watch(StreamWatch):
     own: the process stays for them, its input closed or not."""
 
     def over(self, record: dict[str, Any]) -> Over:
-        return "yes" if record.get("type") == "result" else "no"
+        return "yes" if is_result(record) else "no"
 
     def heard(self, record: dict[str, Any]) -> str:
         is_told_back = record.get("type") == "user" and record.get("isReplay") is True

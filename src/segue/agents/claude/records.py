@@ -195,6 +195,8 @@ class Reader:
                 yield from self.client_error(data, said, text(data, "error", "type"))
             case "":
                 yield from self.untyped(data)
+            case _ if is_result(data):  # by another name
+                yield from self.result(data)
             case _ if not _IDLE.fullmatch(kind):
                 yield ev.Other(kind=kind, known=False, **self.here)
 
@@ -528,7 +530,7 @@ class Reader:
             told = (text(data, "last_assistant_message"), text(data, "error_details"))
             message = "\n".join(filter(None, (*told, "" if enum else error)))
             yield ev.Failure(message=message, reason=reason, code=code, **self.here)
-        elif isinstance(data.get("is_error"), bool) and ("subtype" in data or "result" in data):
+        elif is_result(data):
             yield from self.result(data)
         else:
             yield ev.Other(known=False, **self.here)
@@ -585,6 +587,16 @@ def is_stop_failure(data: JSON) -> bool:
     """The input of a StopFailure hook, whole or shortened."""
     told = text(data, "error_type") or text(data, "error")
     return bool(text(data, "session_id") and told) and "is_error" not in data
+
+
+def is_result(data: JSON) -> bool:
+    """The end of a turn, by what it tells: whether it went wrong, and how; whatever it is called."""
+    if data.get("type") == "result":
+        return True
+    tells = isinstance(data.get("is_error"), bool) and ("subtype" in data or "result" in data)
+    if "type" not in data:
+        return tells
+    return tells and ("num_turns" in data or "duration_ms" in data)
 
 
 def resembles(record: JSON) -> bool:

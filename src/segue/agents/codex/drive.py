@@ -79,7 +79,10 @@ def _is_repository(cwd: str) -> bool:
 
 class _Watch(StreamWatch):
     def over(self, record: dict[str, Any]) -> Over:
-        return "yes" if record.get("type") in ("turn.completed", "turn.failed") else "no"
+        return "yes" if _ENDS.fullmatch(str(record.get("type"))) else "no"
+
+
+_ENDS = re.compile(r"turn\.(?:complet|fail|abort|cancel|interrupt|end|finish|stop)[a-z]*")
 
 
 def _refuses(flags: Sequence[str]) -> str:

@@ -112,9 +112,13 @@ class _Watch(StreamWatch):
         if kind == "bridge.session":
             self.session_id = text(record, "properties", "id")
         elif text(record, "properties", "sessionID") == self.session_id:  # no sub-agent's
-            if kind == "session.status" and text(record, "properties", "status", "type") == "busy":
+            status = (
+                text(record, "properties", "status", "type") if kind == "session.status" else ""
+            )
+            if status == "busy":
                 self.is_idle = False
-            elif kind == "session.idle" and not self.is_idle:  # after an abort it says so twice
+            elif "idle" in (kind.removeprefix("session."), status) and not self.is_idle:
+                # After an abort, and in versions that have both records, it says so twice.
                 self.is_idle = True
                 return "yes"
         if kind == "bridge.error":

@@ -73,6 +73,7 @@ _WORKS = frozenset(
     | {"tool_execution_start", "tool_execution_update", "tool_execution_end", "auto_retry_start"}
 )
 """Records that show it at work."""
+_LAST = ("stop", "error", "length", "aborted")  # of a reply that no other one follows
 
 
 class _Watch(StreamWatch):
@@ -112,6 +113,8 @@ class _Watch(StreamWatch):
             return "no" if self.settles or self.is_compacting else "maybe"
         elif kind == "auto_retry_end" and record.get("success") is False and not self.settles:
             return "yes"  # it has given up
+        elif kind == "turn_end" and text(record, "message", "stopReason") in _LAST:
+            self.has_ended = True  # whatever its run's end is called
         is_quiet = self.has_ended and not self.settles and not self.is_compacting
         return "maybe" if is_quiet else "no"
 

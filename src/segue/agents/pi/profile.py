@@ -74,6 +74,7 @@ class _State:
         self.last: JSON = {}  # the last assistant message
         self.window: int | None = None
         self.compaction_error = ""
+        self.is_turn_over = False  # and nothing was begun since
         self.entries: set[str] = set()  # of the session file, by id
 
 
@@ -83,10 +84,15 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
     for record in records:
         kind = text(record.data, "type")
         mark: JSON = {"where": record.where, "at": instant(record.data.get("timestamp"))}
+        was_over = state.is_turn_over and kind not in _SHAPES
+        state.is_turn_over = kind == "turn_end" or was_over
         if read := _READ.get(kind):
             yield from read(record.data, mark, state)
         else:
-            yield Other(kind=kind or "record", known=kind in _KNOWN or kind in _SHAPES, **mark)
+            is_known = kind in _KNOWN or kind in _SHAPES
+            yield Other(kind=kind or "record", known=is_known, **mark)
+            if was_over and not is_known and _stop(state.last) == "stop":
+                yield from _ended(mark, state)  # the end of a run, by a name that is not known
 
 
 def _session(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
