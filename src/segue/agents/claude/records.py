@@ -590,7 +590,7 @@ def is_stop_failure(data: JSON) -> bool:
 
 
 def is_result(data: JSON) -> bool:
-    """The end of a turn, by what it tells: whether it went wrong, and how; whatever it is called."""
+    """The end of a turn, whatever it is called: it tells whether that went wrong, and how."""
     if data.get("type") == "result":
         return True
     tells = isinstance(data.get("is_error"), bool) and ("subtype" in data or "result" in data)
