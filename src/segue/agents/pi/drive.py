@@ -114,7 +114,8 @@ class _Watch(StreamWatch):
         elif kind == "auto_retry_end" and record.get("success") is False and not self.settles:
             return "yes"  # it has given up
         elif kind == "turn_end" and text(record, "message", "stopReason") in _LAST:
-            self.has_ended = True  # whatever its run's end is called
+            self.has_ended = True  # whatever the record is called that comes next
+            return "no"
         is_quiet = self.has_ended and not self.settles and not self.is_compacting
         return "maybe" if is_quiet else "no"
 
