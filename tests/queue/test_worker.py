@@ -16,6 +16,7 @@ def test_each_task_is_done_in_a_tree_of_its_own_on_its_branch(tmp_path: Path) ->
         a, *_ = q.submit("a", "b", "c")
         ended = q.segue("worker", "--jobs", "3", "--until-empty")
         assert ended.code == 0, ended.stdout + ended.stderr
+        q.staged.until(lambda: q.left_running() == [])
         assert q.faults() == []
         shown = q.shown()
         assert shown[a]["branch"] == f"segue/{a}"
@@ -107,6 +108,9 @@ def test_after_the_reset_one_task_goes_first_and_the_rest_of_its_account_follow_
         assert reset_at is not None
         q.submit("b", "c")
         assert q.staged.end(worker).code == 0
+        q.staged.until(
+            lambda: q.left_running() == []
+        )  # what carried the last task is on its way out
         assert q.faults() == []
         after = q.model.asked[asked:]
         assert all(at >= reset_at for _, at, _ in after)
