@@ -78,3 +78,13 @@ def test_what_has_passed_is_not_shown_any_more() -> None:
     noted = accounts.note(FREE, [told])
     assert accounts.current(noted, NOW + 99).limits == (told,)
     assert accounts.current(noted, NOW + 100).limits == ()
+
+
+def test_a_guess_takes_back_no_reset_that_was_told() -> None:
+    """Seen in a simulation (seed 31337, worlds 51 and 128): a session whose refusal named no reset
+    let all of its account try again after half a minute."""
+    limited = accounts.note(FREE, [met(9_000)])
+    guessed = accounts.note(limited, [met(40, is_guess=True, seen_at=NOW + 10, by="s-2")])
+    assert accounts.ask(guessed, "run-2", NOW + 50)[1].until == NOW + 9_000
+    later = accounts.note(guessed, [met(9_500, is_guess=True, seen_at=NOW + 9_100, by="s-2")])
+    assert accounts.ask(later, "run-2", NOW + 9_200)[1].until == NOW + 9_500

@@ -87,7 +87,9 @@ def note(account: Account, limits: Iterable[Limit]) -> Account:
 
 
 def _still_holds(before: Limit, seen: Limit) -> bool:
-    return before.is_met and not seen.is_met and (before.resets_at or 0.0) > seen.seen_at
+    """What says less takes nothing back: how much is used, or a guess where a reset was told."""
+    is_ahead = before.is_met and (before.resets_at or 0.0) > seen.seen_at
+    return is_ahead and (not seen.is_met or (seen.is_guess and not before.is_guess))
 
 
 def ask(account: Account, who: str, now: float) -> tuple[Account, Answer]:
