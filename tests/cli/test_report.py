@@ -196,7 +196,7 @@ def test_a_runs_transcript_is_a_conversation_with_folded_tools(done: tuple[Stage
 
 @pytest.mark.parametrize("by", ["day", "project", "agent", "model"])
 def test_a_scan_by_anything_sums_up_to_the_scan(done: tuple[Staged, str], by: str) -> None:
-    s, _ = done
+    s, run = done
     whole = json.loads(s.segue("scan", "--json", "--cost").stdout)["totals"]
     told = json.loads(s.segue("scan", "--by", by, "--json").stdout)
     assert told["schema"] == 1
@@ -204,11 +204,15 @@ def test_a_scan_by_anything_sums_up_to_the_scan(done: tuple[Staged, str], by: st
         expected = sum(each[key] for each in whole)
         assert told["total"][key] == expected
         assert sum(row[key] for row in told["rows"]) == expected
-    (row,) = told["rows"]
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    names = {"day": today, "project": str(s.project), "agent": "claude"}
-    assert row["name"] == names.get(by, row["models"][0])
-    assert row["cost_usd"] == pytest.approx(sum(each["cost_usd"] for each in whole))
+    rows = told["rows"]
+    with s.store() as store:
+        entries = store.log(run)
+    # One day, unless midnight came in between.
+    days = {time.strftime("%Y-%m-%d", time.gmtime(entry.at)) for entry in entries}
+    names = {"day": days, "project": {str(s.project)}, "agent": {"claude"}}
+    assert {row["name"] for row in rows} == names.get(by, {rows[0]["models"][0]})
+    cost = sum(row["cost_usd"] for row in rows)
+    assert cost == pytest.approx(sum(each["cost_usd"] for each in whole))
     lines = s.segue("scan", "--by", by).lines
     assert lines[0].split()[0] == by
     assert lines[-1].split()[0] == "total"
