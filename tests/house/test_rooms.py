@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "segue"
-MAX_MODULES = 16
-ROOMY = {"testing/simulation": 18}  # a world of its own, whose parts play together
-MAX_LINES = 400
+MAX_MODULES = 18  # about 15, and some room
+ROOMY = {"testing/simulation": 20}  # a world of its own, whose parts play together
+MAX_LINES = 450  # 400, and some room
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 REASON = "One file:"
 """What the reason begins with, in the first lines of a longer module."""
@@ -35,7 +35,7 @@ def test_a_long_module_says_why_it_is_one() -> None:
         says = REASON in (ast.get_docstring(ast.parse(text)) or "")
         if lines > MAX_LINES and not says:
             silent[str(file.relative_to(SOURCE))] = lines
-        elif lines < MAX_LINES * 3 // 4 and says:
+        elif lines < MAX_LINES // 2 and says:
             short.append(str(file.relative_to(SOURCE)))
     assert not silent, f"split them, or say {REASON!r} and why in the docstring: {silent}"
     assert not short, f"they are no longer long: {short}"

@@ -4,6 +4,8 @@ A hit is not yet a sign. It is dropped, and the reason kept for `segue explain`,
 negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence, or if a
 counter-wording stands in the same unit. What follows from the order of units is told in
 `segue.core.stops.text_verdict`.
+
+One file: all that a line of an agent's words is asked, in one order.
 """
 
 import re
