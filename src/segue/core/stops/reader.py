@@ -147,11 +147,15 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             return kept, lost
         if any(s.strength >= Strength.SENTENCE for s in kept):
             return kept, lost
+        strength = Strength.SENTENCE
+        if weighed.coded:  # it says no more than a code, but more than one that names no cause
+            strength = Strength.CODE
+            kept = [s for s in kept if s.reason is not StopReason.ERROR]
         kind = STATEMENT if alone else CONCEPT
         sign = Sign(
             reason=reason,
             rank=Rank.EXIT if vague else rank,
-            strength=Strength.HINT if vague else Strength.SENTENCE,
+            strength=Strength.HINT if vague else strength,
             evidence=Evidence(f"{kind}.{reason.value}", _quote(weighed.quote), where),
             scope=_scope(text) if reason is StopReason.RATE_LIMIT else None,
             reset=self._reset(reason, text, at),

@@ -70,6 +70,7 @@ class Weighed(Struct, frozen=True):
     reason: StopReason
     weight: float
     quote: str  # "" if only a status or another sign speaks
+    coded: bool = False  # no words claim it, only a code
 
 
 class Vocabulary:
@@ -202,8 +203,8 @@ def _heaviest(found: _Found) -> Weighed | None:
                 weights[taken] -= TAKEN
     best = min(weights, key=lambda reason: (-weights[reason], reason.priority))
     own = [
-        (weight, quote)
-        for (reason, name), (weight, quote) in found.items()
-        if reason is best and (name in SUBJECTS or name == "code")
+        (weight, quote) for (r, n), (weight, quote) in found.items() if r is best and n in SUBJECTS
     ]
-    return Weighed(best, weights[best], max(own)[1] if own else "")
+    code = found.get((best, "code"))
+    quote = max(own)[1] if own else code[1] if code else ""
+    return Weighed(best, weights[best], quote, coded=not own)
