@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from support import hosted_agent
+from support.gone import is_gone
 from support.outside import PASTE, Command, Outside, outside
 
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
@@ -283,7 +284,7 @@ def test_the_terminal_is_as_before_when_any_of_them_is_killed(
     os.kill(pid, signal.SIGKILL)
     left(place, terminal, command, 137 if who == "segue" else 1)
     if who == "server":
-        terminal.until(lambda: not psutil.pid_exists(agent), "its end")
+        terminal.until(lambda: is_gone(agent), "its end")
         assert b"segue sessions" in command.sent
         return
     command = returned(place, terminal)

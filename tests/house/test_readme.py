@@ -148,6 +148,7 @@ NOT_RUN = {
     "curl --unix-socket": "needs a daemon: test_docs_elsewhere",
     "claude mcp add": "needs claude: test_setup_agents",
     "scripts/agents ": "needs npm's registry: test_installed",
+    "pg_": "needs a database: test_fleet_bad_input",
     "ssh ": "needs another machine: test_docs_elsewhere",
     "segue rescue --last": "a signed-in agent: test_rescue_real",
 }
@@ -256,8 +257,8 @@ def test_all_comes_with_the_plain_install_and_no_hint_names_an_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"\W", each)[0] for each in project["dependencies"]}
     assert {"apprise", "mcp"} <= needed
-    # Only a fleet needs a client of PostgreSQL.
-    assert set(project["optional-dependencies"]) == {"fleet"}
+    # Only a fleet needs a client of PostgreSQL, and only telemetry an exporter.
+    assert set(project["optional-dependencies"]) == {"fleet", "otel"}
     told = [ROOT / "README.md", *PAGES, *(ROOT / "src").rglob("*.py")]
     assert not [
         file for file in told if re.search(r"\w\[\w+\]'|'\.\[\w|pip install '", file.read_text())

@@ -25,7 +25,7 @@ def test_each_task_is_done_in_a_tree_of_its_own_on_its_branch(tmp_path: Path) ->
 
 
 def test_a_worker_killed_again_and_again_loses_repeats_and_leaves_nothing(tmp_path: Path) -> None:
-    report = stress(tasks=4, kills=2, jobs=2, seed=7, within=tmp_path)
+    report = stress(tasks=8, kills=2, jobs=2, seed=7, within=tmp_path)
     assert report.faults == []
     assert report.worker_kills == 2
     assert min(report.handoffs, report.limits, report.agent_kills) >= 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 from support.detach_kit import pid_of
+from support.gone import is_gone
 from support.run_hangups_kit import SEGUE, close, terminal_with
 from support.run_kills_kit import left_running
 from support.run_stops_kit import SLOW, in_step
@@ -60,7 +61,7 @@ def test_sigterm_interrupts_what_was_told_to_stay_and_segue_cancel_ends_it(tmp_p
         in_step(s, 2)
         driver = pid_of(s, run_id)
         os.kill(driver, signal.SIGTERM)
-        s.until(lambda: not psutil.pid_exists(driver) and not left_running(s))
+        s.until(lambda: is_gone(driver) and not left_running(s))
         with s.store() as store:
             run = store.run(run_id)
         assert run is not None

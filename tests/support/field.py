@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 
 from segue.drill.plays import enclosure
+from support.gone import is_gone
 from support.machines import SEGUE
 from support.postgres import Postgres, postgres
 
@@ -153,7 +154,7 @@ class FieldMachine:
             self.init.kill()
             self.init.wait()
             self.init = None
-            until(lambda: not psutil.pid_exists(self._inner), "its processes are gone")
+            until(lambda: is_gone(self._inner), "its processes are gone")
             subprocess.run(["ip", "link", "del", f"m{self.number}"], check=False,
                            stderr=subprocess.DEVNULL)  # fmt: skip
         self.workers.clear()

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
@@ -145,7 +146,8 @@ class Notices:
                 notice, self._is_sending = self._waiting.popleft(), True
             for way in self._ways:
                 if isinstance(way, Services):
-                    way.load()
+                    with suppress(Exception):  # sending it will say what is wrong
+                        way.load()
             with self._changed:
                 self._is_asking = True
                 self._changed.notify_all()

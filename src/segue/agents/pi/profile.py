@@ -64,7 +64,10 @@ _EXIT_CODE = re.compile(r"Command exited with code (\d{1,9})\s*$")
 _CODE_CHARS = 100
 _DIALOGS = ("select", "confirm", "input", "editor")  # they block until they are answered
 
-_KNOWN = {"queue_update", "branch_summary", "label", "session_info", "custom", "custom_message"}
+_KNOWN = {
+    *("queue_update", "branch_summary", "label", "session_info", "custom", "custom_message"),
+    "pause",  # of the live parser: it tells nothing
+}
 
 
 class _State:
