@@ -44,7 +44,7 @@ def test_a_run_over_full_windows_comes_back_as_a_result(here: Any) -> None:
     assert found.answer == "All 19 steps are done."
     assert found.tokens > 0
     assert found.cost_usd > 0
-    assert 0 < found.seconds < 60
+    assert found.seconds > 0
     assert s.continuity().is_whole
     assert [e["seq"] for e in events] == list(range(1, len(events) + 1))
     assert {e["run"] for e in events} == {found.run_id}

@@ -110,9 +110,10 @@ def installed(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def how_to_install() -> str:
     """For a machine without any agent."""
-    hints = [f"  {name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
-    told = "\n".join(hints)
-    return f"no agent is installed. Any of these will do:\n{told}\nUntil then: segue drill"
+    hints = [f"{name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
+    return (
+        f"no agent is installed; any of these will do: {', '.join(hints)}; without one: segue drill"
+    )
 
 
 def driven(

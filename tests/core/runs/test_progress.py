@@ -128,7 +128,7 @@ def test_a_common_word_or_a_number_counts_where_runners_sum_up_and_names_count_e
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
     started = time.process_time()
     failing_tests(text)
-    assert time.process_time() - started < 1.0  # quadratic would be minutes
+    assert time.process_time() - started < 20  # quadratic would be minutes
 
 
 _SIGNS = ["FAILED ", "FAIL: ", "FAIL\t", "FAIL ", "ERROR ", "✕ ", "● ", " › ", "--- FAIL: "]

@@ -50,7 +50,7 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
             what = "does not run: hooks and status line tell only what claude itself knows"
             yield HealthCheck(name="watch", status="warn", what=what, do=_START)
         else:
-            what = "does not run; it is needed only for agents that you run by hand"
+            what = "not running; needed only for agents that you run by hand"
             yield HealthCheck(name="watch", status="ok", what=what)
         return
     except SegueError as fault:

@@ -226,7 +226,7 @@ def _config(env: Mapping[str, str]) -> tuple[Settings | None, list[HealthCheck]]
         return None, [HealthCheck(name="config", status="fail", what=f"no working folder: {fault}")]
     files = [str(f) for f in (settings.user_file, settings.project_file) if f and f.exists()]
     if not settings.notes:
-        said = ", ".join(files) or "none: all is as it comes"
+        said = ", ".join(files) or "none: defaults apply"
         return settings, [HealthCheck(name="config", status="ok", what=said)]
     do = "segue config show"
     return settings, [
