@@ -168,7 +168,7 @@ def test_the_agent_and_the_terminal_notice_nothing(place: Place, terminal: Outsi
 
 def test_every_key_is_the_agents(place: Place, terminal: Outside) -> None:
     """But for Ctrl+\\, and in an outer tmux, its prefix."""
-    command = opened(place, terminal)
+    opened(place, terminal)
     keys = bytes(n for n in range(1, 0x7F) if n not in (0x1B, 0x1C, 0x02, ord("q")))
     for number in keys:
         terminal.type(bytes((number,)))
@@ -178,8 +178,6 @@ def test_every_key_is_the_agents(place: Place, terminal: Outside) -> None:
         count = len(place.told("read"))
         terminal.type(key)
         terminal.until(lambda c=count: len(place.told("read")) > c, f"{key!r}")  # type: ignore[misc]
-    terminal.type(DETACHES)
-    left(place, terminal, command, 0)
 
 
 @pytest.mark.parametrize(
