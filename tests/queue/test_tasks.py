@@ -262,6 +262,23 @@ def test_the_setup_runs_once_in_the_tree_and_its_failure_is_told(place: Place) -
     assert Path(log).read_text() == "no such package\n"
 
 
+def test_files_that_the_setup_made_are_committed_only_if_the_task_changed_them(
+    place: Place,
+) -> None:
+    made = "mkdir -p deps/[x]; echo 1 > deps/[x]/a; echo 1 > lock; echo 1 > b; echo more >> a.txt"
+    place.config(f'[worktree]\nsetup = "{made}"\n')
+    idle = place.submit("true")
+    task = place.submit("echo 2 > lock; rm b; echo new > deps/new; echo done > 'c*.txt'")
+    place.work()
+    assert place.shown(idle)["tree"] is None  # nothing was done in it
+    changed = git(place.repo, "diff", "--name-only", "main", f"segue/{task}").splitlines()
+    assert changed == ["c*.txt", "deps/new", "lock"]
+    assert "uncommitted" not in place.segue("queue")
+    git(place.repo, "merge", "-q", f"segue/{task}")
+    place.segue("queue")
+    assert place.shown(task)["tree"] is None  # all that is left in it came from the setup
+
+
 def test_a_setup_of_the_projects_own_file_is_run_once_the_user_says_yes(place: Place) -> None:
     (place.repo / ".segue.toml").write_text('[worktree]\nsetup = "echo x > setup.txt"\n')
     git(place.repo, "add", "-A")

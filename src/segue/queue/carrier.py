@@ -158,6 +158,7 @@ class Carrier:
         if not command:
             return True
         self.say(f"{self.task.id}: setting up: {command}")
+        before = trees.before_setup(self.task)
         folder = Path(trees.folder(self.task.id), f"setup-{self.task.setups}")
         check = CheckCommand(folder, SETUP_S, self.clock.awake)
         with self.clock.beating():
@@ -169,6 +170,7 @@ class Carrier:
                     return False
                 time.sleep(_LOOK_S)
         if code == 0:
+            self.task = trees.after_setup(self.task, before)
             return True
         self.task = replace(self.task, setups=self.task.setups + 1)
         what = f"the setup of its tree exited with {code}: {begin.literal(command)}"

@@ -3,17 +3,22 @@
 import hashlib
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from segue.core.queue.types import Task, TaskState, Work
+from segue.runs.folders import read_json, write_json
 from segue.runs.store import leases
 from segue.system.files import state
 from segue.system.git import worktrees
 from segue.system.git.worktrees import GitError
 
 BRANCHES = "segue/"
+_MADE = "setup-made.json"
+_MAX_MADE = 200  # names that are kept with a task; of more, only the folders that they are in
 
 
 def folder(task_id: str) -> str:
@@ -84,6 +89,56 @@ def link(task: Task) -> Task:
     return replace(task, links=tuple(made))
 
 
+def before_setup(task: Task) -> dict[str, tuple[int, int]]:
+    """The work that is in a tree when its setup runs first: none in a new one. In one that was
+    taken over, what an earlier setup made there does not count. Raises GitError, OSError."""
+    if task.salvaged_at is None:
+        return {}
+    noted = Path(folder(task.id), f"before-setup-{task.setups}.json")
+    found: dict[str, tuple[int, int]] | None = read_json(noted)
+    if found is None:  # else a setup was interrupted here, and left files
+        files = worktrees.changed_files(task.tree)
+        found = {name: info for name, info in files.items() if not _is_below(name, task.made)}
+        os.makedirs(folder(task.id), mode=0o700, exist_ok=True)
+        write_json(noted, found)
+    return {name: (size, changed) for name, (size, changed) in found.items()}
+
+
+def after_setup(task: Task, before: Mapping[str, tuple[int, int]]) -> Task:
+    """Notes the files that the setup made or changed and git does not ignore: they are not the
+    task's work. Raises GitError, OSError."""
+    after = worktrees.changed_files(task.tree)
+    made = {
+        name: info
+        for name, info in after.items()
+        if before.get(name) != info and name not in task.links
+    }
+    os.makedirs(folder(task.id), mode=0o700, exist_ok=True)
+    write_json(Path(folder(task.id), _MADE), made)
+    names = sorted(made)
+    if len(names) > _MAX_MADE:
+        names = sorted({f"{top}/" if rest else top for top, _, rest in
+                        (name.partition("/") for name in names)})[:_MAX_MADE]  # fmt: skip
+    return replace(task, made=tuple(names))
+
+
+def _is_below(name: str, places: tuple[str, ...]) -> bool:
+    return any(name == place or (place[-1:] == "/" and name.startswith(place)) for place in places)
+
+
+def not_its_work(task: Task) -> tuple[str, ...]:
+    """Files of its tree that are never committed with a task: links to the user's own, and what its
+    setup made, unless that was changed since."""
+    noted = read_json(Path(folder(task.id), _MADE))
+    same = []
+    for name, info in noted.items() if isinstance(noted, dict) else ():
+        with suppress(OSError, ValueError):
+            now = os.lstat(os.path.join(task.tree, name))
+            if [now.st_size, now.st_mtime_ns] == list(info):
+                same.append(name)
+    return (*task.links, *same)
+
+
 def cwd(task: Task) -> str:
     """Where the agent works: the same place in the tree as the one where it was submitted."""
     if task.here:
@@ -107,7 +162,7 @@ def finish(task: Task) -> Task:
         try:
             title = " ".join(task.text.split())[:60]
             note = worktrees.commit_rest(
-                task.tree, f"{title}\n\n{task.id}, {task.run}\n", task.links
+                task.tree, f"{title}\n\n{task.id}, {task.run}\n", not_its_work(task)
             )
         except (GitError, OSError, ValueError) as fault:
             note = str(fault)
@@ -117,7 +172,7 @@ def finish(task: Task) -> Task:
 def settle(task: Task, note: str = "") -> Task:
     """Looks at a task's branch as it is now. Removes its tree, and its branch, once it is merged or
     empty; not while anything in it is in no commit, and not as long as its run may go on."""
-    work = worktrees.look(top(task), task.tree, task.branch, task.target, task.links)
+    work = worktrees.look(top(task), task.tree, task.branch, task.target, not_its_work(task))
     if not work.head and not work.note:
         return task
     moved = work.head != task.base

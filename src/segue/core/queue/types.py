@@ -89,6 +89,7 @@ class Task(Struct, frozen=True, kw_only=True):
     links: tuple[str, ...] = ()  # files of the tree that are links to the user's own
     target: str = ""  # the branch it is to be merged into
     is_ready: bool = False  # the tree is there, and its setup ran
+    made: tuple[str, ...] = ()  # files that its setup made or changed; "name/": all in that folder
     setups: int = 0  # how often the setup was begun anew
     again: bool = False  # the user asked to go on with its run, which is over
     tries: int = 0  # processes in a row that were lost

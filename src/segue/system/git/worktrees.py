@@ -31,6 +31,7 @@ _URL = re.compile(r"(?:https?|ssh|git|file)://|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:"
 _STAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?)?")
 _NETWORK = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 """A mirror of segue's own has no config of anybody else's: the user's own is needed to get in."""
+_ADD = ("--literal-pathspecs", "add", "--all")
 
 
 class GitError(SegueError):
@@ -147,10 +148,10 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
             return ""
         if filtered := _filtered(git, names, until):
             return f"{filtered} has a git filter; commit it yourself"
-        specs = tuple(f":(top,exclude,literal){name}" for name in leave)
         env = {**git.env, **_identity(repo.top, until)}
         git = Apart(git.top, git.folder, env, git.options)
-        if git(("add", "--all", "--", ":/", *specs), until).code != 0:
+        given = b"".join(name + b"\0" for name in names)
+        if git((*_ADD, "--pathspec-from-file=-", "--pathspec-file-nul"), until, given).code != 0:
             return "git add failed in its tree"
         tree = git(("write-tree",), until).out.decode().strip()
         head = _commit(git, "HEAD", until)
@@ -161,6 +162,20 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
     if _loud(path, ("update-ref", f"refs/heads/{branch}", commit, head), until).code != 0:
         return "its branch was moved meanwhile"
     return ""
+
+
+def changed_files(path: str) -> dict[str, tuple[int, int]]:
+    """The files of a tree that differ from what is checked out there and that git does not ignore:
+    their sizes and times, which change with their content. Raises GitError, OSError."""
+    until = time.monotonic() + MAKE_S
+    found = {}
+    with find(path).apart(until) as git:
+        names = _changed(git, until)
+    for name in names:
+        with suppress(OSError):  # deleted
+            info = os.lstat(os.path.join(os.fsencode(path), name))
+            found[os.fsdecode(name)] = (info.st_size, info.st_mtime_ns)
+    return found
 
 
 def push(path: str, url: str, commit: str, ref: str) -> None:
