@@ -188,7 +188,8 @@ def test_a_runs_transcript_is_a_conversation_with_folded_tools(done: tuple[Stage
     assert shown.code == 0, shown.stderr
     assert "you\n  " in shown.stdout
     assert re.search(r"^  ▸ Bash: ", shown.stdout, re.M)
-    for words in (("logs", run, "--transcript", "-f"), ("show", run, "--transcript")):
+    assert s.segue("logs", run, "--transcript", "-f").stdout == text  # it is over
+    for words in (("logs", run, "--transcript", "--stderr"), ("show", run, "--transcript")):
         refused = s.segue(*words)
         assert refused.code == 2
         assert "--transcript" in refused.stderr

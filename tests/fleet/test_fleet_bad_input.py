@@ -99,7 +99,7 @@ def test_a_role_that_may_not_make_the_tables_is_told_who_must(
         db.execute(b"CREATE ROLE small LOGIN PASSWORD 'small'")
     small = server.tcp_url(port, "small", "small")
     told = complains(small, monkeypatch)
-    assert "has no tables of segue's yet, this segue needs form 3, and this role may not" in told
+    assert "has no tables of segue's yet, this segue needs form 4, and this role may not" in told
     assert "once, as their owner: segue fleet status" in told
     FleetDatabase(owner).close()
     assert "permission denied" in complains(small, monkeypatch)

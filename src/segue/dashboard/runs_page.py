@@ -14,7 +14,9 @@ from segue.dashboard import drawing, words
 from segue.dashboard.drawing import Piece
 from segue.dashboard.sources import RunRow, Source
 from segue.errors import SegueError
+from segue.fleet.database import FleetDatabase
 from segue.runs.folders import RunFolder, read
+from segue.runs.results import is_here
 from segue.runs.store.port import KeptDecision, KeptLeg, Store
 from segue.system import clock
 from segue.views import tables
@@ -136,6 +138,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         teller = Teller(clock.local_zone())
         story = [line for entry in store.log(run_id) for line in teller.lines(entry)]
         pieces = _pieces(store, run, now // 5 * 5 + 5)
+        answer, said = _told(store, run)
     is_over = run.state.is_final
     since = min((piece.since for piece in pieces), default=run.created_at)
     until = max((piece.until for piece in pieces), default=run.created_at + 1)
@@ -165,8 +168,8 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
             for each in decisions[::-1]
             if each.reason
         ][:_DECISIONS],
-        "words": live_words(run),
-        "answer": words.text(RunFolder(run.id).answer(run.leg), 8_000) if is_over else "",
+        "words": said,
+        "answer": words.text(answer, 8_000) if is_over else "",
         "checkpoint": _checkpoint(kept),
         "checkpoint_number": run.checkpoint,
         "story": [words.line(line) for line in story[-_STORY:]],
@@ -197,6 +200,26 @@ def _checkpoint(kept: dict[str, Any] | None) -> str:
         return words.text(render(msgspec.convert(kept, Checkpoint), with_task=False))
     except (msgspec.ValidationError, ValueError):
         return "written by another version of segue; `segue show` of that version prints it"
+
+
+def _told(store: Store, run: Run) -> tuple[str, list[dict[str, str]]]:
+    """The answer, and the agent's last words: by the run's files, or as another machine tells."""
+    if is_here(run) or not isinstance(store, FleetDatabase):
+        return RunFolder(run.id).answer(run.leg), live_words(run)
+    from segue.fleet import output
+    from segue.fleet.conversations import whole
+
+    told = output.result(store, run.id)
+    said = whole(store, run).get(run.leg, [])[-_WORDS:]
+    shown = []
+    for each in said:
+        if each.who == "agent":
+            shown.append({"who": "says", "text": words.text(each.text, 2_000)})
+        elif each.who == "tool":
+            shown.append({"who": "calls", "text": words.line(f"{each.tool} {each.text}", 200)})
+        elif each.who == "note":
+            shown.append({"who": "error", "text": words.line(each.text, 300)})
+    return (told.answer if told is not None else ""), shown
 
 
 def live_words(run: Run) -> list[dict[str, str]]:

@@ -13,9 +13,8 @@ from msgspec import Struct
 from segue import fleet
 from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError, StateError
-from segue.runs.store import leases
 from segue.runs.store.owners import run_seen
-from segue.runs.store.port import Holder, Store, run_key
+from segue.runs.store.port import Holder, Store
 from segue.system import clock
 from segue.system.files import state
 from segue.views import tables
@@ -279,5 +278,4 @@ def _is_shown(session: dict[str, Any], now: float) -> bool:
 
 
 def _driver(store: Store, run: Run) -> Holder | None:
-    holder = store.holder(run_key(run.id))
-    return holder if holder is not None and leases.is_alive(holder) else None
+    return fleet.driver(store, run.id)

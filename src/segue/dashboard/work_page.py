@@ -6,9 +6,8 @@ from typing import Any
 from segue.core.runs.types import Run
 from segue.dashboard import words
 from segue.dashboard.sources import Source
-from segue.errors import SegueError
-from segue.reports.runs import changes, patch_of, spend_of
-from segue.reports.types import SpendReport
+from segue.fleet import output
+from segue.runs.results import SpendReport, is_here
 from segue.views import diffs, tables
 
 _FILES = 200
@@ -18,39 +17,37 @@ _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 def work(source: Source, run: Run) -> dict[str, Any]:
     """Found out by git and from session files: not at every look."""
-    version = (run.state, run.leg) if run.state.is_final else source.versions
+    # Another machine may tell the last of it a little later.
+    is_settled = run.state.is_final and is_here(run)
+    version = (run.state, run.leg) if is_settled else source.versions
     return source.kept(f"work {run.id}", version, lambda: _work(source, run))
 
 
 def _work(source: Source, run: Run) -> dict[str, Any]:
-    files, commits, note = changes(run)
-    patch, is_cut = _patch(run) if files else ([], False)
     with source.store() as store:
-        spend = spend_of(run, store.legs(run.id), os.environ)
+        found = output.result_of(store, run, store.legs(run.id), os.environ, with_patch=True)
+    files = found.files
+    patch = _patch(found.patch.splitlines())
     return {
-        "note": words.line(note) if files is None else "",
-        "total": diffs.total(files) if files else "",
+        "note": words.line(found.note) if files is None else "",
+        "total": diffs.total(list(files)) if files else "",
         "files": [
             {"path": words.line(each.path, 200), "count": diffs.count(each)}
-            for each in (files or [])[:_FILES]
+            for each in (files or ())[:_FILES]
         ],
-        "more": max(0, len(files or []) - _FILES),
+        "more": max(0, len(files or ()) - _FILES),
         "commits": [
             {"id": words.line(id, 12), "subject": words.line(subject, 120)}
-            for id, subject in commits
+            for id, subject in found.commits
         ],
         "patch": patch,
-        "is_cut": is_cut,
+        "is_cut": found.is_cut or found.patch.count("\n") > _LINES,
         "command": f"segue diff {run.id}",
-        "spend": [_spent(each) for each in spend],
+        "spend": [_spent(each) for each in found.spend],
     }
 
 
-def _patch(run: Run) -> tuple[list[dict[str, str]], bool]:
-    try:
-        lines = patch_of(run).splitlines()
-    except SegueError:
-        return [], False
+def _patch(lines: list[str]) -> list[dict[str, str]]:
     shown = []
     for line in lines[:_LINES]:
         if line.startswith("index "):
@@ -58,7 +55,7 @@ def _patch(run: Run) -> tuple[list[dict[str, str]], bool]:
         is_head = line.startswith(("diff ", "+++ ", "--- ", "new file", "deleted file", "rename "))
         kind = "head" if is_head else _KINDS.get(line[:1], "")
         shown.append({"kind": kind, "text": words.text(line, 400)})
-    return shown, len(lines) > _LINES
+    return shown
 
 
 def _spent(each: SpendReport) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from segue.fleet.machines import Offer, Pulse
     from segue.queue.port import Queue
-    from segue.runs.store.port import Store
+    from segue.runs.store.port import Holder, Store
     from segue.system.accounts import Accounts
 
 VARIABLE = "SEGUE_FLEET"
@@ -35,6 +35,24 @@ def open_store(beside: "Queue | None" = None) -> "Store":
     from segue.fleet.store import PostgresStore
 
     return PostgresStore(where, beside=beside if isinstance(beside, FleetDatabase) else None)
+
+
+def driver(store: "Store", run_id: str) -> "Holder | None":
+    """The living process that drives a run now, on whichever machine. Raises StateError."""
+    from segue.runs.store import leases
+    from segue.runs.store.port import run_key
+
+    holder = store.holder(run_key(run_id))
+    if holder is None or not leases.is_alive(holder):
+        return None
+    if holder.machine == leases.machine() or not url():
+        return holder
+    from segue.fleet import machines
+    from segue.fleet.database import FleetDatabase
+
+    if isinstance(store, FleetDatabase) and not machines.may_live(store, holder, run_id):
+        return None
+    return holder
 
 
 def open_queue() -> "Queue":

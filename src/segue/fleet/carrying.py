@@ -15,7 +15,7 @@ from typing import Any
 from segue.core.queue.types import Task, TaskState
 from segue.core.runs.types import AnyFact, LegEnded, Run, RunStep
 from segue.errors import SegueError, StateError
-from segue.fleet import open_accounts, open_queue, open_store, sessions
+from segue.fleet import open_accounts, open_queue, open_store, output, sessions
 from segue.fleet.accounts import FleetAccounts
 from segue.fleet.database import FleetDatabase
 from segue.fleet.machines import Beating, Pulse
@@ -191,6 +191,8 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                     carrier.began, carrier.guard = guard.began, guard.may_start
                     carrier.accounts, carrier.inherit = accounts, partial(_inherited, store, env)
                     carrier.heard.append(partial(_count, accounts, task.account))
+                    if (published := output.publisher(store, env)) is not None:
+                        carrier.seen, carrier.left = published.see, published.finish
                     run = task.run or run
                     return _left_behind(carrier.carry(), env)
             except LeaseLost:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from segue.errors import StateError
-from segue.fleet.database import PROTOCOL, FleetDatabase, read
+from segue.fleet.database import PROTOCOL, FleetDatabase, raw, read
 from segue.fleet.leash import Leash, clock
 from segue.runs.store import leases
 from segue.runs.store.port import Holder, LeaseLost
@@ -154,6 +154,16 @@ def is_alive(db: FleetDatabase, holder: Holder) -> bool:
         return leases.is_alive(holder)
     sql = "SELECT now() - beat_at <= lease_s * interval '1 second' FROM segue.machine WHERE id = %s"
     return any(is_there for (is_there,) in db.rows(sql, (holder.machine,)))
+
+
+def may_live(db: FleetDatabase, holder: Holder, run_id: str) -> bool:
+    """Whether a process of another machine may still drive that run. A machine without a worker
+    never beats; then its run's words tell that it lives."""
+    sql = (
+        "SELECT now() - greatest(beat_at, (SELECT max(at) FROM segue.words WHERE run = %s))"
+        " <= lease_s * interval '1 second' FROM segue.machine WHERE id = %s"
+    )
+    return all(is_so for (is_so,) in db.rows(sql, (raw(run_id), holder.machine)))
 
 
 class Pulse:

@@ -220,7 +220,7 @@ class PostgresStore(FleetDatabase):
         with self.alone():
             self._must_know(run_id)
             self._must_hold(run_key(run_id), epoch)
-            for table in ("ask", "checkpoint", "row", "event"):
+            for table in ("words", "result", "ask", "checkpoint", "row", "event"):
                 self.rows(f"DELETE FROM segue.{table} WHERE run = %s", (raw(run_id),))  # noqa: S608
             self.rows("DELETE FROM segue.lease WHERE key = %s", (raw(run_key(run_id)),))
 

@@ -77,6 +77,10 @@ class Carrier:
         self.accounts: Accounts | None = None
         self.inherit: Callable[[Task, RunRequest], RunRequest] = lambda task, wanted: wanted
         """What a run is asked for that takes over from another machine's."""
+        self.seen: Callable[[Run], None] = lambda run: None
+        """Is shown the run after every look at it."""
+        self.left: Callable[[Run], None] = lambda run: None
+        """Is shown it before what came of it is written into the queue."""
         self.heard: list[Hear] = []
         """Are told every entry of the run's log."""
 
@@ -214,7 +218,7 @@ class Carrier:
             if self._is_cancelled():
                 self.store.ask(loop.run.id, "cancel", self.clock.now())
             loop.park_s = settings.queue.park_s
-            loop.say = self.say
+            loop.say, loop.seen = self.say, lambda run, follower: self.seen(run)
             notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
             loop.journal.heard += [notices.hear, *self.heard]
             sent = reporter.attach(loop.journal, self.env, self.say)
@@ -237,6 +241,7 @@ class Carrier:
 
     def _left(self, run: Run) -> None:
         """What the run's state makes of the task."""
+        self.left(run)
         state = _STATES.get(run.state)
         if state is not None:
             self._end(state, run.outcome)

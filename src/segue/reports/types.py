@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from segue.core.runs.types import Run
 from segue.core.stops.types import Stop
+from segue.runs.results import SpendReport
 from segue.runs.store.port import KeptLeg
 from segue.system.git.snapshots import FileDiff
 
@@ -29,18 +30,6 @@ class CheckReport(Struct, frozen=True, kw_only=True):
     ok: bool
     exit_code: int
     tries: int
-
-
-class SpendReport(Struct, frozen=True, kw_only=True):
-    """What one model was used for; the cost is None for a model without a list price."""
-
-    agent: str
-    model: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float | None = None
 
 
 class Step(Struct, frozen=True, kw_only=True):

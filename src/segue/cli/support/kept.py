@@ -8,8 +8,8 @@ from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run
 from segue.errors import ConfigError, InputError, StateError
 from segue.queue.port import Queue
-from segue.runs.store import leases, open_store
-from segue.runs.store.port import Holder, Store, run_key
+from segue.runs.store import open_store
+from segue.runs.store.port import Holder, Store
 from segue.views import printing
 
 _LIKE = 0.8  # ids all begin alike
@@ -82,6 +82,18 @@ def find_or_newest(store: Store, name: str | None) -> Run:
     return found
 
 
+def must_be_here(store: Store, run: Run) -> None:
+    """Raises InputError if another machine of the fleet has the run's files."""
+    from segue.fleet.database import FleetDatabase
+    from segue.runs.results import is_here
+
+    if isinstance(store, FleetDatabase) and not is_here(run):
+        from segue.fleet.output import machine_of
+
+        where = machine_of(store, run.id)
+        raise InputError(f"{run.id} is on {where}, with its files; run this command there")
+
+
 def must_be_there(run: Run) -> None:
     """Raises InputError if the folder that it works in is gone."""
     if not os.path.isdir(run.cwd):
@@ -90,8 +102,7 @@ def must_be_there(run: Run) -> None:
 
 def driver(store: Store, run: Run) -> Holder | None:
     """The living process that drives a run now."""
-    holder = store.holder(run_key(run.id))
-    return holder if holder is not None and leases.is_alive(holder) else None
+    return fleet.driver(store, run.id)
 
 
 def is_driven(run: Run, holder: Holder) -> str:

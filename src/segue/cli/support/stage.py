@@ -13,6 +13,8 @@ from segue.core.runs import outcomes
 from segue.core.runs.types import AnyFact, ContextMeasured, LegStarted, Run, RunState, RunStep
 from segue.core.sessions.growth import Sample, growth
 from segue.errors import InputError
+from segue.fleet import output
+from segue.runs.legs.activity import LastWork
 from segue.runs.legs.follower import LegFollower
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
@@ -64,7 +66,14 @@ class RunStage:
         self.notices = RunNotices(policy, clock.local_zone())
         loop.journal.heard.append(self.notices.hear)
         self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
-        loop.seen, loop.say = self.see, self.say
+        published = output.publisher(loop.journal.store, os.environ)
+
+        def seen(run: Run, follower: LegFollower | None) -> None:
+            self.see(run, follower)
+            if published is not None:
+                published.see(run)
+
+        loop.seen, loop.say = seen, self.say
         for entry in entries:
             self.put(entry)
         for note in self.settings.notes:
@@ -75,7 +84,10 @@ class RunStage:
         except BaseException:
             self.finish()  # before the fault is told
             raise
-        return self.end(run, answer=loop.crew.answer(run), now=loop.clock.now())
+        code = self.end(run, answer=loop.crew.answer(run), now=loop.clock.now())
+        if published is not None:
+            published.finish(run)
+        return code
 
     def say(self, line: str) -> None:
         """A line that must not be missed, whatever is shown."""
@@ -106,16 +118,20 @@ class RunStage:
     def see(self, run: Run, follower: LegFollower | None) -> None:
         """How it stands now."""
         self.out.pump()
+        self.show(run, follower.work if follower is not None else None)
+
+    def show(self, run: Run, work: LastWork | None) -> None:
+        """The same, with what the agent did last."""
         doing = None
-        if follower is not None and (since := follower.work.tool_since) is not None:
-            doing = LegActivity(follower.work.doing, since)
+        if work is not None and (since := work.tool_since) is not None:
+            doing = LegActivity(work.doing, since)
         self.view.show(
             RunPicture(
                 run=run,
                 activity=doing,
                 growth=growth(self.samples),
                 reason=self.reason,
-                words=follower.work.text if follower is not None else "",
+                words=work.text if work is not None else "",
             )
         )
 

@@ -16,13 +16,19 @@ from segue.cli.support.stage import RunStage
 from segue.core.runs import machine
 from segue.core.runs.progress import Progress
 from segue.core.runs.types import Created, LegStarted, Run, RunStep
-from segue.errors import ConfigError, SegueError
+from segue.errors import ConfigError, InputError, SegueError
+from segue.fleet import output
+from segue.fleet.conversations import RunWords, wait_for_last
+from segue.fleet.database import FleetDatabase
 from segue.runs import begin
 from segue.runs.clock import Clock
 from segue.runs.folders import RunFolder, read
 from segue.runs.journal import decisions_of
+from segue.runs.legs.activity import LastWork
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Leg
+from segue.runs.legs.words import Said
+from segue.runs.results import is_here
 from segue.runs.store import projection
 from segue.runs.store.port import Entry, Store
 from segue.sessions.windows import Windows
@@ -31,6 +37,7 @@ from segue.system.config import settings as layered
 from segue.views import printing
 
 _LOOK_S = 0.25
+_ASK_S = 1.0  # another machine tells what is said every few seconds
 _GONE_S = 5.0  # for so long a run may be without a segue: another one may take it up
 _LEFT = 130
 
@@ -49,6 +56,11 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
     """
     with opened() as store:
         found = find(store, run) if run else newest(store)
+        if raw and isinstance(store, FleetDatabase) and not is_here(found):
+            raise InputError(
+                f"{found.id} is on {output.machine_of(store, found.id)}, and what the agent prints"
+                f" stays there; without --raw: segue attach {found.id}"
+            )
         settings = layered.load(_there(found), os.environ)
         with suppress(ConfigError):
             begin.register(settings)
@@ -83,7 +95,10 @@ class _View:
         self.folder = RunFolder(run.id)
         self.before: Run | None = None  # as the entries so far made it
         self.seq = 0
-        self.doing = _Doing(self.folder)
+        is_elsewhere = isinstance(store, FleetDatabase) and not is_here(run)
+        self.doing: _Told | _Doing = _Doing(self.folder)
+        if is_elsewhere:
+            self.doing = _Told(store, run)
         self.is_live = False  # what comes now is news
 
     def show(self) -> int:
@@ -109,7 +124,8 @@ class _View:
             if (now := self.store.version()) != version:
                 version = now
                 self._take()
-            self.stage.see(self.run, self.doing.look(self.run))
+            self.stage.out.pump()
+            self.stage.show(self.run, self.doing.look(self.run))
             if self.run.state.is_final:
                 return True
             if driver(self.store, self.run) is not None:
@@ -121,7 +137,12 @@ class _View:
             interrupts.wait(_LOOK_S)
 
     def _end(self) -> int:
-        return self.stage.end(self.run, answer=self.folder.answer(self.run.leg), now=clock.now())
+        answer = self.folder.answer(self.run.leg)
+        if isinstance(self.store, FleetDatabase) and not answer:
+            wait_for_last(self.store, self.run, lambda: interrupts.wait(_LOOK_S))
+            told = output.result(self.store, self.run.id)
+            answer = told.answer if told is not None else ""
+        return self.stage.end(self.run, answer=answer, now=clock.now())
 
     def _nobody(self) -> int:
         self.stage.finish()
@@ -157,6 +178,34 @@ class _View:
         stage.hear(before, fact, step, entry, is_old=not self.is_live)
 
 
+class _Told:
+    """The same of a run on another machine: as that one tells it."""
+
+    def __init__(self, store: Store, run: Run) -> None:
+        self.words, self.work, self.leg = RunWords(store, run), LastWork(), 0
+        self.next_at = 0.0
+
+    def look(self, run: Run) -> LastWork | None:
+        """Asks no more often than there may be something new."""
+        if time.monotonic() >= self.next_at:
+            self.next_at = time.monotonic() + _ASK_S
+            for piece in self.words.look(run):
+                if piece.leg != self.leg:
+                    self.leg, self.work = piece.leg, LastWork()
+                for each in piece.said:
+                    self._take(each, piece.at)
+        return self.work if run.is_live and self.leg == run.leg else None
+
+    def _take(self, each: Said, at: float) -> None:
+        if each.who == "tool":
+            self.work.doing = each.text or each.tool
+            self.work.tool_since = self.work.tool_since or at
+        elif each.who == "result":
+            self.work.idle()
+        elif each.who == "agent":
+            self.work.text = each.text
+
+
 class _Doing:
     """What the agent does now: from its own output, which is only read."""
 
@@ -164,7 +213,7 @@ class _Doing:
         self.folder, self.clock = folder, Clock()
         self.follower: LegFollower | None = None
 
-    def look(self, run: Run) -> LegFollower | None:
+    def look(self, run: Run) -> LastWork | None:
         """None if it cannot be told: the view does without."""
         if not run.is_live:
             self.follower = None
@@ -176,7 +225,7 @@ class _Doing:
                 self.follower.look(run, self.clock.now())
         except (SegueError, OSError, ValueError):
             self.follower = None
-        return self.follower
+        return self.follower.work if self.follower is not None else None
 
     def _follow(self, run: Run) -> LegFollower | None:
         drive, place = drives.find(run.agent), self.folder.path / f"leg-{run.leg:03}"

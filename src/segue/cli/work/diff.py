@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from segue.cli.support.kept import find_or_newest, folder, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError
+from segue.fleet.database import FleetDatabase
+from segue.runs.results import RunResult, is_here
 from segue.system.git import snapshots
 from segue.system.git.snapshots import FileDiff, NoRepository, Snapshot
 from segue.views import printing
@@ -27,6 +29,9 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
     apply` takes. None named: the newest of this folder."""
     with opened() as store:
         found = find_or_newest(store, run)
+        if isinstance(store, FleetDatabase) and not is_here(found):
+            _print_told(store, found, leg, stat=stat, as_json=as_json)
+            return
     found, kept = with_snapshots(found)
     old, new = _ends(found, kept, leg)
     if as_json or stat:
@@ -47,6 +52,41 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
         out.finish()
     if not is_whole:
         raise InputError(f"the patch is too long and was cut; git diff {old.commit} {new.commit}")
+
+
+def _print_told(
+    store: FleetDatabase, run: Run, leg: int | None, *, stat: bool, as_json: bool
+) -> None:
+    """Of a run on another machine: what that one told of it."""
+    from segue.fleet import output
+
+    told, where = output.result(store, run.id), output.machine_of(store, run.id)
+    if leg is not None:
+        raise InputError(f"{run.id} is on {where}: what one leg changed is told there alone")
+    if told is None or told.files is None:
+        why = told.note if told is not None else "it has told nothing of it yet"
+        raise InputError(f"{run.id} is on {where}: {why}")
+    if as_json:
+        printing.say_json({"run": run.id, "from": None, "to": None, **_changes(told)})
+        return
+    if stat:
+        for line in counted_lines(list(told.files)):
+            printing.say(line)
+        return
+    for line in told.patch.splitlines():
+        printing.say(styled(line) if sys.stdout.isatty() else line)
+    if told.is_cut:
+        raise InputError(f"the patch is too long and was cut; all of it is on {where}")
+
+
+def _changes(told: RunResult) -> dict[str, object]:
+    return {
+        "files": [
+            {"path": each.path, "added": each.added, "removed": each.removed}
+            for each in told.files or ()
+        ],
+        "commits": [{"commit": name, "subject": subject} for name, subject in told.commits],
+    }
 
 
 def with_snapshots(run: Run) -> tuple[Run, list[Snapshot]]:

@@ -1,7 +1,7 @@
 """`segue logs RUN`: what happened in a run, also while it goes on."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -10,7 +10,11 @@ from segue.cli.support import interrupts
 from segue.cli.support.kept import driver, find_or_newest, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError
+from segue.fleet.conversations import following, wait_for_last, whole
+from segue.fleet.database import FleetDatabase
 from segue.runs.folders import RunFolder
+from segue.runs.legs.words import Said
+from segue.runs.results import is_here
 from segue.runs.store.port import Entry, Store
 from segue.system import clock
 from segue.views import printing
@@ -39,24 +43,26 @@ def command(
     errors: bool,
     transcript: bool,
 ) -> None:
-    """Print what happened in RUN: dated lines, events (--json), or the agent's own output.
+    """Print what happened in RUN: dated lines, events (--json), the conversation, or the agent's
+    own output. In a fleet, the agent's words stand between the dated lines.
 
     None named: the newest of this folder."""
     is_output = agent_output or errors
-    if transcript and (is_output or follow):
-        raise InputError("--transcript goes with --leg and --json only")
+    if transcript and is_output:
+        raise InputError("--transcript and --agent-output cannot be combined")
     if as_json and is_output:
         raise InputError("--json and --agent-output cannot be combined")
     with opened() as store:
         found = find_or_newest(store, run)
         if leg is not None and leg > found.leg and (found.state.is_final or not follow):
             raise InputError(f"{found.id} has {found.leg} legs, and no leg {leg}")
-        if transcript:
-            _print_transcript(found, leg, as_json)
-            return
+        if is_output and isinstance(store, FleetDatabase) and not is_here(found):
+            raise InputError(_elsewhere(store, found))
         try:
             with interrupts.heard():
-                if is_output:
+                if transcript:
+                    _print_transcript(store, found, leg, as_json, follow)
+                elif is_output:
                     _print_output(store, found, "stderr" if errors else "stdout", leg, follow)
                 else:
                     _print_log(store, found, as_json, leg, follow)
@@ -64,45 +70,81 @@ def command(
             sys.exit(130)
 
 
-def _print_transcript(run: Run, leg: int | None, as_json: bool) -> None:
-    from segue.reports.transcripts import of_run
-    from segue.views.report.transcripts import as_list, lines
+def _elsewhere(store: FleetDatabase, run: Run) -> str:
+    from segue.fleet.output import machine_of
 
-    for number, said in of_run(run, leg):
+    return (
+        f"{run.id} is on {machine_of(store, run.id)}, and what the agent printed stays there;"
+        f" the conversation: segue logs {run.id} --transcript"
+    )
+
+
+def _print_transcript(store: Store, run: Run, leg: int | None, as_json: bool, follow: bool) -> None:
+    from segue.views.report.transcripts import TranscriptLines, as_list
+
+    told: Iterable[tuple[int, list[Said]]]
+    if follow:
+        pieces = following(store, run, lambda: interrupts.wait(_LOOK_S))
+        told = ((piece.leg, piece.said) for piece in pieces)
+    else:
+        told = whole(store, run).items()
+    lines, shown = TranscriptLines(), 0
+    for number, said in told:
+        if leg is not None and number != leg:
+            continue
         if as_json:
             printing.say_json({"run": run.id, "leg": number, "said": as_list(said)})
+            sys.stdout.flush()
             continue
-        printing.say(printing.style(f"── leg {number} ──", bold=True))
-        for line in lines(said):
+        if number != shown:
+            shown, lines = number, TranscriptLines()
+            printing.say(printing.style(f"── leg {number} ──", bold=True))
+        for line in lines.of(said):
             printing.say(line)
+        sys.stdout.flush()
 
 
 def _print_log(store: Store, run: Run, as_json: bool, leg: int | None, follow: bool) -> None:
     teller = Teller(clock.local_zone())
-    for entries in _portions(store, run.id, follow):
+    words = None
+    if isinstance(store, FleetDatabase) and not as_json:
+        from segue.views.lines.words import DatedWords
+
+        words = DatedWords(store, run.id, clock.local_zone(), leg)
+    for entries in _portions(store, run, follow):
+        if words is not None:
+            words.look()
         for entry in entries:
+            for line in words.until(entry.at) if words is not None else ():
+                printing.say(line)
             lines = [to_json(entry.as_object())] if as_json else teller.lines(entry)
             if leg is None or _concerns(entry, leg):
                 for line in lines:
                     printing.say(line)
+        for line in words.until(None) if words is not None else ():
+            printing.say(line)
         sys.stdout.flush()
 
 
-def _portions(store: Store, run_id: str, follow: bool) -> Iterator[list[Entry]]:
-    """What is written, and then what is added, until the run is over."""
+def _portions(store: Store, run: Run, follow: bool) -> Iterator[list[Entry]]:
+    """What is written, and then what is added, until the run is over; empty if only something else
+    changed."""
     seq, version, is_told = 0, None, False
     while True:
         if (now := store.version()) != version:
             version = now
-            run = store.run(run_id)  # first: if it is over, what is read next is all of it
-            if entries := store.log(run_id, seq):
-                seq = entries[-1].seq
-                yield entries
-            if not follow or run is None or run.state.is_final:
+            found = store.run(run.id)  # first: if it is over, what is read next is all of it
+            run = found or run
+            if found is not None and run.state.is_final and follow:
+                wait_for_last(store, run, lambda: interrupts.wait(_LOOK_S))
+            entries = store.log(run.id, seq)
+            seq = entries[-1].seq if entries else seq
+            yield entries
+            if not follow or found is None or run.state.is_final:
                 return
             if not is_told and driver(store, run) is None:
                 is_told = True
-                said = f"no segue drives {run_id} now; to resume: segue resume {run_id}"
+                said = f"no segue drives {run.id} now; to resume: segue resume {run.id}"
                 printing.complain(said)
         interrupts.wait(_LOOK_S)
 

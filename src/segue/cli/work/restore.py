@@ -5,7 +5,7 @@ import shlex
 
 import click
 
-from segue.cli.support.kept import find_or_newest, opened
+from segue.cli.support.kept import find_or_newest, must_be_here, opened
 from segue.cli.work.diff import with_snapshots
 from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run
@@ -38,6 +38,7 @@ def command(
         raise InputError("--branch and --to cannot be combined")
     with opened() as store:
         found = find_or_newest(store, run)
+        must_be_here(store, found)
     found, kept = with_snapshots(found)
     if is_list:
         _list(found, kept, as_json)

@@ -6,7 +6,7 @@ import sys
 import click
 
 from segue import fleet
-from segue.cli.support.kept import find, is_driven, must_be_there, opened
+from segue.cli.support.kept import find, is_driven, must_be_here, must_be_there, opened
 from segue.cli.support.run.options import AgainCommand, options
 from segue.cli.support.stage import RunStage
 from segue.errors import InputError
@@ -50,6 +50,7 @@ def command(
         raise InputError("--fresh and --strict cannot be combined")
     with opened() as store:
         found = find(store, run)
+        must_be_here(store, found)
         must_be_there(found)
         if detach:
             from segue.cli.support.detach import resume as resume_detached

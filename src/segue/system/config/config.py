@@ -86,6 +86,7 @@ class FleetConfig(NamedTuple):
     url: str = ""  # "": this machine works alone
     lease_s: float = 60.0
     carry_sessions: bool = True  # agents' session files are kept in the database while tasks run
+    output_days: float = 30.0  # others are shown what agents said, for so long; 0: not at all
     labels: tuple[str, ...] = ()  # of this machine
 
 
@@ -114,6 +115,11 @@ def fleet() -> FleetConfig:
         raise ConfigError(f'{written.at("fleet", "url")}: url in [fleet] must be "postgresql://…"')
     if isinstance(found.lease_s, bool) or not isinstance(found.lease_s, int | float):
         raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be a number")
+    days = found.output_days
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days <= 36_500:
+        raise ConfigError(
+            f"{written.at('fleet', 'output_days')}: output_days in [fleet] must be a number of days"
+        )
     if not 5 <= found.lease_s <= 86_400:
         raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be from 5 on")
     return found

@@ -11,6 +11,14 @@ from segue.views.run.story import news
 from segue.views.run_block import clean
 
 
+def dated(at: float, tz: tzinfo) -> str:
+    """A time as lines of a log begin with it."""
+    try:
+        return datetime.fromtimestamp(at, tz).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
 class Teller:
     """Makes lines of a log, entry by entry from the first one on."""
 
@@ -24,7 +32,7 @@ class Teller:
             said = self._said(entry)
         except (ValueError, KeyError):  # a newer segue's
             self.run, said = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
-        return [f"{self._dated(entry.at)}  {line}" for line in said]
+        return [f"{dated(entry.at, self.tz)}  {line}" for line in said]
 
     def _said(self, entry: Entry) -> list[str]:
         if entry.seq == 1:
@@ -44,9 +52,3 @@ class Teller:
             if isinstance(decision, Finish):
                 said.append(f"{decision.state.value}: {clean(decision.outcome.what)}")
         return said
-
-    def _dated(self, at: float) -> str:
-        try:
-            return datetime.fromtimestamp(at, self.tz).strftime("%Y-%m-%d %H:%M:%S")
-        except (ValueError, OverflowError, OSError):
-            return "?"

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from segue.core.runs.types import RunState
 from segue.core.stops.types import Stop
-from segue.reports.types import Report, RunReport, SpendReport, WatchedReport
+from segue.reports.types import Report, RunReport, WatchedReport
+from segue.runs.results import SpendReport
 from segue.runs.store.port import KeptLeg
 from segue.views import tables
 from segue.views.run.outcome import commands

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from segue.reports.transcripts import Said
+from segue.runs.legs.words import Said
 from segue.views import printing
 from segue.views.run_block import clean, cut
 from segue.views.verdicts import iso
@@ -16,20 +16,34 @@ _TOOL_COLUMNS = 100
 
 def lines(said: Sequence[Said]) -> Iterator[str]:
     """For `printing.say`."""
-    before = speaker = ""
-    for each in said:
-        if each.who == "tool":
-            result = f"  ({each.result})" if each.result not in ("", "done") else ""
-            what = cut(f"{clean(each.tool)}: {clean(each.text)}", _TOOL_COLUMNS)
-            yield printing.style(f"  ▸ {what}{result}", dim=True)
-        else:
-            if before:
-                yield ""
-            if each.who != speaker:  # who goes on talking after a tool is named once
-                yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
-            speaker = each.who
-            yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())
-        before = each.who
+    return TranscriptLines().of(said)
+
+
+class TranscriptLines:
+    """Makes lines of a conversation, piece by piece."""
+
+    def __init__(self) -> None:
+        self._before = self._speaker = ""
+
+    def of(self, said: Sequence[Said]) -> Iterator[str]:
+        """For `printing.say`."""
+        for each in said:
+            if each.who == "result":  # of a tool that was told when it began
+                if each.result not in ("", "done"):
+                    yield printing.style(f"    ({each.result})", dim=True)
+                continue
+            if each.who == "tool":
+                result = f"  ({each.result})" if each.result not in ("", "done") else ""
+                what = cut(f"{clean(each.tool)}: {clean(each.text)}", _TOOL_COLUMNS)
+                yield printing.style(f"  ▸ {what}{result}", dim=True)
+            else:
+                if self._before:
+                    yield ""
+                if each.who != self._speaker:  # who goes on talking after a tool is named once
+                    yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
+                self._speaker = each.who
+                yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())
+            self._before = each.who
 
 
 def as_list(said: Sequence[Said]) -> list[dict[str, Any]]:

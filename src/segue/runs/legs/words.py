@@ -1,0 +1,156 @@
+"""A leg's output as people read it: who said what, with the tools called in between. Read piece by
+piece while the leg works."""
+
+from contextlib import suppress
+from typing import Literal
+
+from msgspec import Struct
+
+from segue import agents
+from segue.agents import drives
+from segue.agents.shared.live import Live
+from segue.core.runs.types import Run
+from segue.core.stops.events import Compaction, Ended, Event, Failure, Prompt, Reply, ToolCall
+from segue.core.stops.events import ToolResult as Result
+from segue.runs.folders import RunFolder, read
+from segue.runs.handoff import said_in
+from segue.system.files.stream import CHUNK_BYTES, LINE_BYTES, Tail
+
+Who = Literal["you", "segue", "agent", "tool", "result", "note"]
+
+
+class Said(Struct, kw_only=True):
+    """One thing that was said or done. Of a tool: its name, what it was given, and how it ended.
+    `result` tells how the call with that id ended; a `Conversation` has it in the tool itself."""
+
+    who: Who
+    text: str
+    at: float | None = None
+    tool: str = ""
+    call_id: str = ""
+    result: str = ""
+
+
+def said(event: Event) -> Said | None:
+    """What an event says to people; None if nothing."""
+    match event:
+        case Prompt(text=text) if text.strip():
+            return Said(who="you", text=text, at=event.at)
+        case Reply(text=text) if text.strip():
+            return Said(who="agent", text=text, at=event.at)
+        case ToolCall():
+            what = event.command or event.argument or " ".join(event.files)
+            return Said(who="tool", text=what, at=event.at, tool=event.name, call_id=event.call_id)
+        case Result():
+            return Said(
+                who="result", text="", at=event.at, call_id=event.call_id, result=_ended(event)
+            )
+        case Compaction(phase="done"):
+            return Said(who="note", text="the agent compacted its context", at=event.at)
+        case Ended():
+            return None
+        case Failure(message=message) if message.strip():
+            return Said(who="note", text=message, at=event.at)
+    return None
+
+
+def _ended(event: Result) -> str:
+    if event.denied:
+        return "not allowed"
+    if event.exit_code:
+        return f"exit code {event.exit_code}"
+    return "failed" if event.failed else "done"
+
+
+class Conversation:
+    """Takes a session's events in; `said` is the conversation so far."""
+
+    def __init__(self) -> None:
+        self.said: list[Said] = []
+
+    def feed(self, event: Event) -> None:
+        """The next one."""
+        if (each := said(event)) is not None:
+            self.add(each)
+
+    def add(self, each: Said) -> None:
+        """The same, of what was read before."""
+        if each.who == "result":
+            for tool in reversed(self.said):
+                if tool.who == "tool" and tool.call_id == each.call_id:
+                    tool.result = each.result
+                    return
+            return
+        last = self.said[-1] if self.said else None
+        if each.who == "tool" or last is None or (last.who, last.text) != (each.who, each.text):
+            self.said.append(each)
+
+
+class LegWords:
+    """What is said in one leg, as its output grows. No input raises; a leg whose files are gone
+    says nothing."""
+
+    def __init__(self, run: Run, number: int) -> None:
+        self.number = number
+        self.folder = RunFolder(run.id).path / f"leg-{number:03}"
+        agent = read(self.folder / "agent") or (run.relay[0].agent if run.relay else run.agent)
+        profile, drive = agents.find(agent), drives.find(agent)
+        self._live = Live(profile) if profile is not None else None
+        self._is_plain = drive is not None and drive.hears is not None
+        self._tail = Tail(self.folder / "stdout")
+        self._told = 0  # of what segue said, how much was given out
+
+    def begin_at(self, place: int) -> None:
+        """Passes over what was told before: of the output so much, which is read all the same,
+        because what follows may need it."""
+        with suppress(OSError), open(self.folder / "stdout", "rb") as file:
+            left = place
+            while left > 0 and (line := file.readline(LINE_BYTES)):
+                left -= len(line)
+                self._read([line.rstrip(b"\n")])
+        self._tail = Tail(self.folder / "stdout", place)
+        self._told = len(said_in(self.folder)) if self.folder.is_dir() else 0
+
+    @property
+    def place(self) -> int:
+        """How far the output was read."""
+        return self._tail.offset
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last look left something that is there already."""
+        return self._tail.has_more
+
+    def look(self, max_bytes: int = CHUNK_BYTES) -> list[Said]:
+        """What was said since the last look, of about so many bytes of output."""
+        told = said_in(self.folder) if self.folder.is_dir() else []
+        found = [Said(who="segue", text=text) for text in told[self._told :]]
+        self._told = max(self._told, len(told))
+        try:
+            return [*found, *self._read(self._tail.read(max_bytes))]
+        except OSError:
+            return found
+
+    def skip(self, keep_bytes: int) -> None:
+        """Passes over what is there, but for its end."""
+        self._tail.skip(keep_bytes)
+
+    def finish(self) -> list[Said]:
+        """What is only known once nothing more comes."""
+        rest = self._tail.rest()
+        found = self._read([rest]) if rest else []
+        if self._live is not None:
+            found += self._words(self._live.close())
+        self._tail.close()
+        return found
+
+    def _read(self, lines: list[bytes]) -> list[Said]:
+        if self._is_plain:
+            text = b"\n".join(lines).decode("utf-8", "replace").strip()
+            return [Said(who="agent", text=text)] if text else []
+        return self._words(self._live.feed(lines)) if self._live is not None else []
+
+    def _words(self, events: list[Event]) -> list[Said]:
+        # A prompt is what segue gave, and is told above.
+        found = (said(event) for event in events if not isinstance(event, Prompt))
+        return [each for each in found if each is not None]

@@ -1,0 +1,37 @@
+"""What agents say, in dated lines between those of a run's log."""
+
+from collections import deque
+from datetime import tzinfo
+
+from segue.fleet import output
+from segue.fleet.database import FleetDatabase
+from segue.fleet.output import Piece
+from segue.views import printing
+from segue.views.lines.runs import dated
+from segue.views.report.transcripts import TranscriptLines
+
+
+class DatedWords:
+    """Of one run of a fleet: what its machine told, with the time at which it did."""
+
+    def __init__(self, db: FleetDatabase, run_id: str, tz: tzinfo, leg: int | None) -> None:
+        self._db, self._run, self._tz, self._leg = db, run_id, tz, leg
+        self._lines, self._number = TranscriptLines(), 0
+        self._waiting: deque[Piece] = deque()
+
+    def look(self) -> None:
+        """Reads what is new. Raises StateError."""
+        pieces = output.words(self._db, self._run, self._number)
+        self._number = pieces[-1].number if pieces else self._number
+        self._waiting += [each for each in pieces if self._leg in (None, each.leg)]
+
+    def until(self, at: float | None) -> list[str]:
+        """What was said before that time, for `printing.say`; None: all that is left."""
+        found = []
+        while self._waiting and (at is None or self._waiting[0].at < at):
+            piece = self._waiting.popleft()
+            said = [each for each in piece.said if each.who != "segue"]  # the log tells of prompts
+            for line in self._lines.of(said):
+                stamp = printing.style(dated(piece.at, self._tz), dim=True)
+                found.append(f"{stamp}  {line}")
+        return found
