@@ -24,7 +24,17 @@ ENDINGS = {".py", ".md", ".rst", ".txt", ".json", ".toml", ".cfg", ".sh", ".html
 
 SETS = [
     f"{name}.txt"
-    for name in ("kinds", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+    for name in (
+        "kinds",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+    )
 ]
 
 

@@ -20,7 +20,7 @@ from segue.core.secrets.values import (
 
 _STRONG = (  # what is called so is a secret, whatever it looks like
     rb"(?:api|private|access|encryption|auth|secret|signing|account|preshared)[_.-]?key|pass[_-]?phrase"
-    rb"|passw(?:or)?d|passwd|passcode|_pwd?|pwd|pass|psk|secret|token|credentials?|creds|mnemonic"
+    rb"|passw(?:or)?d|passwd|passcode|pwd?|pass|psk|secret|token|credentials?|creds|mnemonic"
 )
 _WEAK = rb"key|auth|bearer|salt|certificate|pepper"  # only if it looks like a key too
 _WORD = rb"(?:" + _STRONG + rb"|" + _WEAK + rb")"
@@ -55,7 +55,7 @@ SIGNS = (  # what a line with a strong name contains, whatever its value looks l
     r"""(?:\\?["'`]|\]|[ \t]*[:=>]|[ \t]+(?:is|was)[ \t]|[ \t]+["'A-Za-z0-9])"""
 )
 _TRIGGERS = (
-    b"pass pwd psk secret token cred mnemonic key auth bearer salt certificate pepper _pw".split()
+    b"pass pw psk secret token cred mnemonic key auth bearer salt certificate pepper".split()
 )
 
 _STILL_IT = frozenset(  # what may follow the word, and it is still the secret
@@ -218,7 +218,7 @@ def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
     compass. What goes on after the word is so if its value looks like a key."""
     lower = word.lower()
     inside = len(word) <= 4 and before[-1:].isalpha() and not _begins_a_part(before, word)
-    if inside and (is_hex(value) or not is_random(value)):
+    if inside and (is_hex(value) or not (is_random(value) or _is_variable(before, word, value))):
         return False
     if lower.endswith((b"key", b"token", b"auth")):
         parts = set(_parts(before))
@@ -238,6 +238,11 @@ def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
         return is_random(value)
     joined = word.isupper() and rest.upper() == rest and rest[:1] in b"_-"
     return joined and is_random(value) and not is_hex(value)
+
+
+def _is_variable(before: bytes, word: bytes, value: bytes) -> bool:
+    """SSHPASS=…, but not BYPASS=1."""
+    return (before + word).isupper() and is_chosen(value) and not value.isalnum()
 
 
 def _begins_a_part(before: bytes, word: bytes) -> bool:
