@@ -14,7 +14,7 @@ from segue.fleet.store import PostgresStore
 from segue.queue.port import Queue
 from segue.runs.store.port import IsAlive, LeaseLost, Store
 from segue.testing.queues import MANY, START, QueueTests, claim, make_holder, make_task
-from segue.testing.stores import StoreTests
+from segue.testing.stores import Driver, StoreTests, make_run
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,17 @@ class TestStore(_Places, StoreTests):
         found = PostgresStore(self.url, machine="m", is_alive=is_alive)
         self.opened.append(found)
         return found
+
+    def test_a_run_of_a_newer_segue_hides_no_other(self, store: Store, server: Postgres) -> None:
+        for name in ("run-1", "run-2"):
+            Driver(store, make_run(name))
+        server.sql(
+            "UPDATE segue.row SET data = convert_to(replace(convert_from(data, 'UTF8'),"
+            " '\"starting\"', '\"dreaming\"'), 'UTF8') WHERE kind = 'snapshot' AND run = 'run-2'"
+        )
+        assert [run.id for run in store.runs()] == ["run-1"]
+        with pytest.raises(StateError, match="newer segue"):
+            store.run("run-2")
 
 
 def test_a_database_that_cannot_be_used_is_one_line_without_its_password(server: Postgres) -> None:

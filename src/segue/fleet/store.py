@@ -1,20 +1,19 @@
 """Runs in PostgreSQL; see `segue.runs.store.port`. The log is the truth, and each entry is kept in
 one transaction with all that is made from it."""
 
-from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from segue.core.runs.types import AnyDecision, AnyFact, Created, Run
+from segue.core.runs.types import Run
+from segue.errors import StateError
 from segue.fleet import machines
 from segue.fleet.database import FleetDatabase, kept, plain, raw, read
-from segue.runs.store import leases, projection
 from segue.runs.store.port import (
     Entry,
-    Held,
     Holder,
     IsAlive,
     KeptAsk,
@@ -24,10 +23,10 @@ from segue.runs.store.port import (
     KeptStop,
     KeptTimer,
     Lease,
-    UnknownRun,
     run_key,
 )
-from segue.runs.store.projection import TABLES, TableChange
+from segue.runs.store.projection import TableChange
+from segue.runs.store.rules import StoreRules, changed_row, chosen
 
 T = TypeVar("T")
 
@@ -37,10 +36,22 @@ class _Snapshot(Struct):
 
 
 class _RunRow(Struct):
+    id: str
     task: str
+    origin: str = ""
 
 
-class PostgresStore(FleetDatabase):
+_SNAPSHOTS = (
+    "SELECT s.data, r.data FROM segue.row s JOIN segue.row r ON r.run = s.run"
+    " WHERE s.kind = 'snapshot' AND r.kind = 'run'"
+)
+
+
+def _run(snapshot: bytes, row: bytes) -> Run:
+    return replace(read(snapshot, _Snapshot).data, task=read(row, _RunRow).task)
+
+
+class PostgresStore(FleetDatabase, StoreRules):
     """See `port.Store`."""
 
     def __init__(
@@ -52,89 +63,34 @@ class PostgresStore(FleetDatabase):
         beside: FleetDatabase | None = None,
     ) -> None:
         super().__init__(url, beside=beside)
-        self.machine = machine or leases.machine()
+        self._machine = machine
         self._is_alive = is_alive or partial(machines.is_alive, self)
 
     # The log
 
-    def create(
-        self,
-        run: Run,
-        *,
-        after: Run | None = None,
-        at: float | None = None,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-    ) -> Entry:
-        after = run if after is None else after
-        entry = projection.first_entry(
-            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
-        )
-        with self.alone():
-            if self._is_known(run.id):
-                raise ValueError(f"{run.id} is there already")
-            self._keep(entry, after)
-        return entry
+    def last_seq(self, run_id: str) -> int:
+        sql = "SELECT max(seq) FROM segue.event WHERE run = %s"
+        ((last,),) = self.rows(sql, (raw(run_id),))
+        return last or 0
 
-    def append(
-        self,
-        run_after: Run,
-        fact: AnyFact,
-        *,
-        at: float,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-        epoch: int,
-        taken: int = 0,
-    ) -> Entry:
-        if isinstance(fact, Created):
-            raise ValueError("a run is created once, by `create`")
-        name = raw(run_after.id)
-        with self.alone():
-            ((last,),) = self.rows("SELECT max(seq) FROM segue.event WHERE run = %s", (name,))
-            if last is None:
-                raise UnknownRun(f"{run_after.id}: there is no such run")
-            self._must_hold(run_key(run_after.id), epoch)
-            entry = projection.entry_of(
-                run_after,
-                fact,
-                seq=last + 1,
-                at=at,
-                machine=self.machine,
-                draw=draw,
-                decisions=decisions,
-            )
-            self._keep(entry, run_after)
-            if taken:
-                sql = "DELETE FROM segue.ask WHERE run = %s AND number <= %s"
-                self.rows(sql, (name, taken))
-        return entry
-
-    def _keep(self, entry: Entry, run: Run) -> None:
+    def write_entry(self, entry: Entry) -> None:
         self.rows(
             "INSERT INTO segue.event (run, seq, data) VALUES (%s, %s, %s)",
             (raw(entry.run), entry.seq, kept(entry)),
         )
-        for change in projection.changes(entry, run):
-            self._carry_out(change)
 
-    def _carry_out(self, change: TableChange) -> None:
+    def change_row(self, change: TableChange) -> None:
         key = kept(change.key)
         where = (change.table, key)
         if change.values is None:
             self.rows("DELETE FROM segue.row WHERE kind = %s AND key = %s", where)
             return
-        row: dict[str, Any] = dict(zip(TABLES[change.table], change.key, strict=True))
         sql = "SELECT data FROM segue.row WHERE kind = %s AND key = %s FOR UPDATE"
-        for (data,) in self.rows(sql, where):
-            row = read(data, dict[str, Any])
-        row.update(change.values)
-        for name, value in change.once.items():
-            row.setdefault(name, value)
+        old = [read(data, dict[str, Any]) for (data,) in self.rows(sql, where)]
         self.rows(
             "INSERT INTO segue.row (kind, key, run, data) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT (kind, key) DO UPDATE SET data = excluded.data",
-            (change.table, key, raw(str(change.key[0])), kept(row)),
+            (*where, raw(str(change.key[0])), kept(changed_row(old[0] if old else None, change))),
         )
 
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
@@ -144,26 +100,18 @@ class PostgresStore(FleetDatabase):
     # What is made from it
 
     def run(self, run_id: str) -> Run | None:
-        found = self._snapshots("AND s.run = %s", (raw(run_id),))
-        return found[0] if found else None
+        for snapshot, row in self.rows(f"{_SNAPSHOTS} AND s.run = %s", (raw(run_id),)):
+            return _run(snapshot, row)
+        return None
 
     def runs(
         self, cwd: str | None = None, *, unfinished: bool = False, limit: int | None = None
     ) -> list[Run]:
-        found = self._snapshots("", ())
-        found = [run for run in found if cwd is None or run.cwd == cwd]
-        found = [run for run in found if not (unfinished and run.state.is_final)]
-        return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)[:limit]
-
-    def _snapshots(self, where: str, values: Sequence[object]) -> list[Run]:
-        sql = (
-            "SELECT s.data, r.data FROM segue.row s JOIN segue.row r ON r.run = s.run"  # noqa: S608
-            f" WHERE s.kind = 'snapshot' AND r.kind = 'run' {where}"
-        )
-        return [
-            replace(read(data, _Snapshot).data, task=read(row, _RunRow).task)
-            for data, row in self.rows(sql, values)
-        ]
+        found = []
+        for snapshot, row in self.rows(_SNAPSHOTS):
+            with suppress(StateError):  # a newer segue's; asked for by its id, it says so
+                found.append(_run(snapshot, row))
+        return chosen(found, cwd, unfinished=unfinished, limit=limit)
 
     def find(self, prefix: str) -> list[str]:
         names = (plain(name) for (name,) in self.rows("SELECT DISTINCT run FROM segue.event"))
@@ -175,7 +123,10 @@ class PostgresStore(FleetDatabase):
     def sessions(self) -> list[tuple[str, str]]:
         rows = self.rows("SELECT data FROM segue.row WHERE kind = 'leg'")
         legs = [read(data, KeptLeg) for (data,) in rows]
-        return [*{(leg.session_id, leg.run) for leg in legs if leg.session_id}]
+        found = {(leg.session_id, leg.run) for leg in legs}
+        rows = self.rows("SELECT data FROM segue.row WHERE kind = 'run'")
+        found |= {(run.origin, run.id) for run in (read(data, _RunRow) for (data,) in rows)}
+        return [(session, run) for session, run in found if session]
 
     def readings(self, run_id: str) -> list[KeptReading]:
         return sorted(self._rows("reading", KeptReading, run_id), key=lambda row: row.seq)
@@ -203,7 +154,7 @@ class PostgresStore(FleetDatabase):
         self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
     ) -> None:
         with self.alone():
-            self._must_know(run_id)
+            self.must_know(run_id)
             self.rows(
                 "INSERT INTO segue.checkpoint (run, number, data) VALUES (%s, %s, %s)"
                 " ON CONFLICT (run, number) DO UPDATE SET data = excluded.data",
@@ -218,8 +169,8 @@ class PostgresStore(FleetDatabase):
 
     def forget(self, run_id: str, *, epoch: int) -> None:
         with self.alone():
-            self._must_know(run_id)
-            self._must_hold(run_key(run_id), epoch)
+            self.must_know(run_id)
+            self.must_hold(run_key(run_id), epoch)
             for table in ("words", "result", "ask", "checkpoint", "row", "event"):
                 self.rows(f"DELETE FROM segue.{table} WHERE run = %s", (raw(run_id),))  # noqa: S608
             self.rows("DELETE FROM segue.lease WHERE key = %s", (raw(run_key(run_id)),))
@@ -228,7 +179,7 @@ class PostgresStore(FleetDatabase):
 
     def ask(self, run_id: str, what: str, at: float) -> int:
         with self.alone():
-            self._must_know(run_id)
+            self.must_know(run_id)
             sql = "INSERT INTO segue.ask (run, what, at) VALUES (%s, %s, %s) RETURNING number"
             ((number,),) = self.rows(sql, (raw(run_id), raw(what), at))
             return int(number)
@@ -242,30 +193,28 @@ class PostgresStore(FleetDatabase):
             for number, what, at in self.rows(sql, (raw(run_id), after))
         ]
 
-    def _is_known(self, run_id: str) -> bool:
-        sql = "SELECT 1 FROM segue.event WHERE run = %s LIMIT 1"
-        return bool(self.rows(sql, (raw(run_id),)))
-
-    def _must_know(self, run_id: str) -> None:
-        if not self._is_known(run_id):
-            raise UnknownRun(f"{run_id}: there is no such run")
+    def drop_asks(self, run_id: str, up_to: int) -> None:
+        sql = "DELETE FROM segue.ask WHERE run = %s AND number <= %s"
+        self.rows(sql, (raw(run_id), up_to))
 
     # Who may write
 
     def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
-        with self.alone():
-            self.rows(
-                "INSERT INTO segue.lease (key, epoch) VALUES (%s, 0) ON CONFLICT DO NOTHING",
-                (raw(key),),
-            )
-            epoch, old = self._lease(key)
-            if old is not None and not seize and self._is_alive(old):
-                raise Held(key, old)
-            self.rows(
-                "UPDATE segue.lease SET epoch = %s, holder = %s WHERE key = %s",
-                (epoch + 1, kept(holder), raw(key)),
-            )
-        return Lease(key, epoch + 1)
+        # Only a row that is there can be locked.
+        self.rows(
+            "INSERT INTO segue.lease (key, epoch) VALUES (%s, 0) ON CONFLICT DO NOTHING",
+            (raw(key),),
+        )
+        return super().acquire(key, holder, now, seize=seize)
+
+    def lease_of(self, key: str) -> tuple[int, Holder | None]:
+        return self._lease(key)
+
+    def give_lease(self, key: str, epoch: int, holder: Holder, now: float) -> None:
+        self.rows(
+            "UPDATE segue.lease SET epoch = %s, holder = %s WHERE key = %s",
+            (epoch, kept(holder), raw(key)),
+        )
 
     def release(self, lease: Lease) -> None:
         # The row stays, so that an epoch never comes twice.
@@ -282,8 +231,3 @@ class PostgresStore(FleetDatabase):
         for epoch, data in self.rows(sql + (" FOR UPDATE" if lock else ""), (raw(key),)):
             return epoch, None if data is None else read(data, Holder)
         return 0, None
-
-    def _must_hold(self, key: str, epoch: int) -> None:
-        now, holder = self._lease(key)
-        if holder is None or now != epoch:
-            raise leases.lost(key, holder)

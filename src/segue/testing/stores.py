@@ -27,6 +27,7 @@ from segue.core.runs.types import (
     LegEnded,
     LegNotStarted,
     LegStarted,
+    Origin,
     Outcome,
     Replied,
     Run,
@@ -326,6 +327,13 @@ class StoreTests:
         )
         assert (first.tokens, first.cost_usd, first.active_s) == (700, 0.5, 9.5)
         assert (second.leg, second.session_id, second.reason) == (2, "session-1", "completed")
+
+    def test_the_session_that_a_run_continues_is_one_of_its_sessions(self, store: Store) -> None:
+        stop = Stop(reason=StopReason.RATE_LIMIT, confidence=1.0)
+        origin = Origin(agent="claude", session_id="rescued", path="/s.jsonl", stop=stop)
+        Driver(store, make_run("run-1", origin=origin)).tell(*story())
+        Driver(store, make_run("run-2"))
+        assert sorted(store.sessions()) == [("rescued", "run-1"), ("session-1", "run-1")]
 
     def test_a_leg_that_could_not_be_started_says_why(self, store: Store) -> None:
         Driver(store, make_run()).tell(LegNotStarted(leg=1, what="no program"))

@@ -1,18 +1,18 @@
 """Runs in memory, for tests and simulations: gone with the process, and otherwise the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Self, TypeVar
 
 from msgspec import convert
 from msgspec.structs import replace
 
-from segue.core.runs.types import AnyDecision, AnyFact, Created, Run
+from segue.core.runs.types import Run
 from segue.runs.store import leases, projection
 from segue.runs.store.coding import pack, unpack
 from segue.runs.store.port import (
     Entry,
-    Held,
     Holder,
     IsAlive,
     KeptAsk,
@@ -22,20 +22,20 @@ from segue.runs.store.port import (
     KeptStop,
     KeptTimer,
     Lease,
-    UnknownRun,
     run_key,
 )
 from segue.runs.store.projection import TABLES, Drift, StepFunction, TableChange
+from segue.runs.store.rules import StoreRules, changed_row, chosen
 
 T = TypeVar("T")
 Table = dict[tuple[Any, ...], dict[str, Any]]
 
 
-class MemoryStore:
+class MemoryStore(StoreRules):
     """See `port.Store`. Threads may share one."""
 
     def __init__(self, *, machine: str = "memory", is_alive: IsAlive = leases.is_alive) -> None:
-        self.machine = machine
+        self._machine = machine
         self._is_alive = is_alive
         self._lock = RLock()
         self._log: dict[str, list[str | bytes]] = {}
@@ -55,73 +55,30 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to give back; it stays readable."""
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nothing is undone: whatever can fail is checked before the first change."""
+        with self._lock:
+            yield
+            self._version += 1
+
     # The log
 
-    def create(
-        self,
-        run: Run,
-        *,
-        after: Run | None = None,
-        at: float | None = None,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-    ) -> Entry:
-        after = run if after is None else after
-        entry = projection.first_entry(
-            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
-        )
-        with self._lock:
-            if run.id in self._log:
-                raise ValueError(f"{run.id} is there already")
-            self._keep(entry, after)
-        return entry
+    def last_seq(self, run_id: str) -> int:
+        return len(self._log.get(run_id, ()))
 
-    def append(
-        self,
-        run_after: Run,
-        fact: AnyFact,
-        *,
-        at: float,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-        epoch: int,
-        taken: int = 0,
-    ) -> Entry:
-        if isinstance(fact, Created):
-            raise ValueError("a run is created once, by `create`")
-        with self._lock:
-            self._must_know(run_after.id)
-            now, holder = self._leases.get(run_key(run_after.id), (0, None))
-            if holder is None or now != epoch:
-                raise leases.lost(run_key(run_after.id), holder)
-            entry = projection.entry_of(
-                run_after,
-                fact,
-                seq=len(self._log[run_after.id]) + 1,
-                at=at,
-                machine=self.machine,
-                draw=draw,
-                decisions=decisions,
-            )
-            self._keep(entry, run_after)
-            self._asks = [a for a in self._asks if a.run != run_after.id or a.number > taken]
-        return entry
-
-    def _keep(self, entry: Entry, run: Run) -> None:
+    def write_entry(self, entry: Entry) -> None:
         self._log.setdefault(entry.run, []).append(pack(entry))
-        for change in projection.changes(entry, run):
-            self._carry_out(change)
-        self._version += 1
 
-    def _carry_out(self, change: TableChange) -> None:
+    def change_row(self, change: TableChange) -> None:
         table = self._tables[change.table]
         if change.values is None:
             table.pop(change.key, None)
-            return
-        row = table.setdefault(change.key, dict(zip(TABLES[change.table], change.key, strict=True)))
-        row.update(change.values)
-        for name, value in change.once.items():
-            row.setdefault(name, value)
+        else:
+            table[change.key] = changed_row(table.get(change.key), change)
+
+    def drop_asks(self, run_id: str, up_to: int) -> None:
+        self._asks = [ask for ask in self._asks if ask.run != run_id or ask.number > up_to]
 
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
         with self._lock:
@@ -142,9 +99,7 @@ class MemoryStore:
     ) -> list[Run]:
         with self._lock:
             found = [run for name in self._log if (run := self.run(name)) is not None]
-        found = [run for run in found if cwd is None or run.cwd == cwd]
-        found = [run for run in found if not (unfinished and run.state.is_final)]
-        return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)[:limit]
+        return chosen(found, cwd, unfinished=unfinished, limit=limit)
 
     def find(self, prefix: str) -> list[str]:
         with self._lock:
@@ -187,7 +142,7 @@ class MemoryStore:
             for entry, run in replayed:
                 drifts += projection.drift(entry, run)
                 for change in projection.changes(entry, run):
-                    self._carry_out(change)
+                    self.change_row(change)
         return drifts
 
     def _kept(self, table: str, kind: type[T], run_id: str) -> list[T]:
@@ -202,10 +157,9 @@ class MemoryStore:
     def keep_checkpoint(
         self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
     ) -> None:
-        with self._lock:
-            self._must_know(run_id)
+        with self.alone():
+            self.must_know(run_id)
             self._checkpoints[run_id, number] = pack(checkpoint)
-            self._version += 1
 
     def checkpoint(self, run_id: str, number: int) -> dict[str, Any] | None:
         with self._lock:
@@ -213,11 +167,9 @@ class MemoryStore:
         return None if data is None else unpack(data, dict[str, Any])
 
     def forget(self, run_id: str, *, epoch: int) -> None:
-        with self._lock:
-            self._must_know(run_id)
-            now, holder = self._leases.get(run_key(run_id), (0, None))
-            if holder is None or now != epoch:
-                raise leases.lost(run_key(run_id), holder)
+        with self.alone():
+            self.must_know(run_id)
+            self.must_hold(run_key(run_id), epoch)
             del self._log[run_id], self._leases[run_key(run_id)]
             for table in self._tables.values():
                 for key in [key for key in table if key[0] == run_id]:
@@ -225,16 +177,14 @@ class MemoryStore:
             for number in [key for key in self._checkpoints if key[0] == run_id]:
                 del self._checkpoints[number]
             self._asks = [ask for ask in self._asks if ask.run != run_id]
-            self._version += 1
 
     # What others want
 
     def ask(self, run_id: str, what: str, at: float) -> int:
-        with self._lock:
-            self._must_know(run_id)
+        with self.alone():
+            self.must_know(run_id)
             self._asked += 1
             self._asks.append(KeptAsk(number=self._asked, run=run_id, what=what, at=at))
-            self._version += 1
             return self._asked
 
     def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
@@ -244,28 +194,21 @@ class MemoryStore:
     def version(self) -> int:
         return self._version
 
-    def _must_know(self, run_id: str) -> None:
-        if run_id not in self._log:
-            raise UnknownRun(f"{run_id}: there is no such run")
-
     # Who may write
 
-    def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
-        with self._lock:
-            epoch, old = self._leases.get(key, (0, None))
-            if old is not None and not seize and self._is_alive(old):
-                raise Held(key, old)
-            self._leases[key] = epoch + 1, holder
-            self._version += 1
-        return Lease(key, epoch + 1)
+    def lease_of(self, key: str) -> tuple[int, Holder | None]:
+        return self._leases.get(key, (0, None))
+
+    def give_lease(self, key: str, epoch: int, holder: Holder, now: float) -> None:
+        self._leases[key] = epoch, holder
 
     def release(self, lease: Lease) -> None:
         with self._lock:
-            epoch, holder = self._leases.get(lease.key, (0, None))
+            epoch, holder = self.lease_of(lease.key)
             if epoch == lease.epoch and holder is not None:
                 self._leases[lease.key] = epoch, None
                 self._version += 1
 
     def holder(self, key: str) -> Holder | None:
         with self._lock:
-            return self._leases.get(key, (0, None))[1]
+            return self.lease_of(key)[1]

@@ -1,27 +1,29 @@
 """Runs in an SQLite file, for several processes at once. Any of them may be killed at any time."""
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from segue.core.runs.types import AnyDecision, AnyFact, Created, Run
+from segue.core.runs.types import Run
 from segue.runs.store import leases, projection
 from segue.runs.store.coding import cell, pack, text, unpack
-from segue.runs.store.desk import RunsDesk
+from segue.runs.store.file import RunsFile
 from segue.runs.store.port import (
     Entry,
+    Holder,
     IsAlive,
+    KeptAsk,
     KeptDecision,
     KeptLeg,
     KeptReading,
     KeptStop,
     KeptTimer,
-    UnknownRun,
+    Lease,
     run_key,
 )
 from segue.runs.store.projection import TABLES, Drift, StepFunction, TableChange
+from segue.runs.store.rules import StoreRules
 from segue.system.files.sqlite import Place
 
 T = TypeVar("T")
@@ -29,14 +31,15 @@ _COLUMNS = Entry.__struct_fields__
 _EVENT = ", ".join(_COLUMNS)
 
 
-class SqliteStore(RunsDesk):
+class SqliteStore(RunsFile, StoreRules):
     """An open store; see `port.Store`."""
 
     def __init__(
         self, place: Place, *, machine: str = "", is_alive: IsAlive = leases.is_alive
     ) -> None:
-        super().__init__(place, is_alive)
+        super().__init__(place)
         self._machine = machine
+        self._is_alive = is_alive
 
     def __enter__(self) -> Self:
         return self
@@ -44,74 +47,18 @@ class SqliteStore(RunsDesk):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    @property
-    def machine(self) -> str:
-        """This one's name, as entries tell it."""
-        self._machine = self._machine or leases.machine()
-        return self._machine
-
     # The log
 
-    def create(
-        self,
-        run: Run,
-        *,
-        after: Run | None = None,
-        at: float | None = None,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-    ) -> Entry:
-        after = run if after is None else after
-        entry = projection.first_entry(
-            run, after, at=at, machine=self.machine, draw=draw, decisions=decisions
-        )
-        with self.alone():
-            if self.rows("SELECT 1 FROM run WHERE id = ?", (cell(run.id),)):
-                raise ValueError(f"{run.id} is there already")
-            self._keep(entry, after)
-        return entry
+    def last_seq(self, run_id: str) -> int:
+        ((last,),) = self.rows("SELECT max(seq) FROM event WHERE run = ?", (cell(run_id),))
+        return last or 0
 
-    def append(
-        self,
-        run_after: Run,
-        fact: AnyFact,
-        *,
-        at: float,
-        draw: float | None = None,
-        decisions: Sequence[AnyDecision] = (),
-        epoch: int,
-        taken: int = 0,
-    ) -> Entry:
-        if isinstance(fact, Created):
-            raise ValueError("a run is created once, by `create`")
-        name = cell(run_after.id)
-        with self.alone():
-            ((last,),) = self.rows("SELECT max(seq) FROM event WHERE run = ?", (name,))
-            if last is None:
-                raise UnknownRun(f"{run_after.id}: there is no such run")
-            self.must_hold(run_key(run_after.id), epoch)
-            entry = projection.entry_of(
-                run_after,
-                fact,
-                seq=last + 1,
-                at=at,
-                machine=self.machine,
-                draw=draw,
-                decisions=decisions,
-            )
-            self._keep(entry, run_after)
-            if taken:
-                self.rows("DELETE FROM ask WHERE run = ? AND number <= ?", (name, taken))
-        return entry
-
-    def _keep(self, entry: Entry, run: Run) -> None:
+    def write_entry(self, entry: Entry) -> None:
         values = [cell(getattr(entry, name)) for name in _COLUMNS]
         marks = ", ".join("?" * len(values))
         self.db.execute(f"INSERT INTO event ({_EVENT}) VALUES ({marks})", values)  # noqa: S608
-        for change in projection.changes(entry, run):
-            self._carry_out(change)
 
-    def _carry_out(self, change: TableChange) -> None:
+    def change_row(self, change: TableChange) -> None:
         key = [cell(value) for value in change.key]
         if change.values is None:
             self.db.execute(_delete(change.table), key)
@@ -197,7 +144,7 @@ class SqliteStore(RunsDesk):
                     for entry, run in projection.replay(self.log(text(name)), step):
                         drifts += projection.drift(entry, run)
                         for change in projection.changes(entry, run):
-                            self._carry_out(change)
+                            self.change_row(change)
                 except (ValueError, KeyError) as fault:
                     raise self.unreadable(f"the log of {text(name)}", fault) from None
         return drifts
@@ -244,6 +191,50 @@ class SqliteStore(RunsDesk):
                 )
         with self.guarded():
             self.drop_traces()
+
+    # What other processes want
+
+    def ask(self, run_id: str, what: str, at: float) -> int:
+        with self.alone():
+            self.must_know(run_id)
+            sql = "INSERT INTO ask (run, what, at) VALUES (?, ?, ?)"
+            return self.db.execute(sql, (cell(run_id), cell(what), at)).lastrowid or 0
+
+    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+        sql = "SELECT number, run, what, at FROM ask WHERE run = ? AND number > ? ORDER BY number"
+        names = KeptAsk.__struct_fields__
+        return [self.made(row, names, KeptAsk) for row in self.rows(sql, (cell(run_id), after))]
+
+    def drop_asks(self, run_id: str, up_to: int) -> None:
+        self.rows("DELETE FROM ask WHERE run = ? AND number <= ?", (cell(run_id), up_to))
+
+    def version(self) -> int:
+        ((number,),) = self.rows("PRAGMA data_version")
+        return int(number)
+
+    # Who may write
+
+    def lease_of(self, key: str) -> tuple[int, Holder | None]:
+        for epoch, data in self.rows("SELECT epoch, holder FROM lease WHERE key = ?", (cell(key),)):
+            return epoch, data and self.read(data, Holder, f"the lease of {key}")
+        return 0, None
+
+    def give_lease(self, key: str, epoch: int, holder: Holder, now: float) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO lease (key, epoch, at, holder) VALUES (?, ?, ?, ?)",
+            (cell(key), epoch, now, pack(holder)),
+        )
+
+    def release(self, lease: Lease) -> None:
+        # The row stays, so that an epoch never comes twice.
+        with self.alone():
+            self.db.execute(
+                "UPDATE lease SET holder = NULL WHERE key = ? AND epoch = ?",
+                (cell(lease.key), lease.epoch),
+            )
+
+    def holder(self, key: str) -> Holder | None:
+        return self.lease_of(key)[1]
 
 
 @cache
