@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "tests"))
 
 from msgspec.structs import replace  # noqa: E402
-from support.postgres import Postgres, postgres  # noqa: E402 - the tests' own
+from support.fleet.postgres import Postgres, postgres  # noqa: E402 - the tests' own
 
 from segue.cli.work.worker import FLEET_LOOK_S, Pace  # noqa: E402
 from segue.core.queue.types import Caps, Task, TaskState  # noqa: E402

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from support.crowd import STEPS, crowd  # noqa: E402 - the tests' own
 from support.running import Staged  # noqa: E402
+from support.runs.crowd import STEPS, crowd  # noqa: E402 - the tests' own
 
 Row = dict[str, Any]
 LOOK_S = 0.25

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from support.queue_stress import stress  # noqa: E402 - the tests' own
+from support.fleet.queue_stress import stress  # noqa: E402 - the tests' own
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=10.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="segue-takeover-") as folder:
-        script = TESTS / "support" / "fleet_play.py"
+        script = TESTS / "support/fleet/fleet_play.py"
         argv = [sys.executable, str(TESTS / "script.py"), str(script), f"{folder}/field"]
         argv += [str(given.tasks), str(given.jobs), str(given.lease), *FAULTS]
         done = subprocess.run(enclosure.command(argv), capture_output=True, text=True, check=False)

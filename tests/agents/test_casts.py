@@ -27,7 +27,7 @@ ENV = {  # as it was before each test got its own home
     "SEGUE_AGENTS": AGENTS_FOLDER,
     "PATH": os.environ["PATH"],
 }
-LEG = Path(__file__).parents[1] / "support" / "one_leg.py"
+LEG = Path(__file__).parents[1] / "support/agents/one_leg.py"
 
 Found = dict[str, Any]
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.counters_kit import (
+from support.agents.counters import (
     START_S,
     Record,
     boundary,

@@ -13,7 +13,7 @@ from support.playing import AGENTS_FOLDER, missing
 from segue.drill import casts
 from segue.drill.plays import enclosure
 
-PLAY = Path(__file__).parents[1] / "support" / "real_relay.py"
+PLAY = Path(__file__).parents[1] / "support/agents/real_relay.py"
 PAIRS = (("claude", "codex"), ("codex", "claude"))
 
 

@@ -16,7 +16,7 @@ from segue.drill import casts
 from segue.drill.plays import enclosure
 
 SCRIPT = Path(__file__).parents[1] / "script.py"
-WARD = Path(__file__).parents[1] / "support" / "ward.py"
+WARD = Path(__file__).parents[1] / "support/runs/ward.py"
 
 KILLED = """\
 about = "Whoever works is killed by hand."

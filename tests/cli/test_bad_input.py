@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.bad_input_kit import LIMIT, assert_whole, no_constant
+from support.hostile.bad_input import LIMIT, assert_whole, no_constant
 
 from segue import api
 from segue.cli import cli

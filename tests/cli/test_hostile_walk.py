@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from conftest import lines
 from support.homes import claude_session, prompt, reply
-from support.hostile_values import (
+from support.hostile.values import (
     ESCAPES,
     FORGED,
     INVISIBLE,
@@ -39,7 +39,7 @@ from support.hostile_values import (
     plant_opencode,
     segue,
 )
-from support.printing_kit import OWN_STYLE, on_terminal
+from support.printing import OWN_STYLE, on_terminal
 
 from segue.cli import _UNLISTED, COMMANDS
 from segue.watch.server.api import ROUTES

@@ -17,7 +17,7 @@ from unittest import mock
 from zlib import crc32
 
 import pytest
-from support.agents_alive import Agent
+from support.agents.agents_alive import Agent
 from support.homes import claude_session, prompt, reply
 from support.watching import LIMIT_S, SEGUE, Watching, watching
 

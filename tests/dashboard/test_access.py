@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.dashboards import SEGUE, Shown, dashboard
 from support.homes import SESSION, prompt, reply
 from support.running import PATIENT, stage
+from support.watch.dashboards import SEGUE, Shown, dashboard
 
 PATHS = ("/", "/runs", "/runs/run-1", "/sessions/0", "/history", "/log", "/live", "/static/app.js")
 

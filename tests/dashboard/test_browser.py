@@ -4,10 +4,10 @@ import time
 from pathlib import Path
 
 from playwright.sync_api import Page
-from support.dashboards import browser, dashboard
 from support.homes import prompt, reply
 from support.playing import AGENTS_FOLDER
 from support.running import PATIENT, stage
+from support.watch.dashboards import browser, dashboard
 from support.watching import watching
 
 AXE = Path(AGENTS_FOLDER).parent / "axe/4.14.0/node_modules/axe-core/axe.min.js"

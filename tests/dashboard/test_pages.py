@@ -6,9 +6,9 @@ import re
 import time
 from pathlib import Path
 
-from support.dashboards import dashboard, until
 from support.homes import prompt, reply
 from support.running import PATIENT, stage
+from support.watch.dashboards import dashboard, until
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",

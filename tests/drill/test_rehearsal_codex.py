@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rehearsing import (
+from support.agents.rehearsing import (
     LONG_S,
     Gate,
     Place,

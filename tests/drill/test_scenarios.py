@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
-from support.simulated import Agent, result, supervise
+from support.agents.simulated import Agent, result, supervise
 
 from segue.core.sessions.spend import Spend
 from segue.drill.model.ask import Call, Kind, Part

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.simulated import Agent, request, result, supervise
+from support.agents.simulated import Agent, request, result, supervise
 
 from segue.core.sessions.spend import Spend
 from segue.drill.model.answer import ModelAnswer, ModelReply, Refusal

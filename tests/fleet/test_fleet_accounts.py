@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.postgres import Postgres, postgres
+from support.fleet.postgres import Postgres, postgres
 
 from segue.core.accounts import Account, Limit
 from segue.errors import StateError

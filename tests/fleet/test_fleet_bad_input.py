@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
-from support.machines import SEGUE, why_not
+from support.fleet.machines import SEGUE, why_not
+from support.fleet.postgres import Postgres, postgres
 from support.playing import missing
-from support.postgres import Postgres, postgres
 
 import segue.fleet
 from segue.cli import cli

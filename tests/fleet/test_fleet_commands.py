@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.postgres import Postgres, postgres
+from support.fleet.postgres import Postgres, postgres
 
 from segue.cli import cli
 from segue.fleet import machines

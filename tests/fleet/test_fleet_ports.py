@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.postgres import Postgres, postgres
+from support.fleet.postgres import Postgres, postgres
 
 from segue.errors import StateError
 from segue.fleet import machines

@@ -16,7 +16,7 @@ from segue.drill import casts
 from segue.drill.plays import enclosure
 
 TESTS = Path(__file__).parents[1]
-SCRIPT = TESTS / "support" / "fleet_real.py"
+SCRIPT = TESTS / "support/fleet/fleet_real.py"
 
 
 def play(agent: str, folder: Path) -> dict[str, Any]:

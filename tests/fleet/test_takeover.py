@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.machines import TestMachine
-from support.postgres import Postgres, postgres
+from support.fleet.machines import TestMachine
+from support.fleet.postgres import Postgres, postgres
 
 from segue.cli import cli
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import field
+from support.fleet import field
 from support.playing import missing
 
 from segue.drill.plays import enclosure
@@ -20,7 +20,7 @@ def test_every_task_ends_and_no_agent_of_one_task_ever_runs_on_two_machines_at_o
 ) -> None:
     if reason := field.why_not():
         missing(reason)
-    script = TESTS / "support" / "fleet_play.py"
+    script = TESTS / "support/fleet/fleet_play.py"
     argv = [sys.executable, str(TESTS / "script.py"), str(script), str(tmp_path / "field")]
     argv += ["3", "2", str(LEASE_S), "partition", "power"]
     done = subprocess.run(

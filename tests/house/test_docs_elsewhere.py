@@ -20,7 +20,7 @@ from segue.drill.plays import enclosure
 
 DOCS = Path(__file__).parents[2] / "docs"
 BIN = Path(sys.executable).parent
-HOUR = str(Path(__file__).parents[1] / "support/first_hour.py")
+HOUR = str(Path(__file__).parents[1] / "support/agents/first_hour.py")
 SSH = """#!/bin/sh
 # Stands in for another machine: a shell without a profile, in the user's home.
 [ "$1" = -t ] && shift

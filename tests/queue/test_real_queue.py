@@ -13,7 +13,7 @@ from segue.drill import casts
 from segue.drill.plays import enclosure
 
 TESTS = Path(__file__).parents[1]
-SCRIPT = TESTS / "support" / "queue_real.py"
+SCRIPT = TESTS / "support/fleet/queue_real.py"
 
 
 def test_one_account_is_limited_in_the_middle_and_the_other_agent_takes_the_rest(

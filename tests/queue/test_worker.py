@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.queue_stress import stress
-from support.queueing import FULL, LIMITED, POLICY, STEPS, queued
-from support.relaying import healthy, limited_at, relay_stage
+from support.fleet.queue_stress import stress
+from support.fleet.queueing import FULL, LIMITED, POLICY, STEPS, queued
 from support.running import Staged
+from support.runs.relaying import healthy, limited_at, relay_stage
 from support.watching import watching
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from support.crowd import crowd
 from support.running import stage
+from support.runs.crowd import crowd
 
 MANY = 8
 BLIND = """

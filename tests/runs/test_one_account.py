@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.relaying import limited_at
 from support.running import QUICK, Staged, stage
+from support.runs.relaying import limited_at
 
 from segue.drill.plays import job
 

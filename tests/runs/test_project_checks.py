@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import homes
-from support.agents_alive import Agent
+from support.agents.agents_alive import Agent
 from support.running import Ended, Staged, stage
 from support.watching import watching
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.relaying import healthy, limited_at, relay_stage
 from support.running import QUICK
+from support.runs.relaying import healthy, limited_at, relay_stage
 
 
 def test_while_the_first_agent_is_limited_the_next_one_finishes(tmp_path: Path) -> None:

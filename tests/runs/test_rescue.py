@@ -7,9 +7,9 @@ from typing import Any
 
 import psutil
 import pytest
-from support.ward import Ward, until, ward
+from support.runs.ward import Ward, until, ward
 
-HERE = Path(__file__).parents[1] / "support"
+HERE = Path(__file__).parents[1] / "support/runs"
 CLAUDE, CODEX = "rehearsal", "rehearsal-codex"
 NAMES = {CLAUDE: "claude", CODEX: "codex"}
 

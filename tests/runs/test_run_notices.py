@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.denied import DENIED
+from support.agents.denied import DENIED
 from support.running import QUICK, Staged, stage
-from support.services import NoticeService, noticed
+from support.watch.services import NoticeService, noticed
 from support.watching import watching
 
 from segue.core.policy import Policy

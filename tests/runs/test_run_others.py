@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.real_processes_kit import running, start_ticks
+from support.files.real_processes import running, start_ticks
 from support.running import Staged, stage
 
 from segue.runs import others

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run_progress_kit import CLAUDE_END, SESSION, play, result
 from support.running import stage
+from support.runs.progress import CLAUDE_END, SESSION, play, result
 
 TASKS = ("parse the file", "print a table", "write the docs", "release it")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.run_kills_kit import left_running
-from support.run_stops_kit import SLOW, in_step
 from support.running import Staged, stage
+from support.runs.killing import left_running
+from support.runs.stops import SLOW, in_step
 
 from segue.runs.legs.leg import Leg
 

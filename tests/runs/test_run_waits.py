@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.runs import AT, new_run, stop
+from support.runs.stepping import AT, new_run, stop
 
 from segue.core.policy import Policy
 from segue.core.runs.machine import step

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.files.scan import load as load_module
 from support.homes import SESSION, START, OpencodeDb, call, claude_session, prompt, reply
-from support.scan_kit import load as load_module
 
 from segue.core.handoffs import prompts
 from segue.core.handoffs.checkpoint import AgentSummary, Checkpoint, Command, FileChanged

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.counters_kit import count_line, prompt, reply, turn
-from support.scan_kit import FAMILY, Machine, rollout, segue
+from support.agents.counters import count_line, prompt, reply, turn
+from support.files.scan import FAMILY, Machine, rollout, segue
 
 from segue.sessions.count import count
 from segue.sessions.count.index import SCHEMA_VERSION, Index, open_index

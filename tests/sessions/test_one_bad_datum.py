@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.homes import OpencodeDb, claude_session, prompt, reply
-from support.hostile_values import FRONTS, Ended, home_of, plant_markdown, segue
+from support.hostile.values import FRONTS, Ended, home_of, plant_markdown, segue
 
 CANARY = "cafecafe-2222-4333-8444-555555555555"
 COMMANDS = (

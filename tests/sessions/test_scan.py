@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.counters_kit import (
+from support.agents.counters import (
     boundary,
     compact,
     count_line,
@@ -26,7 +26,7 @@ from support.counters_kit import (
     tool_use,
     turn,
 )
-from support.scan_kit import (
+from support.files.scan import (
     FAMILY,
     A,
     B,

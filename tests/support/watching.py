@@ -21,7 +21,7 @@ from segue.system.files import state
 from segue.watch.log import LOG_NAME, Log, Note, open_log
 from segue.watch.server.remote import Remote
 from support.paths import SCRIPT
-from support.tui import Tui
+from support.terminals.tui import Tui
 
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
 LIMIT_S = 150.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.homes import OpencodeDb, call, claude_session, prompt, reply
-from support.printing_kit import on_terminal
+from support.printing import on_terminal
 
 import segue
 from segue.core.terminals.visible import escape_json, one_line, to_json, visible

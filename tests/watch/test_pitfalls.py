@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec.structs import fields, replace
-from support.wake_kit import DAY, HOUR, NOON, R, ended, stopped, utc, verdict
+from support.watch.resuming import DAY, HOUR, NOON, R, ended, stopped, utc, verdict
 
 from segue import classify
 from segue.core.policy import Policy

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.agents_alive import Agent
+from support.agents.agents_alive import Agent
 from support.homes import SESSION, claude_session, prompt, reply
 from support.watching import SEGUE, Watching, watching
 

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.tui import Tui, open_tui
-from support.watch_handoffs_kit import AT_ONCE, await_job
+from support.terminals.tui import Tui, open_tui
+from support.watch.handoffs import AT_ONCE, await_job
 from support.watching import LIMIT_S, begin_work, done, watching
 
 from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioFact, ScenarioRule

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from msgspec.structs import replace
-from support.collector import collecting
 from support.running import stage
+from support.watch.collector import collecting
 from support.watching import watching
 
 from segue.watch.log import Note

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.simulated import request as as_request
+from support.agents.simulated import request as as_request
 
 from segue.core.handoffs import prompts
 from segue.core.handoffs.checkpoint import AgentSummary, Checkpoint, Command, FileChanged

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scan_kit import load
+from support.files.scan import load
 
 from segue.core.handoffs.digest import Builder, Digest, budget_chars, sections
 from segue.core.sessions.remarks import Todo

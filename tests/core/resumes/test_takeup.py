@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.runs import AT, Led, led
+from support.runs.stepping import AT, Led, led
 
 from segue.core.policy import Policy
 from segue.core.resumes.takeups import OLD_S, SETTLE_S, Left, decide

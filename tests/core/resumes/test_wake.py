@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.wake_kit import AUTO, DAY, HOUR, NOON, R, ended, stopped, utc, verdict
+from support.watch.resuming import AUTO, DAY, HOUR, NOON, R, ended, stopped, utc, verdict
 
 from segue.core.accounts import Answer
 from segue.core.policy import Policy

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import MUTE, TALKS, Led, new_run
+from support.runs.stepping import MUTE, TALKS, Led, new_run
 
 from segue.core.policy import PRESETS, Policy
 from segue.core.runs.due import KEPT_SIZES, MIN_REPLIES

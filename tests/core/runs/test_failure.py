@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import stop
+from support.runs.stepping import stop
 
 from segue.core.runs.failure import MOST_CHARS, failure_of, normalise
 from segue.core.stops.reasons import StopReason

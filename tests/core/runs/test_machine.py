@@ -1,7 +1,7 @@
 """The machine of a run: how it begins, hands over, and what it takes no notice of."""
 
 import pytest
-from support.runs import MUTE, Led, exit_code, led, stop
+from support.runs.stepping import MUTE, Led, exit_code, led, stop
 
 from segue.core.policy import PRESETS, Policy
 from segue.core.runs.types import (

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.json import decode, encode
 from msgspec.structs import replace
-from support.machine_rules_kit import ABILITIES, FACTS, Dice, moves, walk
-from support.runs import AT, Led, new_run
+from support.runs.machine_rules import ABILITIES, FACTS, Dice, moves, walk
+from support.runs.stepping import AT, Led, new_run
 
 from segue.core.policy import Policy
 from segue.core.runs.machine import TABLE, step, transitions

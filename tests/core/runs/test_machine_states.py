@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from support.runs import Led, led, new_run
+from support.runs.stepping import Led, led, new_run
 
 from segue.core.policy import Policy
 from segue.core.runs.types import (

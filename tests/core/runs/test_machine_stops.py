@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.runs import AT, MUTE, Led, exit_code, led
+from support.runs.stepping import AT, MUTE, Led, exit_code, led
 
 from segue.core.policy import Policy
 from segue.core.runs.types import (

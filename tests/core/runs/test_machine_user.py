@@ -1,6 +1,6 @@
 """The machine of a run: Ctrl+C, cancel, and going on with it."""
 
-from support.runs import MUTE, TALKS, Led, exit_code, led
+from support.runs.stepping import MUTE, TALKS, Led, exit_code, led
 
 from segue.core.policy import Policy
 from segue.core.runs.types import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from msgspec.structs import replace
-from support.runs import AT, MUTE, TALKS, Led, new_run
+from support.runs.stepping import AT, MUTE, TALKS, Led, new_run
 
 from segue.core.policy import Policy
 from segue.core.runs.timers import Activity, deadlines

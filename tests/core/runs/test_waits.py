@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import AT, stop
+from support.runs.stepping import AT, stop
 
 from segue.core.policy import Policy
 from segue.core.runs.types import Wait

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.secret_kinds import FOLDER, filled, kinds
+from support.hostile.secret_kinds import FOLDER, filled, kinds
 
 import segue
 from segue.core.secrets.redact import MARK, redact

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from support.runs import led
+from support.runs.stepping import led
 
 from segue.core.policy import Policy
 from segue.core.runs.types import Abilities

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scan_kit import A, B, C, D, Machine, rollout, same, session
+from support.files.scan import A, B, C, D, Machine, rollout, same, session
 
 NAMES = (A, B, C, D)
 COUNTS = {A: [1, 2, 4], B: [1, 2, 8], C: [1, 2, 8, 16], D: [1, 32]}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.bad_input_kit import LIMIT, NOW, assert_whole, no_constant
+from support.hostile.bad_input import LIMIT, NOW, assert_whole, no_constant
 
 from segue import api
 from segue.agents.ending import CHANNELS, Ending, Source

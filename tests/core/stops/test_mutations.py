@@ -15,7 +15,7 @@ from functools import cache
 import pytest
 from conftest import lines
 from msgspec import Struct
-from support.planting import STREAMS, judge, planted_run
+from support.hostile.planting import STREAMS, judge, planted_run
 
 from segue.agents.ending import Channel
 from segue.core.stops.types import Stop

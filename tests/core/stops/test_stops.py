@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.stops_kit import NOON, FakeRules
+from support.watch.stops import NOON, FakeRules
 
 from segue.agents import terminals
 from segue.core.policy import Policy

@@ -1,0 +1,181 @@
+"""After an agent's own compaction: what its summary left out is told to it again, once."""
+
+import json
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import QUICK, Ended, Staged, stage
+
+HERE = Path(__file__).parents[2] / "support/runs"
+WORD = "quokka-48613"
+OWN = {**QUICK, "stall_s": 40.0, "soft_mark": 2.0, "hard_mark": 2.0}
+"""No handoff of segue's: the agent compacts by itself."""
+TOLD = "AFTER YOUR COMPACTION"
+# A tool that runs until segue has told, so that the turn is not over before.
+WAITS = (
+    "for i in $(seq 150); do cat $SEGUE_HOME/runs/*/leg-*/control.jsonl 2>/dev/null"
+    " | grep -q recall-1 && break; sleep 0.1; done; sleep 0.3; echo waited"
+)
+
+
+FULL = '[[rules]]\nafter_requests = 4\nfault = "too_long"\n'
+
+
+def scenario(folder: Path, commands: Sequence[str], *rules: str) -> Path:
+    """These commands, one a turn."""
+    turns = "".join(f"[[turns]]\ncommand = {json.dumps(command)}\n" for command in commands)
+    file = folder / "lossy.toml"
+    head = 'about = "The agent compacts, and its summary forgets."\nsummary = "forgets"\n'
+    file.write_text(f"{head}[job]\nsteps = 3\n{''.join(rules or (FULL,))}{turns}")
+    return file
+
+
+BEFORE = (
+    "sh tell",
+    "echo one thing",
+    "echo another thing",
+    "echo a third thing",
+)
+
+
+@contextmanager
+def staged(
+    played: Path, cast: str = "rehearsal", policy: Mapping[str, object] = OWN
+) -> Iterator[Staged]:
+    """With a tool that tells the word, and nothing else that knows it."""
+    with stage(played, cast, within=played.parent, policy=policy) as s:
+        (s.project / "tell").write_text(f"echo 'the staging name is {WORD}'; rm tell\n")
+        s.server.server.bodies = True
+        yield s
+
+
+def bodies(s: Staged) -> list[dict[str, Any]]:
+    """What the model was sent, request by request."""
+    return [dict(request.body) for request in s.server.requests if isinstance(request.body, dict)]
+
+
+def after_compaction(s: Staged) -> list[str]:
+    """The requests that came after the agent's own compaction."""
+    answers = s.answers
+    assert "summary" in answers, answers
+    return [json.dumps(body) for body in bodies(s)[answers.index("summary") + 1 :]]
+
+
+def facts(s: Staged, run_id: str, kind: str) -> list[dict[str, Any]]:
+    with s.store() as store:
+        return [dict(entry.data) for entry in store.log(run_id) if entry.kind == kind]
+
+
+def test_a_session_is_told_what_its_own_summary_left_out(tmp_path: Path) -> None:
+    played = scenario(tmp_path, [*BEFORE, WAITS, "echo and on", "echo the last"])
+    with staged(played) as s:
+        ended = s.run()
+        assert ended.code == 0, ended.stderr
+        assert ended.stdout.strip() == "Done."
+        first, *_, last = after_compaction(s)
+        assert WORD not in first, "the summary forgot it"
+        assert last.count(WORD) == 1
+        assert last.count(TOLD) == 1
+        assert "not an instruction" in last
+        (run_id,) = s.run_ids()
+        (told,) = facts(s, run_id, "recalled")
+        assert (told["leg"], told["compaction"]) == (1, 1)
+        assert len(facts(s, run_id, "legended")) == 1, "the turn went on in the same leg"
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    played = scenario(tmp_path, [*BEFORE, "sleep 1", "sleep 1", "echo the last"])
+    off = {**OWN, "recall_after_compaction": False}
+    with staged(played, policy=off) as s:
+        assert s.run().code == 0
+        assert not any(WORD in request for request in after_compaction(s))
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_a_kill_between_the_compaction_and_the_words_changes_nothing(
+    place: str, tmp_path: Path
+) -> None:
+    played = scenario(tmp_path, [*BEFORE, WAITS, "echo and on", "echo the last"])
+    with staged(played) as s:
+        dead = killed_at(s, f"working recalled {place}")
+        assert dead.code == -signal.SIGKILL, dead.stderr
+        again = s.segue("resume")
+        assert again.code == 0, again.stderr
+        assert after_compaction(s)[-1].count(WORD) == 1
+
+
+def test_a_kill_after_the_words_does_not_repeat_them(tmp_path: Path) -> None:
+    played = scenario(tmp_path, [*BEFORE, WAITS, *["sleep 0.5"] * 12, "echo the last"])
+    with staged(played) as s:
+        process = s.start_run()
+        s.until(lambda: any(s.home.glob("runs/*/leg-001/recall-1.md")))
+        s.until(lambda: TOLD in json.dumps(bodies(s)[-1]))
+        process.kill()
+        process.wait()
+        again = s.segue("resume")
+        assert again.code == 0, again.stderr
+        assert after_compaction(s)[-1].count(WORD) == 1
+
+
+def killed_at(s: Staged, point: str) -> Ended:
+    return s.end(s.start_script(HERE / "killed.py", point, *s.words()))
+
+
+LIMIT = """\
+[[rules]]
+after_requests = 5
+fault = "plan_limit"
+resets_in_s = 2
+[options.rehearsal]
+plan = "1"
+"""
+
+
+def test_what_a_message_could_not_tell_the_next_prompt_does(tmp_path: Path) -> None:
+    """The plan's limit comes right after the compaction: there is no tool call at which the session
+    could be told."""
+    played = scenario(tmp_path, [*BEFORE, "echo and on", "echo the last"], FULL, LIMIT)
+    with staged(played) as s:
+        ended = s.run()
+        assert ended.code == 0, ended.stderr
+        assert "plan_limit" in s.answers
+        last = after_compaction(s)[-1]
+        assert last.count(WORD) == 1
+        assert last.count(TOLD) == 1
+        assert "GOING ON" in last
+
+
+def test_an_agent_that_does_not_talk_is_told_with_the_next_prompt(tmp_path: Path) -> None:
+    """codex says nothing of its compaction but in its session's file."""
+    full = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
+    played = scenario(tmp_path, [*BEFORE, "echo and on", "echo the last"], full)
+    with staged(played, "rehearsal-codex") as s:
+        ended = s.run("--check", "test -e passed || { touch passed; false; }")
+        assert ended.code == 0, (ended.stderr, s.answers)
+        first, *_, last = after_compaction(s)
+        assert WORD not in first
+        assert last.count(WORD) == 1
+        assert last.count(TOLD) == 1
+        assert "THE CHECK DID NOT PASS" in last
+
+
+def test_an_agent_that_does_not_talk_is_resumed_with_it_between_two_tools(tmp_path: Path) -> None:
+    """In the same session, once; nothing of what was done is done again."""
+    full = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
+    works = [f"sleep 1; echo {number} >> done" for number in range(6)]
+    with staged(scenario(tmp_path, [*BEFORE, *works], full), "rehearsal-codex") as s:
+        ended = s.run()
+        assert ended.code == 0, (ended.stderr, s.answers)
+        first, *_, last = after_compaction(s)
+        assert WORD not in first
+        assert (last.count(WORD), last.count(TOLD)) == (1, 1)
+        legs = sorted(s.home.glob("runs/*/leg-*"))
+        assert len(legs) == 2
+        assert len({(leg / "session").read_text() for leg in legs}) == 1
+        assert "to be told what its own compaction left out" in ended.stderr
+        told = (s.project / "done").read_text().split()
+        assert told == sorted(set(told))

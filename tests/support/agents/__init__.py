@@ -1,0 +1,1 @@
+"""Agents for tests: stand-ins, rehearsals and real ones."""

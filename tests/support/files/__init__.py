@@ -1,0 +1,1 @@
+"""Session files and processes for tests."""

@@ -1,0 +1,1 @@
+"""Machines, a database and a queue for tests."""

@@ -1,0 +1,1 @@
+"""Runs for tests, and whoever ends them."""

@@ -1,0 +1,1 @@
+"""Terminals for tests, and what runs in them."""

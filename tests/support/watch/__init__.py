@@ -1,0 +1,1 @@
+"""Daemons for tests, and who asks them."""
