@@ -90,7 +90,7 @@ def transcript(path: Path, megabytes: float, last: bytes = b"") -> None:
 def seconds(path: Path, profile: Profile, rounds: int) -> float:
     info = path.stat()
     stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
-    found = find.Found(profile.name, str(path.parent), str(path), SESSION, "", stamp)
+    found = find.FileOnDisk(profile.name, str(path.parent), str(path), SESSION, "", stamp)
     judge = make_judge(lambda agent, model, cwd: Policy(), 0.0)
     taken = []
     for _ in range(rounds):

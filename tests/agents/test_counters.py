@@ -39,7 +39,7 @@ from segue.agents.contracts.counter import Counter, Tally, key_of, milliseconds
 from segue.core.sessions.ledger import ENDS_TURN, Ledger
 from segue.sessions.count import scan
 from segue.sessions.count.count import count
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 
 # --- records --------------------------------------------------------------------------------------
 
@@ -619,7 +619,7 @@ def test_geminis_older_file_is_one_object_over_many_lines(tmp_path: Path) -> Non
     file.write_text(written)
     info = file.stat()
     stamped = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
-    counted = count(Found("gemini", str(tmp_path), str(file), "", "", stamped), None)
+    counted = count(FileOnDisk("gemini", str(tmp_path), str(file), "", "", stamped), None)
     assert counted is not None
     assert [entry.spend.four for entry in counted[1]] == [(6, 3, 4, 0)]
 

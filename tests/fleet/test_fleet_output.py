@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.dashboards import dashboard
-from support.machines import SEGUE, TestMachine
-from support.postgres import Postgres, postgres
+from support.fleet.machines import SEGUE, TestMachine
+from support.fleet.postgres import Postgres, postgres
+from support.watch.dashboards import dashboard
 
 from segue import fleet
 from segue.cli import cli

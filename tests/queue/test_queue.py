@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from segue.errors import StateError
-from segue.queue.memory import Kept, MemoryQueue
+from segue.queue.memory import MemoryQueue, SharedTasks
 from segue.queue.port import Queue
 from segue.queue.sqlite import SqliteQueue
 from segue.runs.store.port import IsAlive
@@ -20,7 +20,7 @@ class TestSqlite(QueueTests):
 class TestMemory(QueueTests):
     @pytest.fixture(autouse=True)
     def shared(self) -> None:
-        self.kept = Kept()
+        self.kept = SharedTasks()
 
     def open(self, folder: Path, is_alive: IsAlive) -> Queue:
         return MemoryQueue(self.kept, is_alive=is_alive)

@@ -11,7 +11,7 @@ import pytest
 
 from segue.errors import ConfigError
 from segue.sessions import find
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 from segue.system.config import config
 from segue.system.files import state
 
@@ -44,12 +44,12 @@ def put(*parts: str | Path, content: str = "{}\n") -> Path:
     return path
 
 
-def look(home: Path, **environment: str | Path) -> list[Found]:
+def look(home: Path, **environment: str | Path) -> list[FileOnDisk]:
     told = {"HOME": str(home), **{name: str(value) for name, value in environment.items()}}
     return find.sessions(find.homes(told))
 
 
-def paths(found: Iterable[Found]) -> set[str]:
+def paths(found: Iterable[FileOnDisk]) -> set[str]:
     return {file.path for file in found}
 
 
@@ -349,7 +349,7 @@ def test_pipes_sockets_and_folders_with_fitting_names_are_passed_over_at_once(
     monkeypatch.chdir(path.parent)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(name.format("3"))
-        found: list[Found] = []
+        found: list[FileOnDisk] = []
         # A reader that opens the pipe would wait for ever: it would be seen here.
         looking = threading.Thread(target=lambda: found.extend(look(own_home)), daemon=True)
         looking.start()

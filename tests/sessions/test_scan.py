@@ -675,7 +675,7 @@ def test_a_file_that_another_scan_adds_meanwhile_is_not_forgotten(
     machine.write("-p/a.jsonl", reply("m1", tokens=(7, 0, 0, 0)))
     listing = find.sessions
 
-    def listed(homes: Any) -> list[find.Found]:
+    def listed(homes: Any) -> list[find.FileOnDisk]:
         found = listing(homes)
         monkeypatch.setattr(find, "sessions", listing)
         machine.write("-p/b.jsonl", reply("m2", tokens=(100, 0, 0, 0)))

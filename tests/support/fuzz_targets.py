@@ -17,7 +17,7 @@ from segue.agents.shared.live import Live
 from segue.core.handoffs import document
 from segue.core.policy import Policy
 from segue.core.stops.types import Stop
-from segue.core.terminals.screen import Shown
+from segue.core.terminals.screen import PaneCapture
 from segue.errors import SegueError
 from segue.mcp.answers import Answers
 from segue.sessions.follow import cursor
@@ -112,7 +112,7 @@ def read_screen(agent: str, data: bytes) -> None:
     row = data[0] % (len(lines) + 2) if data else 0
     column = data[-1] if data else 0
     for is_alternate in (True, False):
-        terminal.read(Shown(lines, lines, (column, row), _WIDTH, alternate=is_alternate))
+        terminal.read(PaneCapture(lines, lines, (column, row), _WIDTH, alternate=is_alternate))
 
 
 _REQUEST = b"POST /v1/hook HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"

@@ -56,13 +56,13 @@ _TERMINAL = "segue/core/handoffs/machine"
 MUTATIONS = (
     Mutation(
         "a run's lease is given although a living process holds it",
-        "segue/runs/store/memory.py",
+        "segue/runs/store/rules.py",
         "if old is not None and not seize and self._is_alive(old):",
         "if False:",
     ),
     Mutation(
         "the epoch of a lease is not checked",
-        "segue/runs/store/memory.py",
+        "segue/runs/store/rules.py",
         "if holder is None or now != epoch:",
         "if holder is None:",
     ),

@@ -17,7 +17,7 @@ from segue.errors import SegueError
 from segue.fleet.database import FleetDatabase
 from segue.runs.folders import RunFolder, read
 from segue.runs.results import is_here
-from segue.runs.store.port import KeptDecision, KeptLeg, Store
+from segue.runs.store.port import Store, StoredDecision, StoredLeg
 from segue.system import clock
 from segue.views import tables
 from segue.views.lines.runs import Teller
@@ -106,7 +106,7 @@ def _pieces(store: Store, run: Run, now: float) -> list[Piece]:
     return found
 
 
-def _kind(leg: KeptLeg) -> str:
+def _kind(leg: StoredLeg) -> str:
     if leg.purpose == "checkpoint":
         return "checkpoint"
     if not leg.ended_at:
@@ -114,12 +114,12 @@ def _kind(leg: KeptLeg) -> str:
     return "fine" if leg.reason in ("completed", "context_exhausted", "") else "cut"
 
 
-def _leg_title(leg: KeptLeg, length_s: float) -> str:
+def _leg_title(leg: StoredLeg, length_s: float) -> str:
     ended = leg.fault or leg.reason.replace("_", " ") or "running"
     return words.line(f"leg {leg.leg}: {ended}, {duration(length_s)}", 120)
 
 
-def waits(decisions: list[KeptDecision]) -> list[dict[str, Any]]:
+def waits(decisions: list[StoredDecision]) -> list[dict[str, Any]]:
     """The waits that were decided."""
     return [each.data["wait"] for each in decisions if each.decision == "waituntil"]
 
@@ -176,7 +176,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
     }
 
 
-def _leg(leg: KeptLeg, stop: Any) -> dict[str, Any]:
+def _leg(leg: StoredLeg, stop: Any) -> dict[str, Any]:
     from segue.views.run.story import ended_for
 
     own = ended_for(stop) if stop is not None else ""

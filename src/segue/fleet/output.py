@@ -25,7 +25,7 @@ from segue.fleet.store import PostgresStore
 from segue.runs.legs.words import LegWords, Said
 from segue.runs.results import RunResult, is_here, result_here
 from segue.runs.store import leases
-from segue.runs.store.port import KeptLeg, Store
+from segue.runs.store.port import Store, StoredLeg
 from segue.system.config import config
 
 EVERY_S = 2.0
@@ -154,7 +154,7 @@ class Publisher:
 
     # The result
 
-    def _make(self, run: Run, legs: Sequence[KeptLeg]) -> None:
+    def _make(self, run: Run, legs: Sequence[StoredLeg]) -> None:
         """In a thread: git may take seconds, and nobody waits for it."""
 
         def make() -> None:
@@ -212,7 +212,7 @@ def _cut(said: list[Said]) -> list[Said]:
     return found
 
 
-def _here(run: Run, legs: Sequence[KeptLeg], env: Mapping[str, str]) -> RunResult:
+def _here(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> RunResult:
     return result_here(run, legs, env, with_patch=True)
 
 
@@ -265,7 +265,7 @@ def _decoded(data: bytes, kind: type[T]) -> T | None:
 def result_of(
     store: Store,
     run: Run,
-    legs: Sequence[KeptLeg],
+    legs: Sequence[StoredLeg],
     env: Mapping[str, str],
     *,
     with_patch: bool = False,

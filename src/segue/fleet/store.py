@@ -16,13 +16,13 @@ from segue.runs.store.port import (
     Entry,
     Holder,
     IsAlive,
-    KeptAsk,
-    KeptDecision,
-    KeptLeg,
-    KeptReading,
-    KeptStop,
-    KeptTimer,
     Lease,
+    StoredAsk,
+    StoredDecision,
+    StoredLeg,
+    StoredReading,
+    StoredStop,
+    StoredTimer,
     run_key,
 )
 from segue.runs.store.projection import TableChange
@@ -117,30 +117,30 @@ class PostgresStore(FleetDatabase, StoreRules):
         names = (plain(name) for (name,) in self.rows("SELECT DISTINCT run FROM segue.event"))
         return sorted(name for name in names if name.startswith(prefix))
 
-    def legs(self, run_id: str) -> list[KeptLeg]:
-        return sorted(self._rows("leg", KeptLeg, run_id), key=lambda leg: leg.leg)
+    def legs(self, run_id: str) -> list[StoredLeg]:
+        return sorted(self._rows("leg", StoredLeg, run_id), key=lambda leg: leg.leg)
 
     def sessions(self) -> list[tuple[str, str]]:
         rows = self.rows("SELECT data FROM segue.row WHERE kind = 'leg'")
-        legs = [read(data, KeptLeg) for (data,) in rows]
+        legs = [read(data, StoredLeg) for (data,) in rows]
         found = {(leg.session_id, leg.run) for leg in legs}
         rows = self.rows("SELECT data FROM segue.row WHERE kind = 'run'")
         found |= {(run.origin, run.id) for run in (read(data, _RunRow) for (data,) in rows)}
         return [(session, run) for session, run in found if session]
 
-    def readings(self, run_id: str) -> list[KeptReading]:
-        return sorted(self._rows("reading", KeptReading, run_id), key=lambda row: row.seq)
+    def readings(self, run_id: str) -> list[StoredReading]:
+        return sorted(self._rows("reading", StoredReading, run_id), key=lambda row: row.seq)
 
-    def stops(self, run_id: str) -> list[KeptStop]:
-        return sorted(self._rows("stop", KeptStop, run_id), key=lambda row: row.seq)
+    def stops(self, run_id: str) -> list[StoredStop]:
+        return sorted(self._rows("stop", StoredStop, run_id), key=lambda row: row.seq)
 
-    def decisions(self, run_id: str) -> list[KeptDecision]:
-        found = self._rows("decision", KeptDecision, run_id)
+    def decisions(self, run_id: str) -> list[StoredDecision]:
+        found = self._rows("decision", StoredDecision, run_id)
         return sorted(found, key=lambda row: (row.seq, row.place))
 
-    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
+    def timers(self, due_before: float | None = None) -> list[StoredTimer]:
         rows = self.rows("SELECT data FROM segue.row WHERE kind = 'timer'")
-        found = [read(data, KeptTimer) for (data,) in rows]
+        found = [read(data, StoredTimer) for (data,) in rows]
         due = [row for row in found if due_before is None or row.until <= due_before]
         return sorted(due, key=lambda row: (row.until, row.run))
 
@@ -184,12 +184,12 @@ class PostgresStore(FleetDatabase, StoreRules):
             ((number,),) = self.rows(sql, (raw(run_id), raw(what), at))
             return int(number)
 
-    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+    def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         sql = (
             "SELECT number, what, at FROM segue.ask WHERE run = %s AND number > %s ORDER BY number"
         )
         return [
-            KeptAsk(number=number, run=run_id, what=plain(what), at=at)
+            StoredAsk(number=number, run=run_id, what=plain(what), at=at)
             for number, what, at in self.rows(sql, (raw(run_id), after))
         ]
 

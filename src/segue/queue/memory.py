@@ -13,7 +13,7 @@ from segue.runs.store import leases
 from segue.runs.store.port import Holder, IsAlive, Lease
 
 
-class Kept:
+class SharedTasks:
     """What is shared by those who open the same one."""
 
     def __init__(self) -> None:
@@ -28,8 +28,10 @@ class Kept:
 class MemoryQueue:
     """See `port.Queue`."""
 
-    def __init__(self, kept: Kept | None = None, *, is_alive: IsAlive = leases.is_alive) -> None:
-        self._kept, self._is_alive = kept or Kept(), is_alive
+    def __init__(
+        self, kept: SharedTasks | None = None, *, is_alive: IsAlive = leases.is_alive
+    ) -> None:
+        self._kept, self._is_alive = kept or SharedTasks(), is_alive
 
     def close(self) -> None:
         pass

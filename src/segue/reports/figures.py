@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from segue.core.runs.types import Run
 from segue.reports.watched import notes_since
-from segue.runs.store.port import Entry, KeptLeg, KeptReading, Store
+from segue.runs.store.port import Entry, Store, StoredLeg, StoredReading
 from segue.watch.log import Log, Note
 
 BAND = (0.85, 0.90)
@@ -190,7 +190,7 @@ class _Size(Struct, frozen=True):
 
 
 def _add_run(
-    found: Facts, run: Run, legs: list[KeptLeg], entries: list[Entry], sizes: Sequence[_Size]
+    found: Facts, run: Run, legs: list[StoredLeg], entries: list[Entry], sizes: Sequence[_Size]
 ) -> None:
     sessions = {
         leg.leg: (leg.agent or run.agent, leg.session_id or f"{run.id}/{leg.leg}") for leg in legs
@@ -233,7 +233,7 @@ def _add_run(
         found.saved_s += kept.active_s if kept.leg > 1 else 0.0
 
 
-def _sizes(readings: Iterable[KeptReading]) -> list[_Size]:
+def _sizes(readings: Iterable[StoredReading]) -> list[_Size]:
     return [
         _Size(kept.seq, kept.leg, kept.reading.used_tokens, kept.reading.window_tokens)
         for kept in readings
@@ -247,7 +247,7 @@ def _before(sizes: Sequence[_Size], seq: int) -> _Size | None:
 
 def _handoff(
     run: Run,
-    legs: Sequence[KeptLeg],
+    legs: Sequence[StoredLeg],
     sizes: Sequence[_Size],
     leg: int,
     entry: Entry,

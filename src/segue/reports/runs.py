@@ -6,7 +6,7 @@ from segue import fleet
 from segue.core.runs.types import Run
 from segue.fleet import output
 from segue.reports.types import CheckReport, RunReport, Step, WaitReport
-from segue.runs.store.port import Entry, KeptLeg, Store
+from segue.runs.store.port import Entry, Store, StoredLeg
 
 
 def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> RunReport:
@@ -64,7 +64,7 @@ def _waits(entries: list[Entry], now: float) -> list[WaitReport]:
     return found
 
 
-def _handoffs(legs: list[KeptLeg]) -> list[float]:
+def _handoffs(legs: list[StoredLeg]) -> list[float]:
     found = []
     for leg in legs:
         at = leg.started_at or leg.planned_at

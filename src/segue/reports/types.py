@@ -7,7 +7,7 @@ from msgspec import Struct
 from segue.core.runs.types import Run
 from segue.core.stops.types import Stop
 from segue.runs.results import SpendReport
-from segue.runs.store.port import KeptLeg
+from segue.runs.store.port import StoredLeg
 from segue.system.git.snapshots import FileDiff
 
 WatchedWhat = Literal[
@@ -48,7 +48,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     answer: str
     ended_at: float | None  # None: it is not over
     last_at: float
-    legs: list[KeptLeg]
+    legs: list[StoredLeg]
     stops: dict[int, Stop]  # by leg
     waits: list[WaitReport]
     handoffs: list[float]  # when the next session was begun

@@ -406,7 +406,7 @@ class Driver:
             ) from None
         try:
             lock = tree_lock.hold(tree)  # against those of another SEGUE_HOME
-        except tree_lock.Taken as taken:
+        except tree_lock.TreeLocked as taken:
             raise TreeTaken(
                 f"another run works in {tree} (process {taken.pid or 'unknown'}, of another"
                 " SEGUE_HOME); wait for it, or use --share-tree"

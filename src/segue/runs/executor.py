@@ -22,7 +22,7 @@ from segue.core.runs.types import LegEnded, Origin, Run, RunState, StartLeg
 from segue.core.secrets.redact import redact
 from segue.core.stops.reasons import StopReason
 from segue.errors import StateError
-from segue.runs import handoff, instructions, others
+from segue.runs import conflicts, handoff, instructions
 from segue.runs.clock import Clock
 from segue.runs.folders import RunFolder, read, read_json, write, write_json
 from segue.runs.legs import spending
@@ -166,7 +166,7 @@ class Executor:
         self.named(hand, session_id)
         file, name = hand.drive.session_file, hand.profile.name
         path = file(session_id, self.env, run.cwd) if file is not None else ""
-        other = others.working_on(name, session_id, path, run.cwd, self.env)
+        other = conflicts.working_on(name, session_id, path, run.cwd, self.env)
         if other is not None:
             raise StateError(
                 f"process {other.pid} has session {session_id} open: end it first, then resume"

@@ -12,7 +12,7 @@ from segue.core.sessions.spend import Spend
 from segue.errors import SegueError
 from segue.runs.folders import RunFolder
 from segue.runs.legs.spending import spent
-from segue.runs.store.port import KeptLeg
+from segue.runs.store.port import StoredLeg
 from segue.system.config import prices
 from segue.system.git import snapshots
 from segue.system.git.snapshots import FileDiff
@@ -51,7 +51,7 @@ def is_here(run: Run) -> bool:
 
 
 def result_here(
-    run: Run, legs: Sequence[KeptLeg], env: Mapping[str, str], *, with_patch: bool = False
+    run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str], *, with_patch: bool = False
 ) -> RunResult:
     """By the files of this machine; of another's run only what the legs tell."""
     files, commits, note = changes(run)
@@ -73,7 +73,7 @@ def result_here(
     )
 
 
-def spend_of(run: Run, legs: Sequence[KeptLeg], env: Mapping[str, str]) -> list[SpendReport]:
+def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> list[SpendReport]:
     """By model where the agent's own files tell; else the sum that the legs told."""
     total: dict[tuple[str, str], SpendReport] = {}
     sessions = ((leg.agent or run.agent, leg.session_id) for leg in legs if leg.session_id)

@@ -30,7 +30,7 @@ Stamp = tuple[int, int, int, int]
 """Device, inode, size and time: the same as long as the file is."""
 
 
-class Found(NamedTuple):
+class FileOnDisk(NamedTuple):
     """A session file, or a database with sessions in it, as it is on disk now."""
 
     agent: str
@@ -112,10 +112,10 @@ def filled(place: str, environment: Mapping[str, str]) -> str:
     return place
 
 
-def sessions(places: Iterable[Home]) -> list[Found]:
+def sessions(places: Iterable[Home]) -> list[FileOnDisk]:
     """All session files, in the order of their paths; a file that has two names is found once, by
     the first of them in the first home that has it."""
-    found: dict[tuple[int, int], Found] = {}
+    found: dict[tuple[int, int], FileOnDisk] = {}
     for home in places:
         patterns = (home.store.database,) if home.store.database else home.store.files
         for pattern in patterns:
@@ -126,7 +126,7 @@ def sessions(places: Iterable[Home]) -> list[Found]:
     return sorted(found.values(), key=attrgetter("path"))
 
 
-def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Found]) -> None:
+def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], FileOnDisk]) -> None:
     try:
         info = entry.stat()
     except OSError:  # gone meanwhile, a loop of links, or not ours to see
@@ -146,7 +146,7 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fo
         except OSError:
             pass
     below = entry.path[len(home.path) + 1 :]
-    found[info.st_dev, info.st_ino] = Found(
+    found[info.st_dev, info.st_ino] = FileOnDisk(
         home.agent,
         home.path,
         entry.path,

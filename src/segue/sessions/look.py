@@ -15,7 +15,7 @@ from segue.core.stops.readout import text_reading
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import RateLimitInfo, Stop
 from segue.sessions import find, tail
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 
 Judge = Callable[[Profile | None, Turn | str], Stop]
 """Why a turn ended; given the turn of an agent's records, or the text of a Markdown session."""
@@ -27,7 +27,7 @@ class NotASession(Exception):  # noqa: N818 - not an error: a Markdown file like
     """A file in a place for sessions that is none."""
 
 
-def look(found: Found, profile: Profile | None, judge: Judge) -> Look:
+def look(found: FileOnDisk, profile: Profile | None, judge: Judge) -> Look:
     """What the end of a session file tells. Raises OSError if it cannot be read."""
     handle = find.open_file(found.path)
     try:
@@ -38,7 +38,7 @@ def look(found: Found, profile: Profile | None, judge: Judge) -> Look:
         os.close(handle)
 
 
-def _look_at_records(handle: int, found: Found, profile: Profile, judge: Judge) -> Look:
+def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Judge) -> Look:
     def view(records: list[Record]) -> TailLook:
         return look_at(profile.parse(records))
 
@@ -85,7 +85,7 @@ def _seen(stop: Stop | None) -> StopSeen | None:
     return StopSeen(stop.reason, stop.confidence, stop.retry_at, why, source)
 
 
-def _look_at_markdown(handle: int, found: Found, judge: Judge) -> Look:
+def _look_at_markdown(handle: int, found: FileOnDisk, judge: Judge) -> Look:
     text = os.pread(handle, _MARKDOWN_BYTES, 0).decode("utf-8", "replace")
     flow = markdown.workflow(text)
     if flow is None or not flow.has_steps:  # notes and agents' own files have a status too

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from segue.agents.shared.fields import JSON
 from segue.sessions import tail
 from segue.sessions.count.index import Index
-from segue.sessions.find import Found, Home, Stamp, open_file
+from segue.sessions.find import FileOnDisk, Home, Stamp, open_file
 
 UNTOLD = "?"
 _FIRST_BYTES, _MOST_BYTES = 16 << 10, 4 << 20  # of instructions, there may be many in one line
@@ -18,11 +18,13 @@ Told = tuple[str, Stamp, str]
 class Resolved(NamedTuple):
     """Files with their parents, and what was found out that the index does not know."""
 
-    found: list[Found]
+    found: list[FileOnDisk]
     new: list[Told]
 
 
-def resolve(found: Sequence[Found], homes: Mapping[str, Home], index: Index | None) -> Resolved:
+def resolve(
+    found: Sequence[FileOnDisk], homes: Mapping[str, Home], index: Index | None
+) -> Resolved:
     """Fills in the parents that only records tell. Each file is asked once: what its first records
     say does not change. A sub-agent's sub-agents belong to the session at the top."""
     asked = {file.path for file in found if file.parent_id == UNTOLD}

@@ -25,7 +25,7 @@ from segue.core.stops.types import Stop
 from segue.errors import SegueError
 from segue.sessions import database, parents
 from segue.sessions.count.index import Index
-from segue.sessions.find import Found, Home, Stamp, profile_of, project_folder
+from segue.sessions.find import FileOnDisk, Home, Stamp, profile_of, project_folder
 from segue.sessions.look import Judge, NotASession, judged, look
 from segue.sessions.windows import PriceWindow, Windows, priced_window
 from segue.system.config.policies import PolicyFor
@@ -52,7 +52,7 @@ class Survey:
     def __init__(
         self,
         homes: Sequence[Home],
-        found: Sequence[Found],
+        found: Sequence[FileOnDisk],
         index: Index | None,
         policy_for: PolicyFor,
         *,
@@ -100,7 +100,7 @@ class Survey:
             # Only a cache: what was seen is seen.
             self.notes.append(f"the index was not written: {fault}")
 
-    def look_at_file(self, file: Found) -> Look | None:
+    def look_at_file(self, file: FileOnDisk) -> Look | None:
         """What its end tells; None if it is no session, or cannot be read. What was not kept yet
         is added to `new`."""
         kept = self.kept(file.path, file.stamp)
@@ -118,7 +118,7 @@ class Survey:
             return Look(session_id=name, last_at=file.changed_at, unreadable=why_not(fault))
         return found
 
-    def _looked(self, file: Found) -> Look:
+    def _looked(self, file: FileOnDisk) -> Look:
         found = look(file, profile_of(file.agent), self.judge)
         found.session_id = file.session_id or found.session_id or os.path.basename(file.path)
         found.cwd = found.cwd if is_path(found.cwd) else ""
@@ -130,7 +130,7 @@ class Survey:
         self._remember(file, found)
         return found
 
-    def _remember(self, file: Found, found: Look) -> None:
+    def _remember(self, file: FileOnDisk, found: Look) -> None:
         """What the window was once seen to hold, though it is too far back to be seen now."""
         stamp, data = self.known.get(file.path, ((0, 0, 0, 0), b""))
         if stamp[:2] == file.stamp[:2] and stamp[2] <= file.size:
@@ -154,7 +154,7 @@ class Survey:
     def _keep(self, name: str, stamp: Stamp, found: Look) -> None:
         self.new.append((name, stamp, _encode(found)))
 
-    def _in_database(self, file: Found, wanted: "_Wanted") -> list[SessionSeen]:
+    def _in_database(self, file: FileOnDisk, wanted: "_Wanted") -> list[SessionSeen]:
         profile = profile_of(file.agent)
         if profile is None:
             return []

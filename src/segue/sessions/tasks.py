@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from segue.core.sessions.types import Session
 from segue.sessions.count.index import Index
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 from segue.system.files.sqlite import is_damage
 
 LINE_CHARS = 2_000
@@ -19,7 +19,7 @@ _BETWEEN = "\x1e"
 class Tasks:
     """Reads them, and writes down what is new. `found`: the files as they are on disk now."""
 
-    def __init__(self, index: Index | None, found: Iterable[Found] = ()) -> None:
+    def __init__(self, index: Index | None, found: Iterable[FileOnDisk] = ()) -> None:
         self._index = index
         self._places = {file.path: (file.stamp[0], file.stamp[1]) for file in found}
 

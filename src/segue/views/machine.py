@@ -31,7 +31,7 @@ class Machine:
     """Everything a command needs to look at sessions."""
 
     homes: list[find.Home]
-    found: list[find.Found]  # with sub-agents' parents, as far as they are told
+    found: list[find.FileOnDisk]  # with sub-agents' parents, as far as they are told
     index: Index
     survey: Survey
     policies: Policies

@@ -23,7 +23,7 @@ from segue.agents.places import STORES
 from segue.core.policy import Policy
 from segue.core.sessions.types import Look
 from segue.sessions import tail
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 from segue.sessions.look import look
 from segue.sessions.survey import make_judge
 
@@ -346,7 +346,7 @@ def expected(rows: list[Row]) -> int | None:
 def read(agent: str, folder: str, data: bytes, block_bytes: int = tail.BLOCK_BYTES) -> Look:
     path = Path(folder) / "session.jsonl"
     path.write_bytes(data)
-    found = Found(agent, folder, str(path), "", "", (1, 1, len(data), 1))
+    found = FileOnDisk(agent, folder, str(path), "", "", (1, 1, len(data), 1))
     with patch.object(tail, "read_back", partial(tail.read_back, block_bytes=block_bytes)):
         return look(found, agents.find(agent), _JUDGE)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from segue.agents import terminals
 from segue.agents.contracts.terminal import Terminal, kept
-from segue.core.terminals.screen import Screen, Shown, columns, ink, joined, same, typed
+from segue.core.terminals.screen import PaneCapture, Screen, columns, ink, joined, same, typed
 
 FILES = sorted((DATA / "screens").glob("*/*.json"))
 WIDTH = 110
@@ -26,7 +26,7 @@ def terminal(agent: str) -> Terminal:
     return found
 
 
-def load(file: Path) -> tuple[Shown, Screen]:
+def load(file: Path) -> tuple[PaneCapture, Screen]:
     """A screen and what is to be read on it. The plain lines are the styled ones without styles,
     as tmux itself makes them."""
     data: dict[str, Any] = json.loads(file.read_text())
@@ -34,15 +34,15 @@ def load(file: Path) -> tuple[Shown, Screen]:
     styled = tuple(data["rows"].get(str(row), "") for row in range(height))
     plain = tuple(line.text.rstrip() for line in ink(styled))
     x, y = data["cursor"]
-    shown = Shown(plain, styled, (x, y), width, data["alternate"])
+    shown = PaneCapture(plain, styled, (x, y), width, data["alternate"])
     return shown, msgspec.convert(data["screen"], Screen)
 
 
-def case(name: str) -> Shown:
+def case(name: str) -> PaneCapture:
     return load(DATA / "screens" / f"{name}.json")[0]
 
 
-def changed(shown: Shown, row: int, line: str) -> Shown:
+def changed(shown: PaneCapture, row: int, line: str) -> PaneCapture:
     """The screen with another line, drawn without styles."""
     lines, styled = list(shown.lines), list(shown.styled)
     lines[row] = line
@@ -73,7 +73,7 @@ def test_another_programs_screen_is_never_idle(agent: str) -> None:
 @pytest.mark.parametrize("text", ["$ ", "❯ ", "› ", "user@host:~$ vim\n~\n~", ">>> "])
 def test_a_shell_is_unknown(agent: str, text: str) -> None:
     lines = (*text.split("\n"), *[""] * 20)[:20]
-    shown = Shown(lines, lines, (2, 0), WIDTH, alternate=False)
+    shown = PaneCapture(lines, lines, (2, 0), WIDTH, alternate=False)
     assert terminal(agent).read(shown).state == "unknown"
 
 
@@ -193,7 +193,7 @@ def test_a_line_that_had_room_ended_there() -> None:
 def test_no_screen_breaks_a_reader(
     agent: str, lines: list[str], cursor: tuple[int, int], width: int
 ) -> None:
-    shown = Shown(tuple(lines), tuple(lines), cursor, width)
+    shown = PaneCapture(tuple(lines), tuple(lines), cursor, width)
     assert isinstance(terminal(agent).read(shown), Screen)
     assert isinstance(terminal(agent).read(replace(shown, styled=())), Screen)
 

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from segue.runs.store import leases
-from segue.runs.store.leases import Here, is_dead
+from segue.runs.store.leases import LocalHost, is_dead
 from segue.runs.store.port import Held, Holder, LeaseLost, run_key
 from segue.runs.store.sqlite import SqliteStore
 from segue.testing.stores import START, make_run
 
-HERE = Here("m", "boot-2", "linux:pid:[1]")
+HERE = LocalHost("m", "boot-2", "linux:pid:[1]")
 HOLDER = Holder(machine="m", boot="boot-2", domain="linux:pid:[1]", pid=7, started=4711.0)
 WAIT_S = 60
 
@@ -46,7 +46,7 @@ def test_a_holder_is_dead_only_if_that_can_be_told(
 
 @pytest.mark.parametrize(("started", "dead"), [(None, True), (5.0, True), (4711.0, False)])
 def test_without_boot_ids_the_start_time_decides(started: float | None, dead: bool) -> None:
-    nameless = Here("m", "", "")
+    nameless = LocalHost("m", "", "")
     assert is_dead(replace(HOLDER, boot="", domain=""), nameless, started) is dead
     assert not is_dead(replace(HOLDER, boot="", domain="", machine="n"), nameless, started)
 

@@ -76,7 +76,7 @@ class Machine:
         is_codex = Path(path).name.startswith("rollout")
         return (self.codex / "sessions" if is_codex else self.claude / "projects") / path
 
-    def found(self) -> tuple[list[find.Found], list[str]]:
+    def found(self) -> tuple[list[find.FileOnDisk], list[str]]:
         homes = find.homes(self.environment)
         return find.sessions(homes), [home.path for home in homes]
 

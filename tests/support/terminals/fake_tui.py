@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from segue.agents.contracts.terminal import Terminal
-    from segue.core.terminals.screen import Screen, Shown
+    from segue.core.terminals.screen import PaneCapture, Screen
 
 PLACEHOLDER = "Ask anything"
 PASTE = (b"\x1b[200~", b"\x1b[201~")
@@ -149,7 +149,7 @@ class Tui:
             file.write(json.dumps(text) + "\n")
 
 
-def read(shown: "Shown") -> "Screen":
+def read(shown: "PaneCapture") -> "Screen":
     """What the screen says."""
     from segue.core.terminals.screen import Screen
 
@@ -178,7 +178,7 @@ def read(shown: "Shown") -> "Screen":
     return Screen(state=state, draft=draft, pasted="[Pasted " in draft)
 
 
-def _goes_on(shown: "Shown", number: int) -> bool:
+def _goes_on(shown: "PaneCapture", number: int) -> bool:
     following = shown.lines[number + 1 : number + 2]
     return bool(following) and not following[0].startswith("| ")
 

@@ -24,7 +24,7 @@ import psutil
 
 from segue.agents import terminals
 from segue.agents.contracts.terminal import Terminal
-from segue.core.terminals.screen import Screen, Shown
+from segue.core.terminals.screen import PaneCapture, Screen
 from segue.drill import casts
 from segue.drill.model import server
 from segue.drill.model.ask import Ask, Kind
@@ -206,7 +206,7 @@ class Tui:
         """What the model was asked so far (`segue.drill.model.log.Logged`)."""
         return self.place.requests
 
-    def shown(self) -> Shown:
+    def shown(self) -> PaneCapture:
         """What the pane shows now, all of it from one moment."""
         target = ("-t", self.pane)
         told = self.place.tmux(
@@ -218,7 +218,7 @@ class Tui:
         position, *lines = told.split("\n")
         x, y, width, alternate, height = map(int, position.split())
         plain, styled = lines[:height], lines[height : 2 * height]
-        return Shown(tuple(plain), tuple(styled), (x, y), width, bool(alternate))
+        return PaneCapture(tuple(plain), tuple(styled), (x, y), width, bool(alternate))
 
     def screen(self) -> Screen:
         """The same as it is read."""

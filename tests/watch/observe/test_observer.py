@@ -22,9 +22,9 @@ from segue.core.sessions.types import SessionState
 from segue.core.stops.reasons import StopReason
 from segue.sessions.count.index import open_index
 from segue.system.files import state
-from segue.watch.observe import known as known_module
 from segue.watch.observe import observer as observer_module
 from segue.watch.observe import pace as pace_module
+from segue.watch.observe import session_table
 from segue.watch.observe import viewer as viewer_module
 from segue.watch.observe.observer import Sighting
 from segue.watch.observe.pace import FIRST_S, MOST_S, Pace
@@ -353,7 +353,7 @@ def test_what_nobody_touches_is_forgotten_after_a_day_and_found_again(world: Wor
 def test_no_more_than_so_many_sessions_are_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_module, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(session_table, "MOST_SESSIONS", 3)
     for number in range(6):
         name = SESSION.replace("1", str(number + 2))
         claude_session(world.home, prompt(), reply(1, 100, at=START + number), session=name)

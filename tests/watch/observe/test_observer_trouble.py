@@ -23,9 +23,9 @@ from segue.system.files import state
 from segue.system.process.procfs import Procfs
 from segue.watch.observe import observer as observer_module
 from segue.watch.observe import viewer as viewer_module
-from segue.watch.observe.bell import Bell
 from segue.watch.observe.folders import Folders
 from segue.watch.observe.processes import Changes, ProcessTracker
+from segue.watch.observe.wakeup import Wakeup
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -283,7 +283,7 @@ def test_without_watches_folders_are_looked_into(
 
 
 def test_a_bell_that_was_closed_writes_into_nobodys_file(tmp_path: Path) -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     bell.close()
     files = [(tmp_path / str(number)).open("wb") for number in range(8)]

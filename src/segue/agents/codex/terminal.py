@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from segue.agents.contracts.terminal import Terminal
 from segue.core.terminals.screen import (
     Ink,
+    PaneCapture,
     Screen,
-    Shown,
     ink,
     is_blank,
     is_cut,
@@ -60,7 +60,7 @@ def _box(lines: Sequence[str], cursor: tuple[int, int]) -> tuple[int, int] | Non
     return (top, bottom) if bottom > y else None
 
 
-def _draft(rows: Sequence[Ink], shown: Shown, first: int) -> str:
+def _draft(rows: Sequence[Ink], shown: PaneCapture, first: int) -> str:
     x, y = shown.cursor
     texts = [typed(row, _INDENT).rstrip() for row in rows]
     texts = padded(texts, y - first, x - _INDENT)
@@ -83,7 +83,7 @@ def _notice(lines: Sequence[str], top: int) -> str:
     return ""
 
 
-def _read(shown: Shown) -> Screen:
+def _read(shown: PaneCapture) -> Screen:
     lines = shown.lines
     box = _box(lines, shown.cursor)
     if box is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from segue.core.terminals.screen import Screen, Shown
+from segue.core.terminals.screen import PaneCapture, Screen
 
 Resumed = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
 """Program, session id, prompt ("": none), kept flags → argv."""
@@ -21,7 +21,7 @@ class Terminal(Struct, frozen=True, kw_only=True):
     """An agent as it sits in a terminal. Keys have tmux's names."""
 
     agent: str
-    read: Callable[[Shown], Screen]
+    read: Callable[[PaneCapture], Screen]
     """What its screen says. Never raises; a screen that is not understood is "unknown"."""
     clear: str
     """Typed and submitted, it empties the context: a new session begins, with its own id. "" if

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from segue.agents.contracts.terminal import Terminal
-from segue.core.terminals.screen import Screen, Shown, is_blank, is_cut, joined, padded
+from segue.core.terminals.screen import PaneCapture, Screen, is_blank, is_cut, joined, padded
 
 _BAR = "┃"
 _FOOT = "╹▀▀"
@@ -59,7 +59,7 @@ def _box(lines: Sequence[str]) -> _Box | None:
     return None
 
 
-def _read(shown: Shown) -> Screen:
+def _read(shown: PaneCapture) -> Screen:
     lines = shown.lines
     if is_blank(lines):
         return Screen("starting")

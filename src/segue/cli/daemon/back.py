@@ -86,12 +86,12 @@ def _take(note: "Note", order: BackOrder) -> None:
     lives. Raises SegueError if somebody else is at it."""
     if not order.writes:
         return
-    from segue.runs import others
+    from segue.runs import conflicts
     from segue.runs.store import leases, open_store
 
     with open_store() as store:
         store.acquire(f"session:{note.agent}:{order.writes}", leases.me("segue back"), time.time())
-    other = others.working_on(note.agent, order.writes, "", order.cwd, os.environ)
+    other = conflicts.working_on(note.agent, order.writes, "", order.cwd, os.environ)
     if other is not None:
         raise StateError(f"process {other.pid} has session {order.writes} open")
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, tzinfo
 
 import click
 
-from segue.cli.support.kept import find, opened
+from segue.cli.support.run_lookup import find, opened
 from segue.cli.support.times import instant
 from segue.errors import ConfigError, InputError, StateError
 from segue.reports.runs import run_report, runs_since

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from segue import fleet
-from segue.cli.support.kept import driver, is_driven, opened
+from segue.cli.support.run_lookup import driver, is_driven, opened
 from segue.cli.work.run import whose_check
 from segue.core.runs.types import Run
 from segue.errors import InputError

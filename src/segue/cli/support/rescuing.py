@@ -52,7 +52,7 @@ def rescue(dead: Dead, how: How) -> int:
         first = first_leg(wanted, settings.prompts, clock.now())
         show(wanted, settings, as_json=how.as_json, first=first)
         return 0
-    from segue.cli.support.night import warn
+    from segue.cli.support.run_warnings import warn
 
     warn(wanted, os.environ, strict=False)
     try:

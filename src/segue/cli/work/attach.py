@@ -11,7 +11,7 @@ import click
 from segue import agents
 from segue.agents import drives
 from segue.cli.support import interrupts
-from segue.cli.support.kept import driver, find, newest, opened
+from segue.cli.support.run_lookup import driver, find, newest, opened
 from segue.cli.support.stage import RunStage
 from segue.core.runs import machine
 from segue.core.runs.progress import Progress

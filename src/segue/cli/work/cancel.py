@@ -12,7 +12,7 @@ import click
 
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive, Launch, LegOrder
-from segue.cli.support.kept import driver, find, folder, opened
+from segue.cli.support.run_lookup import driver, find, folder, opened
 from segue.core.runs.types import CancelAsked, Run
 from segue.errors import ConfigError, InputError, StateError
 from segue.runs import begin

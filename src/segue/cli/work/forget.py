@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from segue.agents.contracts.drive import Drive
-from segue.cli.support.kept import driver, find, opened
+from segue.cli.support.run_lookup import driver, find, opened
 from segue.core.runs.types import Run
 from segue.errors import ConfigError, InputError, SegueError, StateError
 from segue.runs.folders import RunFolder

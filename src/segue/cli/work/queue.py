@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from segue import fleet
 from segue.agents import canonical
-from segue.cli.support.kept import opened
+from segue.cli.support.run_lookup import opened
 from segue.cli.support.tasks import find_task, opened_queue
 from segue.core.queue.schedule import plan
 from segue.core.queue.types import Caps, Task

@@ -6,8 +6,8 @@ import sys
 import click
 
 from segue import fleet
-from segue.cli.support.kept import find, is_driven, must_be_here, must_be_there, opened
 from segue.cli.support.run.options import AgainCommand, options
+from segue.cli.support.run_lookup import find, is_driven, must_be_here, must_be_there, opened
 from segue.cli.support.stage import RunStage
 from segue.errors import InputError
 from segue.runs import begin

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from segue import fleet
-from segue.cli.support.kept import folder, opened
 from segue.cli.support.run.options import RunCommand, options
+from segue.cli.support.run_lookup import folder, opened
 from segue.cli.support.stage import RunStage
 from segue.errors import InputError
 from segue.runs import begin
@@ -99,7 +99,7 @@ def command(
 
         show(wanted, settings, as_json=as_json)
         return
-    from segue.cli.support.night import warn
+    from segue.cli.support.run_warnings import warn
     from segue.runs.prompts import Prompts
 
     # what keeps a run from beginning is told before what speaks against a night, and alone

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from rich.cells import cell_len
 
-from segue.cli.support.kept import driver, folder, opened
+from segue.cli.support.run_lookup import driver, folder, opened
 from segue.core.runs.types import Run, RunState
 from segue.runs.store.owners import run_seen
 from segue.runs.store.port import Holder

@@ -8,8 +8,8 @@ import click
 
 from segue import fleet
 from segue.agents import canonical, drives
-from segue.cli.support.kept import folder
 from segue.cli.support.run.options import RunCommand
+from segue.cli.support.run_lookup import folder
 from segue.cli.support.tasks import find_task, opened_queue
 from segue.cli.work.run import choose_agent, read_file, read_input, read_task
 from segue.core.queue import lists

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from segue import fleet
-from segue.cli.support.kept import opened
+from segue.cli.support.run_lookup import opened
 from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
 from segue.errors import InputError, StateError

@@ -9,7 +9,7 @@ _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[([ xX])\][ \t]+)?(.*)")
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class TaskList(Struct, frozen=True, kw_only=True):
     """What a file holds. `ticked`: items that are ticked off; `ignored`: the numbers of lines that
     are neither items nor headings, and not taken for tasks."""
 
@@ -18,7 +18,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     ignored: tuple[int, ...] = ()
 
 
-def read(text: str) -> Listed:
+def read(text: str) -> TaskList:
     """The tasks in a text. With any item of a list at the margin it is a Markdown list: each such
     item is a task, with the lines below that are indented. Else each line is one, but for empty
     ones and those that begin with #."""
@@ -26,10 +26,10 @@ def read(text: str) -> Listed:
     if any(_ITEM.match(line) for line in lines):
         return _items(lines)
     found = (line.strip() for line in lines)
-    return Listed(tasks=tuple(line for line in found if line and not line.startswith("#")))
+    return TaskList(tasks=tuple(line for line in found if line and not line.startswith("#")))
 
 
-def _items(lines: Sequence[str]) -> Listed:
+def _items(lines: Sequence[str]) -> TaskList:
     found: list[list[str]] = []
     ticked, ignored = 0, []
     current: list[str] | None = None
@@ -51,7 +51,7 @@ def _items(lines: Sequence[str]) -> Listed:
             if not _HEADING.match(line):
                 ignored.append(number)
     tasks = (_text(item) for item in found)
-    return Listed(tasks=tuple(t for t in tasks if t), ticked=ticked, ignored=tuple(ignored))
+    return TaskList(tasks=tuple(t for t in tasks if t), ticked=ticked, ignored=tuple(ignored))
 
 
 def _text(item: Sequence[str]) -> str:

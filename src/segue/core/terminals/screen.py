@@ -15,7 +15,7 @@ is open, and keys go to it. starting: no prompt yet. unknown: nothing that is un
 nothing may be typed."""
 
 
-class Shown(Struct, frozen=True):
+class PaneCapture(Struct, frozen=True):
     """A pane at one moment."""
 
     lines: tuple[str, ...]  # capture-pane -p

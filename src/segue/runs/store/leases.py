@@ -17,7 +17,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _MACHINE_ID = "/etc/machine-id"
 
 
-class Here(NamedTuple):
+class LocalHost(NamedTuple):
     """From where holders are judged."""
 
     machine: str
@@ -25,7 +25,7 @@ class Here(NamedTuple):
     domain: str
 
 
-def is_dead(holder: Holder, here: Here, started: float | None) -> bool:
+def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
     """Whether it can be told that the holder is gone; `started` is when the process that has its
     pid here was started, None if there is none. What cannot be seen from here lives."""
     is_same_boot = holder.boot == here.boot
@@ -46,11 +46,11 @@ def lost(key: str, holder: Holder | None) -> LeaseLost:
     return LeaseLost(f"{key}: this process may no longer write: {who}")
 
 
-def here() -> Here:
+def here() -> LocalHost:
     """This process's place."""
     from segue.system.process.procfs import system
 
-    return Here(machine(), _read(_BOOT_ID), system().domain())
+    return LocalHost(machine(), _read(_BOOT_ID), system().domain())
 
 
 def machine() -> str:

@@ -15,13 +15,13 @@ from segue.runs.store.port import (
     Entry,
     Holder,
     IsAlive,
-    KeptAsk,
-    KeptDecision,
-    KeptLeg,
-    KeptReading,
-    KeptStop,
-    KeptTimer,
     Lease,
+    StoredAsk,
+    StoredDecision,
+    StoredLeg,
+    StoredReading,
+    StoredStop,
+    StoredTimer,
     run_key,
 )
 from segue.runs.store.projection import TABLES, Drift, StepFunction, TableChange
@@ -41,7 +41,7 @@ class MemoryStore(StoreRules):
         self._log: dict[str, list[str | bytes]] = {}
         self._tables: dict[str, Table] = {name: {} for name in TABLES}
         self._checkpoints: dict[tuple[str, int], str | bytes] = {}
-        self._asks: list[KeptAsk] = []
+        self._asks: list[StoredAsk] = []
         self._asked = 0
         self._leases: dict[str, tuple[int, Holder | None]] = {}
         self._version = 0
@@ -105,8 +105,8 @@ class MemoryStore(StoreRules):
         with self._lock:
             return sorted(name for name in self._log if name.startswith(prefix))
 
-    def legs(self, run_id: str) -> list[KeptLeg]:
-        return self._kept("leg", KeptLeg, run_id)
+    def legs(self, run_id: str) -> list[StoredLeg]:
+        return self._kept("leg", StoredLeg, run_id)
 
     def sessions(self) -> list[tuple[str, str]]:
         with self._lock:
@@ -115,18 +115,18 @@ class MemoryStore(StoreRules):
         found = {(row["session_id"], row["run"]) for row in rows if row.get("session_id")}
         return [*found, *(pair for pair in begun if pair[0] and pair not in found)]
 
-    def readings(self, run_id: str) -> list[KeptReading]:
-        return self._kept("reading", KeptReading, run_id)
+    def readings(self, run_id: str) -> list[StoredReading]:
+        return self._kept("reading", StoredReading, run_id)
 
-    def stops(self, run_id: str) -> list[KeptStop]:
-        return self._kept("stop", KeptStop, run_id)
+    def stops(self, run_id: str) -> list[StoredStop]:
+        return self._kept("stop", StoredStop, run_id)
 
-    def decisions(self, run_id: str) -> list[KeptDecision]:
-        return self._kept("decision", KeptDecision, run_id)
+    def decisions(self, run_id: str) -> list[StoredDecision]:
+        return self._kept("decision", StoredDecision, run_id)
 
-    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
+    def timers(self, due_before: float | None = None) -> list[StoredTimer]:
         with self._lock:
-            rows = [convert(row, KeptTimer) for row in self._tables["timer"].values()]
+            rows = [convert(row, StoredTimer) for row in self._tables["timer"].values()]
         due = [row for row in rows if due_before is None or row.until <= due_before]
         return sorted(due, key=lambda row: (row.until, row.run))
 
@@ -184,10 +184,10 @@ class MemoryStore(StoreRules):
         with self.alone():
             self.must_know(run_id)
             self._asked += 1
-            self._asks.append(KeptAsk(number=self._asked, run=run_id, what=what, at=at))
+            self._asks.append(StoredAsk(number=self._asked, run=run_id, what=what, at=at))
             return self._asked
 
-    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+    def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         with self._lock:
             return [ask for ask in self._asks if ask.run == run_id and ask.number > after]
 

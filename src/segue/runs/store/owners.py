@@ -6,7 +6,7 @@ from typing import NamedTuple
 from segue.core.runs.types import Run, RunState
 from segue.core.sessions.types import RunSeen
 from segue.runs.store import leases
-from segue.runs.store.port import Holder, KeptLeg, Store, run_key
+from segue.runs.store.port import Holder, Store, StoredLeg, run_key
 
 
 class Owner(NamedTuple):
@@ -52,7 +52,7 @@ def _driver(store: Store, run: Run) -> Holder | None:
     return holder if holder is not None and leases.is_alive(holder) else None
 
 
-def _line(run: Run, legs: list[KeptLeg]) -> dict[str, str]:
+def _line(run: Run, legs: list[StoredLeg]) -> dict[str, str]:
     """Each session of a run with the one that came after it, from the one that it goes on with.
     Those of legs that never started are none."""
     begun = [run.origin.session_id] if run.origin is not None else []

@@ -37,7 +37,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in names}
 
 
-class KeptLeg(Struct, frozen=True, kw_only=True):
+class StoredLeg(Struct, frozen=True, kw_only=True):
     """What is known of a leg."""
 
     run: str
@@ -59,7 +59,7 @@ class KeptLeg(Struct, frozen=True, kw_only=True):
     fault: str = ""  # why it could not be started
 
 
-class KeptReading(Struct, frozen=True, kw_only=True):
+class StoredReading(Struct, frozen=True, kw_only=True):
     """A reading, and which entry told it."""
 
     run: str
@@ -69,7 +69,7 @@ class KeptReading(Struct, frozen=True, kw_only=True):
     reading: Reading
 
 
-class KeptStop(Struct, frozen=True, kw_only=True):
+class StoredStop(Struct, frozen=True, kw_only=True):
     """A stop, and which entry told it."""
 
     run: str
@@ -79,7 +79,7 @@ class KeptStop(Struct, frozen=True, kw_only=True):
     stop: Stop
 
 
-class KeptDecision(Struct, frozen=True, kw_only=True):
+class StoredDecision(Struct, frozen=True, kw_only=True):
     """A decision, and which entry it was made on."""
 
     run: str
@@ -91,7 +91,7 @@ class KeptDecision(Struct, frozen=True, kw_only=True):
     data: dict[str, Any]  # all of it
 
 
-class KeptTimer(Struct, frozen=True, kw_only=True):
+class StoredTimer(Struct, frozen=True, kw_only=True):
     """A run that waits: any later process can read it and go on."""
 
     run: str
@@ -100,7 +100,7 @@ class KeptTimer(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class KeptAsk(Struct, frozen=True, kw_only=True):
+class StoredAsk(Struct, frozen=True, kw_only=True):
     """What another process asks of the one that drives a run."""
 
     number: int  # grows, and is never used again
@@ -211,23 +211,23 @@ class Store(Protocol):
     def find(self, prefix: str) -> list[str]:
         """The ids that begin so, in order."""
 
-    def legs(self, run_id: str) -> list[KeptLeg]:
+    def legs(self, run_id: str) -> list[StoredLeg]:
         """By number."""
 
     def sessions(self) -> list[tuple[str, str]]:
         """The id of each session that was in a run, or that a run goes on with, with that run's; in
         no order."""
 
-    def readings(self, run_id: str) -> list[KeptReading]:
+    def readings(self, run_id: str) -> list[StoredReading]:
         """As they came."""
 
-    def stops(self, run_id: str) -> list[KeptStop]:
+    def stops(self, run_id: str) -> list[StoredStop]:
         """As they came."""
 
-    def decisions(self, run_id: str) -> list[KeptDecision]:
+    def decisions(self, run_id: str) -> list[StoredDecision]:
         """As they were made."""
 
-    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
+    def timers(self, due_before: float | None = None) -> list[StoredTimer]:
         """The runs that wait, the first due first; `due_before` is inclusive."""
 
     # What is too large for the log
@@ -249,7 +249,7 @@ class Store(Protocol):
     def ask(self, run_id: str, what: str, at: float) -> int:
         """Asks whoever drives the run, and tells the ask's number."""
 
-    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+    def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         """Those that no entry has taken yet."""
 
     def version(self) -> int:

@@ -13,13 +13,13 @@ from segue.runs.store.port import (
     Entry,
     Holder,
     IsAlive,
-    KeptAsk,
-    KeptDecision,
-    KeptLeg,
-    KeptReading,
-    KeptStop,
-    KeptTimer,
     Lease,
+    StoredAsk,
+    StoredDecision,
+    StoredLeg,
+    StoredReading,
+    StoredStop,
+    StoredTimer,
     run_key,
 )
 from segue.runs.store.projection import TABLES, Drift, StepFunction, TableChange
@@ -101,8 +101,8 @@ class SqliteStore(RunsFile, StoreRules):
         rows = self.rows("SELECT id FROM run WHERE id >= ? ORDER BY id", (cell(prefix),))
         return [name for (value,) in rows if (name := text(value)).startswith(prefix)]
 
-    def legs(self, run_id: str) -> list[KeptLeg]:
-        return self._kept("leg", KeptLeg, run_id)
+    def legs(self, run_id: str) -> list[StoredLeg]:
+        return self._kept("leg", StoredLeg, run_id)
 
     def sessions(self) -> list[tuple[str, str]]:
         sql = (
@@ -111,23 +111,23 @@ class SqliteStore(RunsFile, StoreRules):
         )
         return [(text(session), text(run)) for session, run in self.rows(sql)]
 
-    def readings(self, run_id: str) -> list[KeptReading]:
-        return self._kept("reading", KeptReading, run_id)
+    def readings(self, run_id: str) -> list[StoredReading]:
+        return self._kept("reading", StoredReading, run_id)
 
-    def stops(self, run_id: str) -> list[KeptStop]:
-        return self._kept("stop", KeptStop, run_id)
+    def stops(self, run_id: str) -> list[StoredStop]:
+        return self._kept("stop", StoredStop, run_id)
 
-    def decisions(self, run_id: str) -> list[KeptDecision]:
-        return self._kept("decision", KeptDecision, run_id)
+    def decisions(self, run_id: str) -> list[StoredDecision]:
+        return self._kept("decision", StoredDecision, run_id)
 
-    def timers(self, due_before: float | None = None) -> list[KeptTimer]:
-        names = KeptTimer.__struct_fields__
+    def timers(self, due_before: float | None = None) -> list[StoredTimer]:
+        names = StoredTimer.__struct_fields__
         rows = self.rows(
             "SELECT run, until, since, why FROM timer WHERE ?1 IS NULL OR until <= ?1"
             " ORDER BY until, run",
             (due_before,),
         )
-        return [self.made(row, names, KeptTimer) for row in rows]
+        return [self.made(row, names, StoredTimer) for row in rows]
 
     def rebuild(self, step: StepFunction | None = None) -> list[Drift]:
         """Makes all that is made from the log anew. Tells where this version's machine leads
@@ -200,10 +200,10 @@ class SqliteStore(RunsFile, StoreRules):
             sql = "INSERT INTO ask (run, what, at) VALUES (?, ?, ?)"
             return self.db.execute(sql, (cell(run_id), cell(what), at)).lastrowid or 0
 
-    def asks(self, run_id: str, after: int = 0) -> list[KeptAsk]:
+    def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         sql = "SELECT number, run, what, at FROM ask WHERE run = ? AND number > ? ORDER BY number"
-        names = KeptAsk.__struct_fields__
-        return [self.made(row, names, KeptAsk) for row in self.rows(sql, (cell(run_id), after))]
+        names = StoredAsk.__struct_fields__
+        return [self.made(row, names, StoredAsk) for row in self.rows(sql, (cell(run_id), after))]
 
     def drop_asks(self, run_id: str, up_to: int) -> None:
         self.rows("DELETE FROM ask WHERE run = ? AND number <= ?", (cell(run_id), up_to))

@@ -12,8 +12,8 @@ from segue.core.sessions.spend import Spend
 from segue.core.sessions.types import Session
 from segue.sessions import database
 from segue.sessions.count.count import Batch, tally_of
-from segue.sessions.count.index import Counted, Index
-from segue.sessions.find import Found, Home
+from segue.sessions.count.index import CountedFile, Index
+from segue.sessions.find import FileOnDisk, Home
 
 _HISTORY_FILES = 200
 
@@ -32,7 +32,7 @@ class SessionAccount(Struct, kw_only=True):
 
 
 def account(
-    session: Session, found: Sequence[Found], index: Index, homes: Sequence[Home]
+    session: Session, found: Sequence[FileOnDisk], index: Index, homes: Sequence[Home]
 ) -> SessionAccount:
     """Counts the session's files if they changed, and sums them up."""
     mine = [file for file in found if file.path == session.path]
@@ -61,7 +61,7 @@ def account(
     return told
 
 
-def _spent(rows: Sequence[Counted]) -> dict[str, Spend]:
+def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
     """Each reply once: a sub-agent's may stand in its parent's file too. As a scan decides."""
     merged = Ledger()
     for row in rows:
@@ -96,7 +96,7 @@ def _from_database(told: SessionAccount, session: Session) -> None:
     told.files, told.compactions = files, compactions
 
 
-def typical(agent: str, index: Index, found: Sequence[Found]) -> Typical | None:
+def typical(agent: str, index: Index, found: Sequence[FileOnDisk]) -> Typical | None:
     """What a turn usually costs, by this user's own history with this agent."""
     newest = sorted(
         (file for file in found if file.agent == agent and not file.parent_id),

@@ -11,7 +11,7 @@ from segue.core.sessions.ledger import Entry, Ledger
 from segue.core.sessions.spend import Spend
 from segue.sessions.count.count import tally_of
 from segue.sessions.count.index import Index
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 
 By = Literal["day", "project", "agent", "model"]
 UNKNOWN = "unknown"
@@ -26,11 +26,11 @@ class SpendOf(Struct, frozen=True):
 
 
 def breakdown(
-    index: Index, found: Sequence[Found], by: By, tz: tzinfo, since: float | None = None
+    index: Index, found: Sequence[FileOnDisk], by: By, tz: tzinfo, since: float | None = None
 ) -> list[SpendOf]:
     """By name, then by model. `since` leaves out what was asked before, and what has no time."""
-    once: dict[int, tuple[tuple[bool, int, str], Entry, Found]] = {}
-    rest: list[tuple[Entry, Found]] = []
+    once: dict[int, tuple[tuple[bool, int, str], Entry, FileOnDisk]] = {}
+    rest: list[tuple[Entry, FileOnDisk]] = []
     projects: dict[str, str] = {}
     for file in found:
         counted = index.counted(file.path)
@@ -55,7 +55,7 @@ def breakdown(
     return [SpendOf(*key, spend) for key, spend in sorted(sums.items()) if spend.total_tokens]
 
 
-def _name(by: By, entry: Entry, file: Found, projects: dict[str, str], tz: tzinfo) -> str:
+def _name(by: By, entry: Entry, file: FileOnDisk, projects: dict[str, str], tz: tzinfo) -> str:
     match by:
         case "agent":
             return file.agent

@@ -11,9 +11,9 @@ from segue.agents.contracts.counter import Count, Tally, print_of
 from segue.core.sessions.ledger import Ledger
 from segue.core.terminals.visible import to_json
 from segue.sessions import find
-from segue.sessions.count.index import Counted, Index
+from segue.sessions.count.index import CountedFile, Index
 from segue.sessions.count.scan import feed
-from segue.sessions.find import Found, Stamp
+from segue.sessions.find import FileOnDisk, Stamp
 
 _PRINT_BYTES = 512
 _BATCH_BYTES = 1 << 30
@@ -30,22 +30,24 @@ class Batch:
     def __init__(
         self,
         index: Index,
-        found: Sequence[Found],
+        found: Sequence[FileOnDisk],
         known: dict[str, Stamp],
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.index, self.known, self.progress = index, known, progress
         self.found = {file.path: file for file in found}
-        self.held: list[tuple[Found, Counted, Ledger]] = []
+        self.held: list[tuple[FileOnDisk, CountedFile, Ledger]] = []
         self.held_bytes = self.read_bytes = 0
         self.unreadable: list[str] = []
-        self.forks: dict[str, tuple[Found, Counted, Ledger]] = {}  # until their parents are known
+        self.forks: dict[
+            str, tuple[FileOnDisk, CountedFile, Ledger]
+        ] = {}  # until their parents are known
 
     def forget(self, paths: Iterable[str]) -> None:
         """Files that are gone."""
         self.index.forget(paths)
 
-    def add(self, file: Found) -> None:
+    def add(self, file: FileOnDisk) -> None:
         """Counts a file, from where it was left if it only grew."""
         old = self.index.counted(file.path) if file.path in self.known else None
         if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
@@ -104,7 +106,7 @@ class Batch:
                     self.forks[path] = (self.found[path], counted[0], counted[1])
         return bool(self.forks)
 
-    def _matched(self, agent: str, row: Counted, ledger: Ledger) -> Counted:
+    def _matched(self, agent: str, row: CountedFile, ledger: Ledger) -> CountedFile:
         """A fork may begin with a copy of its parent's requests, at new times: those are the
         parent's, so they get its keys."""
         adopted = parent_rows = 0
@@ -116,7 +118,7 @@ class Batch:
                 adopted = max(adopted, ledger.adopt(known))
         return row._replace(ledger=ledger.tobytes(), adopted=adopted, parent_rows=parent_rows)
 
-    def _hold(self, file: Found, row: Counted, ledger: Ledger, read: int) -> None:
+    def _hold(self, file: FileOnDisk, row: CountedFile, ledger: Ledger, read: int) -> None:
         self.held.append((file, row, ledger))
         self.read_bytes += read
         self.held_bytes += read
@@ -131,7 +133,7 @@ class Batch:
         self.held, self.held_bytes = [], 0
 
 
-def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | None:
+def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledger, int] | None:
     """What a file holds, and from where on it was read; None if its agent's files are not counted.
     Raises OSError if it cannot be read."""
     make = agents.counter(file.agent)
@@ -155,7 +157,7 @@ def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | Non
         mark = _print(handle, offset)
     finally:
         os.close(handle)
-    row = Counted(
+    row = CountedFile(
         file.stamp,
         offset,
         mark,
@@ -169,8 +171,8 @@ def count(file: Found, old: Counted | None) -> tuple[Counted, Ledger, int] | Non
 
 
 def _count_database(
-    file: Found, make: Count, old: Counted | None
-) -> tuple[Counted, Ledger, int] | None:
+    file: FileOnDisk, make: Count, old: CountedFile | None
+) -> tuple[CountedFile, Ledger, int] | None:
     """All messages of a database, or those that were written since it was last counted."""
     from segue.sessions import database
 
@@ -193,7 +195,9 @@ def _count_database(
     if times:
         tally.memory["until"] = max(times)
     tally.memory["ids"] = have
-    counted = Counted(file.stamp, 0, b"", _encode(tally), ledger.tobytes(), ledger.models, "", "")
+    counted = CountedFile(
+        file.stamp, 0, b"", _encode(tally), ledger.tobytes(), ledger.models, "", ""
+    )
     return counted, ledger, 0
 
 
@@ -204,19 +208,19 @@ def _told(row: dict[str, Any]) -> bytes:
         return to_json(row).encode()
 
 
-def tally_of(row: Counted) -> Tally:
+def tally_of(row: CountedFile) -> Tally:
     """What a whole file told; nothing if that is damaged."""
     return _tally(row) or Tally()
 
 
-def _tally(row: Counted) -> Tally | None:
+def _tally(row: CountedFile) -> Tally | None:
     try:
         return _decode(row.tally)
     except msgspec.MsgspecError:
         return None
 
 
-def _known(handle: int, file: Found, old: Counted | None) -> tuple[Tally, Ledger, int]:
+def _known(handle: int, file: FileOnDisk, old: CountedFile | None) -> tuple[Tally, Ledger, int]:
     """What was counted, if it is still there: the same file, not shorter, with the same bytes at
     its start and just before the place up to which it was read."""
     if old is not None:

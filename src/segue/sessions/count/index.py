@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from segue.errors import StateError
-from segue.sessions.find import Found, Stamp
+from segue.sessions.find import FileOnDisk, Stamp
 from segue.system.files.sqlite import Damaged, Database, Identity, Place, move_aside
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Total(NamedTuple):
     cache_write: int
 
 
-class Counted(NamedTuple):
+class CountedFile(NamedTuple):
     """A file as far as it was counted, as the index keeps it."""
 
     stamp: Stamp
@@ -239,7 +239,7 @@ class Index(Database):
         )
         return {path: (d, i, s, m) for path, d, i, s, m in rows if isinstance(path, str)}
 
-    def counted(self, path: str) -> Counted | None:
+    def counted(self, path: str) -> CountedFile | None:
         """What is known of a file."""
         row = self.db.execute(
             "SELECT device, inode, size, mtime_ns, offset, print, tally, ledger, models,"
@@ -253,7 +253,7 @@ class Index(Database):
         types = tuple(map(type, (offset, mark, *fork)))
         if named is None or told is None or rows is None or types != _COUNTED:
             return None  # damaged: counted again from the start
-        return Counted((d, i, s, m), offset, mark, told, rows, named, *fork)
+        return CountedFile((d, i, s, m), offset, mark, told, rows, named, *fork)
 
     def of_session(self, agent: str, session_id: str) -> list[str]:
         """The files of a session."""
@@ -278,7 +278,7 @@ class Index(Database):
                 names |= {session_id} - asked
         return list(found)
 
-    def ancestors(self, new: Mapping[str, Counted] | None = None) -> dict[str, set[str]]:
+    def ancestors(self, new: Mapping[str, CountedFile] | None = None) -> dict[str, set[str]]:
         """The parents of each fork, and theirs; `new` goes before what is written down of a file.
         A session that is its own ancestor has no parent: no history is the first in a circle."""
         parents: dict[str, set[str]] = {}
@@ -334,7 +334,7 @@ class Index(Database):
         """Forks that are to be matched again."""
         return [path for (path,) in self.db.execute("SELECT path FROM file WHERE mtime_ns = -1")]
 
-    def keep(self, batch: Sequence[tuple[Found, Counted, "Ledger"]]) -> None:
+    def keep(self, batch: Sequence[tuple[FileOnDisk, CountedFile, "Ledger"]]) -> None:
         """Writes down what was counted, each file as a whole."""
         if not batch:
             return
@@ -350,7 +350,9 @@ class Index(Database):
             self.db.executemany("INSERT OR IGNORE INTO key VALUES (?, ?)", added)
             self._match_twins(added, {f.path: ledger for f, _, ledger in batch})
 
-    def _keep_one(self, found: Found, new: Counted, ledger: "Ledger") -> list[tuple[int, int]]:
+    def _keep_one(
+        self, found: FileOnDisk, new: CountedFile, ledger: "Ledger"
+    ) -> list[tuple[int, int]]:
         old = self.db.execute(
             "SELECT number, ledger, models FROM file WHERE path = ?", (found.path,)
         ).fetchone()

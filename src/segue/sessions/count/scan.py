@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from segue.sessions.count.index import Index
-from segue.sessions.find import Found, Stamp
+from segue.sessions.find import FileOnDisk, Stamp
 
 if TYPE_CHECKING:
     from segue.agents.contracts.counter import Counter
@@ -27,7 +27,7 @@ class Scan(NamedTuple):
 
 
 def scan(
-    found: Sequence[Found],
+    found: Sequence[FileOnDisk],
     index: Index,
     known: dict[str, Stamp],
     *,
@@ -52,7 +52,7 @@ def scan(
     return Scan(len(found), size, read_bytes, tuple(unreadable))
 
 
-def unread_bytes(found: Sequence[Found], known: dict[str, Stamp]) -> int:
+def unread_bytes(found: Sequence[FileOnDisk], known: dict[str, Stamp]) -> int:
     """How many bytes a scan has to read, if files only grew."""
     return sum(
         max(0, f.size - (known[f.path][2] if f.path in known else 0))

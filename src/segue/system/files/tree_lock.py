@@ -13,7 +13,7 @@ import stat
 from segue.system.process.procfs import system
 
 
-class Taken(Exception):  # noqa: N818 - a fact about the world
+class TreeLocked(Exception):  # noqa: N818 - a fact about the world
     """Another process has it; `pid` is 0 if the system does not tell which."""
 
     def __init__(self, pid: int) -> None:
@@ -34,7 +34,7 @@ class TreeLock:
 
 def hold(tree: str) -> TreeLock | None:
     """The lock of a tree; None where there can be none (a file system without locks, a folder that
-    cannot be read): the store's lease must do then. Raises Taken."""
+    cannot be read): the store's lease must do then. Raises TreeLocked."""
     try:
         file = _opened(tree)
     except OSError:
@@ -46,7 +46,7 @@ def hold(tree: str) -> TreeLock | None:
     except BlockingIOError:
         pid = _holder(os.fstat(file).st_ino)
         os.close(file)
-        raise Taken(pid) from None
+        raise TreeLocked(pid) from None
     except OSError:
         os.close(file)
         return None

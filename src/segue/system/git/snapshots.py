@@ -67,7 +67,7 @@ class FileDiff(Struct, frozen=True, kw_only=True):
     removed: int | None
 
 
-class Taken(Struct, frozen=True, kw_only=True):
+class SnapshotResult(Struct, frozen=True, kw_only=True):
     """A snapshot, and how many files are too large for it."""
 
     snapshot: Snapshot
@@ -115,7 +115,7 @@ def _apart(cwd: str, until: float) -> Iterator[Apart]:
         raise StateError(f"git: {fault.strerror or fault}") from None
 
 
-def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> Taken:
+def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> SnapshotResult:
     """Keeps the tree around a folder under that name; one that is there already stays as it is.
     Raises NoRepository, and StateError with one line if it cannot be kept."""
     until = time.monotonic() + max_s
@@ -123,7 +123,7 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
         older = _list(ready, until, run)
         for old in older:
             if old.name == name:
-                return Taken(snapshot=old)
+                return SnapshotResult(snapshot=old)
         own = _own_index(ready)
         changed = git.changed_paths(ready, until)
         paths, left_out = _kept(ready.top, changed.paths)
@@ -135,7 +135,7 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
         tree = _word(own(("write-tree", "--missing-ok"), until), "write-tree")
         if name.endswith(".*"):
             if older and _tree_of(own, older[-1].commit, until) == tree:
-                return Taken(snapshot=older[-1], left_out=left_out)
+                return SnapshotResult(snapshot=older[-1], left_out=left_out)
             name = _next(name, older)
         parents = ("-p", changed.head) if changed.head else ()
         said = f"segue: {run} {name}\n".encode()
@@ -145,7 +145,7 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
         ref = f"{_BASE}{run}/{name}"
         given = f"create {ref}\0{commit}\0".encode()
         _must(own(("update-ref", "-z", "--stdin"), until, given), "update-ref")
-    return Taken(
+    return SnapshotResult(
         snapshot=Snapshot(run=run, name=name, commit=commit, at=float(int(now))),
         left_out=left_out,
     )

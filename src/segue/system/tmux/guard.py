@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from segue.core.terminals.screen import Shown
+from segue.core.terminals.screen import PaneCapture
 from segue.system.tmux.tmux import Pane, Tmux, TmuxError, checked
 
 HOLD_S = 4.0
@@ -75,7 +75,7 @@ class PaneGuard:
             )
         )
 
-    def look(self) -> tuple[Shown, PaneMoment]:
+    def look(self) -> tuple[PaneCapture, PaneMoment]:
         """What the pane shows, and what must stay as it was then."""
         shown, told = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
         fields = told.split("|")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from segue.core.terminals.screen import Shown
+from segue.core.terminals.screen import PaneCapture
 from segue.core.terminals.visible import one_line
 from segue.errors import SegueError
 
@@ -105,11 +105,11 @@ class Tmux:
         fields = [record.split(mark) for record in records]
         return [_pane(told) for told in fields if len(told) == len(_FIELDS)]
 
-    def shown(self, pane: str) -> Shown:
+    def shown(self, pane: str) -> PaneCapture:
         """What it shows now."""
         return self.seen(pane, "")[0]
 
-    def seen(self, pane: str, form: str) -> tuple[Shown, str]:
+    def seen(self, pane: str, form: str) -> tuple[PaneCapture, str]:
         """What it shows, and a one-line format of tmux's as it was at that same moment."""
         target = ("-t", checked(pane))
         sizes = "#{cursor_x} #{cursor_y} #{pane_width} #{pane_height} #{alternate_on} "
@@ -122,7 +122,7 @@ class Tmux:
             raise TmuxError(f"tmux: {pane} is not shown") from None
         lines = tuple(rest.split("\n"))
         halves = lines[:height], lines[height : 2 * height]
-        shown = Shown(*halves, cursor=(x, y), width=width, alternate=bool(alternate))
+        shown = PaneCapture(*halves, cursor=(x, y), width=width, alternate=bool(alternate))
         return shown, first.split(" ", 5)[5]
 
     def shell_line(self, pane: str) -> str:

@@ -8,7 +8,7 @@ from segue.core.runs.types import RunState
 from segue.core.stops.types import Stop
 from segue.reports.types import Report, RunReport, WatchedReport
 from segue.runs.results import SpendReport
-from segue.runs.store.port import KeptLeg
+from segue.runs.store.port import StoredLeg
 from segue.views import tables
 from segue.views.run.outcome import commands
 from segue.views.run.story import ended_for
@@ -134,7 +134,7 @@ def agents_line(each: RunReport) -> str:
     return " → ".join(map(clean, names)) if len(names) > 1 else ""
 
 
-def leg_line(leg: KeptLeg, stop: Stop | None, *, is_relayed: bool = False) -> str:
+def leg_line(leg: StoredLeg, stop: Stop | None, *, is_relayed: bool = False) -> str:
     """What it was for, and how it ended. `is_relayed`: other agents had other legs of it."""
     what = leg.purpose if leg.purpose == "checkpoint" else leg.prompt
     how = (ended_for(stop) if stop is not None else "") or leg.reason.replace("_", " ")

@@ -55,7 +55,7 @@ from segue.system.files.changes import Notifier
 from segue.system.files.documents import read_document
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.observer import HandoffObserver, is_rule_made, project_of
-from segue.watch.observe.bell import Bell
+from segue.watch.observe.wakeup import Wakeup
 from segue.watch.state import DaemonState, TrackedSession, label
 
 LOOK_S = 0.5
@@ -75,7 +75,7 @@ class HandoffWorker:
         self.cycles: dict[str, TerminalHandoff] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell: Bell | None = None
+        self._bell: Wakeup | None = None
         self._events: Notifier | None = None  # of the documents that are awaited, and the records
         self.nudge: Callable[[str, str, str], None] = lambda agent, session_id, path: None
         self.on_end: Callable[[TerminalHandoff], None] = lambda cycle: None
@@ -88,7 +88,7 @@ class HandoffWorker:
 
     def start(self) -> None:
         """Goes on with what a former daemon left, too."""
-        self._bell, self._events = Bell(), Notifier()
+        self._bell, self._events = Wakeup(), Notifier()
         self.restore()
         self._thread.start()
 

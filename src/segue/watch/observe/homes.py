@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from segue.sessions import find
-from segue.sessions.find import Found, Home, Stamp
+from segue.sessions.find import FileOnDisk, Home, Stamp
 from segue.sessions.follow.follow import FileFollower
 from segue.watch.observe.folders import Folders
 from segue.watch.observe.processes import pid_files
@@ -141,11 +141,11 @@ class SessionHomes:
 
     # Files
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[FileOnDisk]:
         """All that there are."""
         return find.sessions(self.homes)
 
-    def named(self, names: set[tuple[str, str]]) -> list[Found]:
+    def named(self, names: set[tuple[str, str]]) -> list[FileOnDisk]:
         """The files of these sessions, where a file's name tells."""
         agents = {agent for agent, _ in names}
         homes = [h for h in self.homes if h.agent in agents and h.store.files]

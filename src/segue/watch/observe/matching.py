@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from segue.core.sessions import alive
 from segue.core.sessions.types import Process
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 from segue.watch.observe.viewer import Sight
 
 Name = tuple[str, str]
@@ -42,7 +42,7 @@ class Matching:
         subject = _subject(name, self._sights[name])
         return alive.behind([subject], claims.values()).get(subject.key)
 
-    def child_seen(self, file: Found) -> None:
+    def child_seen(self, file: FileOnDisk) -> None:
         """A sub-agent's session, which no process is said to be behind."""
         self._children[file.path] = alive.Subject(
             key=file.path,

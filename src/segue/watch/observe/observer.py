@@ -23,13 +23,13 @@ from segue.system.config.policies import PolicyFor
 from segue.system.files import state
 from segue.system.process.procfs import System
 from segue.watch.observe import endings
-from segue.watch.observe.bell import Bell
 from segue.watch.observe.homes import SessionHomes
-from segue.watch.observe.known import Known, Sighting
 from segue.watch.observe.matching import Name
 from segue.watch.observe.pace import Pace
 from segue.watch.observe.processes import Changes, ProcessTracker
+from segue.watch.observe.session_table import SessionTable, Sighting
 from segue.watch.observe.viewer import Asker, Viewer
+from segue.watch.observe.wakeup import Wakeup
 
 __all__ = ["RECENT_S", "SETTLE_S", "Name", "Observer", "Sighting"]
 
@@ -76,13 +76,13 @@ class Observer:
         self._env, self._added, self._clock, self._steady = env, homes or {}, clock, steady
         self._index_place = index_place or state.index_path()
         self._selector = selectors.DefaultSelector()
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._selector.register(self._bell, selectors.EVENT_READ, None)
         self._ground = SessionHomes(env, self._bell.ring)
         if (number := self._ground.folders.fileno()) is not None:
             self._selector.register(number, selectors.EVENT_READ, self._ground)
         self._lives = ProcessTracker(self._selector, system)
-        self._known = Known(self._view, clock)
+        self._known = SessionTable(self._view, clock)
         self._pace = Pace()
         self._asker = Asker(self._bell.ring)
         self._viewer: Viewer | None = None

@@ -18,7 +18,7 @@ from segue.core.sessions.types import Look, Process
 from segue.errors import StateError
 from segue.sessions import parents
 from segue.sessions.count.index import open_index, set_aside
-from segue.sessions.find import Found, Home, Stamp
+from segue.sessions.find import FileOnDisk, Home, Stamp
 from segue.sessions.survey import SessionSeen, Survey, make_judge
 from segue.system.config.policies import PolicyFor
 from segue.system.files.sqlite import is_damage
@@ -77,7 +77,7 @@ class Viewer(Survey):
 
     # Looking
 
-    def look_at(self, file: Found, before: Sight | None, now: float) -> Sight | None:
+    def look_at(self, file: FileOnDisk, before: Sight | None, now: float) -> Sight | None:
         """One file; None if it is no session, or cannot be read."""
         if before is not None:
             self.known[file.path] = (before.stamp, _encode(before.seen.look))
@@ -90,7 +90,7 @@ class Viewer(Survey):
 
     def look_in(
         self,
-        files: Sequence[Found],
+        files: Sequence[FileOnDisk],
         since: float,
         processes: Sequence[Process],
         before: Sequence[Sight],
@@ -118,13 +118,13 @@ class Viewer(Survey):
             for each in seen
         ]
 
-    def parent_of(self, file: Found) -> str:
+    def parent_of(self, file: FileOnDisk) -> str:
         """The session that this file's is a sub-agent of; "" if it is none's, "?" if that is not
         told, or not yet."""
         ((resolved,), told) = parents.resolve([file], self.homes, None)
         return resolved.parent_id if told or file.size >= WHOLE_BYTES else parents.UNTOLD
 
-    def with_parents(self, found: Sequence[Found]) -> list[Found]:
+    def with_parents(self, found: Sequence[FileOnDisk]) -> list[FileOnDisk]:
         """All files with their parents; what is found out is written down."""
         try:
             resolved, new = parents.resolve(found, self.homes, self._cache)
@@ -277,7 +277,7 @@ class Places:
                 return home
         return None
 
-    def found(self, home: Home, path: str) -> Found | None:
+    def found(self, home: Home, path: str) -> FileOnDisk | None:
         """A file, or a database, as it is now."""
         try:
             info = os.stat(path)
@@ -288,7 +288,7 @@ class Places:
             with suppress(OSError):
                 log = os.stat(f"{path}-wal")
                 size, changed_ns = size + log.st_size, max(changed_ns, log.st_mtime_ns)
-        return Found(
+        return FileOnDisk(
             home.agent,
             home.path,
             path,

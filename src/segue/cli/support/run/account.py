@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from segue.cli.support.kept import driver, find_or_newest, opened
+from segue.cli.support.run_lookup import driver, find_or_newest, opened
 from segue.cli.tools.config import toml
 from segue.cli.work.runs import SCHEMA, agents_of, as_dict, gauge, state_of
 from segue.core.handoffs.checkpoint import Checkpoint, render
@@ -17,7 +17,14 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
 from segue.runs.folders import RunFolder, read
 from segue.runs.store import runs_path
-from segue.runs.store.port import Holder, KeptDecision, KeptLeg, KeptReading, KeptStop, Store
+from segue.runs.store.port import (
+    Holder,
+    Store,
+    StoredDecision,
+    StoredLeg,
+    StoredReading,
+    StoredStop,
+)
 from segue.system import clock
 from segue.views import printing, tables
 from segue.views.rescue_list import rescued_from
@@ -38,10 +45,10 @@ class RunAccount(msgspec.Struct, kw_only=True):
 
     run: Run
     holder: Holder | None
-    legs: list[KeptLeg]
-    readings: list[KeptReading]
-    stops: list[KeptStop]
-    decisions: list[KeptDecision]
+    legs: list[StoredLeg]
+    readings: list[StoredReading]
+    stops: list[StoredStop]
+    decisions: list[StoredDecision]
     checkpoint: Checkpoint | None
     arrivals: list[Arrived]
     """Of each leg that took over, in order."""
@@ -262,7 +269,7 @@ def _context(told: RunAccount) -> Any:
 
 
 def _leg(
-    leg: KeptLeg, after: KeptLeg | None, stop: Stop | None, now: float, *, is_relayed: bool
+    leg: StoredLeg, after: StoredLeg | None, stop: Stop | None, now: float, *, is_relayed: bool
 ) -> str:
     # Of older runs: segue ended it, for a checkpoint; what the stop itself says is no cause.
     is_ours = leg.reason in (StopReason.COMPLETED, StopReason.TIMEOUT)

@@ -73,7 +73,7 @@ def _beside(subject: alive.Subject, homes: Sequence[find.Home]) -> Iterator[aliv
             )
 
 
-def _is_of(file: find.Found, subject: alive.Subject) -> bool:
+def _is_of(file: find.FileOnDisk, subject: alive.Subject) -> bool:
     return file.path == subject.path if subject.path else file.session_id == subject.session_id
 
 

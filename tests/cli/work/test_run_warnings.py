@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from support.running import Ended, Staged, stage
 
-from segue.cli.support import checkup, night
+from segue.cli.support import checkup, run_warnings
 from segue.drill import casts
 
 STRICT = "segue: --strict: not started because of "
@@ -138,7 +138,7 @@ def test_a_disk_that_is_nearly_full_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200_000_000))
-    (line,) = night.space((str(tmp_path), str(tmp_path / "not/yet")))
+    (line,) = run_warnings.space((str(tmp_path), str(tmp_path / "not/yet")))
     assert line == f"only 200 MB free where {tmp_path} is; make room"
 
 

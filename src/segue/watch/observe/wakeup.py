@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 
 
-class Bell:
+class Wakeup:
     """Any thread may ring, and signals too; after it was closed, nothing happens."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 from support.files.real_processes import running, start_ticks
 from support.running import Staged, stage
 
-from segue.runs import others
+from segue.runs import conflicts
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -144,11 +144,11 @@ def test_gemini_by_hand_has_the_newest_session_open(words: tuple[str, ...], tmp_
         try:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            found = others.working_on("gemini", "an-id", str(new), project, env)
+            found = conflicts.working_on("gemini", "an-id", str(new), project, env)
             assert found is not None
             assert found.pid == child.pid
-            assert others.working_on("gemini", "an-id", str(old), project, env) is None
-            assert others.working_on("gemini", "an-id", str(new), "/elsewhere", env) is None
+            assert conflicts.working_on("gemini", "an-id", str(old), project, env) is None
+            assert conflicts.working_on("gemini", "an-id", str(new), "/elsewhere", env) is None
         finally:
             child.kill()
 
@@ -171,9 +171,9 @@ def test_pi_hides_its_words_so_whoever_sits_before_it_goes_first(
         deadline = time.monotonic() + 30
         while Path(f"/proc/{child.pid}/comm").read_text() != "pi\n":
             assert time.monotonic() < deadline
-        found = others.working_on("pi", "an-id", str(new), str(tmp_path), env)
+        found = conflicts.working_on("pi", "an-id", str(new), str(tmp_path), env)
         assert (found.pid if found else 0) == (child.pid if has_terminal else 0)
-        assert others.working_on("pi", "an-id", str(old), str(tmp_path), env) is None
+        assert conflicts.working_on("pi", "an-id", str(old), str(tmp_path), env) is None
     finally:
         child.kill()
         child.wait()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from segue.core.sessions.types import Process, Session, SessionState
-from segue.sessions.find import Found
+from segue.sessions.find import FileOnDisk
 from segue.watch.observe.matching import Matching, Name
 from segue.watch.observe.viewer import WHOLE_BYTES, Places, Sight, Viewer
 
@@ -27,7 +27,7 @@ class Sighting(Struct, frozen=True):
     ended: Process | None = None
 
 
-class Known:
+class SessionTable:
     """Takes in looks and processes, and gives out what changed by them."""
 
     def __init__(self, viewer: Callable[[], Viewer], clock: Callable[[], float]) -> None:
@@ -153,7 +153,7 @@ class Known:
 
     # Sub-agents
 
-    def parent_of(self, file: Found) -> str:
+    def parent_of(self, file: FileOnDisk) -> str:
         """Whose sub-agent's file it is; "" if nobody's, "?" if that is not told yet."""
         if file.parent_id != "?":
             return file.parent_id
@@ -166,7 +166,7 @@ class Known:
             self._parents[file.path] = parent
         return self._parents[file.path]
 
-    def children_found(self, found: Iterable[Found], since: float) -> None:
+    def children_found(self, found: Iterable[FileOnDisk], since: float) -> None:
         """All files that there are, with their parents; those in use since then matter most."""
         self._children.clear()
         for file in found:
@@ -186,7 +186,7 @@ class Known:
             self._untold.add(path)
         return self._counted(file.agent, parent, 1)
 
-    def child_told(self, file: Found, parent: str) -> Name | None:
+    def child_told(self, file: FileOnDisk, parent: str) -> Name | None:
         """A sub-agent's file was written to; the session that has one more by it, if that was not
         told when the file was found."""
         self.matching.child_seen(file._replace(parent_id=parent))
