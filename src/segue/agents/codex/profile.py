@@ -14,14 +14,15 @@ first. The exec stream never says how full the context is; the session file and 
 One file: its forms are spellings of one story, read by one reader.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
+from segue.agents.codex.spelling import snake, snake_keys, time_of, unwrap
+from segue.agents.codex.tools import Put, item_call, item_outcome, wire_call, wire_result
 from segue.agents.contracts.profile import Profile, Record
-from segue.agents.shared.calls import argument_of, command_of, patched, todos_of
+from segue.agents.shared.calls import todos_of
 from segue.agents.shared.fields import (
     JSON,
     amount,
@@ -35,7 +36,6 @@ from segue.agents.shared.fields import (
     whole,
 )
 from segue.agents.shared.lines import decode
-from segue.core.runs.failing_tests import failing_tests
 from segue.core.sessions.spend import Spend, split_prompt
 from segue.core.stops.events import (
     Compaction,
@@ -50,8 +50,6 @@ from segue.core.stops.events import (
     Started,
     Summary,
     TodoList,
-    ToolCall,
-    ToolResult,
     Usage,
 )
 from segue.core.stops.reasons import StopReason
@@ -88,15 +86,7 @@ _TOOL_ITEMS = _words(
     "command_execution file_change mcp_tool_call dynamic_tool_call collab_tool_call "
     "collab_agent_tool_call web_search image_view image_generation"
 )
-_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # to other tools
-_EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
-_REJECTED = "rejected by user approval settings"
-"""How the client's own words end where it would have asked."""
-_READ_ONLY = "Read-only file system"
 _SHELLS = _words("exec_command shell shell_command local_shell_call container.exec")
-_SHOWS = "Output:\n"
-_RUNS_ON = "Process running with"  # in the background
-_HEAD_CHARS = 400  # what the client says before it shows what a command printed
 # An item of type "error" is a warning (unknown model, hook trust), never a failure.
 _QUIET_ITEMS = {"error", "reasoning", "todo_list", "plan", "hook_prompt", "sub_agent_activity"}
 
@@ -128,7 +118,6 @@ class _State:
         self.failed = self.compacted = False
 
 
-Put = dict[str, Any]  # where and at
 Handler = Callable[[_State, JSON, Put], Iterable[Event]]
 
 
@@ -136,51 +125,15 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
     """Events of one exec stream, session file or server connection."""
     state = _State()
     for record in records:
-        kind, payload = _unwrap(record.data)
+        kind, payload = unwrap(record.data)
         if text(payload, "thread_id") in state.children:
             continue
-        put: Put = {"where": record.where, "at": _time(record.data)}
+        put: Put = {"where": record.where, "at": time_of(record.data)}
         handler = _HANDLERS.get(kind)
         if handler is not None:
             yield from handler(state, payload, put)
         elif kind not in _QUIET and not kind.endswith(("_delta", "_begin", "_end", "/delta")):
             yield Other(kind=kind, known=False, **put)
-
-
-def _unwrap(data: JSON) -> tuple[str, JSON]:
-    """The record's kind and content, without the form's wrapping."""
-    if isinstance(data.get("method"), str):
-        return data["method"], _snake_keys(obj(data, "params"))
-    if isinstance(data.get("msg"), dict):
-        return text(data, "msg", "type"), data["msg"]
-    kind, payload = text(data, "type"), obj(data, "payload")
-    if not payload:
-        return kind or ("response" if "id" in data and "result" in data else ""), data
-    if kind == "event_msg":
-        # In the file, items repeat what the response items say about tools (and come late, after
-        # the end of an interrupted turn).
-        inner = text(payload, "type")
-        return ("file_item" if inner == "item_completed" else inner), payload
-    if kind == "response_item":
-        return kind, {**payload, "metadata": data.get("metadata") or payload.get("metadata")}
-    return kind, payload
-
-
-def _time(data: JSON) -> float | None:
-    return instant(data.get("timestamp") or data.get("emittedAtMs"))
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def _snake_keys(value: JSON, depth: int = 4) -> JSON:
-    """The server's camelCase keys as the session file spells them."""
-    return {
-        _snake(k): _snake_keys(v, depth - 1) if isinstance(v, dict) and depth else v
-        for k, v in value.items()
-        if isinstance(k, str)
-    }
 
 
 def _thread(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -232,11 +185,11 @@ def _reply(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     item = obj(payload, "item")
-    kind, ident = _snake(text(item, "type")), text(item, "id")
+    kind, ident = snake(text(item, "type")), text(item, "id")
     if kind in _TOOL_ITEMS:
         state.on()
         state.running.add(ident)
-        yield _item_call(kind, item, put)
+        yield item_call(kind, item, put)
     elif kind == "context_compaction":
         state.summarising, state.compacted = True, False
         yield Compaction(phase="started", **put)
@@ -246,13 +199,13 @@ def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 def _item_todos(_: _State, payload: JSON, put: Put) -> Iterator[Event]:
     item = obj(payload, "item")
-    if todos := todos_of(_snake(text(item, "type")), item):
+    if todos := todos_of(snake(text(item, "type")), item):
         yield TodoList(todos=todos, **put)
 
 
 def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     item = obj(payload, "item")
-    kind, ident = _snake(text(item, "type")), text(item, "id")
+    kind, ident = snake(text(item, "type")), text(item, "id")
     if kind == "context_compaction":
         yield from _compacted(state, payload, put)
         return
@@ -262,49 +215,14 @@ def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         return
     state.on()
     if ident not in state.running:  # file changes and searches may only be told when done
-        yield _item_call(kind, item, put)
+        yield item_call(kind, item, put)
     state.running.discard(ident)
-    status, code = text(item, "status"), whole(item, "exit_code")
-    said = text(item, "aggregated_output") if kind == "command_execution" else ""
-    yield ToolResult(
-        call_id=ident,
-        denied=status == "declined" or _is_kept_from(state, code, said),
-        exit_code=code,
-        failed=status == "failed" or code not in (0, None),
-        failing_tests=failing_tests(said),
-        printed=said or _item_result(item),
-        **put,
-    )
-
-
-def _item_call(kind: str, item: JSON, put: Put) -> ToolCall:
-    command = command_of(item.get("command"))
-    changes = item.get("changes")  # a list, or by path
-    paths = list(changes) if isinstance(changes, dict) else []
-    paths += [text(change, "path") for change in items(changes)]
-    given = {name: item[name] for name in _GIVEN if item.get(name)}
-    return ToolCall(
-        name=kind,
-        call_id=text(item, "id"),
-        command=command,
-        argument=argument_of(command or given),
-        files=tuple(path for path in paths if path) or patched(command),
-        given=given,
-        **put,
-    )
-
-
-def _item_result(item: JSON) -> str:
-    """What a tool other than a shell answered."""
-    told = item.get("result")
-    return (
-        joined(obj(told).get("content")) or text(item, "result") or text(item, "error", "message")
-    )
+    yield item_outcome(kind, item, state.sandbox, put)
 
 
 def _file_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     item = obj(payload, "item")
-    kind = _snake(text(item, "type"))
+    kind = snake(text(item, "type"))
     if kind == "user_message":
         yield from _prompt(state, item, put)
     elif kind == "agent_message":
@@ -324,65 +242,17 @@ def _response_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         name = text(payload, "name") or kind
         if name in _SHELLS:
             state.shells.add(call)
-        yield _wire_call(name, call, payload, put)
+        yield wire_call(name, call, payload, put)
         if todos := todos_of(name, obj(decode(text(payload, "arguments")))):
             yield TodoList(todos=todos, **put)
     elif kind in ("function_call_output", "custom_tool_call_output"):
         state.on()
         is_shell = call in state.shells
         state.shells.discard(call)
-        yield _wire_result(state, call, payload.get("output"), put, is_shell=is_shell)
+        yield wire_result(state.sandbox, call, payload.get("output"), put, is_shell=is_shell)
     elif obj(payload, "metadata").get("compaction_output") is True:
         state.summarising, state.compacted = True, False
         yield Compaction(phase="started", **put)
-
-
-def _wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
-    """Arguments are JSON in a string, those of custom tools any text."""
-    said = text(payload, "arguments")
-    free = text(payload, "input")
-    given = obj(decode(said)) if said else obj(payload, "action")
-    command = command_of(given.get("cmd") or given.get("command"))
-    return ToolCall(
-        name=name,
-        call_id=call,
-        command=command,
-        argument=argument_of(command or free or given or said),
-        files=patched(free or command or text(given, "input")),
-        given=given or free or said,
-        **put,
-    )
-
-
-def _is_kept_from(state: _State, code: int | None, said: str) -> bool:
-    """Whether a sandbox in which nothing may be written made this command fail."""
-    return state.sandbox == "read-only" and code not in (0, None) and _READ_ONLY in said
-
-
-def _wire_result(state: _State, call: str, output: Any, put: Put, *, is_shell: bool) -> ToolResult:
-    """The client's own words come first, then what was printed; older versions wrote JSON. A shell
-    that was never started has neither: the client says why it refused."""
-    said = output if isinstance(output, str) else joined(output) or text(output, "content")
-    code: int | None = None
-    if said.startswith('{"'):
-        told = obj(decode(said))
-        code, said = whole(told, "metadata", "exit_code"), text(told, "output") or said
-    head, found, _ = said[:_HEAD_CHARS].partition(_SHOWS)
-    if code is None and found and (told_code := _EXIT.search(head)):
-        code = int(told_code[1])
-    failed = code not in (0, None) or obj(output).get("success") is False
-    failed = failed or said.endswith("aborted by user")
-    failed = failed or (is_shell and code is None and not found and _RUNS_ON not in head)
-    tests = failing_tests(said) if code is not None else ()
-    return ToolResult(
-        call_id=call,
-        denied=(not found and said.endswith(_REJECTED)) or _is_kept_from(state, code, said),
-        exit_code=code,
-        failed=failed,
-        failing_tests=tests,
-        printed=said[len(head) + len(found) :] if found else said,
-        **put,
-    )
 
 
 def _compacted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -497,11 +367,11 @@ def _why(state: _State, error: JSON) -> dict[str, Any]:
     info = error.get("codex_error_info")
     name, status = "", None
     if isinstance(info, str):
-        name = _snake(info)
+        name = snake(info)
     elif isinstance(info, dict) and info:
         first = next(iter(info))
-        name = _snake(str(first))
-        status = whole(_snake_keys(obj(info, first)), "http_status_code")
+        name = snake(str(first))
+        status = whole(snake_keys(obj(info, first)), "http_status_code")
     reason = _REASONS.get(name)
     if name in _CONNECTION and status is None:
         reason = StopReason.OVERLOADED

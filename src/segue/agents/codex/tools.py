@@ -1,0 +1,110 @@
+"""Codex's tools: what a call was given, and what came of it. Items are told by the exec stream and
+the server; the wire's calls and results are in the session file."""
+
+import re
+from typing import Any
+
+from segue.agents.shared.calls import argument_of, command_of, patched
+from segue.agents.shared.fields import JSON, items, joined, obj, text, whole
+from segue.agents.shared.lines import decode
+from segue.core.runs.failing_tests import failing_tests
+from segue.core.stops.events import ToolCall, ToolResult
+
+Put = dict[str, Any]  # where and at
+_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # to other tools
+_EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
+_REJECTED = "rejected by user approval settings"
+"""How the client's own words end where it would have asked."""
+_READ_ONLY = "Read-only file system"
+_SHOWS = "Output:\n"
+_RUNS_ON = "Process running with"  # in the background
+_HEAD_CHARS = 400  # what the client says before it shows what a command printed
+
+
+def item_call(kind: str, item: JSON, put: Put) -> ToolCall:
+    """The call that an item tells of."""
+    command = command_of(item.get("command"))
+    changes = item.get("changes")  # a list, or by path
+    paths = list(changes) if isinstance(changes, dict) else []
+    paths += [text(change, "path") for change in items(changes)]
+    given = {name: item[name] for name in _GIVEN if item.get(name)}
+    return ToolCall(
+        name=kind,
+        call_id=text(item, "id"),
+        command=command,
+        argument=argument_of(command or given),
+        files=tuple(path for path in paths if path) or patched(command),
+        given=given,
+        **put,
+    )
+
+
+def _item_result(item: JSON) -> str:
+    """What a tool other than a shell answered."""
+    told = item.get("result")
+    return (
+        joined(obj(told).get("content")) or text(item, "result") or text(item, "error", "message")
+    )
+
+
+def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
+    """What came of an item."""
+    status, code = text(item, "status"), whole(item, "exit_code")
+    said = text(item, "aggregated_output") if kind == "command_execution" else ""
+    return ToolResult(
+        call_id=text(item, "id"),
+        denied=status == "declined" or _is_kept_from(sandbox, code, said),
+        exit_code=code,
+        failed=status == "failed" or code not in (0, None),
+        failing_tests=failing_tests(said),
+        printed=said or _item_result(item),
+        **put,
+    )
+
+
+def wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
+    """Arguments are JSON in a string, those of custom tools any text."""
+    said = text(payload, "arguments")
+    free = text(payload, "input")
+    given = obj(decode(said)) if said else obj(payload, "action")
+    command = command_of(given.get("cmd") or given.get("command"))
+    return ToolCall(
+        name=name,
+        call_id=call,
+        command=command,
+        argument=argument_of(command or free or given or said),
+        files=patched(free or command or text(given, "input")),
+        given=given or free or said,
+        **put,
+    )
+
+
+def _is_kept_from(sandbox: str, code: int | None, said: str) -> bool:
+    """Whether a sandbox in which nothing may be written made this command fail."""
+    return sandbox == "read-only" and code not in (0, None) and _READ_ONLY in said
+
+
+def wire_result(sandbox: str, call: str, output: Any, put: Put, *, is_shell: bool) -> ToolResult:
+    """The client's own words come first, then what was printed; older versions wrote JSON. A shell
+    that was never started has neither: the client says why it refused."""
+    said = output if isinstance(output, str) else joined(output) or text(output, "content")
+    code: int | None = None
+    if said.startswith('{"'):
+        told = obj(decode(said))
+        code, said = whole(told, "metadata", "exit_code"), text(told, "output") or said
+    head, found, _ = said[:_HEAD_CHARS].partition(_SHOWS)
+    if code is None and found and (told_code := _EXIT.search(head)):
+        code = int(told_code[1])
+    failed = code not in (0, None) or obj(output).get("success") is False
+    failed = failed or said.endswith("aborted by user")
+    failed = failed or (is_shell and code is None and not found and _RUNS_ON not in head)
+    tests = failing_tests(said) if code is not None else ()
+    return ToolResult(
+        call_id=call,
+        denied=(not found and said.endswith(_REJECTED)) or _is_kept_from(sandbox, code, said),
+        exit_code=code,
+        failed=failed,
+        failing_tests=tests,
+        printed=said[len(head) + len(found) :] if found else said,
+        **put,
+    )
