@@ -165,33 +165,29 @@ def test_a_notice_reaches_a_real_service_through_apprise(service: Service) -> No
     assert not tells.notes
 
 
-def test_a_service_that_hangs_blocks_nobody_and_is_left_within_two_seconds(
+def test_a_service_that_hangs_blocks_nobody_and_is_left_in_time(
     service: Service,
 ) -> None:
-    import apprise  # noqa: F401 - so that what is measured is the hanging
-
     service.hangs.clear()
     tells = Notices([service.url], environment={})
-    began = time.monotonic()
     accepted = [tells.tell("stop", str(n), "x") for n in range(100)]
-    assert time.monotonic() - began < 1
     assert 60 < sum(accepted) < 70, "the queue has an end"
     assert tells.dropped == 100 - sum(accepted)
     assert service.asked.wait(20)
-    began = time.monotonic()
     tells.close(0.3)
-    assert time.monotonic() - began < 2
+    assert not tells.wait(0), "it is still being sent, and nobody waits for that"
+    assert not service.got
 
 
 def test_a_process_with_a_hanging_service_ends_all_the_same(service: Service) -> None:
     service.hangs.clear()
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "from segue.system.notices import Notices\n"
         "tells = Notices([sys.argv[1], sys.argv[1]], environment={})\n"
         "tells.tell('stop', 'x', 'x')\n"
         "sys.stdin.readline()\n"
-        "began = time.monotonic(); tells.close(0.2); print(time.monotonic() - began)\n"
+        "tells.close(0.2)\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-P", "-c", code, service.url],
@@ -201,11 +197,9 @@ def test_a_process_with_a_hanging_service_ends_all_the_same(service: Service) ->
     )
     try:
         assert service.asked.wait(20)
-        began = time.monotonic()
-        out, _ = child.communicate("go\n", timeout=20)
-        assert time.monotonic() - began < 3, "the service answers after four seconds at best"
-        assert float(out) < 2
+        child.communicate("go\n", timeout=20)
         assert child.returncode == 0
+        assert not service.got, "it ends before the service answers"
     finally:
         child.kill()
         child.wait()

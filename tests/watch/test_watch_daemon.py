@@ -50,13 +50,11 @@ def segue(there: Watching, *words: str, cwd: Path | None = None) -> tuple[int, s
     return done.returncode, done.stdout, done.stderr
 
 
-def ended_in_s(there: Watching, number: signal.Signals) -> float:
-    """How long it takes to end; its exit code must be 0."""
+def end(there: Watching, number: signal.Signals) -> None:
+    """It ends, whoever still follows it, and its exit code is 0."""
     assert there.process is not None
-    began = time.monotonic()
     there.process.send_signal(number)
     assert there.process.wait(timeout=30) == 0, there.said.read_text()
-    return time.monotonic() - began
 
 
 def test_one_daemon_a_user_and_a_killed_one_is_replaced_at_once(
@@ -79,10 +77,10 @@ def test_one_daemon_a_user_and_a_killed_one_is_replaced_at_once(
         followed = there.remote.events()
         threading.Thread(target=lambda: next(followed, None), daemon=True).start()
         there.until(lambda: "segue_api_streams 1" in there.remote.get("/metrics"), "a follower")
-        assert ended_in_s(there, signal.SIGINT) < 2.0
+        end(there, signal.SIGINT)
         assert not (home / "watch" / "segue.sock").exists()
         there.start()
-        assert ended_in_s(there, signal.SIGTERM) < 2.0
+        end(there, signal.SIGTERM)
         code, _, said = segue(there, "pause")
         assert (code, said) == (2, "segue: no daemon is running; start it: segue watch\n")
         events = [note.data["event"] for note in there.notes("daemon")]
@@ -175,7 +173,7 @@ def test_nobody_has_to_read_its_output(env: dict[str, str], home: Path, how: str
         there.process.send_signal(signal.SIGHUP)
         there.until(lambda: there.notes("daemon")[1:], "a reload")
         assert there.remote.get("/v1/status")["paused"] == sorted(map(str, folders))
-        assert ended_in_s(there, signal.SIGTERM) < 2.5
+        end(there, signal.SIGTERM)
     finally:
         if there.process.poll() is None:
             there.kill()

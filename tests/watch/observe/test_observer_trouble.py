@@ -216,9 +216,7 @@ def test_an_index_that_another_writes_to_is_not_waited_for(world: World) -> None
     world.append(file, reply(2, 300))
     world.until(lambda s: used(s) == 300)
     world.offset_s += SWEPT_S
-    began = time.monotonic()
-    world.observer.step(0)
-    assert time.monotonic() - began < 60.0, "it would be for ever"
+    world.observer.step(0)  # it would be for ever
     other.close()
     world.offset_s += SWEPT_S
     world.observer.step(0)
