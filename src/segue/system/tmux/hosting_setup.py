@@ -69,6 +69,7 @@ def commands() -> list[tuple[str, ...]]:
             "set-clipboard": "on",
         },
         "-g": {
+            "assume-paste-time": "0",  # else keys that come together reach the agent, Ctrl+\\ too
             "default-shell": "/bin/sh",
             "destroy-unattached": "off",
             "detach-on-destroy": "on",
