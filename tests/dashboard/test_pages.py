@@ -8,7 +8,8 @@ from pathlib import Path
 
 from support.homes import prompt, reply
 from support.running import PATIENT, stage
-from support.watch.dashboards import dashboard, until
+from support.waiting import until
+from support.watch.dashboards import dashboard
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",

@@ -3,8 +3,7 @@ fail is played in `test_three_machines`."""
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,13 @@ import pytest
 from click.testing import CliRunner
 from support.fleet.machines import TestMachine
 from support.fleet.postgres import Postgres, postgres
+from support.waiting import until
 
 from segue.cli import cli
 
 LONG_S = 90.0
 COMMAND = json.dumps(["sh", "-c", 'eval "$0"', "{prompt}"])
 AGENT = f'[run]\nagent = "mine"\n[agents.mine]\ncommand = {COMMAND}\n'
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + LONG_S
-    while not (found := holds()):
-        assert time.monotonic() < limit, "it never came true"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.waiting import until
 
 from segue.cli import cli
 from segue.queue import open_queue
@@ -74,11 +74,7 @@ class Place:
         return Path(self.shown(task)["tree"])
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        limit = time.monotonic() + LONG_S
-        while not (found := holds()):
-            assert time.monotonic() < limit, "it never came true"
-            time.sleep(0.05)
-        return found
+        return until(holds, limit_s=LONG_S)
 
 
 @pytest.fixture

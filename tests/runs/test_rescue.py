@@ -7,7 +7,8 @@ from typing import Any
 
 import psutil
 import pytest
-from support.runs.ward import Ward, until, ward
+from support.runs.ward import Ward, ward
+from support.waiting import until
 
 HERE = Path(__file__).parents[1] / "support/runs"
 CLAUDE, CODEX = "rehearsal", "rehearsal-codex"

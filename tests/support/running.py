@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from segue.drill.plays.job import Continuity
 from segue.drill.scenarios import load
 from segue.drill.scenarios.types import Scenario
 from segue.runs.store.sqlite import SqliteStore
+from support.waiting import until
 
 LONG_S = 180.0  # nothing takes that long; a test that waits so long has failed
 QUICK = {
@@ -177,11 +177,7 @@ class Staged:
 
     def until(self, holds: Callable[[], Any], max_s: float = LONG_S) -> Any:
         """Waits for a condition, and returns what it gave."""
-        deadline = time.monotonic() + max_s
-        while not (found := holds()):
-            assert time.monotonic() < deadline, "it never came true"
-            time.sleep(0.02)
-        return found
+        return until(holds, limit_s=max_s)
 
     def new_run(self, *more: str) -> tuple["subprocess.Popen[str]", str]:
         """Starts a run in the background; its process, and its id once its agent replied."""

@@ -22,6 +22,7 @@ from segue.watch.log import LOG_NAME, Log, Note, open_log
 from segue.watch.server.remote import Remote
 from support.paths import SCRIPT
 from support.terminals.tui import Tui
+from support.waiting import pause_s
 
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
 LIMIT_S = 150.0
@@ -109,13 +110,14 @@ class Watching:
 
     def until(self, is_so: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
         """Waits for something; what it is then."""
-        until = time.monotonic() + limit_s
+        began = time.monotonic()
         while not (found := is_so()):
             ended = self.process is not None and self.process.poll() not in (None, -9)
-            if ended or time.monotonic() >= until:
+            waited_s = time.monotonic() - began
+            if ended or waited_s >= limit_s:
                 said = self.said.read_text() if self.said.exists() else ""
                 raise AssertionError(f"{what}\n{said}")
-            time.sleep(0.05)
+            time.sleep(pause_s(waited_s))
         return found
 
 

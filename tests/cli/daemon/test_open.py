@@ -167,8 +167,8 @@ def test_the_agent_and_the_terminal_notice_nothing(place: Place, terminal: Outsi
 
 
 def test_every_key_is_the_agents(place: Place, terminal: Outside) -> None:
-    """But for Ctrl+\\, and in an outer tmux, its prefix. It counts also where it comes together with
-    keys typed before it, as over a slow connection."""
+    """But for Ctrl+\\, and in an outer tmux, its prefix. It counts also where it comes together
+    with keys typed before it, as over a slow connection."""
     command = opened(place, terminal)
     keys = bytes(n for n in range(1, 0x7F) if n not in (0x1B, 0x1C, 0x02, ord("q")))
     for number in keys:

@@ -29,6 +29,7 @@ from segue.drill.plays import enclosure
 from segue.drill.plays.process import adopt_orphans
 from support.paths import SCRIPT
 from support.playing import AGENTS_FOLDER, missing
+from support.waiting import until
 
 LIMIT_S = 150.0
 ODD = "é\u2028\u2029\ud83d\ude00 {}\\\"'`$(x)\n\t\r\n" * 3 + "x" * 200_000 + "\x07 end "
@@ -182,10 +183,7 @@ class Driven:
         self.give(self.drive.say(words, key))
 
     def until(self, is_so: Callable[[], bool], what: str = "") -> None:
-        until = time.monotonic() + LIMIT_S
-        while not is_so():
-            assert time.monotonic() < until, f"{what}: {self.told()}"
-            time.sleep(0.02)
+        until(is_so, lambda: f"{what}: {self.told()}", LIMIT_S)
 
     def until_over(self, times: int = 1) -> None:
         self.until(lambda: len(self.overs) >= times, f"it was not over {times} times")

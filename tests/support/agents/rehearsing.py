@@ -18,6 +18,7 @@ from segue.drill.casts import rehearsal
 from segue.drill.model.answer import Delivery, Fault, ModelAnswer, ModelReply, Refusal
 from segue.drill.model.ask import Ask, Call, Kind
 from segue.drill.model.server import running
+from support.waiting import pause_s
 
 LONG_S = 90.0  # nothing takes that long; a test that waits so long has failed
 SUMMARY = "<analysis>looked</analysis><summary>the first step is done</summary>"
@@ -189,11 +190,12 @@ def is_there(pid: int) -> bool:
 
 def is_gone(pid: int) -> bool:
     """Whether a process ends soon: one that was killed may take a moment."""
-    until = time.monotonic() + LONG_S
+    began = time.monotonic()
     while is_there(pid):
-        if time.monotonic() > until:
+        waited_s = time.monotonic() - began
+        if waited_s > LONG_S:
             return False
-        time.sleep(0.02)
+        time.sleep(pause_s(waited_s))
     return True
 
 

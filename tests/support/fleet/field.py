@@ -16,11 +16,10 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -28,6 +27,7 @@ from segue.drill.plays import enclosure
 from support.fleet.machines import SEGUE
 from support.fleet.postgres import Postgres, postgres
 from support.gone import is_gone
+from support.waiting import until
 
 NETWORK = "10.77.0"
 PORT = 5499
@@ -220,15 +220,6 @@ class Field:
         self.server.stop()
         time.sleep(away_s)
         self.server.start(*self.options)
-
-
-def until(holds: Callable[[], Any], what: str, limit_s: float = 120.0) -> Any:
-    limit = time.monotonic() + limit_s
-    while not (found := holds()):
-        if time.monotonic() > limit:
-            raise AssertionError(f"it never came true: {what}")
-        time.sleep(0.05)
-    return found
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from segue.fleet.queue import PostgresQueue
-from support.fleet.field import Field, FieldMachine, fielded, until
+from support.fleet.field import Field, FieldMachine, fielded
+from support.waiting import until
 
 COMMAND = json.dumps(["sh", "-c", 'eval "$0"', "{prompt}"])
 CONFIG = f'[run]\nagent = "mine"\n[agents.mine]\ncommand = {COMMAND}\n'

@@ -6,7 +6,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from support.playing import missing
+from support.waiting import until
 
 _FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 
@@ -63,13 +63,10 @@ class Postgres:
                 **self._run_as(),
             )
         )
-        until = time.monotonic() + 60
         ports = [each.removeprefix("port=") for each in options if each.startswith("port=")]
         ask: list[str | Path] = [self.bin / "pg_isready", "-q", "-h", self.folder, "-U", self.user]
         ask += ["-p", *ports] if ports else []
-        while subprocess.run(ask, check=False).returncode:
-            assert time.monotonic() < until, "PostgreSQL does not come up"
-            time.sleep(0.05)
+        until(lambda: not subprocess.run(ask, check=False).returncode, "PostgreSQL comes up")
 
     def stop(self) -> None:
         """At once, as a power cut does."""

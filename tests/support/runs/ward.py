@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from segue.drill.plays import job
 from segue.drill.plays.job import Continuity
 from segue.drill.scenarios import load
 from segue.drill.scenarios.types import Scenario
+from support.waiting import until
 
 LONG_S = 240.0  # nothing takes that long; a test that waits so long has failed
 POLICY = {
@@ -157,14 +157,6 @@ class Ward:
 
     def continuity(self, *, finished: bool = True) -> Continuity:
         return job.check(self.project, self.scenario.job, finished=finished)
-
-
-def until(holds: Callable[[], Any], most_s: float = LONG_S) -> None:
-    """Waits for a condition."""
-    deadline = time.monotonic() + most_s
-    while not holds():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import struct
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from support.waiting import until
 
 LIMIT_S = 60.0
 _MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
@@ -62,11 +63,7 @@ class Outside:
                 return
 
     def until(self, is_so: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        until = time.monotonic() + limit_s
-        while not (found := is_so()):
-            assert time.monotonic() < until, f"{what}\n{self.sent[-3000:]!r}"
-            time.sleep(0.02)
-        return found
+        return until(is_so, lambda: f"{what}\n{self.sent[-3000:]!r}", limit_s)
 
     def type(self, text: str | bytes) -> None:
         data = text.encode() if isinstance(text, str) else text

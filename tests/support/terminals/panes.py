@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,16 +20,9 @@ from segue.system.process.procfs import system
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.tmux import Tmux
 from support.terminals import fake_tui
+from support.waiting import until
 
 LIMIT_S = 60.0
-
-
-def until(met: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    """Waits for a condition."""
-    end = time.monotonic() + limit_s
-    while not met():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.01)
 
 
 class Sat:

@@ -19,7 +19,8 @@ from segue.drill.rehearsal.claude_file import new_id
 from segue.drill.rehearsal.codex_file import NO_USAGE, Rollout, find
 from support.homes import OpencodeDb
 from support.paths import SCRIPT
-from support.terminals.panes import Server, until
+from support.terminals.panes import Server
+from support.waiting import until
 
 HOUR = 3600.0
 REPLY_S = 1.0

@@ -36,6 +36,7 @@ from segue.system.process.descendants import end_all, runs
 from support.agents.driven import Model
 from support.paths import SCRIPT
 from support.playing import AGENTS_FOLDER, missing
+from support.waiting import pause_s, until
 
 MARK = "SEGUE_TUI"
 """In the environment of all that runs in such a tmux."""
@@ -232,22 +233,20 @@ class Tui:
         self, is_so: Callable[[Screen], bool] | str, limit_s: float = LIMIT_S, what: str = ""
     ) -> Screen:
         """Until the screen is so, or shows that text."""
-        until = time.monotonic() + limit_s
+        began = time.monotonic()
         while True:
             shown = self.shown()
             screen = self.terminal.read(shown)
             text = "\n".join(shown.lines)
             if is_so in text if isinstance(is_so, str) else is_so(screen):
                 return screen
-            assert time.monotonic() < until, f"{what or is_so}: {screen}\n{text.rstrip()}"
-            time.sleep(_LOOK_S)
+            waited_s = time.monotonic() - began
+            assert waited_s < limit_s, f"{what or is_so}: {screen}\n{text.rstrip()}"
+            time.sleep(pause_s(waited_s))
 
     def until(self, is_so: Callable[[], bool], limit_s: float = LIMIT_S, what: str = "") -> None:
         """Until something outside is so."""
-        until = time.monotonic() + limit_s
-        while not is_so():
-            assert time.monotonic() < until, f"{what}: {self.text()}"
-            time.sleep(_LOOK_S)
+        until(is_so, lambda: f"{what}: {self.text()}", limit_s)
 
     def keys(self, *names: str) -> None:
         """Presses keys by tmux's names."""

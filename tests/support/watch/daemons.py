@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -196,16 +196,6 @@ def ask(
         return Answer(client.getresponse())
     finally:
         client.close()
-
-
-def until(holds: Callable[[], bool], what: str = "") -> None:
-    """Waits for a condition."""
-    import time
-
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, what or "in vain"
-        time.sleep(0.002)
 
 
 class Follower:

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,12 +127,3 @@ def browser(folder: Path, width: int = 1440, scheme: str = "light") -> Iterator[
             yield context
         finally:
             context.close()
-
-
-def until(holds: Callable[[], Any], what: str = "it never came true") -> Any:
-    """Waits for a condition, and returns what it gave."""
-    end = time.monotonic() + LONG_S
-    while not (found := holds()):
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-    return found

@@ -38,7 +38,7 @@ class World:
         self.agents.append(Agent(self.claude, session, status, name))
         return self.agents[-1]
 
-    def until(self, condition: Callable[[Sighting], bool], patience_s: float = 10.0) -> Sighting:
+    def until(self, condition: Callable[[Sighting], bool], patience_s: float = 60.0) -> Sighting:
         """Steps until something is seen."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:

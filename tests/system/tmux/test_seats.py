@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from support.terminals.panes import Server, serving, until
+from support.terminals.panes import Server, serving
+from support.waiting import until
 
 from segue.core.sessions.types import Process
 from segue.system.process.procfs import system

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.terminals.panes import Server, attached, serving, until
+from support.terminals.panes import Server, attached, serving
+from support.waiting import until
 
 from segue.system.tmux import tmux as tmux_module
 from segue.system.tmux.tmux import Tmux, TmuxError

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.terminals import fake_tui
-from support.terminals.panes import Sat, Server, attached, serving, until
+from support.terminals.panes import Sat, Server, attached, serving
+from support.waiting import until
 
 from segue.system.tmux.typist import Typist
 

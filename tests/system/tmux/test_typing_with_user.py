@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 from support.terminals import fake_tui
-from support.terminals.panes import Sat, Server, User, attached, serving, until
+from support.terminals.panes import Sat, Server, User, attached, serving
+from support.waiting import until
 
 from segue.system.tmux import guard as tmux_guard
 from segue.system.tmux.tmux import Tmux
@@ -92,7 +93,7 @@ class Together:
 
         wanted = self.typed.replace("\r", "")
         try:
-            until(lambda: theirs() == wanted, 3.0)
+            until(lambda: theirs() == wanted)
         except AssertionError:
             pytest.fail(f"{theirs()!r} is not {wanted!r}: {self.sat.messages()}")
         ours = [message for message in self.sat.messages() if "SEGUE" in message]
@@ -226,7 +227,7 @@ def test_a_hold_that_is_made_ready_and_never_begun_goes_away(
     with attached(server, sat.session):
         assert tmux_guard.PaneGuard(sat.tmux, pane).holding()
         assert "segue-" in sat.tmux.run("list-keys")
-        until(lambda: "segue-" not in sat.tmux.run("list-keys"), 3.0)
+        until(lambda: "segue-" not in sat.tmux.run("list-keys"))
 
 
 def test_nothing_is_typed_while_the_user_is_in_a_key_sequence_of_tmux(server: Server) -> None:
@@ -263,7 +264,7 @@ def test_a_killed_typist_keeps_nobodys_keys_for_long(server: Server) -> None:
             shows(sat, "SEGUE asks")
             killed.kill()
         user.press("mine")
-        until(lambda: sat.screen().draft == "SEGUE asksmine", 3.0)
-        until(lambda: "segue-" not in sat.tmux.run("list-keys"), 3.0)
+        until(lambda: sat.screen().draft == "SEGUE asksmine")
+        until(lambda: "segue-" not in sat.tmux.run("list-keys"))
         user.press("\x15")
-        until(lambda: sat.screen().draft == "", 1.0)
+        until(lambda: sat.screen().draft == "")

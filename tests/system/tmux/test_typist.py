@@ -13,7 +13,8 @@ import psutil
 import pytest
 from msgspec.structs import replace
 from support.terminals import fake_tui
-from support.terminals.panes import Sat, Server, attached, serving, until
+from support.terminals.panes import Sat, Server, attached, serving
+from support.waiting import until
 
 from segue.system.process.procfs import system
 from segue.system.tmux.panes import AgentPane

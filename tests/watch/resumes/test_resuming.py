@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.terminals import panes
+from support.waiting import until
 from support.watch.stops import NOON, FakeRules
 
 from segue.agents import terminals
@@ -163,7 +164,7 @@ def shell(server: panes.Server, scene: Scene, *argv: str) -> AgentPane:
     argv = argv or ("bash", "--norc", "--noprofile", "-i")
     env = {"PS1": "> ", "STUB_FILE": str(scene.told), "ENV": ""}
     pane = server.tmux.new_window(str(scene.project), argv, env, "shell")
-    panes.until(lambda: server.tmux.shell_line(pane) == ">")
+    until(lambda: server.tmux.shell_line(pane) == ">")
     found = server.tmux.pane(pane)
     assert found is not None
     facts = system().facts(found.pid)
@@ -230,12 +231,12 @@ def test_a_shell_without_an_editor_hears_nothing_in_a_terminal_that_was_left_raw
     seat = shell(server, scene, "dash", "-i")
     pane = server.tmux.pane(seat.pane)
     assert pane is not None
-    panes.until(lambda: shell_waits(pane))
+    until(lambda: shell_waits(pane))
     subprocess.run(["stty", "-F", seat.tty, "raw", "-echo"], check=True)
-    panes.until(lambda: shell_in(pane))  # it is there, and sleeps
+    until(lambda: shell_in(pane))  # it is there, and sleeps
     assert not shell_waits(pane)
     subprocess.run(["stty", "-F", seat.tty, "sane"], check=True)
-    panes.until(lambda: shell_waits(pane))
+    until(lambda: shell_waits(pane))
 
 
 # In a window

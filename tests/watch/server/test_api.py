@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import until
 from support.watch.api import COMMON, DOCS, OPENAPI, described, fault_of
-from support.watch.daemons import (
-    FakeDaemon,
-    Follower,
-    ask,
-    raw,
-    read_all,
-    serving,
-    session_dict,
-    until,
-)
+from support.watch.daemons import FakeDaemon, Follower, ask, raw, read_all, serving, session_dict
 
 import segue
 from segue.watch.server import api, feed, metrics

@@ -15,16 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.watch.daemons import (
-    FakeDaemon,
-    Follower,
-    ask,
-    raw,
-    read_all,
-    serving,
-    session_dict,
-    until,
-)
+from support.waiting import until
+from support.watch.daemons import FakeDaemon, Follower, ask, raw, read_all, serving, session_dict
 
 from segue.errors import StateError
 from segue.system.files import state

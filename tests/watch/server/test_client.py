@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.watch.daemons import until
+from support.waiting import until
 from support.watch.fake_daemon import FakeDaemon, http
 
 from segue import client

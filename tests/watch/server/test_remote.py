@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.watch.daemons import FakeDaemon, serving, until
+from support.waiting import until
+from support.watch.daemons import FakeDaemon, serving
 
 from segue.errors import InputError, StateError
 from segue.watch.server import feed
