@@ -7,8 +7,8 @@ may take the task, and itself with it.
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from segue.queue.carrier import Carrier, take
 from segue.runs.begin import RunRequest
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leash, Leg
+from segue.runs.loop import Loop
 from segue.runs.store.port import Entry, Lease, LeaseLost, Store
 from segue.system.accounts import Accounts
 from segue.system.config import config
@@ -94,35 +95,47 @@ class Pusher(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(_PUSH_S):
-            before = self._pushed
             try:
-                self._pushed = push_newest(self.task, before)
-                if self._pushed != before and self._pushed:
-                    keep_session(self.task, self.env, self._pushed)
+                self._pushed = hand_over(self.task, self.env, self._pushed)
             except (SegueError, OSError) as fault:
                 if str(fault) != self._fault:
                     self._fault = str(fault)
                     self.say(f"{self.task.id}: not all of its work can be kept: {fault}")
 
 
-def keep_session(task: Task, env: Mapping[str, str], commit: str = "") -> None:
-    """The newest session of a task's run, for whoever takes it over. Raises StateError, OSError."""
+def hand_over(task: Task, env: Mapping[str, str], pushed: str = "") -> str:
+    """Gives the newest snapshot of a task's tree, unless it is that one, and the session as it was
+    then to whoever takes the task over; which snapshot it is now.
+
+    The session comes first, beside the one before: whenever this is cut off, one of the two belongs
+    to the snapshot that the repository has. Raises SegueError, OSError."""
+    found = snapshots.list_all(task.tree, task.run)
+    if not found or found[-1].commit == pushed:
+        return pushed
+    commit, fault = found[-1].commit, None
+    with _sessions_of(task) as (db, run):
+        try:
+            if db is not None and run is not None:
+                sessions.keep(db, task, run, env, commit)
+        except (StateError, OSError) as found_fault:  # the tree must come through all the same
+            fault = found_fault
+        worktrees.push(task.tree, task.repo, commit, trees.snapshot_ref(task))
+        if db is not None:
+            sessions.pushed(db, task.id, commit)
+    if fault is not None:
+        raise fault
+    return commit
+
+
+@contextmanager
+def _sessions_of(task: Task) -> Iterator[tuple[FleetDatabase | None, Run | None]]:
+    """Where a task's sessions are kept, and its run; nothing if they do not travel."""
     if not config.fleet().carry_sessions:
+        yield None, None
         return
     with open_store() as store:
         run = store.run(task.run)
-        if run is not None and isinstance(store, FleetDatabase):
-            sessions.keep(store, task, run, env, commit)
-
-
-def push_newest(task: Task, pushed: str = "") -> str:
-    """Pushes the newest snapshot of a task's tree, unless it is that one; which it is now. Raises
-    SegueError, OSError."""
-    found = snapshots.list_all(task.tree, task.run)
-    if found and found[-1].commit != pushed:
-        worktrees.push(task.tree, task.repo, found[-1].commit, trees.snapshot_ref(task))
-        return found[-1].commit
-    return pushed
+        yield (store, run) if isinstance(store, FleetDatabase) else (None, None)
 
 
 def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
@@ -134,7 +147,7 @@ def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
                     sessions.forget(queue, task.id)
             worktrees.push(trees.top(task), task.repo, "", trees.snapshot_ref(task))
         elif task.is_url and task.run and not task.is_tree_removed:
-            keep_session(task, env, push_newest(task))
+            hand_over(task, env)
     return task
 
 
@@ -145,9 +158,22 @@ def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequ
     if former is None or not isinstance(store, FleetDatabase):
         return wanted
     try:
-        return sessions.inherit(sessions.kept(store, task.id), task, wanted, env, former)
+        kept = sessions.kept(store, task.id, task.salvaged)
+        return sessions.inherit(kept, task, wanted, env, former)
     except OSError:
         return wanted
+
+
+def _mark_sessions(loop: Loop, env: Mapping[str, str]) -> None:
+    """Of a session that the agent keeps in a database, its checkpoint is made with each snapshot:
+    afterwards nobody could tell what it was then."""
+    by_size = loop.crew.snapshots.mark
+
+    def mark() -> Callable[[str], None]:
+        return sessions.mark_rows(loop.run, env) or by_size()
+
+    if config.fleet().carry_sessions:
+        loop.crew.snapshots.mark = mark
 
 
 def end_agent(run_id: str) -> None:
@@ -190,6 +216,7 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                     carrier = Carrier(queue, store, lease, task, env=env, say=say, seize=bool(run))
                     carrier.began, carrier.guard = guard.began, guard.may_start
                     carrier.accounts, carrier.inherit = accounts, partial(_inherited, store, env)
+                    carrier.ready = partial(_mark_sessions, env=env)
                     carrier.heard.append(partial(_count, accounts, task.account))
                     if (published := output.publisher(store, env)) is not None:
                         carrier.seen, carrier.left = published.see, published.finish

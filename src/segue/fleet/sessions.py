@@ -1,9 +1,10 @@
 """A task's session travels with it: the agent's own file, compressed, in the database.
 
-It is kept whenever the tree is (`carrying`), so the two are of about the same moment. Whoever takes
-the task over goes on in the same session where the agent allows that, else in a new one with the
-checkpoint that rules make of the file. What an agent keeps in a database of its own does not
-travel: the checkpoint is made where the session is, and that is kept.
+It is kept whenever the tree is (`carrying`), as it was at the same moment, and whoever takes over
+gets the one that belongs to the tree that it finds. Calls that were under way while the tree was
+read are told as in doubt. The task goes on in the same session where the agent allows that, else in
+a new one with the checkpoint that rules make of the file. What an agent keeps in a database of its
+own does not travel: the checkpoint is made where the session is, and that is kept.
 """
 
 import os
@@ -19,21 +20,28 @@ from msgspec.structs import replace
 from segue import agents
 from segue.agents import drives
 from segue.core.handoffs.checkpoint import Checkpoint, clean, render
+from segue.core.handoffs.prompts import doubt_note
 from segue.core.queue.types import Task
 from segue.core.runs import outcomes
 from segue.core.runs.types import Origin, Run
+from segue.core.secrets.redact import redact
+from segue.core.stops.events import ToolCall, ToolResult
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Stop
 from segue.errors import StateError
 from segue.fleet.database import FleetDatabase, plain, raw
 from segue.queue import trees
 from segue.runs.begin import RunRequest
-from segue.runs.folders import RunFolder, read
-from segue.runs.legs.snapshots import session_note
-from segue.sessions import documents, find
+from segue.runs.folders import RunFolder, read, read_json, write
+from segue.runs.legs.snapshots import Marked, session_note
+from segue.sessions import documents, find, tail
+from segue.system.files import tree
+from segue.system.git import git
 
 MAX_BYTES = 64 << 20
 """A longer session does not travel; a new one begins with what is in the tree."""
+_MAX_DOUBT = 3
+_NOTES_KEPT = 2
 _CHECKPOINT = ""
 """The name of what is no file of the agent's."""
 
@@ -47,45 +55,146 @@ class KeptSession(Struct, frozen=True, kw_only=True):
     name: str
     at: float
     data: bytes
+    before: int = 0  # of its file: what was there before the snapshot was begun; 0: unknown
+    doubt: tuple[str, ...] = ()  # calls that the snapshot may have the work of, or not
+    is_apart: bool = False  # it is not of the same moment as the tree
+
+
+class _Doubt(Struct, frozen=True, kw_only=True):
+    """As the column holds it."""
+
+    snapshot: str = ""
+    before: int = 0
+    calls: tuple[str, ...] = ()
 
 
 class SessionTooLong(StateError):  # noqa: N818 - told to the user as it is
     """It is not kept."""
 
 
-def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit: str = "") -> bool:
-    """Keeps the newest session of a task's run, as it was when the snapshot `commit` was taken;
-    False if there is none yet. Raises StateError, OSError."""
+class _Rows(Struct, frozen=True, kw_only=True):
+    """What is noted of a session in a database with a snapshot."""
+
+    session_id: str
+    checkpoint: Checkpoint
+    doubt: tuple[str, ...] = ()
+
+
+def mark_rows(run: Run, env: Mapping[str, str]) -> Marked | None:
+    """For the snapshot that is taken next: what the session knew then, of an agent that keeps it in
+    a database; None for others. Called before the tree is read; what it returns, afterwards."""
     drive, session_id = drives.find(run.agent), run.session_id
-    if drive is None or not session_id:
+    path = _path(run, env)
+    if drive is None or not path or not _is_database(drive.agent):
+        return None
+    agent, cwd = drive.agent, run.cwd
+    before = documents.known(agent, path, session_id, cwd).salvaged.calls
+    done = {call.call_id for call in before if call.has_result}
+
+    def marked(commit: str) -> None:
+        known = documents.known(agent, path, session_id, cwd)
+        made = documents.checkpoint_of(known, agent, path, session_id, cwd)
+        calls = [call for call in known.salvaged.calls if call.call_id not in done or call.in_doubt]
+        note = _Rows(
+            session_id=session_id,
+            checkpoint=clean(made)[0],
+            doubt=tuple(redact(call.text)[0] for call in calls[-_MAX_DOUBT:]),
+        )
+        folder = RunFolder(run.id).path
+        older = sorted(folder.glob(_rows_note("*")), key=lambda file: file.stat().st_mtime)
+        write(folder / _rows_note(commit), msgspec.json.encode(note).decode())
+        for file in older[:-_NOTES_KEPT]:
+            file.unlink(missing_ok=True)
+
+    def quietly(commit: str) -> None:
+        with suppress(OSError):
+            marked(commit)
+
+    return quietly
+
+
+def _rows_note(commit: str) -> str:
+    return f"{session_note(commit)}.json"
+
+
+def _is_database(agent: str) -> bool:
+    store = agents.stores().get(agent)
+    return store is not None and bool(store.database)
+
+
+def _path(run: Run, env: Mapping[str, str]) -> str:
+    """Of the file that a run's newest session is in; "" if there is none."""
+    drive = drives.find(run.agent)
+    if drive is None or drive.session_file is None or not run.session_id:
+        return ""
+    path = drive.session_file(run.session_id, env, run.cwd)
+    return path if path and os.path.isfile(path) else ""
+
+
+def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit: str = "") -> bool:
+    """Keeps the newest session of a task's run, as it was when the snapshot `commit` was taken,
+    beside the one of the snapshot before; False if there is none yet. Raises StateError,
+    OSError."""
+    drive, path = drives.find(run.agent), _path(run, env)
+    if drive is None or not path:
         return False
-    file = drive.session_file
-    path = file(session_id, env, run.cwd) if file is not None else ""
-    if not path or not os.path.isfile(path):
-        return False
-    store = agents.stores().get(drive.agent)
-    if store is not None and store.database:
-        known = documents.known(drive.agent, path, session_id, run.cwd)
-        made = documents.checkpoint_of(known, drive.agent, path, session_id, run.cwd)
-        name, data = _CHECKPOINT, msgspec.json.encode(clean(made)[0])
+    doubt = _Doubt(snapshot=commit)
+    session_id = run.session_id
+    if _is_database(drive.agent):
+        noted = _rows_at(run.id, commit)
+        if noted is None:  # no snapshot of this process's: as it is now, which may be later
+            known = documents.known(drive.agent, path, session_id, run.cwd)
+            made = documents.checkpoint_of(known, drive.agent, path, session_id, run.cwd)
+            noted = _Rows(session_id=session_id, checkpoint=clean(made)[0], doubt=("",))
+        session_id, doubt = noted.session_id, replace(doubt, calls=noted.doubt)
+        name, data = _CHECKPOINT, msgspec.json.encode(noted.checkpoint)
     else:
-        name, data = os.path.basename(path), _whole_lines(path, _size_at(run.id, commit))
-    db.rows(
-        "INSERT INTO segue.session (task, run, agent, session_id, name, snapshot, bytes, data)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (task) DO UPDATE"
-        " SET run = excluded.run, agent = excluded.agent, session_id = excluded.session_id,"
-        " name = excluded.name, snapshot = excluded.snapshot, bytes = excluded.bytes,"
-        " data = excluded.data, at = now()",
-        (task.id, raw(run.id), run.agent, raw(session_id), raw(name), commit, len(data),
-         zlib.compress(data)),
-    )  # fmt: skip
+        before, after = _sizes_at(run.id, commit)
+        doubt = replace(doubt, before=before)
+        name, data = os.path.basename(path), _whole_lines(path, after)
+    with db.alone():
+        db.rows("DELETE FROM segue.session_before b USING segue.session s WHERE b.task = %s"
+                " AND s.task = b.task AND s.is_pushed", (task.id,))  # fmt: skip
+        db.rows(
+            "INSERT INTO segue.session_before SELECT * FROM segue.session WHERE task = %s"
+            " AND is_pushed ON CONFLICT DO NOTHING",
+            (task.id,),
+        )
+        db.rows(
+            "INSERT INTO segue.session (task, run, agent, session_id, name, snapshot, bytes, data,"
+            " doubt, is_pushed) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, false)"
+            " ON CONFLICT (task) DO UPDATE"
+            " SET run = excluded.run, agent = excluded.agent, session_id = excluded.session_id,"
+            " name = excluded.name, snapshot = excluded.snapshot, bytes = excluded.bytes,"
+            " data = excluded.data, doubt = excluded.doubt, is_pushed = false, at = now()",
+            (task.id, raw(run.id), run.agent, raw(session_id), raw(name), commit, len(data),
+             zlib.compress(data), msgspec.json.encode(doubt)),
+        )  # fmt: skip
     return True
 
 
-def _size_at(run_id: str, commit: str) -> int:
-    """How long the session's file was at a snapshot; 0: that is not known."""
-    told = read(RunFolder(run_id).path / session_note(commit)) if commit else ""
-    return int(told) if told and told.isdigit() else 0
+def pushed(db: FleetDatabase, task_id: str, commit: str) -> None:
+    """The repository has this snapshot now. Raises StateError."""
+    sql = "UPDATE segue.session SET is_pushed = true WHERE task = %s AND snapshot = %s"
+    db.rows(sql, (task_id, commit))
+
+
+def _rows_at(run_id: str, commit: str) -> _Rows | None:
+    told = read(RunFolder(run_id).path / _rows_note(commit)) if commit else None
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(told, type=_Rows) if told else None
+    return None
+
+
+def _sizes_at(run_id: str, commit: str) -> tuple[int, int]:
+    """How long the session's file was before and after a snapshot; 0: that is not known."""
+    told = read_json(RunFolder(run_id).path / session_note(commit)) if commit else None
+    match told:
+        case [int(before), int(after)]:
+            return before, after
+        case int(after):  # of an older segue
+            return 0, after
+    return 0, 0
 
 
 def _whole_lines(path: str, most: int = 0) -> bytes:
@@ -107,16 +216,25 @@ def _whole_lines(path: str, most: int = 0) -> bytes:
 
 def forget(db: FleetDatabase, task_id: str) -> None:
     """Of a task that is done nothing has to travel any more."""
-    db.rows("DELETE FROM segue.session WHERE task = %s", (task_id,))
+    for table in ("session", "session_before"):
+        db.rows(f"DELETE FROM segue.{table} WHERE task = %s", (task_id,))  # noqa: S608 - our own
 
 
-def kept(db: FleetDatabase, task_id: str) -> KeptSession | None:
-    """What was kept last of a task's session. Raises StateError."""
+def kept(db: FleetDatabase, task_id: str, snapshot: str = "") -> KeptSession | None:
+    """The session of a task that belongs to this snapshot; if there is none, the newest, which
+    `is_apart` then. Raises StateError."""
     sql = (
-        "SELECT run, agent, session_id, name, extract(epoch FROM at)::float, bytes, data"
-        " FROM segue.session WHERE task = %s"
+        "SELECT run, agent, session_id, name, extract(epoch FROM at)::float, bytes, data,"
+        " snapshot, doubt FROM (SELECT * FROM segue.session UNION ALL SELECT * FROM"
+        " segue.session_before) s WHERE task = %s ORDER BY snapshot = %s DESC, at DESC LIMIT 1"
     )
-    for run, agent, session_id, name, at, size, data in db.rows(sql, (task_id,)):
+    for run, agent, session_id, name, at, size, data, of, doubt in db.rows(
+        sql, (task_id, snapshot)
+    ):
+        doubted = _Doubt()
+        with suppress(msgspec.MsgspecError):
+            found = msgspec.json.decode(bytes(doubt), type=_Doubt)
+            doubted = found if found.snapshot == of else doubted
         return KeptSession(
             run=plain(run),
             agent=agent,
@@ -124,6 +242,9 @@ def kept(db: FleetDatabase, task_id: str) -> KeptSession | None:
             name=os.path.basename(plain(name)),
             at=at,
             data=_inflated(bytes(data), size),
+            before=doubted.before,
+            doubt=doubted.calls,
+            is_apart=bool(snapshot) and of != snapshot,
         )
     return None
 
@@ -146,11 +267,19 @@ def inherit(
     if found is None or found.run != former.id:
         return wanted
     lost = _lost(task, former.cwd, wanted.cwd)
+    if found.is_apart:
+        lost += "; and they may have more in them than this session knows of, so look at them first"
     if found.name == _CHECKPOINT:
         with suppress(msgspec.MsgspecError, ValueError):
-            told = render(msgspec.json.decode(found.data, type=Checkpoint), with_task=False)
-            text = f"{task.text}\n\n[segue, automatically: {lost}]\n\n{told}"
-            return replace(wanted, task=text)
+            made = _as_it_is_here(msgspec.json.decode(found.data, type=Checkpoint), wanted.cwd)
+            calls = found.doubt or (("",) if found.is_apart else ())
+            parts = (
+                task.text,
+                f"[segue, automatically: {lost}]",
+                doubt_note("\n".join(calls) if calls else None),
+                render(made, with_task=False),
+            )
+            return replace(wanted, task="\n\n".join(filter(None, parts)))
         return wanted
     is_same_agent = wanted.agent == found.agent
     place = wanted.drive.session_place if is_same_agent and wanted.drive.resumes else None
@@ -180,10 +309,39 @@ def inherit(
             stopped_at=found.at,
             reading=former.reading if is_same else None,
             is_same=is_same,
-            doubt=known.salvaged.last_call,
+            doubt=_in_doubt(found, known.salvaged.last_call),
             changed=lost,
         ),
     )
+
+
+def _as_it_is_here(made: Checkpoint, cwd: str) -> Checkpoint:
+    """What a checkpoint says of the files, by those that came along."""
+    here = git.status(cwd)
+    return replace(
+        made,
+        files=tuple(tree.files_now([each.path for each in made.files], cwd)),
+        git_status=here.status if here is not None else "",
+        git_diff_stat=here.diff_stat if here is not None else "",
+    )
+
+
+def _in_doubt(found: KeptSession, last_call: str | None) -> str | None:
+    """The calls that were not over when the snapshot of the tree was begun: it may have what they
+    did or not, whatever the session says of them. None if there are none."""
+    profile = agents.find(found.agent)
+    calls: list[str] = []
+    if profile is not None and 0 < found.before < len(found.data):
+        before = profile.parse(tail.records(found.data[: found.before], whole=True))
+        done = {each.call_id for each in before if isinstance(each, ToolResult)}
+        calls = [
+            each.command or f"{each.name} {each.argument}".strip()
+            for each in profile.parse(tail.records(found.data, whole=True))
+            if isinstance(each, ToolCall) and each.call_id not in done
+        ]
+    if not calls:
+        return "" if last_call is None and found.is_apart else last_call
+    return redact("\n".join(calls[-_MAX_DOUBT:]))[0]
 
 
 def _lost(task: Task, before: str, now: str) -> str:

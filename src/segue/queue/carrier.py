@@ -77,6 +77,8 @@ class Carrier:
         self.accounts: Accounts | None = None
         self.inherit: Callable[[Task, RunRequest], RunRequest] = lambda task, wanted: wanted
         """What a run is asked for that takes over from another machine's."""
+        self.ready: Callable[[Loop], None] = lambda loop: None
+        """Is given the loop before it goes."""
         self.seen: Callable[[Run], None] = lambda run: None
         """Is shown the run after every look at it."""
         self.left: Callable[[Run], None] = lambda run: None
@@ -130,7 +132,7 @@ class Carrier:
             self.store.release(held)
         anew = replace(
             task, run="", tree="", tree_machine="", again=False, is_ready=False,
-            former_runs=former,
+            former_runs=former, salvaged="", salvaged_at=None,
         )  # fmt: skip
         self._save(trees.salvage(anew))
 
@@ -218,6 +220,7 @@ class Carrier:
             if self._is_cancelled():
                 self.store.ask(loop.run.id, "cancel", self.clock.now())
             loop.park_s = settings.queue.park_s
+            self.ready(loop)
             loop.say, loop.seen = self.say, lambda run, follower: self.seen(run)
             notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
             loop.journal.heard += [notices.hear, *self.heard]

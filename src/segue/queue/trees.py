@@ -62,7 +62,7 @@ def salvage(task: Task) -> Task:
         return task
     made = make(replace(task, base=parent))
     worktrees.put(made.tree, commit)
-    return replace(made, base=task.base, salvaged_at=at)
+    return replace(made, base=task.base, salvaged_at=at, salvaged=commit)
 
 
 def top(task: Task) -> str:

@@ -298,6 +298,11 @@ def _end_of(output: str) -> str:
     return (kept or "…" + text[-_OUTPUT_CHARS:]).strip("\n") if text else ""
 
 
+def doubt_note(call_in_doubt: str | None) -> str:
+    """What the next session is told of the last one's calls in doubt; "" if there are none."""
+    return _note(call_in_doubt, " of the previous session").strip()
+
+
 def _note(call_in_doubt: str | None, whose: str) -> str:
     if call_in_doubt is None:
         return ""

@@ -84,6 +84,7 @@ class Task(Struct, frozen=True, kw_only=True):
     tree_machine: str = ""  # where that is
     former_runs: tuple[str, ...] = ()  # of machines that were lost, with what they did there
     salvaged_at: float | None = None  # of such a machine's work, what was pushed by then is here
+    salvaged: str = ""  # the snapshot that it is
     branch: str = ""
     base: str = ""  # the commit it started from
     links: tuple[str, ...] = ()  # files of the tree that are links to the user's own

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from segue.core.runs.types import Run
 from segue.errors import StateError
-from segue.runs.folders import read, write
+from segue.runs.folders import read, write, write_json
 from segue.system.git import snapshots
 from segue.system.git.snapshots import NoRepository
 
@@ -17,8 +17,12 @@ _DAY_S = 86_400.0
 _OFF = "snapshots-off"
 
 
+Marked = Callable[[str], None]
+
+
 def session_note(commit: str) -> str:
-    """In the run's folder: the size of the session's file when this snapshot was taken."""
+    """In the run's folder: the sizes of the session's file before and after this snapshot was
+    taken. What the agent did in between may be in the snapshot or not."""
     return f"session-at-{commit}"
 
 
@@ -34,6 +38,9 @@ class RunSnapshots:
         self._thread: threading.Thread | None = None
         self.session_path: Callable[[], str] = lambda: ""
         """Where the file of the session at work is."""
+        self.mark: Callable[[], Marked] = self._mark_size
+        """Called before the tree is read; what it returns, once that is done, with the commit. So
+        that it is known which session belongs to which snapshot."""
 
     def before(self, leg: int, now: float, awake: float) -> None:
         """The tree as the leg finds it. The first one of a run drops what is too old."""
@@ -62,6 +69,7 @@ class RunSnapshots:
     def _take(self, name: str, now: float) -> None:
         if not self._is_on:
             return
+        marked = self.mark()
         try:
             taken = snapshots.take(self._cwd, self._run, name, now)
         except NoRepository:
@@ -70,17 +78,26 @@ class RunSnapshots:
         except (StateError, OSError, ValueError) as fault:
             self._tell(f"no snapshot of the work could be kept: {fault}")
         else:
-            self._note_session(taken.snapshot.commit)
+            marked(taken.snapshot.commit)
             if taken.left_out:
                 why = f"over {snapshots.MAX_FILE_BYTES >> 20} MB, or unreadable"
                 self._tell(f"snapshots leave out {taken.left_out} files: {why}")
 
-    def _note_session(self, commit: str) -> None:
-        """How long the session's file was then: the two belong together wherever they go. After
-        the snapshot, because agents write a record a little later than they tell of it."""
+    def _mark_size(self) -> Marked:
+        """How long the session's file is: the two belong together wherever they go."""
+        before = self._session_size()
+
+        def marked(commit: str) -> None:
+            with suppress(OSError):
+                if after := self._session_size():
+                    write_json(self._folder / session_note(commit), [before, after])
+
+        return marked
+
+    def _session_size(self) -> int:
         with suppress(OSError):
-            if path := self.session_path():
-                write(self._folder / session_note(commit), str(os.stat(path).st_size))
+            return os.stat(path).st_size if (path := self.session_path()) else 0
+        return 0
 
     def _switch_off(self) -> None:
         """What is told of it was told before the run began."""
