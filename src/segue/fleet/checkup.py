@@ -84,7 +84,17 @@ def _safe(db: "FleetDatabase") -> Iterator[Finding]:
     connection = db.db
     host = connection.info.host or ""
     is_local = host.startswith("/") or host in ("", "localhost", "127.0.0.1", "::1")
-    if not is_local and not connection.pgconn.ssl_in_use:
+    if connection.pgconn.ssl_in_use:
+        ((version,),) = db.rows("SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+        mode = connection.info.get_parameters().get("sslmode", "prefer")
+        is_checked = mode.startswith("verify")
+        yield Finding(
+            status="ok" if is_checked or is_local else "warn",
+            what=f"encrypted ({version}), its certificate is {'' if is_checked else 'not '}checked"
+            f" (sslmode={mode})",
+            do="" if is_checked or is_local else "set sslmode=verify-full in url in [fleet]",
+        )
+    elif not is_local:
         yield Finding(
             status="warn",
             what="not encrypted: tasks, prompts and sessions pass the network as they are",

@@ -33,7 +33,11 @@ _DEFAULTS = {
 _REMEDIES = (
     ("password", "; put the right one into ~/.pgpass, or into url under [fleet]"),
     ("does not support SSL", "; set TLS up there, or change sslmode in url (docs/fleet.md)"),
-    ("certificate", "; check sslrootcert and the host's name in url (docs/fleet.md)"),
+    ("no encryption", "; it demands TLS: set sslmode=verify-full in url (docs/fleet.md)"),
+    ("no pg_hba.conf entry", "; its pg_hba.conf must let this machine and role in"),
+    ("root certificate file", "; name its CA in url: sslrootcert=/path/ca.crt (docs/fleet.md)"),
+    ("match host name", "; in url, use the host's name that its certificate has"),
+    ("certificate", "; sslrootcert in url must name the CA that signed it (docs/fleet.md)"),
     ("permission denied", "; its owner must grant it to this role (docs/fleet.md)"),
     ("too many clients", "; raise max_connections there"),
     ("Connection refused", "; is it running, and does it listen there?"),

@@ -114,13 +114,25 @@ def add(top: str, path: str, branch: str, commit: str) -> None:
     if os.path.lexists(path):
         shutil.rmtree(path)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    # -B: a branch of this name can only be what an interrupted try left.
+    _set_aside(top, branch, commit, until)
+    # -B: a branch of this name is what an interrupted try left.
     words = ("worktree", "add", "--quiet", "--no-checkout", "-B", branch, "--", path, commit)
     _must(_loud(top, words, until), "git worktree add")
     with find(path).apart(until) as git:
         said = git(("read-tree", "--reset", "-u", "HEAD"), until)
         if said.code != 0:
             raise _unwritten(path, commit)
+
+
+def _set_aside(top: str, branch: str, commit: str, until: float) -> None:
+    """A branch of this name that has commits of its own is an earlier one of the same task, which
+    the queue has forgotten since (it was restored from a backup): it gets another name."""
+    said = _loud(top, ("rev-parse", "--verify", "-q", f"refs/heads/{branch}"), until)
+    head = said.out.decode("ascii", "replace").strip() if said.code == 0 else ""
+    if not head or _loud(top, ("merge-base", "--is-ancestor", head, commit), until).code != 1:
+        return
+    kept = f"refs/heads/{branch}-{head[:12]}"
+    _must(_loud(top, ("update-ref", kept, head), until), "git update-ref")
 
 
 def remove(top: str, path: str) -> None:
