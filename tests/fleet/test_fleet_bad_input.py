@@ -73,7 +73,7 @@ def test_what_cannot_be_reached_or_let_in_is_one_line_with_what_to_do(
 ) -> None:
     nobody = free_port()
     for url, said, do in (
-        (server.tcp_url(nobody, password=PASSWORD), "Connection refused", "is it running"),
+        (server.tcp_url(nobody, password=PASSWORD), "Connection refused", "to check: segue doctor"),
         (server.tcp_url(port, password="wrong"), "password authentication failed", "~/.pgpass"),
         (server.tcp_url(port), "no password supplied", "~/.pgpass"),
         (
@@ -162,6 +162,9 @@ def test_a_repository_that_cannot_be_reached_keeps_the_task_and_says_why(
         assert (kept.state.value, queue.holder(task)) == ("queued", None)
         assert kept.why.startswith("file:///nowhere/at/all: ")
         assert "\n" not in kept.why
+        told = CliRunner().invoke(cli, ("queue",)).output
+        assert f"{task} could not go on: {kept.why}; it is tried again by itself\n" in told
+        assert f"\n  segue queue cancel {task}  # gives it up\n" in told
         queue.rows("DROP SCHEMA segue CASCADE")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -198,7 +199,7 @@ def test_after_a_restore_as_the_docs_say_the_queue_goes_on_and_nothing_done_sinc
 def _branches(repo: Path) -> dict[str, str]:
     words = ["git", "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/segue/"]
     said = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=True).stdout
-    return dict(line.split() for line in said.splitlines())  # type: ignore[misc]
+    return dict(line.split() for line in said.splitlines())
 
 
 def until(holds: Callable[[], Any]) -> Any:
@@ -251,3 +252,22 @@ def test_a_protocol_that_is_too_new_is_refused_in_one_line_and_by_a_worker_at_wo
             assert "the fleet speaks protocol 2, this segue 1; update segue" in line
         db.execute(b"UPDATE segue.meta SET value = 1 WHERE name = 'protocol'")
     assert state(task) == "queued"  # kept
+
+
+@pytest.mark.parametrize("page", ["fleet.md", "queue.md"])
+def test_every_command_that_the_pages_name_is_one_with_such_options(page: str) -> None:
+    text = (DOCS.parent / page).read_text()
+    named = re.findall(r"`(segue [^`]*)`", text) + re.findall(r"^(segue .*)$", text, re.M)
+    assert len(named) > 5
+    for line in named:
+        words = " ".join(line.split()).replace("…", "").split()[1:]
+        group: click.Command = cli
+        while words and not words[0].startswith("-") and isinstance(group, click.Group):
+            name = words.pop(0).split("|")[0]
+            found = group.get_command(click.Context(group), name)
+            assert found is not None, line
+            group = found
+        known = {option for each in group.params for option in each.opts}
+        for word in words[: words.index("--") if "--" in words else None]:
+            option = re.match(r"\[?(--?[a-z][a-z-]*)", word)
+            assert option is None or option[1] in known, (line, option[1])

@@ -194,7 +194,7 @@ def test_what_comes_after_a_failed_task_does_not_run_and_says_so(place: Place) -
     place.work(1)
     shown = place.shown(second)
     assert (shown["state"], shown["is_blocked"]) == ("queued", True)
-    assert shown["why"].endswith(f"which is failed: segue queue retry {first}")
+    assert shown["why"].endswith(f"which failed: segue queue retry {first}")
 
 
 def test_priorities_order_the_queue(place: Place) -> None:

@@ -40,7 +40,10 @@ _REMEDIES = (
     ("certificate", "; sslrootcert in url must name the CA that signed it (docs/fleet.md)"),
     ("permission denied", "; its owner must grant it to this role (docs/fleet.md)"),
     ("too many clients", "; raise max_connections there"),
-    ("Connection refused", "; is it running, and does it listen there?"),
+    ("Connection refused", "; is PostgreSQL running and listening there? to check: segue doctor"),
+    ("timeout expired", "; is it running, and does a firewall let this machine through?"),
+    ("does not exist", "; create it there, or change url (docs/fleet.md)"),
+    ('missing "="', "; url must begin with postgresql://"),
     ("resolve host", "; check the host's name in url"),
     ("No space left", "; its disk is full"),
 )

@@ -244,15 +244,14 @@ class Worker:
             task = self.queue.task(task_id)
             if task is not None and task.state.is_final:
                 self.ended[task_id] = task.state
-                what = f": {task.outcome.what}" if task.outcome is not None else ""
-                self.say(f"{task_id} is {task.state.value}{what}")
+                self.say(f"{task_id} {task.ending}")
         for task in tasks:
             self._told.setdefault(task.id, "")
         for verdict in verdicts:
             why, name = verdict.why, verdict.task.id
             if self._told[name] != why:
                 self._told[name] = why
-                if why and verdict.task.run:
+                if why and (verdict.task.run or verdict.task.tries):
                     self.say(f"{name} waits: {why}")
 
     def _clean(self, now: float) -> None:

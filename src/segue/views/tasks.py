@@ -117,9 +117,11 @@ def next_lines(task: Task, merge: str) -> list[str]:
     found = []
     work = task.work
     if task.state is TaskState.NEEDS_YOU or task.state is TaskState.FAILED:
-        what = f": {clean(task.outcome.what)}" if task.outcome is not None else ""
-        found.append(f"{task.id} is {task.state.value}{what}")
+        found.append(f"{task.id} {clean(task.ending)}")
         found.append(f"  segue queue retry {task.id}  # tries again where it ended")
+    elif task.tries and task.why and not task.state.is_final:
+        found.append(f"{task.id} could not go on: {clean(task.why)}; it is tried again by itself")
+        found.append(f"  segue queue cancel {task.id}  # gives it up")
     if work is None or not merge:
         return found
     into = task.target.removeprefix("refs/remotes/origin/")

@@ -126,7 +126,7 @@ def test_a_task_waits_for_what_it_comes_after_and_says_so_if_that_failed() -> No
     assert (waits.why, waits.is_blocked) == ("comes after task-1", False)
     (blocked,) = planned(task(1, state=TaskState.FAILED), task(2, after=("task-1",)))
     assert blocked.is_blocked
-    assert "which is failed: segue queue retry task-1" in blocked.why
+    assert "which failed: segue queue retry task-1" in blocked.why
     (gone,) = planned(task(2, after=("task-9",)), known={})
     assert gone.is_blocked
 

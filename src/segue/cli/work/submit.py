@@ -125,8 +125,11 @@ def command(
     for each in tasks:
         printing.say(each.id)
     queued = counted(len(tasks), "task")
-    printing.say(f"segue: {queued} queued\n  segue worker  # works them off\n  segue queue  # shows"
-                 " them", err=True)  # fmt: skip
+    printing.say(
+        f"segue: {queued} queued\n  segue worker  # does the tasks of the queue\n"
+        "  segue queue  # shows them",
+        err=True,
+    )
 
 
 def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
@@ -202,9 +205,10 @@ def _placed(task: Task, repo: str | None) -> Task:
     except worktrees.GitError as fault:
         raise InputError(f"{fault}; without a tree of its own: segue submit --here") from None
     if start.changes and not task.ref:
+        those = "it" if start.changes == 1 else "them"
         printing.complain(
             f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's tree begins at"
-            f" commit {start.commit[:9]}, without them"
+            f" commit {start.commit[:9]}, without {those}"
         )
     project = os.path.realpath(start.top)
     return _with(task, repo=start.top, project=project, machine=_machine())

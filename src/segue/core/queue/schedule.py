@@ -120,16 +120,15 @@ class _Plan:
     def _after(self, task: Task) -> Verdict | None:
         for name in task.after:
             before = self.there.known.get(name)
-            state = before.state if before is not None else None
-            if state is TaskState.DONE:
-                continue
-            if state is None:
+            if before is None:
                 return Verdict(task=task, why=f"{name}, which it comes after, is gone",
                                is_blocked=True)  # fmt: skip
+            if before.state is TaskState.DONE:
+                continue
             told = f"comes after {name}"
-            if state.is_final:
+            if before.state.is_final:
                 how = f"segue queue retry {name}"
-                told = f"{told}, which is {state.value}: {how}"
+                told = f"{told}, which {before.how}: {how}"
             return Verdict(task=task, why=told, is_blocked=state.is_final)
         return None
 

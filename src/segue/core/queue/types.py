@@ -102,6 +102,19 @@ class Task(Struct, frozen=True, kw_only=True):
     is_tree_removed: bool = False
 
     @property
+    def ending(self) -> str:
+        """How it ended, as the rest of a sentence that begins with its id."""
+        what = self.outcome.what if self.outcome is not None else ""
+        what = what.removeprefix("failed with an error: ")
+        return f"{self.how}: {what}" if what else self.how
+
+    @property
+    def how(self) -> str:
+        """The same, in a word or two."""
+        how = {TaskState.FAILED: "failed", TaskState.NEEDS_YOU: "needs you"}
+        return how.get(self.state, f"is {self.state.value}")
+
+    @property
     def place(self) -> str:
         """The tree that only one task may be in at a time."""
         return self.cwd if self.here else f"task:{self.id}"
