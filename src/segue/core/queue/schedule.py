@@ -129,7 +129,7 @@ class _Plan:
             if before.state.is_final:
                 how = f"segue queue retry {name}"
                 told = f"{told}, which {before.how}: {how}"
-            return Verdict(task=task, why=told, is_blocked=state.is_final)
+            return Verdict(task=task, why=told, is_blocked=before.state.is_final)
         return None
 
     def _agent(self, task: Task) -> Verdict:
