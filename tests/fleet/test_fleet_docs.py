@@ -6,17 +6,16 @@ import os
 import re
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import psycopg
 import pytest
 from click.testing import CliRunner
-from support.machines import SEGUE
-from support.postgres import Postgres, postgres
+from support.fleet.machines import SEGUE
+from support.fleet.postgres import Postgres, postgres
+from support.waiting import until
 
 import segue.fleet
 from segue.cli import cli
@@ -200,14 +199,6 @@ def _branches(repo: Path) -> dict[str, str]:
     words = ["git", "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/segue/"]
     said = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=True).stdout
     return dict(line.split() for line in said.splitlines())
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + LONG_S
-    while not (found := holds()):
-        assert time.monotonic() < limit, "it never came true"
-        time.sleep(0.1)
-    return found
 
 
 def test_a_newer_form_is_made_while_an_older_segue_is_at_work_and_both_go_on(

@@ -5,16 +5,15 @@ import json
 import os
 import random
 import subprocess
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from support.fleet.machines import SEGUE, TestMachine
 from support.fleet.postgres import Postgres, postgres
+from support.waiting import until
 from support.watch.dashboards import dashboard
 
 from segue import fleet
@@ -32,14 +31,6 @@ LONG_S = 90.0
 COMMAND = json.dumps(["sh", "-c", 'eval "$0"', "{prompt}"])
 AGENT = f'[run]\nagent = "mine"\n[agents.mine]\ncommand = {COMMAND}\n'
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + LONG_S
-    while not (found := holds()):
-        assert time.monotonic() < limit, "it never came true"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import psycopg
 import pytest
 from click.testing import CliRunner
-from support.certificates import authority, certificate
+from support.fleet.certificates import authority, certificate
+from support.fleet.postgres import Postgres, postgres
 from support.playing import missing
-from support.postgres import Postgres, postgres
 
 from segue.cli import cli
 

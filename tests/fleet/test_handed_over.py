@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support import homes
-from support.postgres import Postgres, postgres
+from support.fleet.postgres import Postgres, postgres
 
 from segue.agents import drives
 from segue.core.policy import Policy
