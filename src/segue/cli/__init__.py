@@ -16,51 +16,51 @@ from segue import __version__
 from segue.views import streams
 
 COMMANDS = {
-    "run": "Carry a task to its end, over full windows, limits and crashes.",
+    "run": "Finish a task despite full windows, limits and crashes.",
     "resume": "Resume a run.",
-    "rescue": "List sessions that died without segue, and resume one.",
+    "rescue": "List sessions that died without segue, and continue one.",
     "attach": "Show a run that is running in the background.",
-    "runs": "List runs: where they stand, and what to type next.",
+    "runs": "List runs, their state and what to type next.",
     "logs": "Print what happened in a run; -f follows it.",
-    "cancel": "End a run and its agent, or take back a handoff.",
-    "rerun": "Begin the task of a run again, from the start.",
+    "cancel": "End a run and its agent, or cancel a handoff.",
+    "rerun": "Start the task of a run again from the beginning.",
     "diff": "Show what a run changed, or one leg of it.",
-    "restore": "Bring back the work of a run: as a branch or in a folder.",
-    "forget": "Delete what segue keeps about finished runs.",
+    "restore": "Restore the work of a run, on a branch or in a folder.",
+    "forget": "Delete what segue stores about finished runs.",
     "submit": "Queue a task, or a list of them.",
-    "queue": "List the queue: what runs, what waits, what to merge.",
+    "queue": "List the tasks: running, waiting, ready to merge.",
     "worker": "Work through the queue, as limits allow.",
-    "fleet": "Look after the machines that share one queue.",
-    "status": "Show sessions of the last day: how full, and how long left.",
-    "sessions": "List all sessions, or those of an agent, a project, a state.",
-    "dashboard": "Show all of it as a live page in your browser.",
-    "limits": "Show each account's limits: how much is used, when they reset.",
+    "fleet": "Manage the machines that share one queue.",
+    "status": "Show recent sessions: how full they are, and time left.",
+    "sessions": "List all sessions, or filter by agent, project or state.",
+    "dashboard": "Open a live dashboard in your browser.",
+    "limits": "Show each account's limits: usage and reset times.",
     "show": "Show everything about one session or run.",
-    "checkpoint": "Print what another session needs to continue one.",
-    "open": "Start an agent here so that the daemon can act on it.",
-    "watch": "Watch all sessions; with --auto hand over and resume.",
+    "checkpoint": "Print what a new session needs to continue this one.",
+    "open": "Start an agent that the daemon can hand over and resume.",
+    "watch": "Watch all sessions; with --auto, hand over and resume.",
     "notes": "Print what the daemon saw, decided and did.",
-    "pause": "Make the daemon leave a project or a session alone.",
-    "unpause": "Let it act there again.",
-    "handoff": "Hand a session in tmux over to a fresh one, now.",
-    "allow": "Say yes to what the daemon asked about.",
+    "pause": "Stop the daemon from acting on a project or session.",
+    "unpause": "Let the daemon act there again.",
+    "handoff": "Hand over a session in tmux to a fresh one now.",
+    "allow": "Allow what the daemon asked about.",
     "service": "Run the daemon as a service: install, remove, status.",
     "setup": "Connect an agent: hooks, status line, MCP server.",
-    "uninstall": "Take out of agents' settings what segue put there.",
+    "uninstall": "Remove segue from agents' settings.",
     "statusline": "Print the status line for claude.",
-    "notify": "Try the notifications.",
-    "mcp": "Serve sessions and handoffs to agents, over MCP.",
-    "report": "Say what was done, what it cost, and what needs you.",
-    "fits": "Say whether a task of N tokens still fits into a session.",
-    "scan": "Read what is new in all sessions, and sum up the tokens.",
-    "drill": "Play full windows, limits and crashes with a scripted model.",
-    "simulate": "Play thousands of sessions with faults, and check every rule.",
-    "tune": "Say where your marks should be, from your own sessions.",
-    "classify": "Say why an agent stopped, from what it left behind.",
-    "explain": "Show which signs made a verdict, and which lost and why.",
-    "config": "Show what is set, and where each value comes from.",
-    "doctor": "Check that a run can go through the night on this machine.",
-    "completion": "Print what makes your shell complete segue's commands.",
+    "notify": "Test the notifications.",
+    "mcp": "Serve sessions and handoffs to agents over MCP.",
+    "report": "Report what was done, what it cost, and what needs you.",
+    "fits": "Check whether a task of N tokens fits into a session.",
+    "scan": "Add up the tokens of all sessions.",
+    "drill": "Rehearse full windows, limits and crashes.",
+    "simulate": "Simulate thousands of sessions with faults.",
+    "tune": "Suggest marks, based on your own sessions.",
+    "classify": "Explain why an agent stopped.",
+    "explain": "Show the evidence behind a verdict.",
+    "config": "Show the settings, and where each value comes from.",
+    "doctor": "Check that this machine is ready for unattended runs.",
+    "completion": "Print a completion script for your shell.",
     "wordings": "List, test and check the wordings that segue knows.",
 }
 GROUPS = {
@@ -222,7 +222,7 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
         formatter.write_text(
-            "`segue COMMAND --help` says more. resume, attach, cancel, rerun, logs and show take"
+            "Run `segue COMMAND --help` for details. resume, attach, cancel, rerun, logs and show use"
             " the newest run of this folder if none is named."
         )
 
@@ -240,7 +240,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="segue", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Keep AI coding agents working, over full windows, limits, hangs and crashes."""
+    """Keep AI coding agents working despite full windows, limits, hangs and crashes."""
     if os.environ.get("NO_COLOR"):
         click.get_current_context().color = False
 

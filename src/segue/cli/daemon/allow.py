@@ -10,9 +10,9 @@ from segue.cli.support.asking import ask
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(session: str | None, as_json: bool) -> None:
-    """Say yes to what the daemon asked about SESSION (an id, or a folder: this one).
+    """Allow what the daemon asked about SESSION (an id, or a folder: by default, this one).
 
-    Such as going on after a weekly limit, or with more of a window than you allow unattended. It
-    counts for a day, for the whole project.
+    Examples are resuming after a weekly limit, or using more of a limit window than you allow
+    unattended. Your answer holds for one day and for the whole project.
     """
     ask("/v1/yes", {"what": meant(session, everything=False)}, as_json=as_json)

@@ -32,9 +32,10 @@ class BackOrder(Struct):
 @click.argument("id")
 @click.option("--state", "folder", metavar="FOLDER", help="Where the daemon keeps its log.")
 def command(id: str, folder: str | None) -> None:
-    """Start the agent again whose session the daemon wants to go on with.
+    """Start the agent whose session the daemon resumes.
 
-    What is started, and where, stands in the daemon's log under ID. Once: a session has one writer.
+    The daemon's log has the command and the folder under ID. It works once, because a session
+    has only one writer.
     """
     if not _ID.fullmatch(id):
         raise InputError(f"{id!r} is not an id of the daemon's")

@@ -25,15 +25,17 @@ _LOOK_S = 0.5
     multiple=True,
     help="Only notes of this kind: crossing, stop, wake, handoff, …",
 )
-@click.option("-n", "count", type=click.IntRange(min=1), default=50, help="How many at most.")
+@click.option(
+    "-n", "count", type=click.IntRange(min=1), default=50, help="The maximum number of notes."
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new notes.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a note.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per note.")
 def command(
     session: str | None, kinds: tuple[str, ...], count: int, follow: bool, as_json: bool
 ) -> None:
-    """Print the last notes of the daemon: zones, reminders, stops, decisions, handoffs.
+    """Print the daemon's latest notes: zones, reminders, stops, decisions, handoffs.
 
-    SESSION is an id or the beginning of one. Works without a daemon, too.
+    SESSION is an id or the beginning of one. This also works while no daemon is running.
     """
     place = os.path.join(state.state_folder(), LOG_NAME)
     if not os.path.exists(place):

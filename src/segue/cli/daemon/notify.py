@@ -14,16 +14,13 @@ FAILED = 1
 
 @click.group()
 def command() -> None:
-    """Notices of stops, waits, resumes, handoffs and of what needs you."""
+    """Notices about stops, waits, resumes and handoffs, and when segue needs you."""
 
 
 @command.command()
 @click.pass_context
 def test(ctx: click.Context) -> None:
-    """Send one notice every way there is, and say what became of it.
-
-    Exits with 1 if none went out, or if a service of `notify` in [policy] did not take it.
-    """
+    """Send one notice through every channel, and report the result."""
     policy = settings.load(os.getcwd(), os.environ).policy()
     notice = make_notice(
         "needs_you",

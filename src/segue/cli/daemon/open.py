@@ -36,10 +36,11 @@ def command(
 ) -> None:
     """Start AGENT in this terminal so that `segue watch` can hand it over and resume it.
 
-    FLAGS go to the agent as they are. The agent runs in a tmux server of segue's own that you do
-    not notice. Closing the terminal or Ctrl+\\ leaves it running.
+    FLAGS go to the agent unchanged. The agent runs in a hidden tmux server. Closing the terminal or
+    pressing Ctrl+\\ leaves it running.
 
-    Without AGENT, or with a name from the list (claude-1): return to one that runs already.
+    Without AGENT, or with a name from --list (claude-1), return to an agent that is already
+    running.
     """
     if only_list or as_json:
         _print_list(as_json=as_json)

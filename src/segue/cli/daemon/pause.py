@@ -13,9 +13,10 @@ from segue.errors import InputError
 @click.option("--all", "everything", is_flag=True, help="All projects.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(what: str | None, everything: bool, as_json: bool) -> None:
-    """Let the daemon hand off and resume nothing in WHAT: a folder (this one), or a session's id.
+    """Stop the daemon from handing off or resuming anything in WHAT: a folder (by default, this
+    one), or a session's id.
 
-    It still watches and records. Goes on after: segue unpause.
+    It keeps watching and recording. To let it act again: segue unpause.
     """
     name = meant(what, everything=everything)
     if name.startswith("/") and not os.path.isdir(name):

@@ -19,13 +19,13 @@ _ASK_S = 30.0
 
 @click.group()
 def command() -> None:
-    """Run `segue watch` as a service of yours: systemd's on Linux, launchd's on macOS."""
+    """Run `segue watch` as a user service: with systemd on Linux, with launchd on macOS."""
 
 
 @command.command()
 @click.option("--print", "only_print", is_flag=True, help="Print the unit; write nothing.")
 def install(only_print: bool) -> None:
-    """Write the unit, enable it and start it."""
+    """Install the service, enable it and start it."""
     path, text = _unit()
     if only_print:
         printing.say(text, nl=False)
@@ -47,7 +47,7 @@ def install(only_print: bool) -> None:
 
 @command.command()
 def remove() -> None:
-    """Stop it and take the unit away."""
+    """Stop the service and delete its unit."""
     if not (said := take_away()):
         said = "no service of segue's is installed"
     printing.say(said)
@@ -56,7 +56,8 @@ def remove() -> None:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def status(as_json: bool) -> None:
-    """Say whether it is installed and running. Exit code 0 if it runs, else 3."""
+    """Show whether the service is installed and running. The exit code is 0 if it is running,
+    else 3."""
     path, _ = _unit()
     if not os.path.exists(path):
         if as_json:

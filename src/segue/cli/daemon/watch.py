@@ -33,20 +33,23 @@ To hold it back: segue pause"""
 
 
 @click.command()
-@click.option("--auto", is_flag=True, help="Hand off and resume by itself, not only observe.")
+@click.option(
+    "--auto", is_flag=True, help="Hand off and resume unasked, instead of only observing."
+)
 @click.option(
     "--in", "folders", multiple=True, metavar="FOLDER", help="With --auto: act only below FOLDER."
 )
 @click.option(
     "--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
-    help="Also answer on 127.0.0.1:PORT, to anyone with the token.",
+    help="Also serve the API on 127.0.0.1:PORT, protected by a token.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per note on stdout.")
 def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: bool) -> None:
-    """Watch all sessions: zones, stops, reminders; with --auto also handoffs and resumes.
+    """Watch all sessions and record zones, stops and reminders; with --auto, also hand over and
+    resume.
 
-    One daemon per user. SIGHUP reads the config again, Ctrl+C ends it. As a service:
-    segue service install.
+    There is one daemon per user. SIGHUP reloads the config, Ctrl+C ends the daemon. To run it as
+    a service: segue service install.
     """
     if folders and not auto:
         raise InputError("--in says where to act: give it with --auto")

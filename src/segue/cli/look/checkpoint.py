@@ -20,10 +20,10 @@ _IN_DOUBT = "## Last tool call, in doubt\n\nNobody saw how it ended: it may have
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(session: str, as_json: bool) -> None:
-    """Print the checkpoint of SESSION as Markdown: what another session needs to continue.
+    """Print the checkpoint of SESSION as Markdown: what another session needs to continue it.
 
-    It is made by rules from the session's own records and the files, of a session that lives or
-    died, of any agent; no model is asked. Secrets are left out.
+    segue makes it from the session's own records and the files on disk, for a live or dead
+    session of any agent, without a model. Secrets are left out.
     """
     if session.startswith("run-"):
         raise InputError(f"{session} is a run: segue show {session} prints its checkpoint")

@@ -29,10 +29,10 @@ from segue.views import verdicts as render
     help="Classify a bundled recording of a real run; without a name, all of them.",
 )
 def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) -> None:
-    """Say why an agent stopped, from what it left behind.
+    """Explain why an agent stopped, from its output, session file or exit code.
 
-    FILE is anything the agent wrote: its output, a log, its session file; "-" is standard input.
-    Exit code 0 means that there is a verdict, 2 that nothing could be read.
+    FILE is anything the agent wrote: its output, a log or its session file; "-" is standard
+    input. Exit code 0 means that there is a verdict, 2 that nothing could be read.
     """
     asked = [name for name, value in options.items() if value not in (None, "unknown")]
     if asked and (batch or example is not None):

@@ -6,12 +6,12 @@ from segue.views import printing
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="A free one if none is set.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="By default, any free port.")
 @click.option("--no-open", is_flag=True, help="Print the URL only; open no browser.")
 def command(port: int, no_open: bool) -> None:
-    """Serve a live page of sessions, runs and limits on this machine alone; Ctrl+C ends it.
+    """Serve a live page of sessions, runs and limits on this machine; Ctrl+C ends it.
 
-    Prints one URL, which works once and only in one browser. Works with or without segue watch.
+    Prints one URL, which works once and in one browser. Works with or without segue watch.
     """
     from segue.dashboard.server import serve
 

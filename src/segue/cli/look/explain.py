@@ -17,9 +17,9 @@ from segue.views import verdicts as render
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @click.option("--example", metavar="NAME", help="Explain a bundled recording of a real run.")
 def command(*, as_json: bool, example: str | None, **options: Any) -> None:
-    """Show which signs made a verdict, and which lost and why.
+    """Show which signs decided a verdict, and which ones lost and why.
 
-    Takes what `segue classify` takes.
+    Takes the same input as `segue classify`.
     """
     given = inputs.example(example) if example else inputs.given(**options)
     inputs.say(given)

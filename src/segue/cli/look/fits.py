@@ -28,7 +28,7 @@ _MOST_BYTES = 10_000_000
 @click.command()
 @click.argument("words", nargs=-1, metavar="[N] [SESSION]")
 @click.option(
-    "--prompt", metavar="TEXT", help="Estimate N from the words of a task; - reads them from stdin."
+    "--prompt", metavar="TEXT", help="Estimate N from the text of a task; - reads it from stdin."
 )
 @click.option("--reserve", type=int, metavar="N", help="Tokens to keep for a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -40,10 +40,11 @@ def command(
     reserve: int | None,
     as_json: bool,
 ) -> None:
-    """Exit with 0 if a task of N tokens (5000, 5K, 1.2M) fits into SESSION, else with 1.
+    """Exit with 0 if a task of N tokens (5000, 5K, 1.2M) fits into SESSION, and with 1 if it does
+    not.
 
-    Without SESSION: the live or newest one of this folder. With --prompt there is no N: it is
-    estimated from those words, and from what tasks in the session's project have cost so far.
+    Without SESSION, use the live or newest session of this folder. With --prompt, leave out N:
+    segue estimates it from the text and from what tasks in the same project have cost so far.
     """
     tokens, session = _given(words, prompt)
     count = None if tokens is None else _count(tokens)

@@ -14,14 +14,14 @@ from segue.views.machine import list_sessions, say_notes, with_machine
 
 @click.command()
 @click.argument("account", required=False)
-@click.option("--clear", is_flag=True, help="Forget what is known, so that runs try at once.")
+@click.option("--clear", is_flag=True, help="Forget the recorded limits, so that runs try at once.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def command(account: str | None, clear: bool, as_json: bool) -> None:
     """Show each account's limits: how much is used, when they reset, who saw that and when.
 
-    A limit that one run or session meets counts for all of the same account: nobody else tries
-    before the reset, one goes first then, the others after its first reply. ACCOUNT is an id of the
-    list, or an agent's name.
+    A limit that one run or session hits applies to everything on the same account: nobody else
+    tries before the reset, then one goes first, and the others follow after its first reply.
+    ACCOUNT is an id from the list, or an agent's name.
     """
     if clear:
         _clear(account)

@@ -24,19 +24,19 @@ _EVENING_HOUR = 18
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--since", metavar="TIME", help="From then on: 12h, 7d, or a time.")
+@click.option("--since", metavar="TIME", help="Start here: 12h, 7d, or a time.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "md", "html", "json"]),
     default="text",
-    help="text fits 80 columns, html is one file.",
+    help="text fits 80 columns; html is a single file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--figures", "is_figures", is_flag=True, help="How well handoffs work, against targets."
 )
-@click.option("--project", metavar="FOLDER", help="With --figures: of this project alone.")
+@click.option("--project", metavar="FOLDER", help="With --figures: only this project.")
 def command(
     run: str | None,
     since: str | None,
@@ -45,8 +45,8 @@ def command(
     is_figures: bool,
     project: str | None,
 ) -> None:
-    """Report what runs and watched sessions did since yesterday evening (or TIME), or what RUN did:
-    outcome, answer, changes, cost, decisions, and what needs you."""
+    """Report what runs and watched sessions did since yesterday evening (or TIME), or what RUN
+    did: outcome, answer, changes, cost, decisions, and what needs your attention."""
     if run is not None and since is not None:
         raise InputError("name a RUN or --since, not both")
     now, tz = clock.now(), clock.local_zone()

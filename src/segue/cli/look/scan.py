@@ -24,17 +24,18 @@ _WORTH_A_BAR = 32 << 20
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option("--cost", is_flag=True, help="Also what it costs at the API's list prices.")
+@click.option("--cost", is_flag=True, help="Also show the cost at the API's list prices.")
 @click.option(
     "--by",
     type=click.Choice(["day", "project", "agent", "model"]),
-    help="Tokens and cost by that, with a total.",
+    help="Tokens and cost per day, project, agent or model, with a total.",
 )
 @click.option("--since", metavar="TIME", help="With --by: only since 12h, 7d, or a time.")
 def command(as_json: bool, cost: bool, by: "By | None", since: str | None) -> None:
-    """Read every session that has changed, and sum up the tokens.
+    """Read every session that has changed, and add up the tokens.
 
-    Reads only what is new since the last time; the sum is the same as if all were read again.
+    segue reads only what is new since the last scan; the totals are the same as if it had read
+    everything again.
     """
     import sqlite3
 

@@ -19,7 +19,9 @@ from segue.views.machine import list_sessions, say_notes, with_machine
 
 @click.command()
 @click.option("--agent", metavar="NAME", help="Only this agent's.")
-@click.option("--project", metavar="FOLDER", help="Only of this folder, or of one with this name.")
+@click.option(
+    "--project", metavar="FOLDER", help="Only those of this folder, or of a folder with this name."
+)
 @click.option(
     "--state",
     "states",

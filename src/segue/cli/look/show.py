@@ -20,11 +20,14 @@ from segue.watch.owners import TakenOver, taken_over
 
 @click.command()
 @click.argument("session", metavar="[SESSION|RUN]", required=False)
-@click.option("--transcript", is_flag=True, help="The conversation, tool calls folded.")
+@click.option(
+    "--transcript", is_flag=True, help="The conversation, with each tool call on one line."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(session: str | None, transcript: bool, as_json: bool) -> None:
-    """Tell all about SESSION: its id or the beginning of it, its file, or its project; or about a
-    run (ids that begin with run-). None named: the newest run of this folder."""
+    """Show everything about SESSION (an id, the beginning of one, a session file or a project)
+    or about a run (ids that begin with run-). Without an argument, show the newest run of
+    this folder."""
     if session is None or session.startswith("run-"):
         if transcript:
             named = session or "RUN"

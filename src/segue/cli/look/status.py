@@ -13,7 +13,7 @@ from segue.views.verdicts import duration
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Keep showing changes as they happen; q quits.")
+@click.option("--watch", is_flag=True, help="Keep refreshing; press q to quit.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout; with --watch one line each.")
 def command(watch: bool, as_json: bool) -> None:
     """Show live sessions, and those of the last 24 hours."""

@@ -35,15 +35,20 @@ def ending_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.argument("file", required=False),
         click.option("--agent", metavar="A", help="Whose output it is: claude, codex, opencode …"),
-        click.option("--stdout", metavar="F", help="What the agent printed."),
-        click.option("--stderr", metavar="F", help="Its stderr."),
-        click.option("--transcript", metavar="F", help="Its session file."),
-        click.option("--exit-code", type=int, metavar="N", help="Negative: killed by that signal."),
+        click.option("--stdout", metavar="F", help="The agent's stdout."),
+        click.option("--stderr", metavar="F", help="The agent's stderr."),
+        click.option("--transcript", metavar="F", help="The agent's session file."),
+        click.option(
+            "--exit-code",
+            type=int,
+            metavar="N",
+            help="A negative number means killed by that signal.",
+        ),
         click.option(
             "--ended-by",
             type=click.Choice(get_args(EndedBy)),
             default="unknown",
-            help="Who ended it, if that is known.",
+            help="Who ended it, if known.",
         ),
         click.option(
             "--channel", type=click.Choice(CHANNELS), help="What FILE is; guessed by default."

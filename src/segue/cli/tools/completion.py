@@ -15,8 +15,8 @@ _HOW = {
 @click.command(epilog="\b\n" + "\n".join(_HOW.values()))
 @click.argument("shell", type=click.Choice(list(_HOW)))
 def command(shell: str) -> None:
-    """Print the script that makes SHELL complete commands, options, runs and agents. To have it in
-    every new shell, once:"""
+    """Print a script that lets SHELL complete commands, options, runs and agents. To use it in
+    every new shell, run one of these once:"""
     from segue.cli import cli
 
     kind = get_completion_class(shell)

@@ -24,23 +24,23 @@ _GAP = 2
 
 @click.group("config")
 def command() -> None:
-    """Show what is set, and where each value comes from.
+    """Show the settings, and where each value comes from.
 
-    Flags go before the environment, that before the project's .segue.toml, that before your
-    config.toml, and all of them before a preset.
+    Flags override the environment, which overrides the project's .segue.toml, which overrides
+    your config.toml, which overrides a preset.
     """
 
 
 @command.command()
-@click.option("--agent", metavar="A", help="The policy for this agent.")
-@click.option("--model", metavar="M", default="", help="The policy for this model.")
+@click.option("--agent", metavar="A", help="Show the policy for this agent.")
+@click.option("--model", metavar="M", default="", help="Show the policy for this model.")
 @click.option("--policy", metavar="NAME", help="As for `segue run`: a preset.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `segue run`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def show(
     agent: str | None, model: str, policy: str | None, sets: tuple[str, ...], as_json: bool
 ) -> None:
-    """Every value that counts in this folder, and where it comes from."""
+    """Show every value that applies in this folder, and where it comes from."""
     settings = load(os.getcwd(), os.environ, Flags(policy=policy, set=sets))
     lines = list(values(settings, _known(settings, agent), model))
     if as_json:
@@ -53,10 +53,12 @@ def show(
 
 
 @command.command()
-@click.option("--project", is_flag=True, help="The project's file; exit code 1 if there is none.")
+@click.option(
+    "--project", is_flag=True, help="Print the project's file; exit code 1 if there is none."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def path(project: bool, as_json: bool) -> None:
-    """Where your config.toml is, or would be."""
+    """Print where your config.toml is, or would be."""
     if not project:
         _say_path(files.user_file(), as_json=as_json)
         return

@@ -46,9 +46,9 @@ _VERSION_S = 60.0  # a busy machine, and a program of a hundred megabytes
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def command(as_json: bool) -> None:
-    """Check agents, tools, state folder, clock, sleep, daemon and config; say what to do.
+    """Check agents, tools, the state folder, clock, sleep, daemon and config, and say what to do.
 
-    No agent is asked for more than its version. Exit code 1 if something would fail.
+    Agents are asked only for their version. The exit code is 1 if something would fail.
     """
     checks = list(examine(os.environ))
     failed = any(check.status == "fail" for check in checks)

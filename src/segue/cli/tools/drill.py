@@ -35,16 +35,27 @@ _INTERRUPTED = 130
 
 @click.command()
 @click.option(
-    "--agent", "agents", multiple=True, metavar="NAME", help="Which agent; `all` for the real ones."
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="The agent to drill; `all` for all real ones.",
 )
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME|FILE", help="What.")
-@click.option("--only", type=click.Choice(["with", "without"]), help="Just so: segue, or not.")
-@click.option("--full", is_flag=True, help="All scenarios, the slow ones too.")
+@click.option(
+    "--scenario", "scenarios", multiple=True, metavar="NAME|FILE", help="The scenario to play."
+)
+@click.option(
+    "--only", type=click.Choice(["with", "without"]), help="Play only with, or only without, segue."
+)
+@click.option("--full", is_flag=True, help="All scenarios, including the slow ones.")
 @click.option("--list", "only_list", is_flag=True, help="List agents and scenarios.")
 @click.option("--keep", is_flag=True, help="Keep the scratch folders, and print where they are.")
-@click.option("--again", is_flag=True, help="With --full: also what was played before.")
+@click.option("--again", is_flag=True, help="With --full: repeat what was played before.")
 @click.option(
-    "--table", "table_file", type=click.Path(path_type=Path), help="Write a Markdown table too."
+    "--table",
+    "table_file",
+    type=click.Path(path_type=Path),
+    help="Also write the results as a Markdown table.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(
@@ -59,12 +70,12 @@ def command(
     table_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Rehearse what ends a night's work, with no account and no network.
+    """Rehearse the failures that end a night's work, without an account or a network.
 
-    An agent gets a job of numbered steps from a scripted model on this machine; then its window
-    fills, a limit is hit, the process is killed: first without segue, then with `segue run`. At the
-    end the repository tells whether each step was done once. Exit code 0 means that it was,
-    everywhere, with segue.
+    A scripted model on this machine gives an agent numbered steps to do; then its window fills
+    up, it hits a limit, or its process is killed: first without segue, then with `segue run`. At
+    the end the repository shows whether each step was done exactly once. Exit code 0 means that,
+    with segue, every scenario ended as well as it could.
     """
     if only_list:
         _list(as_json)

@@ -19,7 +19,7 @@ from segue.views.verdicts import iso
 
 @click.group()
 def command() -> None:
-    """Look after the machines that share one queue (docs/fleet.md)."""
+    """Manage the machines that share one queue (docs/fleet.md)."""
 
 
 def _opened() -> FleetDatabase:

@@ -9,7 +9,8 @@ from segue.views import printing
 
 @click.command()
 def command() -> None:
-    """Serve MCP on stdin and stdout: an agent asks how full its session is, and hands it over.
+    """Serve MCP on stdin and stdout, so that an agent can see how full its session is and hand it
+    over.
 
     Agents start it themselves: `segue setup` registers it (docs/mcp.md).
     """

@@ -40,11 +40,12 @@ class _Agent(click.Choice[str]):
 @click.option(
     "--status-line/--no-status-line",
     default=True,
-    help="claude: show the gauge below the prompt. One that is there stays, above it.",
+    help="claude: show the gauge below the prompt; an existing status line stays above it.",
 )
 def command(agent: str, only_print: bool, status_line: bool) -> None:
-    """Add segue to AGENT's own settings: hooks and status line of claude; the MCP server of codex
-    and opencode. Keeps a copy of the file; `segue uninstall` takes it all back."""
+    """Add segue to AGENT's own settings: hooks and a status line for claude; the MCP server for
+    codex and opencode. segue keeps a copy of the file, and `segue uninstall` undoes the
+    change."""
     ways: dict[str, Callable[[], list[str]]] = {
         "claude": lambda: _claude(os.environ, status_line, only_print),
         "codex": lambda: mcp_entries.add_codex(os.environ, _stamp(), only_print),

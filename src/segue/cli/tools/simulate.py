@@ -27,11 +27,15 @@ _HISTORY_S = 30 * 86_400.0
 @click.command()
 @click.option("--sessions", type=click.IntRange(1, 1_000_000), default=200, show_default=True)
 @click.option("--days", type=click.FloatRange(0.1, 3_650), default=30.0, show_default=True)
-@click.option("--seed", type=int, default=7, show_default=True, help="Of all that is drawn.")
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="The seed of all random draws."
+)
 @click.option("--policy", "preset", metavar="NAME", help="A preset, instead of your own policy.")
-@click.option("--history", is_flag=True, help="Grow as your own sessions of the last 30 days did.")
-@click.option("--compare/--no-compare", default=True, help="Also play other marks.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes; as many as cores by default.")
+@click.option("--history", is_flag=True, help="Let sessions grow as yours did in the last 30 days.")
+@click.option("--compare/--no-compare", default=True, help="Also simulate other marks.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="Number of processes; default: one per core."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(
@@ -48,8 +52,9 @@ def command(
     """Run segue's own machinery in a simulated world with faults, under your policy, and check
     after every step that nothing is lost, done twice or resumed against the user's will.
 
-    Exit 0 if every invariant held. Else 1, with the seed and the shortest trace that breaks one.
-    The same numbers give the same result, on any machine. No agent is started, nothing is sent.
+    Exit code 0 means that every invariant held; 1 that one was broken, and segue prints the seed
+    and the shortest trace that breaks it. The same numbers give the same result on any machine.
+    No agent is started and nothing is sent.
     """
     from segue.cli.support import simulation
     from segue.testing.simulation.models import Growth

@@ -17,12 +17,12 @@ from segue.watch.server.status_line import line
 
 @click.command()
 @click.option("--no-color", is_flag=True, help="Plain text.")
-@click.option("--no-daemon", is_flag=True, help="Look at the session here; do not ask the daemon.")
+@click.option("--no-daemon", is_flag=True, help="Read the session directly, without the daemon.")
 def command(no_color: bool, no_daemon: bool) -> None:
-    """Print one line for the JSON that claude gives a status line on stdin: how full the window is,
-    the zone, the growth, the way to the handoff, the plan's limits.
+    """Print a status line for the JSON that claude passes on stdin: how full the window is, the
+    zone, the growth, the distance to the handoff, the plan's limits.
 
-    What `segue setup claude` installs says the same in a tenth of the time.
+    The command that `segue setup claude` installs prints the same in a tenth of the time.
     """
     if sys.stdin.isatty():
         raise InputError("give it claude's JSON on stdin; `segue setup claude` has claude do that")

@@ -25,14 +25,16 @@ _Groups = dict[tuple[Kind, str], list[tuple[Session, History]]]
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="Of handoffs whose request is read above 90 % of the window.",
+    help="The share of handoffs whose request may be read above 90 % of the window.",
 )
-@click.option("--apply", is_flag=True, help="Write it into config.toml, after showing the diff.")
+@click.option(
+    "--apply", is_flag=True, help="Write the marks to config.toml, after showing the diff."
+)
 @click.option("--yes", is_flag=True, help="With --apply: do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(max_late: float, apply: bool, yes: bool, as_json: bool) -> None:
-    """Say where your marks should be, for each agent, model and project, by how its sessions of
-    the last 30 days have grown: as high as they can be with few late handoffs."""
+    """Suggest marks for each agent, model and project, based on how its sessions of the last 30
+    days have grown: as high as possible with few late handoffs."""
 
     def look(machine: Machine) -> _Groups:
         since = machine.now - _DAYS * _DAY_S

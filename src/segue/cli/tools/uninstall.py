@@ -22,7 +22,7 @@ _NAMED = 10  # files that are left, at most
 @click.command()
 @click.option("--purge", is_flag=True, help="Also delete segue's state: index, runs, logs.")
 def command(purge: bool) -> None:
-    """Remove segue's own entries from agents' settings, and its service; nothing else. A status
+    """Remove segue's entries from agents' settings, and its service, and nothing else. A status
     line that was there before comes back. The config and the program itself stay."""
     if purge:
         _refuse_if_alive()

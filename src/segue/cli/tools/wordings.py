@@ -42,7 +42,8 @@ class Tried(Struct, frozen=True, kw_only=True):
 def command() -> None:
     """List, test, check and draft the wordings that segue knows.
 
-    Your own stand in wordings.toml in the config folder, and go before ours.
+    Your own are in wordings.toml in the config folder, and take precedence over the bundled
+    ones.
     """
 
 
@@ -51,11 +52,11 @@ def command() -> None:
     "--reason",
     type=click.Choice(get_args(Reason)),
     metavar="REASON",
-    help="Only those of one reason; none: what is not a stop.",
+    help="Only wordings of this reason; none: those that are not a stop.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def list_(reason: str | None, as_json: bool) -> None:
-    """All wordings, yours first."""
+    """List all wordings, yours first."""
     inputs.say()
     catalogue = api.load_catalogue(config.policy().exit_patterns)
     shown = [w for w in catalogue.wordings if reason in (None, w.reason)]
@@ -71,11 +72,13 @@ def list_(reason: str | None, as_json: bool) -> None:
 
 @command.command()
 @click.argument("message", required=False)
-@click.option("--agent", metavar="A", help="Who printed it.")
-@click.option("--channel", type=click.Choice(CHANNELS), default="tui", help="Where it stood.")
+@click.option("--agent", metavar="A", help="The agent that printed it.")
+@click.option(
+    "--channel", type=click.Choice(CHANNELS), default="tui", help="Where the message appeared."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def test(message: str | None, agent: str | None, channel: Channel, as_json: bool) -> None:
-    """Which wordings a MESSAGE matches ("-" or nothing: standard input), and the verdict."""
+    """Show which wordings match MESSAGE ("-" or nothing: standard input), and the verdict."""
     inputs.say()
     text = files.read("-").text if message in (None, "-") else str(message)
     source = Source(text=text, channel=channel, name="message")
@@ -95,7 +98,7 @@ def test(message: str | None, agent: str | None, channel: Channel, as_json: bool
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def check(file: Path | None, as_json: bool) -> None:
-    """Check a wordings FILE, or yours: every entry, every pattern, every example."""
+    """Check every entry, pattern and example in a wordings FILE, or in yours."""
     chosen = [file] if file is not None else config.wording_files()
     if not chosen:
         raise InputError(f"no wordings of yours in {config.folder()}; name a FILE to check")
@@ -130,15 +133,18 @@ def check(file: Path | None, as_json: bool) -> None:
     required=True,
     type=click.Choice(get_args(Reason)),
     metavar="REASON",
-    help="What it really was; none: no stop.",
+    help="The correct reason; none: not a stop.",
 )
 @click.option(
-    "--line", "said", metavar="TEXT", help="The line that says so; else it is looked for."
+    "--line",
+    "said",
+    metavar="TEXT",
+    help="The line with the message; by default segue looks for it.",
 )
-@click.option("--agent", metavar="A", help="Who printed it.")
+@click.option("--agent", metavar="A", help="The agent that printed it.")
 @click.option("--channel", type=click.Choice(CHANNELS), help="What FILE is; guessed by default.")
 @click.option(
-    "--write", is_flag=True, help="Add it to your wordings.toml, if it changes nothing else."
+    "--write", is_flag=True, help="Add it to your wordings.toml if no other verdict changes."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def suggest(
@@ -152,8 +158,8 @@ def suggest(
 ) -> None:
     """Draft a wording for a FILE whose verdict is unknown or wrong ("-": standard input).
 
-    It is tried on FILE and on every example that segue has: exit code 0 means that FILE gets its
-    REASON and nothing else changes.
+    segue tries it on FILE and on all of its examples: exit code 0 means that FILE gets REASON
+    and no other verdict changes.
     """
     text = files.read(file).text
     policy = config.policy()
@@ -222,12 +228,12 @@ def _append(entry: str) -> Path:
 
 @command.command()
 @click.option("--since", default="30d", metavar="AGE", help="How far back, e.g. 7d or 12h.")
-@click.option("--clear", is_flag=True, help="Forget all of them.")
+@click.option("--clear", is_flag=True, help="Delete all of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def review(since: str, clear: bool, as_json: bool) -> None:
-    """What segue did not understand: stops of your runs that were unknown or in doubt.
+    """Show stops of your runs that were unknown or uncertain.
 
-    Their texts are kept on this machine only, without secrets, for two months.
+    Their texts are stored only on this machine, without secrets, for two months.
     """
     if clear:
         printing.say(f"{doubts.clear()} forgotten")

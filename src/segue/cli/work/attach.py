@@ -45,14 +45,14 @@ _LEFT = 130
 @click.command()
 @click.argument("run", required=False)
 @click.option(
-    "--json", "as_json", is_flag=True, help="All events from the first one on, one per line."
+    "--json", "as_json", is_flag=True, help="All events from the first one, one per line."
 )
 @click.option("--raw", is_flag=True, help="The agent's own output, from the newest leg on.")
 def command(run: str | None, as_json: bool, raw: bool) -> None:
-    """Show RUN as `segue run` does, until it is over: its answer on stdout, its exit code.
+    """Show RUN as `segue run` does until it ends, print its answer, and exit with its exit code.
 
-    None named: the newest unfinished one of this folder, else the newest. Ctrl+C leaves the view,
-    and not the run.
+    Without RUN, show the newest unfinished run of this folder, or else the newest run. Ctrl+C
+    closes the view but does not end the run.
     """
     with opened() as store:
         found = find(store, run) if run else newest(store)

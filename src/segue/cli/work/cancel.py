@@ -36,12 +36,12 @@ _END_S = 5.0
 @click.command()
 @click.argument("run", metavar="[RUN|SESSION]", required=False)
 def command(run: str | None) -> None:
-    """End RUN and its agent. Its work so far stays; segue resume goes on with it.
+    """End RUN and its agent. Its work so far stays, and segue resume can continue it.
 
-    None named: the one that is not over in this folder; if there are several, they are listed.
+    Without RUN, end the unfinished run of this folder; if there are several, list them.
 
-    Of a SESSION that is run by hand: take back the daemon's handoff or resume. The session itself
-    is left alone.
+    For a SESSION that you run yourself, cancel the daemon's handoff or resume. The session
+    itself is left alone.
     """
     with opened() as store:
         try:

@@ -22,11 +22,11 @@ from segue.views.verdicts import iso
 @click.command()
 @click.argument("run", required=False)
 @click.option("--leg", type=click.IntRange(min=1), metavar="N", help="What this leg changed.")
-@click.option("--stat", is_flag=True, help="The files alone, with lines added and removed.")
+@click.option("--stat", is_flag=True, help="Only the files, with lines added and removed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None:
-    """Show what RUN changed, from the tree it began with to the last snapshot: a patch that `git
-    apply` takes. None named: the newest of this folder."""
+    """Show what RUN changed, from the tree it started with to its last snapshot, as a patch for
+    `git apply`. Without RUN, use the newest run of this folder."""
     with opened() as store:
         found = find_or_newest(store, run)
         if isinstance(store, FleetDatabase) and not is_here(found):

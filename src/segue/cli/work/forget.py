@@ -31,15 +31,19 @@ _LIVE = ("starting", "running")
 
 @click.command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
-@click.option("--older-than", metavar="AGE", help="All that ended before: 90m, 12h, 30d, 8w.")
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    help="All runs that ended longer ago than this: 90m, 12h, 30d, 8w.",
+)
 @click.option("--all", "all_", is_flag=True, help="All finished runs.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(
     runs: tuple[str, ...], older_than: str | None, all_: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete what segue keeps of runs that are over: their events, checkpoints, output and notes.
-    A run that is not over is refused. The sessions that the agent keeps itself stay."""
+    """Delete everything that segue stores about finished runs: events, checkpoints, output and
+    notes. A run that has not ended is refused. The agent's own session files stay."""
     if bool(runs) + all_ + (older_than is not None) != 1:
         raise InputError("name RUNs, or use --older-than AGE or --all; segue runs --all lists them")
     told: list[dict[str, object]] = []

@@ -28,12 +28,14 @@ _CHUNK = 1 << 16
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Keep printing until the run is over.")
-@click.option("--json", "as_json", is_flag=True, help="One event a line.")
-@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="This leg alone.")
-@click.option("--agent-output", is_flag=True, help="What the agent printed, as it did.")
-@click.option("--stderr", "errors", is_flag=True, help="What it printed to stderr.")
-@click.option("--transcript", is_flag=True, help="The conversation, tool calls folded.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the run ends.")
+@click.option("--json", "as_json", is_flag=True, help="One event per line.")
+@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="Only this leg.")
+@click.option("--agent-output", is_flag=True, help="The agent's own output, unchanged.")
+@click.option("--stderr", "errors", is_flag=True, help="The agent's stderr.")
+@click.option(
+    "--transcript", is_flag=True, help="The conversation, with each tool call on one line."
+)
 def command(
     run: str | None,
     follow: bool,
@@ -44,9 +46,10 @@ def command(
     transcript: bool,
 ) -> None:
     """Print what happened in RUN: dated lines, events (--json), the conversation, or the agent's
-    own output. In a fleet, the agent's words stand between the dated lines.
+    own output. In a fleet, the agent's words appear between the dated lines.
 
-    None named: the newest of this folder."""
+    Without RUN, print the newest run of this folder.
+    """
     is_output = agent_output or errors
     if transcript and is_output:
         raise InputError("--transcript and --agent-output cannot be combined")

@@ -30,11 +30,11 @@ _LOOK_S = 0.1
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "all_", is_flag=True, help="Also those that were over a week ago.")
+@click.option("--all", "all_", is_flag=True, help="Also tasks that ended more than a week ago.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
-    """List the tasks: what runs, what waits and why, and how to merge what is done."""
+    """List the tasks: what is running, what is waiting and why, and how to merge finished work."""
     if ctx.invoked_subcommand is not None:
         return
     with opened_queue() as queue, opened() as store:
@@ -91,7 +91,7 @@ def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
 @command.command()
 @click.argument("names", metavar="TASK...", nargs=-1, required=True)
 def cancel(names: tuple[str, ...]) -> None:
-    """End tasks, and the agents that work on them. What they did stays in their trees."""
+    """End tasks and the agents that work on them. Their work stays in their worktrees."""
     with opened_queue() as queue, opened() as store:
         for task in [find_task(queue, name) for name in names]:
             if task.state.is_final:
@@ -128,12 +128,14 @@ def _cancel(queue: Queue, store: Store, task: Task) -> Task:
 
 @command.command()
 @click.argument("name", metavar="TASK")
-@click.option("--text", help="What it is to do.")
-@click.option("--agent", metavar="A,B", help="The first that is not limited takes the task.")
-@click.option("--check", metavar="CMD", help="It is done once this command exits with 0.")
-@click.option("--priority", type=int, metavar="N", help="Higher goes first.")
-@click.option("--after", multiple=True, metavar="TASK", help="Not before this task is done.")
-@click.option("--no-after", is_flag=True, help="Before or after any other.")
+@click.option("--text", help="The new text of the task.")
+@click.option(
+    "--agent", metavar="A,B", help="The first of these that is not limited takes the task."
+)
+@click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
+@click.option("--priority", type=int, metavar="N", help="Tasks with a higher priority go first.")
+@click.option("--after", multiple=True, metavar="TASK", help="Wait until this task is done.")
+@click.option("--no-after", is_flag=True, help="Wait for no other task.")
 def edit(
     name: str,
     text: str | None,
@@ -143,7 +145,7 @@ def edit(
     after: tuple[str, ...],
     no_after: bool,
 ) -> None:
-    """Change a task that has not begun."""
+    """Change a task that has not started."""
     changes: dict[str, Any] = {}
     if text is not None:
         if not text.strip() or "\0" in text:
@@ -175,7 +177,7 @@ def edit(
 @command.command()
 @click.argument("names", metavar="TASK...", nargs=-1, required=True)
 def retry(names: tuple[str, ...]) -> None:
-    """Put tasks that failed, need you or were cancelled in the queue again, where they ended."""
+    """Queue failed, cancelled or needs-you tasks again; they continue where they ended."""
     with opened_queue() as queue:
         for task in [find_task(queue, name) for name in names]:
             queue.retry(task.id, clock.now())
@@ -185,7 +187,7 @@ def retry(names: tuple[str, ...]) -> None:
 @command.command()
 @click.argument("names", metavar="TASK...", nargs=-1, required=True)
 def forget(names: tuple[str, ...]) -> None:
-    """Delete what is kept of tasks that are over. Trees with work in them are never deleted."""
+    """Delete the records of finished tasks. Worktrees with work in them are never deleted."""
     with opened_queue() as queue:
         found = [find_task(queue, name) for name in names]
         for task in found:

@@ -33,11 +33,13 @@ def command(
     as_json: bool,
     raw: bool,
 ) -> None:
-    """Begin the task of RUN anew, as a new run: the same agent, folder, flags, check and policy.
+    """Start the task of RUN again as a new run, with the same agent, folder, flags, check and
+    policy.
 
-    None named: the newest of this folder. Nothing of RUN's work is undone or carried over. With
-    --policy or --set, the policy is what is set now. What follows -- is added to the agent's own
-    flags. Outputs and exit codes are those of `segue run`.
+    Without RUN, use the newest run of this folder. The work of RUN is neither undone nor carried
+    over. With --policy or --set, the new run uses your current settings instead of RUN's policy.
+    Arguments after -- are added to the agent's flags. Output and exit codes are those of `segue
+    run`.
     """
     with opened() as store:
         found = find_or_newest(store, run)

@@ -28,16 +28,23 @@ class RescueCommand(RunCommand):
 @click.command(cls=RescueCommand)
 @click.argument("session", required=False)
 @click.option("--last", is_flag=True, help="Rescue the newest one.")
-@click.option("--since", metavar="TIME", default=_USUAL, help="List those that stopped since: 7d.")
-@click.option("--all", "with_all", is_flag=True, help="Also what finished or was ended by you.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    default=_USUAL,
+    help="List those that stopped since then, for example 7d.",
+)
+@click.option(
+    "--all", "with_all", is_flag=True, help="Also list sessions that finished or that you ended."
+)
 @click.option("--agent", metavar="NAME", help="Continue with another agent.")
-@click.option("--in", "folder", metavar="FOLDER", help="Its folder, if that moved.")
-@click.option("--fresh", is_flag=True, help="In a new session, with a checkpoint.")
+@click.option("--in", "folder", metavar="FOLDER", help="The session's folder, if it has moved.")
+@click.option("--fresh", is_flag=True, help="Use a new session, with a checkpoint.")
 @click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
-@click.option("--detach", is_flag=True, help="Run it in the background, and return.")
+@click.option("--detach", is_flag=True, help="Run in the background, and return at once.")
 @click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
-@click.option("--no-project-check", is_flag=True, help="Leave that check out.")
-@click.option("--dry-run", is_flag=True, help="Print what would be started and said.")
+@click.option("--no-project-check", is_flag=True, help="Ignore that check.")
+@click.option("--dry-run", is_flag=True, help="Print the command and the prompt; start nothing.")
 @options
 @click.pass_context
 def command(
@@ -61,11 +68,13 @@ def command(
     as_json: bool,
     raw: bool,
 ) -> None:
-    """Resume SESSION, which died without segue, as a run; without SESSION, list those that did.
+    """Continue SESSION, which died without segue, as a run; without SESSION, list all sessions that
+    did.
 
-    It resumes in the same session where that is possible, else in a new one with a checkpoint that
-    rules make; with --agent in a session of another agent. No model is asked anything before that.
-    Arguments after -- go to the agent as they are. Output and exit codes are those of `segue run`.
+    The run continues in the same session if possible, otherwise in a new session with a
+    checkpoint made from the old one's records, or with --agent in a session of another agent.
+    Until then segue sends nothing to a model. Arguments after -- go to the agent unchanged.
+    Output and exit codes are those of `segue run`.
     """
     if session is not None and last:
         raise InputError("SESSION and --last cannot be combined")

@@ -20,7 +20,7 @@ from segue.views.verdicts import iso, moment
 @click.command()
 @click.argument("run", required=False)
 @click.argument("snapshot", required=False)
-@click.option("--branch", metavar="NAME", help="The branch to make; segue/RUN-SNAPSHOT if none.")
+@click.option("--branch", metavar="NAME", help="The branch to create; default: segue/RUN-SNAPSHOT.")
 @click.option("--to", metavar="FOLDER", help="Write the files into this new or empty folder.")
 @click.option("--list", "is_list", is_flag=True, help="List the snapshots, and restore nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -32,8 +32,8 @@ def command(
     is_list: bool,
     as_json: bool,
 ) -> None:
-    """Bring back the work of RUN as it was at SNAPSHOT (none named: the last one), as a branch that
-    is not checked out, or in a folder. Your files, index and branches stay as they are."""
+    """Restore the work of RUN as of SNAPSHOT (by default, the last one), on a new branch that is
+    not checked out, or in a folder. Your files, index and branches stay as they are."""
     if branch is not None and to is not None:
         raise InputError("--branch and --to cannot be combined")
     with opened() as store:

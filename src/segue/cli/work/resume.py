@@ -19,10 +19,12 @@ from segue.system.config.settings import Flags
 
 @click.command(cls=AgainCommand)
 @click.argument("run", required=False)
-@click.option("--fresh", is_flag=True, help="In a new session, with a checkpoint.")
-@click.option("--seize", is_flag=True, help="Resume even if another segue seems to drive it.")
-@click.option("--detach", is_flag=True, help="Run it in the background, and return.")
-@click.option("--strict", is_flag=True, help="In the same session, or not at all.")
+@click.option("--fresh", is_flag=True, help="Use a new session, with a checkpoint.")
+@click.option(
+    "--seize", is_flag=True, help="Take over even if another segue seems to drive the run."
+)
+@click.option("--detach", is_flag=True, help="Run in the background, and return at once.")
+@click.option("--strict", is_flag=True, help="Fail if the same session cannot be resumed.")
 @options
 @click.pass_context
 def command(
@@ -39,11 +41,12 @@ def command(
     as_json: bool,
     raw: bool,
 ) -> None:
-    """Go on with RUN: one that ended, was stopped by you, or whose segue is gone.
+    """Resume RUN: one that has ended, that you stopped, or whose segue is gone.
 
-    None named: the newest unfinished one of this folder. A leg that still works is taken up as it
-    is. What follows -- is added to the agent's own flags, from the next leg on: segue resume RUN --
-    --permission-mode acceptEdits. Outputs and exit codes are those of `segue run`.
+    Without RUN, resume the newest unfinished run of this folder. If its agent is still working,
+    segue takes it over as it is. Arguments after -- are added to the agent's flags, from the
+    next leg on: segue resume RUN -- --permission-mode acceptEdits. Output and exit codes are
+    those of `segue run`.
     """
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
     if fresh and strict:

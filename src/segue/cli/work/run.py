@@ -32,13 +32,13 @@ _MAX_TASK_BYTES = 10_000_000
 @click.option("--task-file", metavar="FILE", help="Read the task from FILE; - is stdin.")
 @click.option("--agent", metavar="A,B…", help="claude, codex, opencode, gemini, pi or your own.")
 @click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
-@click.option("--detach", is_flag=True, help="Run it in the background, and return.")
+@click.option("--detach", is_flag=True, help="Run in the background, and return at once.")
 @click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
-@click.option("--no-project-check", is_flag=True, help="Leave that check out.")
+@click.option("--no-project-check", is_flag=True, help="Ignore that check.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be started and by which policy; start nothing.",
+    help="Print the command, the policy and the paths; start nothing.",
 )
 @click.option("--strict", is_flag=True, help="Do not start if there is anything to warn about.")
 @options
@@ -61,19 +61,20 @@ def command(
     as_json: bool,
     raw: bool,
 ) -> None:
-    """Carry TASK to its end, over full windows, limits, hangs and crashes.
+    """Work on TASK until it is done, despite full windows, limits, hangs and crashes.
 
-    TASK is one argument (quote it), or - to read it from the input; --task-file takes it from a
-    file. What follows -- goes to the
-    agent as it is: segue run "fix the tests" -- --model opus
+    TASK is one argument (quote it), or - to read it from stdin; --task-file reads it from a file.
+    Arguments after -- go to the agent unchanged: segue run "fix the tests" -- --model opus
 
-    Exit codes: 0 done, 1 failed, 2 wrong use, 3 needs you, 75 gave up while limited, 124 timed out,
-    130 ended by you. Ctrl+C once lets the agent finish its current step and write a checkpoint.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 needs you, 75 gave up while limited, 124 timed
+    out, 130 ended by you. Press Ctrl+C once to let the agent finish its current step and write a
+    checkpoint.
 
-    With several agents, --agent claude,codex, the next one goes on with a checkpoint while one is
-    limited. What follows -- is for the first one; [run.flags] in the config has the others' flags.
+    With several agents (--agent claude,codex), the next one continues from a checkpoint while one
+    is limited. Arguments after -- are for the first agent; [run.flags] in the config has flags for
+    the others.
 
-    With --detach it keeps running without this terminal; segue attach shows it.
+    With --detach the run continues without this terminal; segue attach shows it.
     """
     if trust_check and no_project_check:
         raise InputError("--trust-check and --no-project-check cannot be combined")

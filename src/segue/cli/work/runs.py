@@ -27,11 +27,11 @@ _GAP = 2
 
 
 @click.command()
-@click.option("--all", "all_", is_flag=True, help=f"Also those older than the newest {_USUAL}.")
+@click.option("--all", "all_", is_flag=True, help=f"All runs, not only the newest {_USUAL}.")
 @click.option("--here", is_flag=True, help="Only runs of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(all_: bool, here: bool, as_json: bool) -> None:
-    """List runs, the newest first; those that are not over before the others."""
+    """List runs: unfinished ones first, then the newest first."""
     with opened() as store:
         found = store.runs(cwd=folder() if here else None)
         drivers = {run.id: driver(store, run) for run in found if not run.state.is_final}

@@ -34,20 +34,28 @@ _NOWHERE = "/"  # tasks of a URL have no project's settings
 @click.option(
     "--from", "file", metavar="FILE", help="One task per line, or a Markdown list; - is stdin."
 )
-@click.option("--agent", metavar="A,B", help="The first that is not limited takes the task.")
-@click.option("--check", metavar="CMD", help="A task is done once this command exits with 0.")
-@click.option("--repo", metavar="PATH|URL", help="The repository; without it, this folder's.")
 @click.option(
-    "--ref", metavar="REF", help="Where its branch begins; without it, what is checked out."
+    "--agent", metavar="A,B", help="The first of these that is not limited takes the task."
 )
-@click.option("--here", is_flag=True, help="Work in this folder itself, not in a tree of its own.")
-@click.option("--priority", type=int, default=0, metavar="N", help="Higher goes first.")
-@click.option("--after", multiple=True, metavar="TASK", help="Not before this task is done.")
-@click.option("--on", "labels", multiple=True, metavar="LABEL", help="Only where a machine has it.")
+@click.option("--check", metavar="CMD", help="A task is done once this command exits with 0.")
+@click.option("--repo", metavar="PATH|URL", help="The repository; default: the one of this folder.")
+@click.option(
+    "--ref", metavar="REF", help="Where the task's branch starts; default: the checked-out commit."
+)
+@click.option("--here", is_flag=True, help="Work in this folder instead of a separate worktree.")
+@click.option(
+    "--priority", type=int, default=0, metavar="N", help="Tasks with a higher priority go first."
+)
+@click.option("--after", multiple=True, metavar="TASK", help="Wait until this task is done.")
+@click.option(
+    "--on", "labels", multiple=True, metavar="LABEL", help="Only on machines with this label."
+)
 @click.option("--policy", metavar="NAME", help="graduated, continuous or early.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a setting; can be repeated."
+)
 @click.option("--trust-check", is_flag=True, help="Accept the check of the project's .segue.toml.")
-@click.option("--no-project-check", is_flag=True, help="Leave that check out.")
+@click.option("--no-project-check", is_flag=True, help="Ignore that check.")
 @click.option("--trust-setup", is_flag=True, help="Accept the setup of the project's .segue.toml.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
@@ -71,12 +79,12 @@ def command(
     trust_setup: bool,
     as_json: bool,
 ) -> None:
-    """Queue TASK for `segue worker`, which works through them as limits allow.
+    """Queue TASK for `segue worker`, which works through the queue as limits allow.
 
-    Each task works in a tree of its own: a git worktree on the branch segue/TASK. What is there to
-    merge, `segue queue` says. TASK is one argument (quote it), or - to read it from the input.
-    --from takes many: one task per line, or the items of a Markdown list. What follows -- goes to
-    the agent as it is.
+    Each task works in its own git worktree, on the branch segue/TASK. `segue queue` shows what
+    there is to merge. TASK is one argument (quote it), or - to read it from stdin. --from reads
+    many tasks: one per line, or the items of a Markdown list. Arguments after -- go to the agent
+    unchanged.
     """
     if here and (repo or ref):
         raise InputError("--here works in this folder as it is: leave out --repo and --ref")

@@ -35,17 +35,22 @@ _FAILED, _NEEDS_YOU = 1, 3
 
 
 @click.command()
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Tasks at once on this machine.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many tasks run at once on this machine.",
+)
 @click.option("--until-empty", is_flag=True, help="Return once nothing is left to do.")
 @click.option("--task", "task_id", hidden=True)
 @click.option("--epoch", type=int, hidden=True)
 def command(jobs: int | None, until_empty: bool, task_id: str | None, epoch: int | None) -> None:
-    """Work through the queue: start what may start, as limits, priorities and caps allow.
+    """Work through the queue, as limits, priorities and caps allow.
 
-    Each task runs in a process of its own, which goes on if this one ends. Ctrl+C ends the worker
-    alone; segue queue cancel TASK ends a task. Several workers may run at once: --jobs counts the
-    tasks on this machine, whoever started them. A task whose account is limited waits without a
-    process, and others go on.
+    Each task has its own process, which continues if the worker ends. Ctrl+C ends only the worker;
+    segue queue cancel TASK ends a task. Several workers may run at once: --jobs counts all tasks on
+    this machine, whoever started them. A task whose account is limited waits without a process
+    while others continue.
 
     With --until-empty: exit code 0 if all tasks are done, 1 if any failed, 3 if one needs you.
     """

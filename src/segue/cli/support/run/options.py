@@ -44,15 +44,23 @@ def options(command: Any) -> Any:
     for option in reversed(
         (
             click.option("--policy", metavar="NAME", help="graduated, continuous or early."),
-            click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="A setting."),
-            click.option("--share-tree", is_flag=True, help="Run beside another run in this tree."),
+            click.option(
+                "--set",
+                "sets",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Change a setting; can be repeated.",
+            ),
+            click.option(
+                "--share-tree", is_flag=True, help="Allow another run in the same working tree."
+            ),
             click.option(
                 "--json",
                 "as_json",
                 is_flag=True,
-                help="Events as they happen, one JSON object per line.",
+                help="Print events as they happen, one JSON object per line.",
             ),
-            click.option("--raw", is_flag=True, help="The agent's own output, as it comes."),
+            click.option("--raw", is_flag=True, help="Pass the agent's own output through."),
         )
     ):
         command = option(command)
