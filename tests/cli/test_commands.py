@@ -76,7 +76,7 @@ def test_an_option_of_the_agents_is_told_where_it_belongs(command: str) -> None:
     done = segue(command, "--yolo", "x")
     assert (done.returncode, done.stderr) == (
         2,
-        f"segue: --yolo is not an option of segue {command}. The agent's own stand after --:"
+        f"segue: --yolo is not an option of segue {command}. The agent's own options go after --:"
         f" segue {command} {takes} -- --yolo …\n",
     )
 

@@ -180,7 +180,7 @@ def test_a_rule_that_never_came_about_is_told_below_the_table(tmp_path: Path) ->
         'about = "x"\n[job]\nsteps = 2\n[[rules]]\nafter_requests = 90\nfault = "auth"\n'
     )
     last = alone("--scenario", str(mine)).stdout.splitlines()[-1]
-    assert last == "rehearsal · mine · without segue: never came about: rule 1"
+    assert last == "rehearsal · mine · without segue: never took effect: rule 1"
 
 
 def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Path) -> None:

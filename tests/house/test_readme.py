@@ -444,4 +444,4 @@ def test_the_wording_in_the_docs_is_sound(tmp_path: Path) -> None:
     done = subprocess.run(
         [SEGUE, "wordings", "check", file], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "1 good, 0 with a fault\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "1 valid, 0 invalid\n"), done.stderr

@@ -212,7 +212,7 @@ def test_tasks_come_from_a_file_or_stdin(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "tonight.md"
     file.write_text("# Tonight\n- [ ] echo 1 > one\n- [x] echo 2 > two\n- echo 3 > three\n")
     told = place.segue("submit", "--from", str(file))
-    assert "1 item ticked off and left out" in told
+    assert "1 item already ticked off and ignored" in told
     assert "2 tasks queued" in told
     place.segue("submit", "--from", "-", stdin="echo 4 > four\n\necho 5 > five\n")
     place.submit("-", stdin="echo 6 > six\n")

@@ -110,7 +110,7 @@ def test_a_service_that_fails_is_told_once_and_one_that_hangs_does_not_keep_the_
         set_up(s, service)
         service.status = 500
         ended = s.run()
-        assert ended.stderr.count("notice not sent: json:// did not take it") == 1
+        assert ended.stderr.count("notice not sent: json:// did not accept it") == 1
         assert service.url not in ended.stderr
         service.answers.clear()
         # Apprise itself gives up after four seconds: then it has failed, and hangs no more.

@@ -131,7 +131,7 @@ def test_what_an_agent_writes_that_follows_the_request_is_valid() -> None:
         (REQUEST, "not filled in"),
         ("I did a lot, and there is some more to do. " * 20, "neither a goal nor remaining"),
         (followed() + "\n```sh\nmake test\n", "a code fence is not closed"),
-        (followed()[: followed().index("- no new")], "nothing stands under its last heading"),
+        (followed()[: followed().index("- no new")], "its last heading has no text"),
         (followed({**SAID, "Goal": "TBD", "Remaining Tasks": "..."}), "neither a goal nor"),
         (followed({**SAID, "Goal": "{goal}", "Remaining Tasks": "<left>"}), "neither a goal nor"),
     ],

@@ -351,7 +351,7 @@ def test_a_whole_claude_session_is_salvaged(tmp_path: Path) -> None:
             }
         ),
         prompt("Use tabs."),
-        prompt("GOING ON\n\nThis message is automatic: nobody typed it."),
+        prompt("RESUMING\n\nThis message is automatic: nobody typed it."),
         prompt("  Segue's   own,\nset by the user. "),
         reply(4, 400, content=[{"type": "text", "text": "I will use tabs."}]),
         reply(5, 500, content=call("Edit", file_path="/elsewhere/b.py")),

@@ -215,7 +215,7 @@ def test_a_failing_service_gives_way_to_the_next_and_its_token_is_not_told(
     tells.tell("stop", "s1", "claude stopped", "rate limit")
     assert tells.wait(20)
     tells.close()
-    assert list(tells.notes) == ["notice not sent: json:// did not take it"]
+    assert list(tells.notes) == ["notice not sent: json:// did not accept it"]
     assert bell.getvalue() == "\x1b]9;claude stopped: rate limit\x07\x07"
     assert tells.sent == 1
     assert KEY not in "".join(capfd.readouterr())
@@ -225,7 +225,7 @@ def test_a_failing_service_gives_way_to_the_next_and_its_token_is_not_told(
 def test_with_a_broken_apprise_or_nonsense_for_a_url_the_bell_rings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for url, why in (("nobody://x", "is no URL of Apprise's"), ("", "is no URL of Apprise's")):
+    for url, why in (("nobody://x", "is not an Apprise URL"), ("", "is not an Apprise URL")):
         (said,) = notices.Services([url]).each(Notice("stop", "a", "b"))
         assert said[1] == why
     monkeypatch.setitem(sys.modules, "apprise", None)

@@ -211,7 +211,7 @@ def test_what_matters_gets_a_line() -> None:
         StartLeg(leg=3, prompt="continuation", strategy="rules", reason=""),
     ) == [
         "checkpoint 1 is written, with the session's own words",
-        "leg 3: a new session continues with the checkpoint, without the old session's own words",
+        "leg 3: a new session continues with a checkpoint made without the old session",
     ]
     assert told(Replied(leg=2, acted=True), handoffs=1) == ["handoff 1 is done: leg 2 is working"]
     assert told(Boundary(leg=2), AskCheckpoint(leg=2, reason="soft mark")) == [
@@ -229,7 +229,7 @@ def test_what_matters_gets_a_line() -> None:
         "; for example: rm -f x (failed)"
     )
     assert told(InterruptRequested(), presses=1)[0].startswith("Ctrl+C: it finishes")
-    assert told(InterruptRequested(), presses=9) == ["Ctrl+C again: the agent is killed"]
+    assert told(InterruptRequested(), presses=9) == ["Ctrl+C again: killing the agent"]
 
 
 def test_what_does_not_matter_gets_none() -> None:

@@ -194,10 +194,10 @@ def test_why_a_play_was_not_played_stands_below_the_table_once() -> None:
 
 def test_what_never_came_about_stands_below_the_table() -> None:
     row = finished("billing", with_segue=True, unfired=["rule 2", "kill in step 3"])
-    said = "rehearsal · billing · with segue: never came about: kill in step 3"
+    said = "rehearsal · billing · with segue: never took effect: kill in step 3"
     assert picture.below([row, finished()]) == [said]
     bare = finished("billing", unfired=["rule 2"])
-    said = "rehearsal · billing · without segue: never came about: rule 2"
+    said = "rehearsal · billing · without segue: never took effect: rule 2"
     assert picture.below([bare]) == [said]
 
 

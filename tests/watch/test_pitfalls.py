@@ -53,7 +53,7 @@ def test_pitfall_02_a_banner_that_vanished_while_nobody_tried_is_a_missed_resume
     """There is no banner in what is decided by: without records of its own going on, it did not."""
     ending = ended(state="at_prompt", native_continues_at=NOON + HOUR)
     assert isinstance(verdict(ending, ResumeHistory(resumes=0), now=NOON + DAY), Resume)
-    assert verdict(replace(ending, went_on=True), now=NOON + DAY) == Leave("it went on")
+    assert verdict(replace(ending, went_on=True), now=NOON + DAY) == Leave("it continued")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Pacific/Auckland", "America/Los_Angeles"])

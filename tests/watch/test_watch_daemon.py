@@ -64,7 +64,7 @@ def test_one_daemon_a_user_and_a_killed_one_is_replaced_at_once(
         code, out, said = segue(there, "watch")
         assert (code, out) == (1, "")
         assert there.process is not None
-        assert said.startswith(f"segue: a daemon is running already: process {there.process.pid};")
+        assert said.startswith(f"segue: a daemon is already running: process {there.process.pid};")
         assert said.count("\n") == 1
         mode = (home / "watch" / "segue.sock").stat().st_mode & 0o777
         assert mode == 0o600

@@ -201,7 +201,7 @@ def test_segue_knows_its_own_words_whatever_is_in_their_blanks(tmp_path: Path) -
     folded = said.replace("\n", "  \r\n")
     for text in (said, folded, f"\n{said}  ", usual.handoff_request(percent=9, file="f")):
         assert usual.is_own(text)
-    for text in ("", "go on", "GOING ON (leg 2)", said[:200], usual.templates["resume"][::-1]):
+    for text in ("", "go on", "RESUMING (leg 2)", said[:200], usual.templates["resume"][::-1]):
         assert not usual.is_own(text)
     short = tmp_path / "resume.md"
     short.write_text("{reason} {note}")

@@ -222,7 +222,8 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
         formatter.write_text(
-            "Run `segue COMMAND --help` for details. resume, attach, cancel, rerun, logs and show use"
+            "Run `segue COMMAND --help` for details. resume, attach, cancel, rerun, logs and"
+            " show use"
             " the newest run of this folder if none is named."
         )
 

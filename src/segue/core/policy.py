@@ -112,11 +112,11 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.tail_lines < 1 or self.default_window_tokens < 1:
             raise ValueError("tail_lines and default_window_tokens must be at least 1")
         if self.reserve_tokens < 0:
-            raise ValueError("reserve_tokens must not be below 0")
+            raise ValueError("reserve_tokens must not be negative")
         if any(window < 1 for window in self.known_windows.values()):
             raise ValueError("known_windows must be at least 1")
         if min(self.user_exit_grace_s, self.min_confidence) < 0:
-            raise ValueError("waits and min_confidence must not be below 0")
+            raise ValueError("waits and min_confidence must not be negative")
         for least, names in _LEAST.items():
             for name in names:
                 value = getattr(self, name)

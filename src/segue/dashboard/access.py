@@ -40,7 +40,7 @@ _WELCOME = (
     '<body><p><a href="/">Open the dashboard</a></p></body></html>'
 )
 _CLOSED = (
-    "segue dashboard: this page is closed to you. Open the URL that `segue dashboard` printed; it"
+    "segue dashboard: access denied. Open the URL that `segue dashboard` printed; it"
     " works once. For a new one, start `segue dashboard` again.\n"
 )
 
@@ -112,13 +112,13 @@ class Gate:
             key, told = name.decode("latin-1").lower(), value.decode("latin-1")
             headers[key] = f"{headers[key]}; {told}" if key in headers else told
         if headers.get("host", "") not in self.keys.hosts():
-            return 421, "segue dashboard: not a name of this machine\n", []
+            return 421, "segue dashboard: unknown host name\n", []
         if scope["method"] not in _METHODS:
             return 405, "segue dashboard: GET and POST only\n", [(b"allow", b"GET, HEAD, POST")]
         origin = headers.get("origin")
         own = f"http://{headers['host']}"
         if origin not in (None, own) or (scope["method"] == "POST" and origin is None):
-            return 403, "segue dashboard: another site has no business here\n", []
+            return 403, "segue dashboard: requests from other sites are refused\n", []
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=20)
         if scope["path"] == "/" and scope["method"] == "GET" and "token" in query:
             if self.keys.take(query["token"][0]):

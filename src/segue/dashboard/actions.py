@@ -29,7 +29,7 @@ def words(what: str, name: str) -> list[str]:
         return [*_OF_RUNS[what], name]
     if name and what in _OF_SESSIONS and not name.startswith("run-") and "\0" not in name:
         return [what, "--", name]
-    raise InputError(f"nothing can be done with that: {what!r}")
+    raise InputError(f"unknown action: {what!r}")
 
 
 async def do(what: str, name: str) -> Done:

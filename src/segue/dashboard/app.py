@@ -134,7 +134,7 @@ def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
 
     async def act(request: Request) -> Response:
         if int(request.headers.get("content-length") or 0) > _MOST_FORM:
-            return HTMLResponse(board.pages.plain("Refused", "too much"), 413)
+            return HTMLResponse(board.pages.plain("Refused", "request too large"), 413)
         body = (await request.body())[:_MOST_FORM]
         form = {k: v[0] for k, v in parse_qs(body.decode("utf-8", "replace")).items()}
         wants_json = "application/json" in request.headers.get("accept", "")

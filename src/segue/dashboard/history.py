@@ -73,7 +73,7 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
             ("runs", f"{runs:,}"),
             ("handoffs in runs", f"{handoffs:,}"),
             ("waits", f"{waits:,}"),
-            ("waited in all", duration(waited_s) if waits else "–"),
+            ("total wait", duration(waited_s) if waits else "–"),
             ("handoffs in terminals", f"{sum(asked.values()):,}"),
         ],
         "judged": [

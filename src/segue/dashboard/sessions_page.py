@@ -172,7 +172,7 @@ def needs(picture: Picture) -> dict[str, Any]:
             if outcome
             else f"interrupted by {run.interrupted}"
             if run.interrupted
-            else "its segue is gone"
+            else "its segue process is gone"
         )
         found.append(
             {

@@ -142,7 +142,7 @@ class Answers:
         if len(clean.encode("utf-8", "replace")) > MOST_BYTES:
             raise InputError(f"the document is larger than {MOST_BYTES:,} bytes")
         if why := handoff.check(clean):
-            raise InputError(f"not kept: {why}. Write it again, whole.")
+            raise InputError(f"not saved: {why}. Write the whole document again.")
         picked = self._pick_or_none(session)
         found: Told = picked.session if picked else {}
         project = self._project(found, is_named=bool(session))
@@ -152,13 +152,13 @@ class Answers:
         name = name or handoff.name(clock.now(), f"h-{secrets.token_hex(4)}")
         path = handoffs.write(folder, name, clean if clean.endswith("\n") else clean + "\n")
         is_told = self._tell(found, path)
-        notes = [f"Kept as {path}."]
+        notes = [f"Saved as {path}."]
         if hidden:
-            notes.append(f"{hidden} that looked like secrets were taken out.")
+            notes.append(f"{hidden} that looked like secrets were removed.")
         notes.append(
-            "segue goes on from here; do nothing more."
+            "segue takes over from here; do nothing more."
             if is_awaited
-            else "A new session goes on from it when told to read it."
+            else "A new session can continue from it once it is told to read it."
         )
         notes.append(picked.how if picked else "No session of this folder is known.")
         data = {
@@ -180,7 +180,7 @@ class Answers:
         self._project(picked.session, is_named=bool(session))  # not one of another's
         why = " ".join(redact(reason)[0].split())[:_MOST_REASON]
         if not why:
-            raise InputError("say why the handoff is wanted")
+            raise InputError("give a reason for the handoff")
         asked = {"session": picked.session["session_id"], "reason": why}
         try:
             said = self._remote().post("/v1/handoff", asked)
@@ -293,7 +293,7 @@ class Answers:
             return self._folder
         related = os.path.commonpath((cwd, self._folder)) in (cwd, self._folder)
         if is_named and not related:
-            raise InputError(f"session {found['session_id']} is of another project")
+            raise InputError(f"session {found['session_id']} belongs to another project")
         return cwd
 
     def _handoffs_of(self, project: str, found: Told) -> Path:

@@ -23,9 +23,10 @@ from segue.mcp.answers import Answers, McpAnswer
 MARKDOWN = "text/markdown"
 HANDOFFS = "segue://handoffs"
 INSTRUCTIONS = """\
-segue watches how full the context window of this session is. Ask `fits` before a task that may
-need many tokens, `context_status` to see how much room is left. When little is left, finish what
-is begun and keep the state of the work with `write_handoff`: a new session can go on from it."""
+segue tracks how full the context window of this session is. Call `fits` before a task that may need
+many tokens, and `context_status` to see how much room is left. When little is left, finish the
+current step and save the state of the work with `write_handoff`, so that a new session can continue
+from it."""
 
 _HANDOFF_TEXT = (
     "The whole document as Markdown, with the headings Goal, Completed Work, Remaining Tasks,"
@@ -145,7 +146,7 @@ def make_server(answers: Answers) -> McpServer:
         the handoff. Give either `tokens` or `prompt`."""
         return _result(lambda: answers.fits(tokens, prompt, session))
 
-    @server.tool(title="Keep a handoff document", annotations=_WRITES)
+    @server.tool(title="Save a handoff document", annotations=_WRITES)
     def write_handoff(
         text: Annotated[str, Field(description=_HANDOFF_TEXT)], session: Which = ""
     ) -> Annotated[CallToolResult, DocumentKept]:

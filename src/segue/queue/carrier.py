@@ -179,7 +179,7 @@ class Carrier:
             self.task = trees.after_setup(self.task, before)
             return True
         self.task = replace(self.task, setups=self.task.setups + 1)
-        what = f"the setup of its tree exited with {code}: {begin.literal(command)}"
+        what = f"the setup of its worktree exited with {code}: {begin.literal(command)}"
         self._end(
             TaskState.FAILED,
             Outcome(

@@ -48,7 +48,7 @@ class Queue(Protocol):
 
     def submit(self, tasks: Sequence[Task]) -> list[Task]:
         """Adds them in this order, all or none; what is returned has numbers. Raises ValueError if
-        one is there already, UnknownTask if one comes after a task that is not."""
+        one already exists, UnknownTask if one comes after a task that is not."""
 
     def edit(self, task_id: str, change: Callable[[Task], Task]) -> Task:
         """Changes what was asked for, and tells the task as it is now. Raises NotQueued unless it

@@ -21,7 +21,7 @@ def edited(task: Task, new: Task, is_held: bool) -> Task:
     """After `edit`: what a worker wrote stays."""
     if task.state is not TaskState.QUEUED or is_held or task.run:
         state = "running" if is_held else task.state.value
-        raise NotQueued(f"{task.id} is {state}: only a task that has not begun can be changed")
+        raise NotQueued(f"{task.id} is {state}: only a task that has not started can be changed")
     return replace(
         new, id=task.id, number=task.number, state=task.state, created_at=task.created_at
     )
@@ -39,7 +39,7 @@ def cancelled(task: Task, is_held: bool, at: float) -> Task:
 def retried(task: Task) -> Task:
     """After `retry`."""
     if not task.state.is_final or task.state is TaskState.DONE:
-        raise NotQueued(f"{task.id} is {task.state.value}: there is nothing to try again")
+        raise NotQueued(f"{task.id} is {task.state.value}: there is nothing to retry")
     return replace(
         task, state=TaskState.QUEUED, cancel_asked=False, ended_at=None, outcome=None,
         tries=0, not_before=0.0, why="", is_limited=False, again=True,
@@ -113,7 +113,7 @@ def check_after(tasks: Iterable[Task], known: Mapping[str, object]) -> None:
     seen = set(known)
     for task in tasks:
         if task.id in seen:
-            raise ValueError(f"{task.id} is there already")
+            raise ValueError(f"{task.id} already exists")
         for name in task.after:
             if name not in seen:
                 raise unknown(name)

@@ -186,7 +186,7 @@ class Worker:
         log = os.path.join(trees.folder(task.id), LOG_NAME)
         outcome = Outcome(
             exit_code=1, reason="crash",
-            what=f"its process ended {task.tries} times in a row without a word",
+            what=f"its process ended {task.tries} times in a row without a result",
             advice=f"See {log}\nThen: segue queue retry {task.id}",
         )  # fmt: skip
         over = replace(task, state=TaskState.FAILED, outcome=outcome, ended_at=now)
@@ -262,7 +262,7 @@ class Worker:
         for task in trees.refreshed(self.queue.with_trees(self._me.machine)):
             self.queue.note(task)
             if task.is_tree_removed:
-                self.say(f"{task.id}: its branch is merged, its tree is removed")
+                self.say(f"{task.id}: its branch is merged, so its worktree was removed")
 
 
 def _private(path: str, flags: int) -> int:

@@ -64,7 +64,7 @@ class Detached:
                     return
                 raise StateError(f"{self.run_id} could not be detached: {self.said()}")
             time.sleep(_LOOK_S)
-        raise StateError(f"{self.run_id}: nothing is heard of its process; see {self.log}")
+        raise StateError(f"{self.run_id}: its process does not respond; see {self.log}")
 
     def said(self) -> str:
         """Its last line."""

@@ -136,7 +136,7 @@ def _wanted(
         raise InputError("the task is empty, or contains a NUL byte")
     folder = os.path.abspath(cwd if cwd is not None else os.getcwd())
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: is no folder")
+        raise InputError(f"{folder}: is not a folder")
     settings = layered.load(
         folder,
         os.environ,

@@ -134,7 +134,7 @@ class Loop:
             if (pid := self.crew.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
                 agent = f"its keeper ends the agent (process {pid})"
         with suppress(Exception):
-            said = f"segue: ended by {how}, although {run.id} did not react; {agent}"
+            said = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
             os.write(2, f"\r{said}; to resume: segue resume {run.id}\n".encode())
         if how == "SIGHUP" or (how == "SIGTERM" and (self._woken.stays or shutdown.is_under_way())):
             return  # which is not the user's word

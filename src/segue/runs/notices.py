@@ -80,7 +80,10 @@ class RunNotices:
     def close(self, say: Callable[[str], None]) -> None:
         """Waits a moment for what is on its way. Says, once, why something did not go out."""
         if not self._notices.wait(_PATIENCE_S):
-            say("a notice is still on its way: the service does not answer; segue notify test")
+            say(
+                "a notice is not sent yet: the service does not respond; to test it: segue"
+                " notify test"
+            )
         elif self._notices.notes:
             say(f"{self._notices.notes[0]}; segue notify test")
         self._notices.close(0)

@@ -32,7 +32,7 @@ def warnings(
             is_first=each is wanted,
         )
         if wanted.others and may_start and not _tells_version(each, env):
-            yield f"{each.agent} does not tell its version; try: {shlex.join(_asked(each))}"
+            yield f"{each.agent} does not report its version; try: {shlex.join(_asked(each))}"
 
 
 def permissions(

@@ -81,7 +81,7 @@ def checkpoint_of(
 def _markdown_task(path: str) -> str:
     """A workflow's file is its task: nobody's prompt is in it."""
     return (
-        f"Go on with the workflow that {path} tells of, from its first step that is not done, and"
+        f"Continue the workflow in {path}, from its first unfinished step, and"
         " keep that file up to date."
     )
 

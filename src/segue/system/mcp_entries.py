@@ -69,7 +69,7 @@ def remove_codex(env: Mapping[str, str], path: str = "") -> str:
     left = {k: v for k, v in servers.items() if k != NAME}
     wanted = {**settings, "mcp_servers": left}
     if _bare(_toml(rest, path)) != _bare(wanted):
-        raise InputError(f"{path}: [mcp_servers.{NAME}] is written otherwise; remove it by hand")
+        raise InputError(f"{path}: [mcp_servers.{NAME}] has an unexpected form; remove it by hand")
     return edits.take_back(path, now, rest, lambda a, b: _bare(_toml(a, path)) == _toml(b, path))
 
 
@@ -123,7 +123,7 @@ def _check_starts(agent: str, argv: list[str]) -> None:
     if why := mcp_probe.why_not(argv):
         raise InputError(
             f"{agent}: its MCP server does not start ({shlex.join(argv)}: {why});"
-            " nothing was written. Install segue again, as its README says"
+            " nothing was written. Reinstall segue, as its README says"
         )
 
 
@@ -180,14 +180,14 @@ def _bare(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _there(agent: str, path: str, is_same: bool) -> str:
     if is_same:
-        return f"{agent}: {path} has it already"
-    return f"{agent}: {path} has a server of the name segue already; it is left as it is"
+        return f"{agent}: {path} already has it"
+    return f"{agent}: {path} already has a server named segue; it stays as it is"
 
 
 def _said(agent: str, path: str, backup: str) -> list[str]:
-    kept = [f"  the file as it was: {backup}"] if backup else []
+    kept = [f"  backup of the file: {backup}"] if backup else []
     return [
         f"{agent}: its MCP server `segue mcp` is in {path}",
         *kept,
-        "  to take it back: segue uninstall",
+        "  to undo this: segue uninstall",
     ]

@@ -260,8 +260,8 @@ def _service(url: str) -> "NotifyBase | str":
     try:
         found: Any = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
     except Exception as fault:
-        return f"is no URL of Apprise's ({type(fault).__name__})"
-    return found if found is not None else "is no URL of Apprise's"
+        return f"is not an Apprise URL ({type(fault).__name__})"
+    return found if found is not None else "is not an Apprise URL"
 
 
 def _notify(service: "NotifyBase | str", notice: Notice) -> str:
@@ -275,7 +275,7 @@ def _notify(service: "NotifyBase | str", notice: Notice) -> str:
         )
     except Exception as fault:
         return f"failed ({type(fault).__name__})"
-    return "" if took else "did not take it"
+    return "" if took else "did not accept it"
 
 
 def _scheme(url: str) -> str:

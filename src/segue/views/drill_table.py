@@ -279,7 +279,7 @@ def below(rows: Sequence[DrillRow]) -> list[str]:
         elif row.broke_off:
             notes.append(f"{row.name}: {row.in_words}")
         elif row.outcome is not None and (missed := _missed(row.outcome)):
-            notes.append(f"{row.name}: never came about: {', '.join(missed)}")
+            notes.append(f"{row.name}: never took effect: {', '.join(missed)}")
     return list(dict.fromkeys(notes))
 
 

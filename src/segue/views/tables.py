@@ -200,7 +200,7 @@ def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> 
 
     reading = session.reading
     if reading is None:
-        return Text("" if session.unreadable else "not known", style="dim")
+        return Text("" if session.unreadable else "unknown", style="dim")
     colour = ZONE_COLOURS[session.zone or Zone.NORMAL]
     filled = min(bars, round(reading.fraction * bars))
     counts = f" {short(reading.used_tokens)} of {short(reading.window_tokens)}"

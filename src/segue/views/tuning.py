@@ -77,7 +77,9 @@ def toml(tuned: Sequence[Tuned]) -> str:
 def for_people(tuned: Sequence[Tuned], *, days: int, max_late: float) -> list[str]:
     """The lines of the advice."""
     if not tuned:
-        return [f"no session of the last {days} days states its size: there is nothing to go by"]
+        return [
+            f"no session of the last {days} days states its size: there is nothing to base marks on"
+        ]
     lines = [f"Marks for at most {max_late:.0%} late handoffs, by the last {days} days:"]
     for each in tuned:
         advice, now = each.advice, f"{each.soft_now * 100:.0f}/{each.hard_now * 100:.0f} %"

@@ -20,7 +20,7 @@ from segue.views import printing
 _NEXT = {
     "same_session": "resume the same session",
     "new_session": "start a new session with a checkpoint",
-    "none": "nothing by itself",
+    "none": "nothing automatic",
 }
 _EVIDENCE_SHOWN = 4
 
@@ -119,7 +119,10 @@ def _next(stop: Stop, policy: Policy) -> str:
     """What follows, by what a run or the daemon does."""
     if stop.resume == "none" or policy.may_resume_alone(stop):
         return _NEXT[stop.resume]
-    return f"{_NEXT[stop.resume]}, but only with you: it is not sure enough (min_confidence)"
+    return (
+        f"{_NEXT[stop.resume]}, but only if you say so: the verdict is too uncertain"
+        f" (min_confidence)"
+    )
 
 
 def _rows(*rows: tuple[str, str | list[str]]) -> list[str]:
@@ -143,7 +146,7 @@ def _retry(stop: Stop, policy: Policy, now: float, tz: tzinfo) -> str:
     if stop.retry_at is None:
         if stop.reason is StopReason.RATE_LIMIT:
             wait = duration(policy.unknown_reset_wait_s)
-            return f"no reset time was stated: in {wait}, then less and less often"
+            return f"no reset time was stated: try in {wait}, then less and less often"
         return ""
     source = stop.details.retry_source if isinstance(stop.details, RateLimitInfo) else None
     known = f", from the {source}" if source else ""
@@ -187,7 +190,7 @@ def explanation(
         weight = f"{sign.rank.name}/{sign.strength.name}".lower()
         lines.append(f"  {verb:<7}{sign.reason.value:<18}{weight:<19}{_cited(sign.evidence)}")
     if judgement.lost:
-        lines += ["", printing.style("heard, and not counted", bold=True)]
+        lines += ["", printing.style("seen, but not counted", bold=True)]
     lines += [
         f"  {sign.reason.value:<18}{_cited(sign.evidence)}: {sign.lost}" for sign in judgement.lost
     ]
@@ -228,7 +231,7 @@ def _other_signs(judgement: Judgement, policy: Policy) -> list[str]:
     without = other.reason.value if other else StopReason.UNKNOWN.value
     said = [f"without the signs of {stop.reason.value}: {without}"]
     if signs[0].rank.name != "STRUCTURE":
-        said.append("a closing record of the agent itself would go before this")
+        said.append("the agent's own closing record would take precedence")
     if not policy.is_sure(stop):
         said.append("--ended-by user, segue or system, if you know who ended it")
     return said

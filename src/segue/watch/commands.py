@@ -90,5 +90,5 @@ def _why_not(kept: TrackedSession) -> str:
     if terminals.find(kept.session.agent) is None:
         return f"segue cannot type into {kept.session.agent}"
     if kept.seat is None:
-        return "it does not sit in tmux"
+        return "it is not running in tmux"
     return ""

@@ -78,8 +78,8 @@ class _File(Database):
     def _refuse(self, version: int) -> None:
         if version > SCHEMA_VERSION:
             raise StateError(
-                f"{self.path}: written by a newer segue (form {version}, this one knows"
-                f" {SCHEMA_VERSION}); update segue, or let SEGUE_HOME name another folder;"
+                f"{self.path}: written by a newer segue (schema {version}, this one knows"
+                f" {SCHEMA_VERSION}); update segue, or use another folder (SEGUE_HOME);"
                 " the file was not changed"
             )
         (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -68,7 +68,7 @@ class Rules(PolicyFinder[_Watched]):
             try:
                 project.messages = Messages(project.settings.prompts)
             except ConfigError as fault:
-                self.notes.append(f"{fault}; your own or the usual text is taken")
+                self.notes.append(f"{fault}; using your own or the default text")
                 project.messages = self._usual
         return project.messages
 
@@ -101,7 +101,7 @@ class Rules(PolicyFinder[_Watched]):
             general = self._load("/")
             general.messages = Messages(general.settings.prompts)
         except ConfigError as fault:
-            return [f"{fault}; what was set before still counts"]
+            return [f"{fault}; keeping the previous settings"]
         before, self._general, self._shared = self._known, general, {}
         known: dict[str, _Watched] = {}
         said: dict[str, None] = {}
@@ -111,7 +111,7 @@ class Rules(PolicyFinder[_Watched]):
                 self._broken.discard(cwd)
             except ConfigError as fault:
                 known[cwd] = general if cwd in self._broken else old
-                said[f"{fault}; what was set before still counts there"] = None
+                said[f"{fault}; keeping the previous settings there"] = None
                 continue
             if old.messages is None or known[cwd].messages is not None:
                 continue
@@ -119,7 +119,7 @@ class Rules(PolicyFinder[_Watched]):
                 known[cwd].messages = Messages(known[cwd].settings.prompts)
             except ConfigError as fault:
                 known[cwd].messages = old.messages
-                said[f"{fault}; what was said before still is"] = None
+                said[f"{fault}; keeping the previous text"] = None
         self._known = known
         return list(said)
 

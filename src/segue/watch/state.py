@@ -100,7 +100,7 @@ class DaemonState:
     def look(self, kept: TrackedSession) -> Screen | TypingRefused:
         """What a session's terminal shows; refused if it has none that may be spoken to."""
         if kept.seat is None or kept.terminal is None:
-            return TypingRefused("gone", "it sits in no terminal that segue knows")
+            return TypingRefused("gone", "it is in no terminal that segue knows")
         return self.typist.look(kept.seat, kept.terminal)
 
     def learn_cost(self, project: str, tokens: int) -> None:

@@ -391,7 +391,7 @@ def test_an_own_agent_is_found_by_the_path(tmp_path: Path) -> None:
         ({"command": ["x"], "resume": ["x", "{session}"]}, "session"),
         ({"command": ["x"], "resume": ["x"], "session": "(a)"}, "{session}"),
         ({"command": ["x"], "session": "a"}, "group"),
-        ({"command": ["x"], "done": "(?<=a)b"}, "`done` is no RE2 pattern"),
+        ({"command": ["x"], "done": "(?<=a)b"}, "`done` is not an RE2 pattern"),
         ({"command": ["x"], "colour": "red"}, "colour"),
         ({"command": "x"}, "array"),
     ],

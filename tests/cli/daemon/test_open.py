@@ -114,7 +114,7 @@ def opened(place: Place, terminal: Outside, *words: str, agent: str = "claude") 
 
 
 def returned(place: Place, terminal: Outside, *words: str) -> Command:
-    """`segue open` to one that is there already."""
+    """`segue open` to one that already exists."""
     command = terminal.run(*SEGUE, "open", *words)
     terminal.until(lambda: b"ready>" in command.sent, "its screen again")
     return command
@@ -224,7 +224,7 @@ def test_it_is_left_by_a_key_by_hand_and_by_closing_and_returned_to(place: Place
         command = opened(place, terminal)
         terminal.type(DETACHES)
         left(place, terminal, command, 0)
-        assert b"claude stays open; return: segue open claude-1" in command.sent
+        assert b"claude keeps running; to return: segue open claude-1" in command.sent
         command = returned(place, terminal)
         assert "(attached)" in place.segue("open", "--list").stdout
         assert "detached" in place.segue("open", "--detach").stdout

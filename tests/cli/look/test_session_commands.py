@@ -111,7 +111,7 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
         (["fits", "inf"], "'inf' is not a count of tokens"),
         (["fits", "-5"], "No such option"),
         (["fits", "5K"], "no session in"),
-        (["fits", "5K", "--reserve", "-1"], "--reserve must not be below 0"),
+        (["fits", "5K", "--reserve", "-1"], "--reserve must not be negative"),
     ],
 )
 def test_a_mistake_is_one_clear_line(args: list[str], said: str) -> None:

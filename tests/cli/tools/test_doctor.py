@@ -112,7 +112,7 @@ def test_a_chosen_agent_that_is_missing_is_a_failure(bin_folder: Path, own_home:
     code, checks = found()
     assert code == 1
     assert checks["codex"][0] == {
-        "name": "codex", "status": "fail", "what": "chosen in the config, and not installed",
+        "name": "codex", "status": "fail", "what": "chosen in the config, but not installed",
         "do": "npm install -g @openai/codex",
     }  # fmt: skip
 
@@ -121,10 +121,10 @@ def test_a_chosen_agent_that_is_missing_is_a_failure(bin_folder: Path, own_home:
     ("version", "status", "said"),
     [
         ("2.1.325", "ok", "2.1.325, as tried"),
-        ("2.1.400", "ok", "2.1.400, newer than 2.1.325, which segue was tried with"),
-        ("2.2.0", "warn", "2.2.0, newer than 2.1.325, which segue was tried with"),
-        ("2.1.99", "warn", "2.1.99, older than 2.1.325, which segue was tried with"),
-        ("", "warn", "does not tell its version: /bin/agent"),
+        ("2.1.400", "ok", "2.1.400, newer than 2.1.325, the version segue was tested with"),
+        ("2.2.0", "warn", "2.2.0, newer than 2.1.325, the version segue was tested with"),
+        ("2.1.99", "warn", "2.1.99, older than 2.1.325, the version segue was tested with"),
+        ("", "warn", "does not report its version: /bin/agent"),
     ],
 )
 def test_a_version_that_was_not_tried_is_told(version: str, status: str, said: str) -> None:
@@ -178,7 +178,7 @@ def test_a_place_without_locks_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     first = next(iter(checkup.state_folder()))
     assert first.status == "fail"
-    assert "two processes get the same lock" in first.what
+    assert "two processes can hold the same lock" in first.what
 
     def no_locks(*_: object) -> None:
         raise OSError(37, "No locks available")

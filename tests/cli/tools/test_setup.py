@@ -95,7 +95,7 @@ def test_done_twice_it_changes_nothing_and_the_first_copy_counts(own_home: Path)
     claude()
     once = file.read_bytes()
     again = claude()
-    assert "has it all already" in again.output
+    assert "is already set up" in again.output
     assert file.read_bytes() == once
     (own_home / "segue/config.toml").write_text("[policy]\nhard_mark = 0.9\n")
     claude()
@@ -196,7 +196,7 @@ def test_another_users_file_stays_theirs(own_home: Path) -> None:
         ("[1]", "not an object"),
         ('{"hooks": []}', "hooks is not an object"),
         ('{"hooks": {"Stop": "x"}}', "hooks.Stop is not a list"),
-        ('{"a": NaN}', "NaN is no value"),
+        ('{"a": NaN}', "NaN is not a value"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' + "[" * 400 + "]" * 400 + "}", "nested too deeply"),
     ],
@@ -484,7 +484,7 @@ def test_purge_deletes_what_segue_made_and_nothing_else(own_home: Path) -> None:
     assert files(folder) == {"config.toml", *others}
     assert (away / "kept").exists()
     told = done.output.splitlines()[-1]
-    assert told.startswith("left, because segue did not make them: ")
+    assert told.startswith("left, because segue did not create them: ")
     for name in ("mine.txt", "runs/my-experiment", "runs.db.backup-of-mine", "watch/notes.md"):
         assert name in told or "more" in told
     assert "config.toml" not in told

@@ -97,7 +97,7 @@ def test_simulate_grows_as_the_users_own_sessions_did() -> None:
 def test_tune_without_any_session_says_so() -> None:
     done = run("tune")
     assert done.exit_code == 0
-    assert "there is nothing to go by" in done.stdout
+    assert "there is nothing to base marks on" in done.stdout
 
 
 def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:

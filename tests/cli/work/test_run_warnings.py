@@ -58,8 +58,9 @@ def test_no_repository_and_no_check_are_one_line_each_and_strict_names_both(plac
     assert ended.code == 2
     assert ended.stdout == ""
     assert warned(ended) == [
-        "no git repository here: no snapshots, no way back from what is changed; git init",
-        "no --check: the agent alone says when the task is done; add --check CMD",
+        "no git repository here: segue cannot take snapshots, and changes cannot be undone;"
+        " git init",
+        "no --check: only the agent decides when the task is done; add --check CMD",
     ]
     assert ended.stderr.splitlines()[-1] == f"{STRICT}2 warnings"
     assert place.run_ids() == []
@@ -74,7 +75,7 @@ def test_a_run_that_is_warned_of_begins_all_the_same_and_its_stdout_is_its_own(
     ended = run(place, "--json", "--check", "true")
     assert ended.code == 0
     (line,) = warned(ended)
-    assert line.startswith("changes not committed here: the agent's will mix with yours; git ")
+    assert line.startswith("uncommitted changes here: the agent's will mix with yours; git ")
     assert ended.events[-1]["state"] == "done"
 
 

@@ -46,7 +46,7 @@ OWN = {
     "The original task, word for word", "What is known of the work so far", "What to do now",
     "What the user said, in order", "What the session said last", "Decisions and findings",
     "Failing, as last seen", "Results", "Todo list", "Files touched", "Images", "Failing tests",
-    "Files changed", "Named above, but not there", "git status", "Commands run", "git diff --stat",
+    "Files changed", "Named above, but missing", "git status", "Commands run", "git diff --stat",
     "Handoff", "Goal", "Remaining Tasks", "Recorded by segue", "The task, word for word",
     "What the user said later",
 }  # fmt: skip

@@ -210,7 +210,7 @@ def test_the_window_before_the_reset_does_not_count_against_the_new_one() -> Non
 def test_a_session_is_resumed_so_often_and_no_more() -> None:
     assert isinstance(verdict(ended(), ResumeHistory(resumes=4), now=NOON + DAY), Resume)
     found = verdict(ended(), ResumeHistory(resumes=5), now=NOON + DAY)
-    assert found == AskUser("resumed 5 times since your last word (max_resumes)")
+    assert found == AskUser("resumed 5 times since your last prompt (max_resumes)")
 
 
 # Many at once

@@ -353,7 +353,7 @@ def test_a_session_that_gets_nowhere_is_replaced_and_the_third_one_ends_the_run(
             assert run.run.circles is None
     outcome = run.last(Finish).outcome
     assert (outcome.exit_code, outcome.reason) == (1, "no_progress")
-    assert outcome.what.startswith("3 legs in a row came to nothing; the last: no progress in 100")
+    assert outcome.what.startswith("3 legs in a row made no progress; the last: no progress in 100")
     assert "idle_legs = 3" in outcome.change
     assert "max_idle_replies = 100" in outcome.change
 

@@ -222,12 +222,12 @@ def test_the_gates_of_seed_004(used: int, task: int, because: str, room: int) ->
         (20_000, 9_000, "Fits: a task of up to 139,999 tokens may be started, "),
         (130_000, 9_000, "Needs 9,000 tokens; in the warning zone no task above 4,999 is started."),
         (20_000, 150_000, "Needs 150,000 tokens; 139,999 are left, "),
-        (180_000, 9_000, "The handoff is due: no new task is started in this session."),
+        (180_000, 9_000, "The handoff is due: no new task should start in this session."),
     ],
 )
 def test_a_verdict_says_why_in_one_short_sentence(used: int, task: int, why: str) -> None:
     found = fits(task, at(used), Policy(), reserve_tokens=10 * K).why
-    kept = "10,000 kept for the checkpoint."
+    kept = "10,000 reserved for the checkpoint."
     assert found == (why if why.endswith(".") else why + kept)
     assert len(found) < 100
 

@@ -157,8 +157,11 @@ def test_a_prompt_may_be_anything_on_stdin() -> None:
     ("words", "said"),
     [
         ([], "how large is the task?"),
-        (["5K", "a", "b"], "one SESSION only, not a b"),
-        (["--prompt", "x", "5K", "a"], "one SESSION only, not 5K a; with --prompt there is no N"),
+        (["5K", "a", "b"], "only one SESSION is allowed, not a b"),
+        (
+            ["--prompt", "x", "5K", "a"],
+            "only one SESSION is allowed, not 5K a; leave N out with --prompt",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], said: str) -> None:

@@ -511,7 +511,7 @@ def test_an_agent_that_was_gone_when_the_daemon_came_back_is_asked_about(scene: 
     )
     scene.pass_to(NOON + HOUR + 6)
     assert scene.resumed == []
-    assert scene.notes()[-1].data["why"] == "its agent ended while nobody watched"
+    assert scene.notes()[-1].data["why"] == "its agent ended while no daemon was running"
     scene.stops.say_yes(kept.session, NOON + DAY)
     assert [v.place for _, v in scene.carried] == ["headless"]
 

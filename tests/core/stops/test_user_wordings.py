@@ -272,7 +272,7 @@ def test_test_of_words_that_nobody_knows_is_no_fault(run: Run) -> None:
 def test_check_of_a_good_file(run: Run, home: Path) -> None:
     write(home, BANANAS)
     done = run("wordings", "check")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 good, 0 with a fault\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 valid, 0 invalid\n", "")
 
 
 @pytest.mark.parametrize(("text", "name", "fault"), FAULTS, ids=[f"{n}-{f}" for _, n, f in FAULTS])
@@ -281,7 +281,7 @@ def test_check_tells_every_fault(
 ) -> None:
     (tmp_path / "mine.toml").write_text(BANANAS + text)
     done = run("wordings", "check", "mine.toml")
-    assert (done.returncode, done.stdout) == (1, "1 good, 1 with a fault\n")
+    assert (done.returncode, done.stdout) == (1, "1 valid, 1 invalid\n")
     (said,) = done.stderr.splitlines()
     assert said.startswith(f"segue: mine.toml: {name}: ")
     assert fault in said

@@ -146,7 +146,7 @@ def test_what_a_message_could_not_tell_the_next_prompt_does(tmp_path: Path) -> N
         last = after_compaction(s)[-1]
         assert last.count(WORD) == 1
         assert last.count(TOLD) == 1
-        assert "GOING ON" in last
+        assert "RESUMING" in last
 
 
 def test_an_agent_that_does_not_talk_is_told_with_the_next_prompt(tmp_path: Path) -> None:
@@ -176,6 +176,6 @@ def test_an_agent_that_does_not_talk_is_resumed_with_it_between_two_tools(tmp_pa
         legs = sorted(s.home.glob("runs/*/leg-*"))
         assert len(legs) == 2
         assert len({(leg / "session").read_text() for leg in legs}) == 1
-        assert "to be told what its own compaction left out" in ended.stderr
+        assert "to tell it what its own compaction left out" in ended.stderr
         told = (s.project / "done").read_text().split()
         assert told == sorted(set(told))

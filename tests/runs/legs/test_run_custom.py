@@ -84,6 +84,6 @@ def test_an_answer_that_finds_no_room_is_told_and_the_run_is_done(tmp_path: Path
         assert done.returncode == 0
         assert done.stderr.splitlines()[-1] == (
             "segue: stdout could not be written: No space left on device; "
-            f"what the agent said: segue report {run}"
+            f"to see the answer: segue report {run}"
         )
         assert "fine" in s.segue("report", run).stdout

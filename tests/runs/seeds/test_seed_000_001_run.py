@@ -53,7 +53,7 @@ def test_auto_resume_rate_limit_waits_and_goes_on_in_the_same_session(tmp_path: 
         for told in (ended.stderr, log(s)):
             assert "leg 1 ended: rate limited" in told
             assert "waiting " in told
-            assert "the same session is resumed" in told
+            assert "resuming the same session" in told
         assert s.continuity().is_whole
 
 

@@ -148,7 +148,7 @@ def test_without_a_collector_nothing_of_it_is_loaded(tmp_path: Path, more: str) 
     [
         ('[otel]\nendpoint = "127.0.0.1:4318"\n', "endpoint in [otel] must be"),
         ("[otel]\nenabled = 1\n", "enabled in [otel] must be true or false"),
-        ("[otel]\nheaders = 3\n", "headers in [otel] must be texts"),
+        ("[otel]\nheaders = 3\n", "headers in [otel] must be strings"),
         ('[otel]\nendpiont = "http://a"\n', "did you mean endpoint?"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ("[agents.mine]\nhome = 'x'", "[agents.mine]: `command` is missing"),
         ("[agents.mine]\nlike = 'nobody'", "like 'nobody' is not one of claude"),
         ("[agents.mine]\ncommand = 'x'", ":2: command in [agents.mine] must be array, got str"),
-        ("[agents.mine]\ncommand = ['x']\ndone = '('", "`done` is no RE2 pattern"),
+        ("[agents.mine]\ncommand = ['x']\ndone = '('", "`done` is not an RE2 pattern"),
         ("[prompts]\ncontinuaton = 'x'", "did you mean continuation?"),
         ("[policy]\nname = 'earl'", ":2: [policy]: name 'earl' is not one of graduated"),
         ("[policy]\nhard_mark = 'high'", ":2: hard_mark in [policy] must be float, got str"),
@@ -196,7 +196,10 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ("[run]\n[run]\n", "not TOML"),
         ("[homes]\nnobody = []", "'nobody' is not one of"),
         ("[policy.projects.shop]\nmax_legs = 1", "[policy.projects.shop]: write the whole path"),
-        ("[policy.projects.'~nobody-has/x']\n", "write the whole path, or one from ~ on"),
+        (
+            "[policy.projects.'~nobody-has/x']\n",
+            "write an absolute path, or one that begins with ~",
+        ),
         ("[policy.projects.'/a']\nhard_mark = 0.1", "hard in order; set: hard_mark = 0.1"),
         ("[policy.projects.'/a']\nhardmark = 1", "in [policy.projects./a]: did you mean hard_m"),
         ("[policy]\nquiet_hours = '23-7'", "quiet_hours must be like 23:00-07:00, not '23-7'"),
@@ -365,7 +368,7 @@ def test_a_projects_prompts_stay_in_the_project(project: Path, own_home: Path) -
     file = project / ".segue.toml"
     for bad in ("../../secret.md", "~/secret.md", str(own_home / "secret.md"), "link.md"):
         write(file, f"[prompts]\ncontinuation = '{bad}'")
-        with pytest.raises(ConfigError, match="leads out of the project"):
+        with pytest.raises(ConfigError, match="points outside the project"):
             settings(project)
     write(file, "[prompts]\ncontinuation = 'in/own.md'")
     assert settings(project).prompts == {"continuation": project / "in" / "own.md"}
@@ -445,7 +448,7 @@ def test_what_is_most_likely_a_slip_is_told(project: Path, user: Path) -> None:
     assert "hard_mark = 85 is above 1" in marks
     assert "85 % is 0.85" in marks
     assert "SEGUE_HARD_MARC in the environment is not read: did you mean SEGUE_HARD_MARK?" in agent
-    assert "[policy.agents.claud] is for no agent that is known: did you mean claude?" in variable
+    assert "[policy.agents.claud] names an unknown agent: did you mean claude?" in variable
 
 
 @pytest.mark.parametrize("given", ["", "=", "x", "a b=1", "hard_mark", "\n=1", "[policy]=1"])

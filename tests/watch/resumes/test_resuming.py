@@ -191,7 +191,7 @@ def test_its_shell_is_given_one_line_of_segues_own_and_no_name_is_run(
     assert scene.carry(pending, "pane") == ("", False)
     argv, cwd, _ = scene.runs()[0]
     assert argv[:3] == ["--resume", "s-1", "--"]
-    assert argv[3].startswith("GOING ON")
+    assert argv[3].startswith("RESUMING")
     assert cwd == str(scene.project)
     text = "\n".join(server.tmux.shown(pending.kept.seat.pane).lines)  # type: ignore[union-attr]
     typed = [line for line in text.splitlines() if line.startswith("> ") and line != "> "]
@@ -343,7 +343,7 @@ def test_a_harmless_question_is_closed_before_it_is_told_to_go_on(scene: Scene) 
     sit(pending, SEAT)
     assert scene.carry(pending, "pane", "continue") == ("", False)
     assert typing.pressed == [("Escape",)]
-    assert typing.typed[0][0].startswith("GOING ON")
+    assert typing.typed[0][0].startswith("RESUMING")
 
 
 @pytest.mark.parametrize(

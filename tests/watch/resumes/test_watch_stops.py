@@ -235,7 +235,7 @@ def test_what_crashed_goes_on_in_its_pane_and_what_the_user_leaves_does_not(
         idle(tui)
         assert job.check(tui.project, work.job, finished=True).is_whole
         # It was told once, and its shell was given one line, of segue's own.
-        assert sum("GOING ON (leg 2)" in part.text for part in asks[-1].parts) == 1
+        assert sum("RESUMING (leg 2)" in part.text for part in asks[-1].parts) == 1
         assert decisions(watch) == ["resume", "resumed"]
         # Left by its user, it is left alone, also with --auto.
         tui.submit("/exit")
@@ -275,7 +275,7 @@ def test_after_a_limit_it_is_told_to_go_on_once(agent: str, place: Path) -> None
         assert resumed.at >= stop.data["retry_at"]
         assert (resumed.data["place"], resumed.data["prompt"]) == ("pane", "continue")
         assert len(watch.notes("stop")) == 1
-        assert sum("GOING ON" in part.text for part in asks[-1].parts) == 1
+        assert sum("RESUMING" in part.text for part in asks[-1].parts) == 1
 
 
 ODD = "$(touch P)`touch P`;'\" &|"  # as a part of a socket's path it must be short

@@ -481,7 +481,7 @@ def test_what_cannot_be_handed_over_is_said_in_one_line(linked: Linked) -> None:
     linked.kept("run-1").in_run = True
     linked.see(at(80, session_id=SESSION[:-1] + "6"))
     for name, why in (
-        (SESSION, "it does not sit in tmux"),
+        (SESSION, "it is not running in tmux"),
         (OTHER, "no agent has it open"),
         ("g-1", "segue cannot type into gemini"),
         ("run-1", "it belongs to a run"),

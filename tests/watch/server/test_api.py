@@ -188,7 +188,7 @@ def test_a_daemon_that_breaks_says_so_and_answers_the_next(
     with serving(daemon, path=str(tmp_path / "w/api.sock"), broke=told.append) as there:
         daemon.fault = KeyError("secret")
         got = ask(there, "GET", "/v1/sessions")
-        assert (got.status, got.json) == (500, {"error": "the daemon broke: KeyError"})
+        assert (got.status, got.json) == (500, {"error": "internal error in the daemon: KeyError"})
         assert told == [daemon.fault]
         daemon.fault = None
         assert ask(there, "GET", "/v1/sessions").status == 200

@@ -311,11 +311,11 @@ def test_only_the_user_reaches_the_socket(daemon: FakeDaemon, tmp_path: Path) ->
 def test_a_second_daemon_is_turned_away_and_the_first_goes_on(
     there: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(StateError, match=r"another daemon listens at .*api\.sock"):
+    with pytest.raises(StateError, match=r"another daemon is listening at .*api\.sock"):
         Server(FakeDaemon(), path=there.path)
     # Also where files cannot be locked: whoever answers is alive.
     monkeypatch.setattr(fcntl, "flock", _no_locks)
-    with pytest.raises(StateError, match=r"another daemon listens at .*api\.sock"):
+    with pytest.raises(StateError, match=r"another daemon is listening at .*api\.sock"):
         Server(FakeDaemon(), path=there.path)
     assert ask(there, "GET", "/v1/status").status == 200
 

@@ -51,7 +51,7 @@ def test_what_the_daemon_refuses_is_the_callers_mistake_in_its_words(there: Serv
         remote.post("/v1/hook", {"x": "y" * (5 << 20)})
     with pytest.raises(StateError, match="the disk is full"):
         remote.post("/v1/handoff", {"session": "full"})
-    with pytest.raises(InputError, match="must be a count"):
+    with pytest.raises(InputError, match="must be a non-negative whole number"):
         next(remote.events(after=-1))
 
 
@@ -78,7 +78,7 @@ def test_who_hears_no_more_of_them_leaves_the_daemon_alone(
 
 
 def test_nobody_there_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    line = "^no daemon runs; `segue watch` starts it$"
+    line = "^no daemon is running; start it: segue watch$"
     with pytest.raises(NoDaemon, match=line):
         Remote().sessions()
     with pytest.raises(NoDaemon, match=line):

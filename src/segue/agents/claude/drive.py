@@ -36,7 +36,7 @@ _INTERRUPT = {
     "request": {"subtype": "interrupt"},
 }
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
-_APART = "it leads the session away from segue"
+_APART = "it takes the session out of segue's control"
 _REFUSED = {
     "-p": OURS,
     "--print": OURS,

@@ -95,7 +95,7 @@ def _like(known: Drive, custom: Custom) -> Drive:
         changes["login"] = lambda flags, env, cwd: login(flags, seen(env), cwd)
     if custom.command:
         changes["find"] = lambda env: _found(custom.command, env)
-        changes["install"] = f"{custom.command[0]} is no program that can be started"
+        changes["install"] = f"{custom.command[0]} cannot be started"
     if (file := known.session_file) is not None:
         changes["session_file"] = lambda session, env, cwd: file(session, seen(env), cwd)
     if (place := known.session_place) is not None:
@@ -158,7 +158,7 @@ def _own(name: str, custom: Custom) -> Drive:
     return Drive(
         agent=name,
         find=lambda env: _found(custom.command[:1], env),
-        install=f"{custom.command[0]} is no program that can be started",
+        install=f"{custom.command[0]} cannot be started",
         launch=launch,
         resumes=bool(custom.resume),
         refuses=refuses,
@@ -201,7 +201,7 @@ def _compiled(name: str, pattern: str, groups: int | None = None) -> Search:
     except re2.error as fault:
         said = fault.args[0] if fault.args else ""
         said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        raise ValueError(f"`{name}` is no RE2 pattern: {said}") from None
+        raise ValueError(f"`{name}` is not an RE2 pattern: {said}") from None
     if groups is not None and compiled.groups != groups:
         raise ValueError(f"`{name}` must have one group, which is the session's id")
 

@@ -72,7 +72,7 @@ def _sorted(flags: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     for word in words:
         flag, equals, value = word.partition("=")
         if not word.startswith("-"):
-            raise ValueError(f"{word!r} is no flag: the task is given before `--`")
+            raise ValueError(f"{word!r} is not a flag: the task goes before `--`")
         if flag not in _FOR_PROMPTS and flag not in _FOR_SERVER:
             why = _REFUSED.get(flag, _TAKEN)
             raise ValueError(f"{flag} cannot be passed on to the agent: {why}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from segue.agents.contracts.drive import Env
 
 OURS = "segue sets it itself"
-NO_SESSION = "segue could not go on with the session"
+NO_SESSION = "segue could not resume the session"
 ELSEWHERE = "start segue in that folder instead"
 ENDS = "it starts no session"
 _ID = re.compile(r"[\w-]+")
@@ -17,10 +17,10 @@ def refusal(flags: Sequence[str], refused: Mapping[str, str]) -> str:
     """Why these flags cannot be taken: the first of them that is `refused` (flag to reason), in
     one line; "" if all can. What stands for itself is no flag: it would be taken for a prompt."""
     if flags and not flags[0].startswith("-"):
-        return f"{flags[0]!r} is no flag: the task is given before `--`"
+        return f"{flags[0]!r} is not a flag: the task goes before `--`"
     for flag in flags:
         if flag in ("-", "--"):
-            return f"{flag!r} cannot be passed on to the agent: the task is given before `--`"
+            return f"{flag!r} cannot be passed on to the agent: the task goes before `--`"
         name = flag.partition("=")[0] if flag.startswith("--") else flag[:2]
         if flag.startswith("-") and name in refused:
             return f"{name} cannot be passed on to the agent: {refused[name]}"

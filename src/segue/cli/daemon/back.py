@@ -38,7 +38,7 @@ def command(id: str, folder: str | None) -> None:
     has only one writer.
     """
     if not _ID.fullmatch(id):
-        raise InputError(f"{id!r} is not an id of the daemon's")
+        raise InputError(f"{id!r} is not one of the daemon's ids")
     if folder is not None:
         os.environ["SEGUE_HOME"] = folder  # what is started is to find the same
     from segue.watch.log import LOG_NAME, open_log
@@ -51,7 +51,7 @@ def command(id: str, folder: str | None) -> None:
             _note(log, note, {"id": id, "order": note.seq, "pid": os.getpid()})
             whose = f"{note.agent} {note.session_id}"
             took_over = f"{order.relay_to} takes over from {whose}"
-            printing.complain(took_over if order.relay_to else f"going on with {whose}")
+            printing.complain(took_over if order.relay_to else f"resuming {whose}")
             os.chdir(order.cwd)
             os.execv(order.argv[0], order.argv)  # noqa: S606 - no shell is wanted
         except (OSError, ValueError) as fault:
@@ -69,16 +69,16 @@ def _order(log: "Log", id: str) -> tuple["Note", BackOrder]:
     notes = [n for n in log.since(0, ("order", "back"), 1_000_000) if n.data.get("id") == id]
     orders = [note for note in notes if note.kind == "order"]
     if not orders:
-        raise InputError(f"{id}: the daemon wants nothing of that name")
+        raise InputError(f"{id}: the daemon has nothing to start under this id")
     note = orders[-1]
     if any(n.kind == "back" and n.seq > note.seq for n in notes):
-        raise InputError(f"{id}: that was done already; its session is {note.session_id}")
+        raise InputError(f"{id}: already started; its session is {note.session_id}")
     try:
         order = msgspec.convert(note.data, BackOrder)
     except msgspec.ValidationError as fault:
-        raise StateError(f"{id}: what the daemon wants cannot be read: {fault}") from None
+        raise StateError(f"{id}: the daemon's entry cannot be read: {fault}") from None
     if not order.argv:
-        raise StateError(f"{id}: what the daemon wants cannot be read: there is no program")
+        raise StateError(f"{id}: the daemon's entry names no program")
     return note, order
 
 

@@ -39,7 +39,7 @@ def command(
     """
     place = os.path.join(state.state_folder(), LOG_NAME)
     if not os.path.exists(place):
-        printing.say("no notes yet; the daemon writes them: segue watch", err=True)
+        printing.say("no notes yet; to start the daemon, which writes them: segue watch", err=True)
         return
     log, said = open_log(place)
     if said:

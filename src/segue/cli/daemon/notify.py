@@ -34,10 +34,10 @@ def test(ctx: click.Context) -> None:
         printing.say(f"{where} {why or 'took it'}", err=bool(why))
         went_out, failed = went_out + (not why), failed + bool(why)
     if not policy.notify:
-        printing.say('no service is set: notify = ["…"] under [policy] in config.toml names some')
+        printing.say('no service is configured; add notify = ["…"] under [policy] in config.toml')
     for way in make_ways((), sys.stderr if sys.stderr.isatty() else None):
         why = way(notice)
-        printing.say(why or "shown here: on the desktop, or by the terminal's bell")
+        printing.say(why or "shown on the desktop, or with the terminal's bell")
         went_out += not why
         if not why:
             break

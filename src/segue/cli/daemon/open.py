@@ -197,13 +197,14 @@ def _show(there: Hosted) -> int:
         printing.complain(f"the terminal was lost; {_goes_on(there)}")
     else:
         printing.complain(
-            f"{there.agent} was ended with its tmux server; its session: segue sessions"
+            f"{there.agent} ended together with its tmux server; to find its session: segue"
+            f" sessions"
         )
     return 1
 
 
 def _goes_on(there: Hosted) -> str:
-    return f"{there.agent} stays open; return: segue open {there.name}"
+    return f"{there.agent} keeps running; to return: segue open {there.name}"
 
 
 def _read(end: Path) -> int | None:

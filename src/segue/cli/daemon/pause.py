@@ -28,7 +28,7 @@ def meant(what: str | None, *, everything: bool) -> str:
     """A folder by its full path; a session by the name that was given."""
     if everything:
         if what is not None:
-            raise InputError(f"--all is more than {what}: give one of them")
+            raise InputError(f"--all and {what} cannot be combined")
         return "all"
     folder = os.path.expanduser(what or ".")
     if what is None or "/" in folder or os.path.isdir(folder):

@@ -40,7 +40,9 @@ def install(only_print: bool) -> None:
     printing.say(f"written: {path}")
     for argv in _STARTING[_manager()]:
         _run([word.format(path=path, uid=os.getuid()) for word in argv])
-    printing.say("the daemon runs, and will after each login; segue service status")
+    printing.say(
+        "the daemon is running and will start at each login; to check: segue service status"
+    )
     if _manager() == "systemctl" and not _lingers():
         printing.say("it ends when you log out; to keep it running: loginctl enable-linger")
 
@@ -49,7 +51,7 @@ def install(only_print: bool) -> None:
 def remove() -> None:
     """Stop the service and delete its unit."""
     if not (said := take_away()):
-        said = "no service of segue's is installed"
+        said = "no segue service is installed"
     printing.say(said)
 
 
@@ -100,7 +102,7 @@ def take_away() -> str:
     if shutil.which(_manager()):
         for argv in _AFTER[_manager()]:
             _ask(list(argv))
-    return f"the service is stopped and gone: {path}"
+    return f"the service is stopped and removed: {path}"
 
 
 _STARTING: dict[str, Sequence[Sequence[str]]] = {
@@ -138,7 +140,7 @@ def _unit() -> tuple[str, str]:
 def _demand() -> None:
     if not shutil.which(_manager()):
         raise InputError(
-            f"no {_manager()} here: run `segue watch` under what starts your programs"
+            f"{_manager()} is not available here: start `segue watch` with your own service manager"
             " (segue service install --print shows the unit)"
         )
 
@@ -147,7 +149,7 @@ def _run(argv: Sequence[str]) -> None:
     done = _ask(argv)
     if done is None or done.returncode != 0:
         why = _last(done) or "it does not answer"
-        raise StateError(f"{' '.join(argv)}: {why}; the unit is written, and not started")
+        raise StateError(f"{' '.join(argv)}: {why}; the unit was written but not started")
 
 
 def _ask(argv: Sequence[str]) -> "subprocess.CompletedProcess[str] | None":

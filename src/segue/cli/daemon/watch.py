@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from segue.watch.telemetry import DaemonTelemetry
 
 _OBSERVES = """\
-segue watches, records and reminds. It does not type into any terminal and resumes nothing: that is
-switched on with --auto, or for a project in the config (docs/watch.md)."""
+segue watches, records and reminds. It does not type into terminals or resume sessions. To turn that
+on, use --auto, or set it for a project in the config (docs/watch.md)."""
 _ACTS = """\
 segue acts by itself {where}: at the handoff mark (auto_handoff) it asks a session in
-tmux for a handoff document, clears its context and lets it go on; after a limit or a crash
-(auto_resume) it resumes it. It never resumes what you ended, and never types over you.
-To hold it back: segue pause"""
+tmux for a handoff document, clears its context and lets it continue; after a limit or a crash
+(auto_resume) it resumes the session. It never resumes a session that you ended, and never types
+over you. To stop it from acting: segue pause"""
 
 
 @click.command()
@@ -52,7 +52,7 @@ def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: boo
     a service: segue service install.
     """
     if folders and not auto:
-        raise InputError("--in says where to act: give it with --auto")
+        raise InputError("--in needs --auto")
     for folder in folders:
         if not os.path.isdir(folder):
             raise InputError(f"--in {folder}: no such folder")
@@ -65,7 +65,7 @@ def command(auto: bool, folders: tuple[str, ...], port: int | None, as_json: boo
             lease = store.acquire("watch", leases.me("segue watch"), time.time())
         except Held as held:
             raise StateError(
-                f"a daemon is running already: process {held.holder.pid}; see: segue status"
+                f"a daemon is already running: process {held.holder.pid}; see: segue status"
             ) from None
         try:
             _watch(auto=auto, folders=folders, port=port, as_json=as_json)
@@ -96,7 +96,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
         server.start()
         out.put(2, _introduction(rules.switched_on(), auto=auto, folders=folders))
         if server.port:
-            out.say(f"also at http://127.0.0.1:{server.port}, for anyone with the token")
+            out.say(f"also at http://127.0.0.1:{server.port}, protected by a token")
         if as_json:
             watch.world.listeners.append(out.print_note)
         if (told := _telemetry(link, out.say)) is not None:

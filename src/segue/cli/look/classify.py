@@ -37,7 +37,7 @@ def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) 
     asked = [name for name, value in options.items() if value not in (None, "unknown")]
     if asked and (batch or example is not None):
         name = "FILE" if asked[0] == "file" else f"--{asked[0].replace('_', '-')}"
-        raise InputError(f"{name} has no place beside --batch or --example")
+        raise InputError(f"{name} cannot be combined with --batch or --example")
     if batch:
         sys.exit(_batch())
     if example is not None:

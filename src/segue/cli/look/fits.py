@@ -49,7 +49,7 @@ def command(
     tokens, session = _given(words, prompt)
     count = None if tokens is None else _count(tokens)
     if reserve is not None and reserve < 0:
-        raise InputError("--reserve must not be below 0")
+        raise InputError("--reserve must not be negative")
     text = "" if prompt is None else _text(prompt)
 
     def look(machine: Machine) -> tuple[Session, list[int]]:
@@ -91,8 +91,8 @@ def _given(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str 
     tokens = None if prompt is not None else words[0]
     rest = words if prompt is not None else words[1:]
     if len(rest) > 1:
-        hint = "; with --prompt there is no N" if prompt is not None else ""
-        raise InputError(f"one SESSION only, not {' '.join(rest)}{hint}")
+        hint = "; leave N out with --prompt" if prompt is not None else ""
+        raise InputError(f"only one SESSION is allowed, not {' '.join(rest)}{hint}")
     return tokens, rest[0] if rest else None
 
 

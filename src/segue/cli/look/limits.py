@@ -51,7 +51,7 @@ def _clear(account: str | None) -> None:
     known = fleet.open_accounts()
     ids = [each.id for each in known.all(clock.now()) if account in (None, each.id, each.agent)]
     if account is not None and not ids:
-        raise InputError(f"nothing is noted for {account!r}; `segue limits` lists the accounts")
+        raise InputError(f"no limit is recorded for {account!r}; `segue limits` lists the accounts")
     cleared = known.clear(ids)
     said = f"forgotten: {', '.join(cleared)}" if cleared else "there was nothing to forget"
     printing.say(said, err=True)

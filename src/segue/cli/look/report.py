@@ -51,10 +51,10 @@ def command(
         raise InputError("name a RUN or --since, not both")
     now, tz = clock.now(), clock.local_zone()
     if project is not None and not is_figures:
-        raise InputError("--project goes with --figures")
+        raise InputError("--project needs --figures")
     if is_figures:
         if run is not None:
-            raise InputError("--figures are of all runs; leave RUN out")
+            raise InputError("--figures covers all runs; leave RUN out")
         begun = None if since is None else instant(since, now)
         _figures(begun, now, project, as_json or form == "json")
         return

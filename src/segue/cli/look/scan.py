@@ -40,7 +40,7 @@ def command(as_json: bool, cost: bool, by: "By | None", since: str | None) -> No
     import sqlite3
 
     if since is not None and by is None:
-        raise InputError("--since goes with --by day, project, agent or model")
+        raise InputError("--since needs --by day, project, agent or model")
     begun = None
     if since is not None:
         from segue.cli.support.times import instant

@@ -56,7 +56,7 @@ def command(
     elif found:
         tables.show(found, machine.now)
     else:
-        printing.say("no sessions" if not machine.found else "no sessions like that", err=True)
+        printing.say("no sessions" if not machine.found else "no matching sessions", err=True)
 
 
 def _agent(name: str) -> str:

@@ -31,7 +31,7 @@ def command(session: str | None, transcript: bool, as_json: bool) -> None:
     if session is None or session.startswith("run-"):
         if transcript:
             named = session or "RUN"
-            raise InputError(f"of a run it is: segue logs {named} --transcript")
+            raise InputError(f"for a run, use: segue logs {named} --transcript")
         from segue.cli.support.run.account import show
 
         show(session, as_json=as_json)
@@ -71,7 +71,7 @@ def _print_transcript(name: str, as_json: bool) -> None:
         printing.say_json(told)
         return
     if not said:
-        printing.say("nothing is said in it, or it cannot be read", err=True)
+        printing.say("it is empty or cannot be read", err=True)
     for line in lines(said):
         printing.say(line)
 
@@ -201,11 +201,11 @@ def _print(
 def _growth(session: Session, told: SessionAccount) -> str:
     pace, parts = session.growth, []
     if pace is not None and pace.tokens_per_minute:
-        parts.append(f"{pace.tokens_per_minute:,.0f} tokens a minute of work")
+        parts.append(f"{pace.tokens_per_minute:,.0f} tokens per minute of work")
     if pace is not None and pace.tokens_per_turn:
         parts.append(f"{pace.tokens_per_turn:,.0f} a turn")
     if told.typical is not None:
-        parts.append(f"a turn of yours usually takes {told.typical.median_tokens:,}")
+        parts.append(f"your turns usually take {told.typical.median_tokens:,}")
     return ", ".join(parts)
 
 

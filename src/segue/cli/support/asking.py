@@ -22,7 +22,7 @@ def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
     except NoDaemon:
         raise InputError("no daemon is running; start it: segue watch") from None
     except UnicodeError:
-        raise InputError("the name is not UTF-8, and nothing else is understood") from None
+        raise InputError("the name is not valid UTF-8") from None
 
 
 def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:

@@ -97,7 +97,7 @@ def state_folder() -> Iterator[HealthCheck]:
         what = f"{folder} can be read by others"
         yield HealthCheck(name="state", status="warn", what=what, do=f"chmod 700 {folder}")
     else:
-        made = "" if place == folder else ", to be made"
+        made = "" if place == folder else " (will be created)"
         yield HealthCheck(name="state", status="ok", what=f"{folder}{made}; locks and WAL work")
     yield _space(place, move)
 
@@ -106,7 +106,7 @@ def _space(place: Path, move: str) -> HealthCheck:
     free = shutil.disk_usage(place).free
     said = f"{free / 1e9:,.1f} GB free" if free >= 1e9 else f"{free / 1e6:,.0f} MB free"
     status: Status = "fail" if free < _LEAST_BYTES else "warn" if free < _FEW_BYTES else "ok"
-    what = said if status == "ok" else f"{said}; a night of output may be more"
+    what = said if status == "ok" else f"{said}; a night of output may need more"
     return HealthCheck(name="space", status=status, what=what, do="" if status == "ok" else move)
 
 
@@ -120,7 +120,7 @@ def _locks(place: Path) -> str:
                 fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 try:
                     fcntl.flock(two, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return "two processes get the same lock"
+                    return "two processes can hold the same lock"
                 except BlockingIOError:
                     pass
             with closing(sqlite3.connect(f"{folder}/try.db")) as db:
@@ -226,11 +226,11 @@ def sleep(
         what = f"a laptop, {how}: a closed lid or an idle hour puts it to sleep"
         yield HealthCheck(name="sleep", status="warn", what=what, do=do)
     elif env.get("XDG_CURRENT_DESKTOP") or env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"):
-        what = "the desktop may put this machine to sleep when nobody types"
+        what = "the desktop may put this machine to sleep when it is idle"
         yield HealthCheck(name="sleep", status="warn", what=what, do=do)
     else:
         yield HealthCheck(
-            name="sleep", status="ok", what="nothing seen that puts this machine to sleep"
+            name="sleep", status="ok", what="found nothing that puts this machine to sleep"
         )
 
 
@@ -253,9 +253,9 @@ def _text(path: Path) -> str:
 def namespaces(why_not: str) -> Iterator[HealthCheck]:
     """Whether real agents can be rehearsed with."""
     if why_not:
-        what = f"real agents cannot be rehearsed with: {why_not}"
+        what = f"real agents cannot be drilled: {why_not}"
         yield HealthCheck(
-            name="drills", status="warn", what=what, do="segue drill plays without them"
+            name="drills", status="warn", what=what, do="segue drill works without them"
         )
     else:
-        yield HealthCheck(name="drills", status="ok", what="real agents can be enclosed")
+        yield HealthCheck(name="drills", status="ok", what="real agents can be isolated")

@@ -47,10 +47,10 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
         told: dict[str, Any] = Remote(state.socket_path(), timeout_s=_ANSWER_S).get("/v1/status")
     except NoDaemon:
         if is_wanted:
-            what = "does not run: hooks and status line tell only what claude itself knows"
+            what = "not running: hooks and the status line show only what claude itself reports"
             yield HealthCheck(name="watch", status="warn", what=what, do=_START)
         else:
-            what = "not running; needed only for agents that you run by hand"
+            what = "not running; needed only for agents that you run yourself"
             yield HealthCheck(name="watch", status="ok", what=what)
         return
     except SegueError as fault:
@@ -90,13 +90,15 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
         what = f"{path} names a segue that no longer exists: {gone[0]}"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
     elif not wanted <= there:
-        what = f"{path} has hooks of another segue, or of before an upgrade"
+        what = f"{path} has hooks of another segue, or from before an upgrade"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
     elif settings.get("disableAllHooks"):
         what = f"disableAllHooks in {path}: claude runs none of them"
         yield HealthCheck(name="hooks", status="warn", what=what, do="remove it there")
     else:
-        yield HealthCheck(name="hooks", status="ok", what=f"claude's lead to this segue: {path}")
+        yield HealthCheck(
+            name="hooks", status="ok", what=f"claude's hooks point to this segue: {path}"
+        )
 
 
 def _commands(settings: dict[str, Any]) -> Iterator[str]:
@@ -132,7 +134,7 @@ def service_unit(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
     except OSError:
         return
     if (program := units.own_argv()[0]) not in text:
-        what = f"{path} starts another segue than this one ({program})"
+        what = f"{path} starts a different segue ({program})"
         yield HealthCheck(name="service", status="warn", what=what, do="segue service install")
         return
     if sys.platform != "darwin" and shutil.which("loginctl", path=env.get("PATH")):
@@ -151,5 +153,5 @@ def tmux(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
     version = re.search(r"(\d+)\.(\d+)", said)
     if version and (int(version[1]), int(version[2])) < LEAST_TMUX:
         least = ".".join(map(str, LEAST_TMUX))
-        what = f"{said} is too old: segue types only into panes of {least} or newer"
+        what = f"{said} is too old: segue can type only with tmux {least} or newer"
         yield HealthCheck(name="tmux", status="warn", what=what, do="install a newer tmux")

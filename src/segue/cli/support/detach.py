@@ -56,7 +56,7 @@ def _leave(store: Store, run: Run, options: Sequence[str], *, as_json: bool) -> 
         return
     printing.say(run.id)
     printing.say(
-        f"segue: it keeps running without this terminal (process {there.process.pid})\n"
+        f"segue: the run continues without this terminal (process {there.process.pid})\n"
         f"  segue attach {run.id}  # watch it\n"
         f"  segue cancel {run.id}  # end it",
         err=True,

@@ -89,9 +89,9 @@ def given(
         name = "stdin" if file == "-" else Path(file).name
         named.append((file, channel or channel_of(file), name))
     elif channel is not None:
-        raise InputError("--channel says what FILE is, and no FILE is named")
+        raise InputError("--channel needs a FILE")
     if sum(path == "-" for path, *_ in named) > 1:
-        raise InputError("standard input (-) can be only one of them")
+        raise InputError("only one input can be standard input (-)")
     for path, kind, name in named:
         if path is None:
             continue

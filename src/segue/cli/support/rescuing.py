@@ -86,7 +86,7 @@ def _place(dead: Dead, folder: str | None) -> str:
             f"session {name} worked in {cwd}, which no longer exists; if it moved: {do}"
         )
     if not os.access(cwd, os.W_OK | os.X_OK):
-        raise InputError(f"session {name} worked in {cwd}, which you may not write to")
+        raise InputError(f"session {name} worked in {cwd}, which you cannot write to")
     if (gone := tree.lost_repository(cwd)) is not None:
         raise InputError(
             f"session {name} worked in {cwd}, a worktree of a repository that moved: {gone} is not"

@@ -60,7 +60,7 @@ def find(store: Store, name: str | None) -> Run:
     except StateError as fault:  # a newer segue's
         raise InputError(str(fault)) from None
     if found is None:
-        raise InputError(f"{ids[0]}: its events are there, but not what is made from them")
+        raise InputError(f"{ids[0]}: its events exist, but its state is missing")
     return found
 
 

@@ -43,7 +43,7 @@ def warnings(wanted: RunRequest, env: Env) -> Iterator[str]:
     if wanted.origin is None:  # else what is not committed there is the session's own
         yield from place(wanted.cwd, env)
     if not wanted.check:
-        yield "no --check: the agent alone says when the task is done; add --check CMD"
+        yield "no --check: only the agent decides when the task is done; add --check CMD"
     yield from limits(wanted, env)
     yield from space((wanted.cwd, state.state_folder()))
     for check in checkup.sleep(env):
@@ -57,13 +57,16 @@ def place(cwd: str, env: Env) -> Iterator[str]:
     found = git.status(cwd, max_s=_GIT_S)
     for folder, name in ((env.get("HOME", ""), "your home folder"), ("/", "the whole machine")):
         if folder and here == os.path.realpath(folder):
-            yield f"the agent is to work in {name}; cd into a project first"
+            yield f"the agent would work in {name}; cd into a project first"
             return
     if found is None:
         do = "git init" if shutil.which("git", path=env.get("PATH")) else "install git"
-        yield f"no git repository here: no snapshots, no way back from what is changed; {do}"
+        yield (
+            f"no git repository here: segue cannot take snapshots, and changes cannot be"
+            f" undone; {do}"
+        )
     elif found.status:
-        yield "changes not committed here: the agent's will mix with yours; git commit or git stash"
+        yield "uncommitted changes here: the agent's will mix with yours; git commit or git stash"
 
 
 def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
@@ -101,5 +104,5 @@ def space(folders: Iterable[str]) -> Iterator[str]:
         with suppress(OSError):
             device, free = there.stat().st_dev, shutil.disk_usage(there).free
             if free < _FEW_BYTES and device not in seen:
-                yield f"only {free / 1e6:,.0f} MB free where {there} is; make room"
+                yield f"only {free / 1e6:,.0f} MB free on the disk of {there}; make room"
             seen.add(device)

@@ -163,7 +163,7 @@ class RunStage:
             if self.out.fault:
                 self._tell(
                     f"segue: stdout could not be written: {self.out.fault}; "
-                    f"what the agent said: segue report {self.run_id}".rstrip()
+                    f"to see the answer: segue report {self.run_id}".rstrip()
                 )
                 self.err.finish(STALL_S)
             if self.notices is not None:  # last: whoever waits for the answer has it

@@ -167,7 +167,7 @@ def as_dict(settings: Settings, lines: list[ConfigLine]) -> dict[str, Any]:
 
 def table(settings: Settings, lines: list[ConfigLine], width: int | None) -> list[str]:
     """For people; `width` None is a pipe, where nothing is cut."""
-    there = "" if settings.user_file.exists() else "  (not there)"
+    there = "" if settings.user_file.exists() else "  (does not exist)"
     project = _tilde(settings.project_file) if settings.project_file else "none"
     drawn = [
         f"{'user file':<14}{_tilde(settings.user_file)}{there}",

@@ -78,8 +78,8 @@ def summary(checks: list[HealthCheck]) -> str:
     failing = sum(check.status == "fail" for check in checks)
     warned = sum(check.status == "warn" for check in checks)
     if failing:
-        return f"{failing} would fail, {warned} to look at"
-    return f"nothing would fail, {warned} to look at" if warned else "all is well"
+        return f"{failing} would fail, {warned} with a warning"
+    return f"nothing would fail, {warned} with a warning" if warned else "all is well"
 
 
 def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
@@ -159,15 +159,15 @@ def _missing(
     absent = [name for name in found if name not in there]
     if chosen and chosen not in there:
         how = found[chosen].install if chosen in found else "segue config show"
-        what = "chosen in the config, and not installed"
+        what = "chosen in the config, but not installed"
         yield HealthCheck(name=chosen, status="fail", what=what, do=how)
     for name in absent:
         if name != chosen and (program := shutil.which(name, path=env.get("PATH"))):
-            what = f"{program} is there, but cannot be driven: its own program or node is missing"
+            what = f"{program} exists but cannot be started: its own program or node is missing"
             yield HealthCheck(name=name, status="warn", what=what, do=found[name].install)
     if not there:
         do = " or ".join(found[name].install for name in absent[:2])
-        what = "none is installed that segue can drive; `segue drill` works without"
+        what = "no agent that segue can run is installed; `segue drill` works without one"
         yield HealthCheck(name="agents", status="fail", what=what, do=do)
     elif absent:
         yield HealthCheck(name="agents", status="ok", what=f"not installed: {', '.join(absent)}")
@@ -178,13 +178,13 @@ def _agent(name: str, argv: tuple[str, ...], version: str, tried: str) -> Health
     if not tried:
         return HealthCheck(name=name, status="ok", what=f"{version} {place}".strip())
     if not version:
-        what = f"does not tell its version: {place}"
+        what = f"does not report its version: {place}"
         return HealthCheck(name=name, status="warn", what=what, do=f"{place} --version")
     mine, ours = numbers(version), numbers(tried)
     if mine == ours:
-        return HealthCheck(name=name, status="ok", what=f"{version}, as tried")
+        return HealthCheck(name=name, status="ok", what=f"{version}, as tested")
     age = "older" if mine < ours else "newer"
-    what = f"{version}, {age} than {tried}, which segue was tried with"
+    what = f"{version}, {age} than {tried}, the version segue was tested with"
     is_near = mine > ours and mine[:2] == ours[:2]
     status: Status = "ok" if is_near else "warn"
     return HealthCheck(

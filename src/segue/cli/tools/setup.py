@@ -28,8 +28,8 @@ class _Agent(click.Choice[str]):
         name = agents.canonical(str(value))
         if name not in self.choices and agents.find(name) is not None:
             raise InputError(
-                f"{name} has nothing to set up: `segue run --agent {name}` and `segue status` work"
-                " without it"
+                f"{name} needs no setup: `segue run --agent {name}` and `segue status` work"
+                " as they are"
             )
         return super().convert(name if name in self.choices else value, param, ctx)
 
@@ -89,7 +89,7 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
         own = {"hooks": groups, **({"statusLine": line} if line else {})}
         return [edits.dump(own).rstrip()]
     if edits.dump(after) == edits.dump(settings):
-        return [f"claude: {path} has it all already", *notes]
+        return [f"claude: {path} is already set up", *notes]
     backup = edits.change(
         path, before, edits.dump(after, before or ""), edit, stamp=_stamp(), aside=aside
     )
@@ -97,16 +97,16 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
     what = "hooks and status line" if line else "hooks"
     said = [f"claude: {what} are in {path}"]
     if backup:
-        said.append(f"  the file as it was: {backup}")
+        said.append(f"  backup of the file: {backup}")
     said += [f"  {note}" for note in notes]
     if settings.get("disableAllHooks"):
         said.append("  disableAllHooks is set there: claude runs none of them")
     return [
         *said,
-        "  sessions that are open now get the hooks when they are restarted",
-        "  they say nothing until the daemon runs: segue watch, or segue service install",
+        "  open sessions get the hooks when you restart them",
+        "  the hooks need the daemon: segue watch, or segue service install",
         "  handoffs need tmux: start claude there, or with `segue open claude` in any terminal",
-        "  to take it all back: segue uninstall",
+        "  to undo this: segue uninstall",
     ]
 
 
@@ -124,7 +124,7 @@ def _line(
         return {"type": "command", "command": command}, "", []
     words = former.get("command") if isinstance(former, dict) else None
     if not isinstance(words, str) or former.get("type") != "command":
-        return None, "", ["statusLine there is not a command: it is left as it is"]
+        return None, "", ["statusLine there is not a command, so segue leaves it unchanged"]
     edit.former = edits.dump(former)
     name = f"former-{zlib.crc32(os.fsencode(os.path.abspath(path))):08x}.sh"
     edit.aside = os.path.join(state.watch_folder(), name)

@@ -25,7 +25,7 @@ def command(no_color: bool, no_daemon: bool) -> None:
     The command that `segue setup claude` installs prints the same in a tenth of the time.
     """
     if sys.stdin.isatty():
-        raise InputError("give it claude's JSON on stdin; `segue setup claude` has claude do that")
+        raise InputError("no JSON from claude on stdin; to let claude call it: segue setup claude")
     given = sys.stdin.buffer.read(client.MOST_BYTES)
     payload = client.parsed(given)
     color = not no_color and not os.environ.get("NO_COLOR")

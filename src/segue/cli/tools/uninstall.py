@@ -43,11 +43,13 @@ def command(purge: bool) -> None:
         printing.say(line)
     if purge:
         if failed:
-            raise InputError("the state is kept, because of the above: it has the files' copies")
+            raise InputError(
+                "the state was not deleted: it has the copies of the files named above"
+            )
         _purge()
         said = True
     if not said and not failed:
-        printing.say("nothing of segue's was found in agents' settings")
+        printing.say("no segue entries found in agents' settings")
     if failed:
         raise SystemExit(1)
 
@@ -102,7 +104,9 @@ def _refuse_if_alive() -> None:
             f"nothing was done: {still[0].agent} is open; end it first: segue open {still[0].name}"
         )
     if is_daemon_alive() and not service.is_installed():  # that one is stopped with its service
-        raise InputError("nothing was done: `segue watch` runs; end it first (Ctrl+C, or kill it)")
+        raise InputError(
+            "nothing was done: `segue watch` is running; end it first (Ctrl+C, or kill it)"
+        )
 
 
 def is_daemon_alive() -> bool:
@@ -148,12 +152,12 @@ def _purge() -> None:
     _refuse_if_alive()
     folder = Path(state.state_folder())
     left = own_files.delete(folder)
-    printing.say(f"{folder}: index, runs and logs are deleted")
+    printing.say(f"{folder}: index, runs and logs were deleted")
     work = [name for name in left if name.startswith(tuple(f"{each}/" for each in own_files.WORK))]
     for why, names in (
-        ("they may hold work of tasks that is nowhere else", work),
-        ("segue did not make them", [name for name in left if name not in work]),
+        ("they may contain tasks' work that exists nowhere else", work),
+        ("segue did not create them", [name for name in left if name not in work]),
     ):
         if names:
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            printing.say(f"left, because {why}: {', '.join(names[:_NAMED])}{more}")
+            printing.say(f"kept, because {why}: {', '.join(names[:_NAMED])}{more}")

@@ -101,7 +101,7 @@ def check(file: Path | None, as_json: bool) -> None:
     """Check every entry, pattern and example in a wordings FILE, or in yours."""
     chosen = [file] if file is not None else config.wording_files()
     if not chosen:
-        raise InputError(f"no wordings of yours in {config.folder()}; name a FILE to check")
+        raise InputError(f"you have no wordings in {config.folder()}; name a FILE to check")
     if file is not None and not file.is_file():
         raise InputError(f"{file}: no such file")
     entries: list[tuple[str, Wording]] = []
@@ -122,7 +122,7 @@ def check(file: Path | None, as_json: bool) -> None:
     else:
         for problem in problems:
             printing.complain(problem)
-        printing.say(f"{good} good, {bad} with a fault")
+        printing.say(f"{good} valid, {bad} invalid")
     sys.exit(1 if problems else 0)
 
 
@@ -165,7 +165,7 @@ def suggest(
     policy = config.policy()
     line = said or drafts.line_of(text, policy.tail_lines)
     if not line:
-        raise InputError(f"{file}: no line in it speaks; name one with --line")
+        raise InputError(f"{file}: no line in it looks like a message; name one with --line")
     wording = drafts.draft(line, reason)
     source = Source(text=text, channel=channel or channel_of(file), name=file)
     tried = _tried(wording, Ending(sources=(source,), agent=agent), policy)
@@ -197,7 +197,7 @@ def _tell(tried: Tried, reason: str, written: Path | None) -> None:
     else:
         printing.complain(
             f"with it, the verdict is still {tried.after.value}, not {wanted}; "
-            "name the line that says so with --line"
+            "name the line with the message: --line TEXT"
         )
     for change in tried.changed:
         printing.complain(f"it would change another verdict: {change}")
@@ -251,10 +251,10 @@ def review(since: str, clear: bool, as_json: bool) -> None:
         for line in doubt.text.splitlines()[-_REVIEWED_LINES:]:
             printing.say(f"  {line}")
     if not shown:
-        printing.say(f"nothing in doubt since {since} ago")
+        printing.say(f"no uncertain stops in the last {since}")
         return
     printing.complain(
-        f"{len(shown)} in doubt; save a text to a file and run: "
+        f"{len(shown)} uncertain stops; save a text to a file and run: "
         "segue wordings suggest FILE --reason REASON"
     )
 

@@ -118,7 +118,7 @@ class _View:
         return self._end() if is_over else self._nobody()
 
     def _follow(self) -> bool:
-        """Whether the run is over; else its segue is gone."""
+        """Whether the run is over; else its segue process is gone."""
         version, gone_at = -1, None
         while True:
             if (now := self.store.version()) != version:

@@ -63,7 +63,7 @@ def command(run: str | None) -> None:
         ended = end_run(store, found.id)
     if ended is None:
         printing.say(
-            f"segue: {found.id} was asked to end, and has not after {_MOST_S:.0f} s; to see why:"
+            f"segue: {found.id} was asked to end but has not after {_MOST_S:.0f} s; to see why:"
             f" segue logs -f {found.id}{_still_running(found)}",
             err=True,
         )
@@ -94,7 +94,7 @@ def _the_one(store: Store) -> Run:
         raise InputError(f"no run to cancel in {cwd}; `segue runs` lists all")
     if len(found) > 1:
         listed = [f"  segue cancel {run.id}  # {cut(clean(run.task), 60)}" for run in found[:20]]
-        raise InputError(f"{len(found)} runs are not over in {cwd}; choose one:", *listed)
+        raise InputError(f"{len(found)} runs are unfinished in {cwd}; choose one:", *listed)
     printing.complain(f"cancelling {found[0].id}: {cut(clean(found[0].task), 60)}")
     return found[0]
 
@@ -152,7 +152,7 @@ class _Pressure:
                 self.sent = "end"
                 self._end_leg()
                 printing.complain(
-                    f"{who} does not respond, and is not for segue to end: its agent is ended;"
+                    f"{who} does not respond and is not a segue command: its agent was ended;"
                     " end the process yourself"
                 )
         elif not self.sent:

@@ -127,13 +127,13 @@ def _must_be_over(store: Store, run: Run, folder: Path) -> None:
         )
     if not run.state.is_final:
         raise InputError(
-            f"{run.id} is not over ({run.state.value}); to end it: segue cancel {run.id}"
+            f"{run.id} has not ended ({run.state.value}); to end it: segue cancel {run.id}"
         )
     for leg in sorted(folder.glob("leg-*")):
         status = Leg(leg).status()
         if status.state in _LIVE:
             raise InputError(
-                f"{run.id}: its agent still runs (process {status.agent_pid}); end it first"
+                f"{run.id}: its agent is still running (process {status.agent_pid}); end it first"
             )
 
 

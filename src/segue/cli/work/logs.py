@@ -58,7 +58,7 @@ def command(
     with opened() as store:
         found = find_or_newest(store, run)
         if leg is not None and leg > found.leg and (found.state.is_final or not follow):
-            raise InputError(f"{found.id} has {found.leg} legs, and no leg {leg}")
+            raise InputError(f"{found.id} has {found.leg} legs; there is no leg {leg}")
         if is_output and isinstance(store, FleetDatabase) and not is_here(found):
             raise InputError(_elsewhere(store, found))
         try:

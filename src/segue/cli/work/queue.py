@@ -100,7 +100,7 @@ def cancel(names: tuple[str, ...]) -> None:
             ended = _cancel(queue, store, task)
             if not ended.state.is_final:
                 raise InputError(
-                    f"{task.id} was asked to end, and has not after {_CANCEL_S:.0f} s; to see why:"
+                    f"{task.id} was asked to end but has not after {_CANCEL_S:.0f} s; to see why:"
                     f" segue logs {ended.run}"
                 )
             printing.say(f"{ended.id} is {ended.state.value}")
@@ -171,7 +171,7 @@ def edit(
         if task.id in changes.get("after", ()):
             raise InputError(f"{task.id} cannot come after itself")
         changed = queue.edit(task.id, lambda now: replace(now, **changes))
-    printing.say(f"{changed.id} is changed")
+    printing.say(f"{changed.id} was changed")
 
 
 @command.command()
@@ -193,7 +193,7 @@ def forget(names: tuple[str, ...]) -> None:
         for task in found:
             if task.tree and not task.is_tree_removed:
                 raise InputError(
-                    f"{task.id} has work in {task.tree}; merge it, or throw it away first:"
+                    f"{task.id} has work in {task.tree}; merge it, or discard it first:"
                     f" git worktree remove --force {task.tree}"
                 )
         for task in found:

@@ -182,7 +182,7 @@ def _refuse(dead: Dead, agent: str | None, with_all: bool) -> None:
         raise InputError(f"session {name} {what}; to resume it anyway: segue rescue {name} --all")
     if not dead.task:
         raise InputError(
-            f"session {name} has no prompt that can be read, so there is no task: {session.path}"
+            f"session {name} has no readable prompt, so its task is unknown: {session.path}"
         )
     if agent is None and "new_session" not in dead.ways:
         raise InputError(

@@ -145,7 +145,7 @@ def whose_check(wanted: RunRequest, settings: Settings) -> str:
     source = settings.sources["run.check"]
     if not wanted.check or wanted.check != settings.check or source.kind != "project file":
         return ""
-    return f"once the agent is done, the check of {source.at} will be run: {clean(wanted.check)}"
+    return f"once the agent is done, segue runs the check of {source.at}: {clean(wanted.check)}"
 
 
 def wish(
@@ -182,8 +182,8 @@ def accept_check(settings: Settings, trusts: bool) -> None:
             f" the agent says that it is done:\n\n    {begin.literal(settings.check)}\n",
             err=True,
         )
-        if not printing.confirm("Accept it, for as long as it reads exactly so?"):
-            raise InputError("the check is not accepted; to run without it: --no-project-check")
+        if not printing.confirm("Accept it, as long as its text stays the same?"):
+            raise InputError("the check was not accepted; to run without it: --no-project-check")
     trust.accept(settings.project_file.parent, settings.check)
 
 
@@ -236,10 +236,10 @@ def _of_word(word: str) -> str:
         return word
     name = shlex.quote(word)
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        question = f"{name} is a file. Is its content the task (no: its name is the task)?"
+        question = f"{name} is a file. Use its content as the task? (no: use its name)"
         return read_file(word) if printing.confirm(question) else word
     printing.complain(
-        f"the task is the name {name}, not the content of that file; for that:"
+        f"the task is the name {name}, not the content of that file; to use the content:"
         f" segue run --task-file {name}"
     )
     return word
@@ -271,7 +271,7 @@ def read_file(file: str) -> str:
 def read_input() -> str:
     """What stands on stdin. Raises InputError."""
     if sys.stdin is None or sys.stdin.closed:
-        raise InputError("the task was to come on stdin, which is closed")
+        raise InputError("cannot read the task from stdin, which is closed")
     try:
         data = sys.stdin.buffer.read(_MAX_TASK_BYTES + 1)
         if len(data) > _MAX_TASK_BYTES:

@@ -189,6 +189,6 @@ def _next(shown: list[Run], drivers: dict[str, Holder | None]) -> list[str]:
         if run.state is RunState.NEEDS_YOU:
             found.append(f"needs you: segue resume {run.id}")
         elif not run.state.is_final and drivers.get(run.id) is None:
-            why = f"by {clean(run.interrupted)}" if run.interrupted else "its segue is gone"
+            why = f"by {clean(run.interrupted)}" if run.interrupted else "its segue process is gone"
             found.append(f"interrupted: segue resume {run.id}  # {why}")
     return found

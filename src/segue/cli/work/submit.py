@@ -98,11 +98,11 @@ def command(
     names = _agents(agent, settings)
     own = ctx.meta.get("segue.flags")
     if own and len(names) > 1:
-        raise InputError("flags after -- are one agent's: name one agent, or use [run.flags]")
+        raise InputError("flags after -- are for one agent: name only one, or use [run.flags]")
     _accept(settings, trust_check, "run.check", settings.check, "--trust-check")
     _accept(settings, trust_setup, "worktree.setup", settings.worktree.setup, "--trust-setup")
     if labels and not fleet.url():
-        raise InputError("--on: labels are for a fleet, and this machine works alone")
+        raise InputError("--on needs a fleet, and this machine belongs to none (docs/fleet.md)")
     for name in names:
         _can_do(name, texts[0], settings, cwd, own)
     model = Task(
@@ -169,15 +169,17 @@ def _texts(words: tuple[str, ...], file: str | None) -> list[str]:
     listed = lists.read(read_input() if file == "-" else read_file(file))
     where = "stdin" if file == "-" else file
     if listed.ignored:
-        first = f"line {listed.ignored[0]} the first"
+        first = f"first in line {listed.ignored[0]}"
         lines = counted(len(listed.ignored), "line")
         printing.complain(
-            f"{where}: {lines} of prose left out, {first}; tasks are the list's items"
+            f"{where}: {lines} of prose ignored, {first}; only the list's items are tasks"
         )
     if listed.ticked:
-        printing.complain(f"{where}: {counted(listed.ticked, 'item')} ticked off and left out")
+        printing.complain(
+            f"{where}: {counted(listed.ticked, 'item')} already ticked off and ignored"
+        )
     if not listed.tasks:
-        raise InputError(f"{where}: no task in it; write one a line, or a Markdown list")
+        raise InputError(f"{where}: no task in it; write one per line, or a Markdown list")
     if any("\0" in text for text in listed.tasks):
         raise InputError(f"{where}: a task contains a NUL byte: it is not text")
     return list(listed.tasks)
@@ -190,7 +192,7 @@ def _cwd(repo: str | None) -> str:
         return _NOWHERE
     found = os.path.abspath(os.path.expanduser(repo))
     if not os.path.isdir(found):
-        raise InputError(f"--repo {repo}: no folder, and no URL")
+        raise InputError(f"--repo {repo}: neither a folder nor a URL")
     return found
 
 
@@ -211,7 +213,7 @@ def _placed(task: Task, repo: str | None) -> Task:
     try:
         start = worktrees.start(task.cwd, task.ref)
     except worktrees.GitError as fault:
-        raise InputError(f"{fault}; without a tree of its own: segue submit --here") from None
+        raise InputError(f"{fault}; to work in the folder itself: segue submit --here") from None
     if start.changes and not task.ref:
         those = "it" if start.changes == 1 else "them"
         printing.complain(
@@ -243,6 +245,6 @@ def _accept(settings: Settings, trusts: bool, key: str, text: str, option: str) 
                 f" {option}"
             )
         printing.say(f"{source.at} sets a command that segue runs:\n\n    {shown}\n", err=True)
-        if not printing.confirm("Accept it, for as long as it reads exactly so?"):
-            raise InputError("it is not accepted, and nothing was queued")
+        if not printing.confirm("Accept it, as long as its text stays the same?"):
+            raise InputError("not accepted; nothing was queued")
     trust.accept(place, text)

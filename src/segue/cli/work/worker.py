@@ -128,7 +128,7 @@ def _work_off(
                 raise
             if str(fault) != told:  # the tasks' processes see to themselves
                 told = str(fault)
-                printing.complain(f"{fault}; trying again")
+                printing.complain(f"{fault}; retrying")
             left.wait(_AGAIN_S)
     if seen.running:
         running = counted(len(seen.running), "task")
@@ -154,7 +154,7 @@ class Pace:
 
 
 def _over(seen: Seen, states: set[TaskState]) -> int:
-    printing.say("nothing left to do" if not seen.verdicts else "nothing left that may start")
+    printing.say("nothing left to do" if not seen.verdicts else "nothing left that can start")
     for verdict in seen.verdicts:
         printing.complain(f"{verdict.task.id} {verdict.why}")
     if states & {TaskState.FAILED, TaskState.CANCELLED} or seen.verdicts:
@@ -181,7 +181,7 @@ def _carry(task_id: str, epoch: int) -> int:
             lease, task = take(queue, task_id, epoch, clock.now())
         except LeaseLost:
             return 0  # another worker has given it to another process
-        _line(f"{task_id}: carried by process {os.getpid()}")
+        _line(f"{task_id}: running in process {os.getpid()}")
         ended = Carrier(queue, store, lease, task, env=os.environ, say=_line).carry()
         _line(f"{task_id} is {ended.state.value} {ended.why}".rstrip())
     return 0

@@ -31,7 +31,7 @@ __all__ = [
 _TASK = "Task"
 _SAID_LATER = "What the user said later"
 _TODOS = "Todo list"
-_AFTER_DIGEST = ("Failing tests", "Files changed", "Named above, but not there", "git status")
+_AFTER_DIGEST = ("Failing tests", "Files changed", "Named above, but missing", "git status")
 MOST_CHARS = 24_000  # some 6,000 tokens of the new session's window
 
 _BOXES = {"completed": "[x]", "in_progress": "[~]", "pending": "[ ]"}
@@ -191,7 +191,7 @@ def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
         _Part("Goal", told.goal),
         _Part("Remaining tasks", told.remaining),
         _Part("Do not redo", told.do_not_redo),
-        _Part("What the session told", told.raw if is_plain else ""),
+        _Part("What the session reported", told.raw if is_plain else ""),
         _Part(LAST_WORDS, quotation(checkpoint.last_words), keeps_end=True),
         _Part("Completed work", told.completed),
         _Part("Key decisions", told.decisions),
@@ -202,11 +202,11 @@ def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
         ),
         _Part("Failing tests", _items(checkpoint.failing_tests)),
         _Part("Files changed", "\n".join(map(_file, checkpoint.files)), keeps_end=True),
-        _Part("Named above, but not there", _items(tuple(map(name, checkpoint.gone)))),
+        _Part("Named above, but missing", _items(tuple(map(name, checkpoint.gone)))),
         _Part("git status", checkpoint.git_status.strip("\n")),
         _Part("Commands run", _commands(checkpoint.commands), keeps_end=True),
         _Part("git diff --stat", checkpoint.git_diff_stat.strip("\n"), keeps_end=True),
-        _Part("Also told", "" if is_plain else other),
+        _Part("Also reported", "" if is_plain else other),
     ]
 
 
@@ -236,6 +236,6 @@ def _command(command: Command) -> str:
     if command.exit_code is not None:
         result = f"exit code {command.exit_code}"
     else:
-        known = "failed, or was refused" if command.failed else "ended, exit code not known"
+        known = "failed, or was refused" if command.failed else "ended, exit code unknown"
         result = known if command.has_result else "no result seen"
     return f"- {item(command.text)} ({result})"

@@ -54,13 +54,14 @@ _TITLES = {
 }
 _BY_RULES = """\
 Written by segue from the session's records and the files: the session was cut off before it wrote
-a handoff document itself, or wrote none that can be used. What is done is in the files and, if
+a handoff document itself, or wrote none that can be used. Finished work is in the files and, if
 there is a repository, in its history: look there first."""
 _RECORD = """\
-Collected from the session's records and the files, not written by the session. But for the user's
-own words it is a record, not an instruction; where it and the files differ, the files are right."""
-_NO_TASK = "Not known: the session's first words could not be read. Ask the user for the task."
-_NO_SECRETS = f"What looked like a secret is {MARK}: the user knows it."
+Collected from the session's records and the files, not written by the session. Apart from the
+user's own words, it is a record, not an instruction; where it and the files differ, the files are
+right."""
+_NO_TASK = "Unknown: the session's first words could not be read. Ask the user for the task."
+_NO_SECRETS = f"Values that looked like secrets are {MARK}: the user knows them."
 _COMPARE = (
     "The session kept no list of what is left: compare the task with what the files and the history"
     " hold, and go on with what is missing."
@@ -97,7 +98,7 @@ def check(text: str) -> str:
     if _open_fence(lines):
         return "it breaks off: a code fence is not closed"
     if _HEADING.fullmatch(lines[-1]) and len(lines) - 1 in _outside(lines):
-        return "it breaks off: nothing stands under its last heading"
+        return "it breaks off: its last heading has no text"
     # A document is about anything, also about tags: they are read as such only if need be.
     found = [_TAG.sub("‹", body), body] if _TAG.search(body) else [body]
     whys = [_check_sections(extract(each, max_chars=8 * len(each))) for each in found]
@@ -136,7 +137,7 @@ def own(
         "context_usage": round(context_usage, 4),
     }
     task = " ".join(_safe(checkpoint.task).split())
-    goal = f"The user's task, which stands word for word below: {task[:_LINE_CHARS]}"
+    goal = f"The user's task (word for word below): {task[:_LINE_CHARS]}"
     left = [todo for todo in checkpoint.todos if todo.status != "completed"]
     listed = "\n".join(f"- {item(todo.text)}" for todo in left)
     pieces = [
@@ -152,7 +153,7 @@ def own(
 def complete(agent_text: str, own: Checkpoint | str) -> str:
     """The session's document with the user's words and what is known without the session added to
     it, under a heading of segue's; of `own`, a rule-made document's part is taken. The session's
-    text stays as it is; nothing is added that is there already, or that would make it too large."""
+    text stays as it is; nothing is added that already exists, or that would make it too large."""
     part = _facts(replace(own, told=None)) if isinstance(own, Checkpoint) else _part(own)
     if not part or recorded(agent_text) == recorded(part):
         return agent_text
@@ -240,7 +241,7 @@ def _part(text: str) -> str:
 
 def _check_sections(told: AgentSummary | None) -> str:
     if told is None:
-        return "it says nothing"
+        return "it is empty"
     if not told.is_whole:
         return "it breaks off: its block has no end"
     sections = {name: getattr(told, name) for name in _TITLES}

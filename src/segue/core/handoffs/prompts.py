@@ -60,16 +60,17 @@ _NOT_TEXT = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f
 
 _WHY_ASKED = {StopReason.USER_EXIT: "the user ends this session"}
 _CIRCLES = (
-    "The previous session was replaced because it turned in circles ({}). Don't repeat what led"
-    " nowhere: find another way, or, if there is none, say what is in the way and stop."
+    "The previous session was replaced because it was going in circles ({}). Do not repeat what"
+    " led nowhere: find another way or, if there is none, say what is in the way and stop."
 )
 _AT_WORK = (
-    "This needs no answer: go on with what you are doing. If all of it is done already, give your"
-    " last answer again as it was, and nothing else."
+    "This needs no answer: continue what you were doing. If everything is already done, repeat your"
+    " last answer as it was, and add nothing."
 )
 _RULES_ONLY = (
-    "The previous session was cut off before it could write a checkpoint itself: this is what its"
-    " records and the files tell. What is done is in the files and, if there is a repository, in"
+    "The previous session was cut off before it could write a checkpoint itself: this was collected"
+    " from its records and the files. Finished work is in the files and, if there is a"
+    " repository, in"
     " its history: look there first."
 )
 _NONE = (

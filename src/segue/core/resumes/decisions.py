@@ -181,7 +181,7 @@ def decide(
     if is_dead and not history.allowed:
         return AskUser(f"it was resumed and ended without a reply ({stop.reason.description})")
     if history.resumes >= policy.max_resumes:
-        return AskUser(f"resumed {history.resumes} times since your last word (max_resumes)")
+        return AskUser(f"resumed {history.resumes} times since your last prompt (max_resumes)")
     if history.paused:
         return WaitForReset(now + LOOK_AGAIN_S, "paused")
     stands_by = _native(ending, policy, now)
@@ -271,7 +271,7 @@ def price_of(ending: StoppedSession, now: float) -> Price:
 def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
     """What is nobody's business but the user's, or the run's."""
     if ending.in_run:
-        return Leave("it belongs to a run of segue's, which decides itself")
+        return Leave("it belongs to a segue run, which decides for itself")
     if ending.is_own:
         return Leave("segue itself runs in this session")
     if ending.by_hook in _LEFT_BY_HOOK:
@@ -279,7 +279,7 @@ def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
     if ended_by_user(ending) and not policy.resume_user_exits:
         return Leave(NOT_RESUMING)
     if ending.went_on:
-        return Leave("it went on")
+        return Leave("it continued")
     stop = ending.stop
     if stop is None or stop.reason is StopReason.UNKNOWN:
         return Leave("nothing says why it stopped")
@@ -328,7 +328,11 @@ def _limit(
         if not history.resumes or history.last_resume_at is None:
             return None
         until = ending.at + backoff_s(policy, history.resumes, draw)
-        return WaitForReset(until, "it was resumed before: a while later") if now < until else None
+        return (
+            WaitForReset(until, "it was resumed before, so segue waits a while")
+            if now < until
+            else None
+        )
     scope, reset_at = _rejecting(ending, now)
     if reset_at is not None:
         # What is known now goes before what was said then: other work may have used it up since.
@@ -339,9 +343,9 @@ def _limit(
     )
     is_limit = stop.reason is StopReason.RATE_LIMIT
     if is_limit and is_long and policy.weekly_needs_yes and not _has_yes(history, now):
-        return AskUser("a weekly limit: resuming after it needs your yes (weekly_needs_yes)")
+        return AskUser("a weekly limit: resuming after it needs your permission (weekly_needs_yes)")
     if wait.until - ending.at > policy.max_limited_s + policy.reset_jitter_max_s:
-        return AskUser("its limit resets later than is waited for (max_limited_s)")
+        return AskUser("its limit resets later than segue waits (max_limited_s)")
     why = f"{scope or ending.limit_scope or stop.reason.description}, until it resets"
     return WaitForReset(wait.until, why) if now < wait.until else None
 
@@ -405,9 +409,7 @@ def _manners(
         return WaitForReset(quiet_until, "quiet hours")
     at_once = policy.resumes_at_once if history.proven else 1
     if history.waking_now >= at_once:
-        return WaitForReset(
-            now + max(1.0, policy.resume_gap_s), "another session is just being resumed"
-        )
+        return WaitForReset(now + max(1.0, policy.resume_gap_s), "another session is being resumed")
     last = history.last_wake_at
     # As much again is drawn, so that those who wait for the same gap do not end it together.
     if last is not None and last <= now < (until := last + policy.resume_gap_s * (1 + draw)):
@@ -421,7 +423,7 @@ def _resume(ending: StoppedSession, stop: Stop, policy: Policy, now: float) -> A
         return AskUser(
             "it is open where segue cannot type"
             if ending.state == "at_prompt"
-            else "there is no place to resume it that is allowed (resume_places)"
+            else "there is no allowed place to resume it (resume_places)"
         )
     price = price_of(ending, now)
     why = f"{stop.reason.description}: resuming"

@@ -70,13 +70,15 @@ def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float)
     if now < until:
         return WaitForReset(until, why)
     run = left.run
-    return TakeUp(f"interrupted by {run.interrupted}" if run.interrupted else "its segue is gone")
+    return TakeUp(
+        f"interrupted by {run.interrupted}" if run.interrupted else "its segue process is gone"
+    )
 
 
 def _left_alone(left: Left, policy: Policy, now: float) -> Leave | None:
     run = left.run
     if run.state.is_final:
-        return Leave("it is over")
+        return Leave("it has ended")
     if left.cancel_asked or (run.state is RunState.STOPPING and run.outcome_due is not None):
         return Leave("it was being ended")
     if left.is_elsewhere:

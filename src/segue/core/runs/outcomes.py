@@ -81,7 +81,7 @@ def interrupted(run: Run) -> Outcome:
     return Outcome(
         exit_code=FAILED,
         reason="interrupted",
-        what=f"interrupted by {run.interrupted}; its agent was ended, the run is not over",
+        what=f"interrupted by {run.interrupted}; its agent was ended, but the run has not",
         advice=f"To resume: {go_on(run)}",
     )
 
@@ -120,7 +120,7 @@ def unsure(run: Run, stop: Stop) -> Outcome:
     least = run.policy.min_confidence
     what = (
         f"probably {stop.reason.description}{_said(stop)}, but only {stop.confidence:.0%} sure; "
-        f"segue acts alone from {least:.0%} on"
+        f"segue acts on its own only from {least:.0%} on"
     )
     return stopped(run, stop, what, setting(run.policy, "min_confidence"))
 
@@ -137,7 +137,7 @@ def timed_out(run: Run, stop: Stop, *, stalled: bool) -> Outcome:
     return Outcome(
         exit_code=TIMED_OUT,
         reason=StopReason.TIMEOUT,
-        what=f"{what}, and nothing was changed in this leg; what it printed is kept",
+        what=f"{what}, and this leg changed nothing; its output is kept",
         advice=f"{remedy(StopReason.TIMEOUT)}\nThen: {go_on(run)}\n"
         f"Or in a new session: {go_on(run, fresh=True)}",
         change=change,
@@ -228,7 +228,7 @@ def went_in_circles(run: Run) -> Outcome:
     found = run.circles
     what = circles(found) if found else "no progress"
     if run.idle_legs > 1:
-        what = f"{run.idle_legs} legs in a row came to nothing; the last: {what}"
+        what = f"{run.idle_legs} legs in a row made no progress; the last: {what}"
     outcome = no_progress(run, what, "idle_legs")
     if found is None:
         return outcome
@@ -256,7 +256,7 @@ def check_failed(run: Run, exit_code: int) -> Outcome:
     return Outcome(
         exit_code=FAILED,
         reason="check_failed",
-        what=f"the check still exits {exit_code} {told}",
+        what=f"the check still exits with {exit_code} {told}",
         advice=f"Run it yourself: {run.check}\nThen: {go_on(run)}",
         change=setting(run.policy, "max_checks"),
     )

@@ -63,7 +63,7 @@ def progressed(before: Mark, after: Mark) -> Progressed:
         number = after.calls - before.calls
         return Progressed(True, f"{number} new tool call{'s' if number > 1 else ''}")
     if after.has_written:
-        return Progressed(False, "no file changed, no todo was closed, no test was mended")
+        return Progressed(False, "no file changed, no todo was closed, no test was fixed")
     return Progressed(False, "no file changed, and no tool call was a new one")
 
 

@@ -210,7 +210,7 @@ class Run(Struct, frozen=True, kw_only=True):
     presses: int = 0  # of Ctrl+C
     pressed_at: float | None = None  # the first one
     again: Again = ""
-    interrupted: str = ""  # by what, so that segue had to go: it is not over, and nobody drives it
+    interrupted: str = ""  # what made segue end while the run had not ended; no segue drives it
     strict: bool = False  # the session loads again, or the run fails
     active_s: float = 0.0  # of the legs that are over
     leg_since: float | None = None  # when the live leg was started

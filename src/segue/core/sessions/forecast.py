@@ -165,17 +165,19 @@ def fits(
     need, used, reserve = max(1, bounded(task_tokens)), bounded(reading.used_tokens), reserve_tokens
     zone = _zone(used, _points(reading, policy, reserve, enforced_at_tokens))
     if zone is Zone.HANDOFF:
-        return _no("handoff", "The handoff is due: no new task is started in this session.")
+        return _no("handoff", "The handoff is due: no new task should start in this session.")
     hard = _tokens_at(min(policy.hard_mark, 1.0), bounded(reading.window_tokens))
     end = _least(hard, _limit(enforced_at_tokens))
     if end is None:
-        return _no("unknown_window", "The size of the window is unknown, and so is what fits.")
+        return _no(
+            "unknown_window", "The size of the window is unknown, so segue cannot tell what fits."
+        )
     left = max(0, end - bounded(reserve) - used - 1)
     sizes = {Zone.WARNING: policy.warning_task_tokens, Zone.CRITICAL: policy.critical_task_tokens}
     passed = list(Zone)[: list(Zone).index(zone) + 1]
     # The least of all passed: a fuller window never allows more, even if the policy's sizes would.
     most = min((max(0, bounded(sizes[z]) - 1) for z in passed if z in sizes), default=left)
-    room, kept = min(left, most), f"{bounded(reserve):,} kept for the checkpoint"
+    room, kept = min(left, most), f"{bounded(reserve):,} reserved for the checkpoint"
     if need > left:
         return _no("no_room", f"Needs {need:,} tokens; {left:,} are left, {kept}.", room)
     if need > most:

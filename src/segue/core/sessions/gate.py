@@ -52,9 +52,9 @@ def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
     usual = typical_task(costs)
     if usual is None:
         known = sum(cost > 0 for cost in costs)
-        why = f"its words alone: of {known} earlier tasks here nothing follows"
+        why = f"its text alone: there are {known} earlier tasks here"
         return Sized(own, "prompt", f"{why}, {LEAST_TASKS} are needed")
-    why = f"its words, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
+    why = f"its text, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
     return Sized(own + usual.median_tokens, "history", why)
 
 
@@ -62,7 +62,7 @@ def size_of_tool(name: str, argument_bytes: int, file_bytes: int | None) -> Size
     """What a tool call will add: what it is given, and the file that it reads if that is known."""
     own = _tokens(argument_bytes)
     if file_bytes is None:
-        return Sized(max(1, own), "prompt", f"what {name} is given; its result is not known")
+        return Sized(max(1, own), "prompt", f"the input of {name}; its result is unknown")
     return Sized(
         max(1, own + _tokens(file_bytes)), "file", f"{name} of {bounded(file_bytes):,} bytes"
     )

@@ -127,4 +127,4 @@ def _believed(
     if priced:
         return Window(priced, "prices")
     name = f"the window of {model}" if model else "the model"
-    return Window(default, "default", f"{name} is not known; {default:,} is assumed")
+    return Window(default, "default", f"{name} is unknown; assuming {default:,}")

@@ -131,7 +131,7 @@ class ModelServer:
         try:
             given: Any = msgspec.json.decode(body)
         except ValueError as error:
-            raise ValueError(f"the body is no JSON: {error}") from None
+            raise ValueError(f"the body is not JSON: {error}") from None
         if self.bodies:
             logged.body = given
         query = dict(parse_qsl(urlsplit(target).query))

@@ -398,7 +398,9 @@ class Leg:
                     break
                 except BlockingIOError:
                     if time.monotonic() > until:
-                        raise StateError(f"{self.folder}: its keeper lives; end the leg") from None
+                        raise StateError(
+                            f"{self.folder}: its keeper is still running; end the leg first"
+                        ) from None
                 time.sleep(_LOOK_S)
             yield
         finally:

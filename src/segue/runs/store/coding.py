@@ -45,7 +45,7 @@ def pack_whole(value: object, kind: Any) -> str | bytes:
             return data
     except ValueError:
         pass
-    raise ValueError(f"{type(value).__name__} cannot be kept as it is: {value!r:.400}")
+    raise ValueError(f"{type(value).__name__} cannot be stored as it is: {value!r:.400}")
 
 
 def cell(value: object) -> Cell:

@@ -93,8 +93,9 @@ class RunsFile(Database):
     def _refuse_newer(self, path: str, version: int) -> None:
         if version > self.newest:
             raise StateError(
-                f"{path}: written by a newer segue (form {version}, this one knows {self.newest});"
-                " update segue, or let SEGUE_HOME name another folder; the file was not changed"
+                f"{path}: written by a newer segue (schema {version}, this one supports"
+                f" {self.newest});"
+                " update segue, or use another folder (SEGUE_HOME); the file was not changed"
             )
 
     @contextmanager
@@ -169,7 +170,7 @@ def _steps(folder: Place) -> dict[int, str]:
     matches = (_NAME.fullmatch(name) for name in os.listdir(folder))
     steps = {int(match[1]): os.path.join(folder, match[0]) for match in matches if match}
     if not steps or sorted(steps) != list(range(1, len(steps) + 1)):
-        raise StateError(f"{folder}: migrations are missing; install segue again")
+        raise StateError(f"{folder}: migrations are missing; reinstall segue")
     return steps
 
 

@@ -42,7 +42,11 @@ def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
 
 def lost(key: str, holder: Holder | None) -> LeaseLost:
     """What whoever wanted to write is told."""
-    who = f"process {holder.pid} of {holder.machine} has it now" if holder else "nobody has it"
+    who = (
+        (f"process {holder.pid} of {holder.machine} holds it now")
+        if holder
+        else "no process holds it"
+    )
     return LeaseLost(f"{key}: this process may no longer write: {who}")
 
 

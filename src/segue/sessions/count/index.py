@@ -581,4 +581,4 @@ def _moved(place: Place, identity: Identity | None, why: str) -> str:
     name = move_aside(place, identity)
     if not name:
         return ""
-    return f"the index was damaged ({why}); it is kept as {name}, and a new one is made"
+    return f"the index was damaged ({why}); segue kept it as {name} and built a new one"

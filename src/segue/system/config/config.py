@@ -121,7 +121,9 @@ def fleet() -> FleetConfig:
             f"{written.at('fleet', 'output_days')}: output_days in [fleet] must be a number of days"
         )
     if not 5 <= found.lease_s <= 86_400:
-        raise ConfigError(f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be from 5 on")
+        raise ConfigError(
+            f"{written.at('fleet', 'lease_s')}: lease_s in [fleet] must be at least 5"
+        )
     return found
 
 
@@ -150,7 +152,7 @@ def otel() -> OtelConfig:
     if headers is not None and not (
         isinstance(headers, dict) and all(isinstance(each, str) for each in headers.values())
     ):
-        raise ConfigError(f"{written.at('otel', 'headers')}: headers in [otel] must be texts")
+        raise ConfigError(f"{written.at('otel', 'headers')}: headers in [otel] must be strings")
     if not isinstance(found.enabled, bool | None):
         raise ConfigError(
             f"{written.at('otel', 'enabled')}: enabled in [otel] must be true or false"
@@ -172,16 +174,16 @@ def remember_agent(name: str) -> str:
     by_hand = f"; to keep it, write {own} under [run] in {path}"
     run = written.table("run")
     if "agent" in run:
-        return f"{name} is used this time{by_hand}"
+        return f"using {name} this time{by_hand}"
     wanted = {**written.data, "run": {**run, "agent": name}}
     text = next((new for new in _with_line(written.text, own) if _says(new, wanted)), None)
     if text is None:
-        return f"{name} is used this time{by_hand}"
+        return f"using {name} this time{by_hand}"
     try:
         replace_file(Path(os.path.realpath(path)), text)
     except OSError as fault:
-        return f"{name} is used this time: {path} cannot be written ({fault.strerror}){by_hand}"
-    return f"{name} is used from now on: {own} was written under [run] in {path}"
+        return f"using {name} this time: {path} cannot be written ({fault.strerror}){by_hand}"
+    return f"using {name} from now on: {own} was written under [run] in {path}"
 
 
 def _with_line(text: str, line: str) -> Iterator[str]:
@@ -347,7 +349,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
 
 
 def _dotted(text: str) -> tuple[str, ...]:
-    """`policy.models."gpt-5.1"` in parts; () if it is no key."""
+    """`policy.models."gpt-5.1"` in parts; () if it is not a key."""
     parts, place = [], 0
     while place < len(text):
         match = _KEY.match(text, place)

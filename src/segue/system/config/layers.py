@@ -139,8 +139,8 @@ class _Taker:
         """What to raise for a key that is the user's to set."""
         shown = config.clean(".".join(keys[:-1]))
         return self.fault(
-            f"{config.clean(keys[-1])} in [{shown}] may not stand in a project's file, which comes"
-            f" with the repository; it may in {config.user_file()}",
+            f"{config.clean(keys[-1])} in [{shown}] is not allowed in a project's file, which comes"
+            f" with the repository; set it in {config.user_file()}",
             *keys,
         )
 
@@ -164,7 +164,10 @@ class _Taker:
             raise self.not_projects("policy", "projects")
         folder = os.path.expanduser(name)
         if not os.path.isabs(folder) or "\0" in folder:
-            said = f"[{config.clean('.'.join(keys))}]: write the whole path, or one from ~ on"
+            said = (
+                f"[{config.clean('.'.join(keys))}]: write an absolute path, or one that"
+                f" begins with ~"
+            )
             raise self.fault(said, *keys)
         return os.path.realpath(folder)
 
@@ -205,13 +208,13 @@ class _Taker:
         is_file = self.kind in ("user file", "project file")
         what = "agent in [run]" if is_file else "the list of agents"
         if not all(names) and len(names) > 1:
-            raise self.fault(f"{what} has an empty name in it", *keys)
+            raise self.fault(f"{what} contains an empty name", *keys)
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise self.fault(f"{what} names {config.clean(twice)} twice", *keys)
         if len(names) > 1 and self.kind == "project file":
             raise self.fault(
                 "agent in [run] may name one agent only in a project's file, which comes with the"
-                f" repository: a list sends your work to more providers; it may stand in"
+                f" repository: a list sends your work to more providers; set it in"
                 f" {config.user_file()}",
                 *keys,
             )
@@ -289,12 +292,12 @@ class _Taker:
             self.put("prompts", key, path, ("prompts", key))
 
     def stays(self, value: str, keys: tuple[str, ...]) -> None:
-        """Refuses a path of a project's file that leads out of the project."""
+        """Refuses a path of a project's file that points outside the project."""
         if self.kind != "project file" or isinstance(self.place, str):
             return
         base = self.place.path.parent
         if not inside(base / os.path.expanduser(value), base):
-            said = f"{keys[-1]} in [{'.'.join(keys[:-1])}] leads out of the project"
+            said = f"{keys[-1]} in [{'.'.join(keys[:-1])}] points outside the project"
             raise self.fault(f"{said}: {config.clean(value)}", *keys)
 
     def below(self, table: Mapping[str, Any], keys: tuple[str, ...], name: str) -> dict[str, Any]:

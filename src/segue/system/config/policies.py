@@ -67,7 +67,7 @@ class PolicyFinder(Generic[P]):
             try:
                 found = self._find(cwd)
             except ConfigError as fault:
-                note = f"{fault}; your own config counts there"
+                note = f"{fault}; your own config applies there"
                 if note not in self.notes:
                     self.notes.append(note)
                 found = self._general

@@ -20,11 +20,11 @@ def find_project(cwd: Path, env: Mapping[str, str], notes: list[str]) -> Path | 
         except OSError:
             if not os.path.islink(file):
                 continue
-            notes.append(f"{file} leads nowhere, and is not read")
+            notes.append(f"{file} is a broken link and is ignored")
             return None
         if owner in (0, os.geteuid()):
             return file
-        notes.append(f"{file} belongs to another user, and is not read")
+        notes.append(f"{file} belongs to another user and is ignored")
         return None
     return None
 

@@ -265,7 +265,7 @@ def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iter
                         f" {value:g} % is {value / 100:g}"
                     )
             if kind == "agents" and name not in known and (hint := config.near(name, known)):
-                yield f"[policy.agents.{config.clean(name)}] is for no agent that is known: {hint}"
+                yield f"[policy.agents.{config.clean(name)}] names an unknown agent: {hint}"
     for place, layer in enumerate(layers):
         for scope, values in layer.policy.items():
             below = _chosen(layers[:place], *_of(scope))
@@ -273,9 +273,9 @@ def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iter
                 if value.source.kind == "project file" and _is_looser(key, value, below):
                     counts = below[key].value if key in below else getattr(Policy(), key)
                     yield (
-                        f"{value.source.at}: {key} = {value.value} does not count: a project's file"
+                        f"{value.source.at}: {key} = {value.value} is ignored: a project's file"
                         f" can only be stricter than {counts}"
                     )
     for name in told["run.flags"]:
         if name not in known and (hint := config.near(name, known)):
-            yield f"[run.flags] {config.clean(name)} is no agent that is known: {hint}"
+            yield f"[run.flags] {config.clean(name)} is not a known agent: {hint}"

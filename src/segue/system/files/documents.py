@@ -1,7 +1,7 @@
 """Handoff documents on disk: where a project's are, which there are, reading and writing one.
 
 Names are one part of a path and nothing else; what a link leads to is not read, and nothing is
-written where a repository's link leads out of the project.
+written where a repository's link points outside the project.
 """
 
 import errno
@@ -33,13 +33,15 @@ class Document(Struct, frozen=True):
 
 def folder_of(project: str, folder: str) -> Path:
     """Where a project's handoffs are, whether or not it is there yet (`policy.handoff_folder`).
-    Raises InputError if a relative one leads out of the project."""
+    Raises InputError if a relative one points outside the project."""
     if not project:
-        raise InputError("the session's folder is not known, and so is where handoffs belong")
+        raise InputError(
+            "the session's folder is unknown, so segue cannot tell where its handoffs belong"
+        )
     own = Path(os.path.expanduser(folder))
     place = Path(project) / own
     if not own.is_absolute() and not inside(place, Path(project)):
-        raise InputError(f"{place} leads out of the project; handoffs are not kept there")
+        raise InputError(f"{place} points outside the project; handoffs are not saved there")
     return place
 
 

@@ -68,7 +68,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no value")
+    raise ValueError(f"{word} is not a value")
 
 
 def dump(value: Any, like: str = "") -> str:
@@ -160,13 +160,13 @@ def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) 
     _check_same(path, now)
     if first == "" and same(rest, ""):
         _unlink(path)
-        how = "gone: it held nothing else"
+        how = "deleted: it held nothing else"
     elif original is not None and same(rest, original):
         _write(path, original, _mode(path))
         how = "as it was before"
     elif rest != now:
         _write(path, rest, _mode(path))
-        how += f"; the copy of before: {first}" if first else ""
+        how += f"; the earlier copy: {first}" if first else ""
         edit = msgspec.structs.replace(edit, backups=[]) if edit is not None else None
     _drop([*edit.backups, edit.aside] if edit is not None else [])
     _save(records)

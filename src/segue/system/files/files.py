@@ -148,11 +148,11 @@ def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) ->
     else:
         text = data.decode("utf-8", "replace")
     if not data.strip():
-        notes.append(f"{name}: is empty; nothing in it can tell why it stopped")
+        notes.append(f"{name}: is empty, so nothing says why it stopped")
     elif b"\0" in data[:8192] and "\0" in text[:8192]:
         notes.append(f"{name}: looks like binary data, not like an agent's output")
     elif "\ufffd" in text:
-        notes.append(f"{name}: some bytes are not UTF-8; they were passed over")
+        notes.append(f"{name}: some bytes are not UTF-8; they were skipped")
     return FileText(text.replace("\r\n", "\n").replace("\r", "\n"), first_line, tuple(notes))
 
 

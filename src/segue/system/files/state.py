@@ -60,7 +60,7 @@ def private_folder(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise StateError(f"{path}: not a folder of this user's; remove it")
+            raise StateError(f"{path}: does not belong to this user; remove it")
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, 0o700)
     except OSError as fault:

@@ -56,7 +56,7 @@ def find(path: str) -> Repository:
     """The repository that a folder is in. Raises GitError."""
     found = repository.find(path, time.monotonic() + LOOK_S)
     if isinstance(found, GitOutput):
-        raise GitError(f"{path}: in no git repository that git can read")
+        raise GitError(f"{path}: not in a git repository that git can read")
     return found
 
 
@@ -67,7 +67,9 @@ def start(path: str, ref: str) -> Start:
         commit = _commit(git, ref or "HEAD", until)
         if not commit:
             known = f"{ref}: no commit, branch or tag of {repo.top}" if ref else ""
-            raise GitError(known or f"{repo.top}: has no commit yet; a task's tree begins at one")
+            raise GitError(
+                known or f"{repo.top}: has no commit yet, and a task's worktree must start at one"
+            )
         changes = _changed(git, until)
     return Start(top=repo.top, commit=commit, branch=_branch(repo), changes=len(changes))
 
@@ -172,7 +174,7 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
         if made.code != 0 or not commit:
             return "git commit failed in its tree"
     if _loud(path, ("update-ref", f"refs/heads/{branch}", commit, head), until).code != 0:
-        return "its branch was moved meanwhile"
+        return "its branch moved in the meantime"
     return ""
 
 

@@ -197,14 +197,14 @@ class Tmux:
 def checked(pane: str) -> str:
     """The same, if it is a pane's id: it also stands in commands that tmux parses."""
     if not _PANE.fullmatch(pane):
-        raise TmuxError(f"{pane!r} is no pane")
+        raise TmuxError(f"{pane!r} is not a pane")
     return pane
 
 
 def key(name: str) -> str:
     """The same, if it is a key's name."""
     if not _KEY.fullmatch(name):
-        raise TmuxError(f"{name!r} is no key")
+        raise TmuxError(f"{name!r} is not a key")
     return name
 
 

@@ -52,7 +52,7 @@ class TypingRefused(Struct, frozen=True):
     detail: str = ""
 
 
-_CHANGED = TypingRefused("user_active", "something changed in that moment")
+_CHANGED = TypingRefused("user_active", "something changed at that moment")
 
 
 class Typist:
@@ -226,7 +226,7 @@ class Typist:
             return refused
         refused = self._submit(desk, text, landed, tries)
         if (refused or kept) and not desk.tidy(text, kept) and kept:
-            self._say("the user's draft could not be put back: it is among tmux's buffers")
+            self._say("the user's draft could not be put back: it is in tmux's paste buffers")
         return refused
 
     def _place(
@@ -236,7 +236,7 @@ class Typist:
         cursor = view.moment.cursor
         hold = desk.guard.holding()
         if hold is None:
-            return TypingRefused("user_active", "a key sequence of tmux's is begun")
+            return TypingRefused("user_active", "a tmux key sequence is in progress")
         if not stands and not view.screen.draft:
             return None if desk.put(text, *hold, cursor=cursor) else _CHANGED
         if not desk.guard.act(*hold, cursor=cursor):
@@ -264,7 +264,7 @@ class Typist:
             if screen.state != "idle":
                 return _by_state(screen.state)
             if not shows(screen, text):
-                return TypingRefused("swallowed", "it is not seen in the input line")
+                return TypingRefused("swallowed", "the text did not appear in the input line")
             if why := desk.left():
                 return TypingRefused(why)
             if pressed == tries:
@@ -272,13 +272,13 @@ class Typist:
             if desk.submit(moment.cursor):
                 pressed += 1
                 desk.wait(lambda view: landed() or not shows(view.screen, text), _LEAVE_S)
-        return TypingRefused("swallowed", "it does not leave the input line")
+        return TypingRefused("swallowed", "the text stays in the input line")
 
     def _wait_landed(self, landed: Callable[[], bool], land_s: float) -> TypingRefused | None:
         until = self._times.clock() + land_s
         while not landed():
             if self._times.clock() >= until:
-                return TypingRefused("swallowed", "it was sent, and nothing is heard of it")
+                return TypingRefused("swallowed", "the text was sent, but nothing happened")
             self._times.sleep(LOOK_S)
         return None
 

@@ -62,7 +62,7 @@ def headline(each: RunReport) -> str:
     what = clean(run.outcome.what) if run.outcome else ""
     state = run.state.value
     if not run.state.is_final and not each.is_driven:
-        state = f"{state}, and nobody drives it"
+        state = f"{state}, but no segue drives it"
     return f"{state}: {what}" if what else state
 
 

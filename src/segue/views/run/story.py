@@ -38,38 +38,38 @@ from segue.views.run_block import clean, cut
 from segue.views.verdicts import duration, moment
 
 _PROMPTS = {
-    "task": "a new session begins with the task",
-    "resume": "the same session is resumed",
-    "check": "the session is told that the check failed",
-    "checkpoint": "its session is asked for a checkpoint",
+    "task": "a new session starts with the task",
+    "resume": "resuming the same session",
+    "check": "telling the session that the check failed",
+    "checkpoint": "asking its session for a checkpoint",
     "continuation": "a new session continues",
 }
 _STRATEGIES = {
     "checkpoint": " with the checkpoint",
-    "rules": " with the checkpoint, without the old session's own words",
-    "minimal": " with the task alone",
+    "rules": " with a checkpoint made without the old session",
+    "minimal": " with only the task",
 }
 _TIMERS = {
     "stall": "no output for too long",
     "active": "the limit on active time is reached",
     "wall": "the limit on time is reached",
     "tokens": "the limit on tokens is reached",
-    "cost": "the limit on money is reached",
+    "cost": "the limit on cost is reached",
     "output": "the limit on output is reached",
     "checkpoint": "the checkpoint took too long",
     "works_on": "asked for a checkpoint, the session called a tool instead",
     "finish": "what was running took too long to finish",
 }
 _PRESSED = (
-    "Ctrl+C: it finishes its step and writes a checkpoint; a second ends it, a third kills it",
-    "Ctrl+C again: the agent is ended; once more kills it",
-    "Ctrl+C again: the agent is killed",
+    "Ctrl+C: the agent finishes its step and writes a checkpoint; again: end it, thrice: kill it",
+    "Ctrl+C again: ending the agent; once more kills it",
+    "Ctrl+C again: killing the agent",
 )
 
 
 _ENDED_FOR = {
     "handoff": "handed over",
-    "recall": "to be told what its own compaction left out",
+    "recall": "to tell it what its own compaction left out",
     "stall": "no output for too long",
     "loop": "no progress",
     "limit": "a limit of this run is reached",
@@ -116,22 +116,22 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 whose = f" ({clean(decision.agent)})" if decision.agent else ""
                 said.append(f"leg {decision.leg}{whose}: {how}")
             case AskCheckpoint():
-                said.append(f"leg {decision.leg} is asked for a checkpoint{reason}")
+                said.append(f"asking leg {decision.leg} for a checkpoint{reason}")
             case EndLeg() if decision.how != "close" and not said:
-                verb = "killed" if decision.how == "kill" else "ended"
-                said.append(f"leg {decision.leg} is {verb}{reason}")
+                verb = "killing" if decision.how == "kill" else "ending"
+                said.append(f"{verb} leg {decision.leg}{reason}")
             case WaitUntil():
                 wait = decision.wait
                 length = duration(wait.until - now)
                 why = wait.why.description
                 if wait.outage_since is not None:
                     since = moment(wait.outage_since, now, tz)
-                    why = f"network unreachable since {since}; then the next try"
+                    why = f"network unreachable since {since}"
                 said.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
             case Compose() if before.state is RunState.RESUMING:
                 said.append(clean(decision.reason))  # what was to be done cannot be
             case RunCheck():
-                said.append(f"runs the check: {clean(run.check)}")
+                said.append(f"running the check: {clean(run.check)}")
             case _:
                 pass  # what is composed is told once it is, and the end has a report of its own
     if run.relays == 1 and not before.relays:
@@ -174,7 +174,7 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
             return ["no checkpoint could be written"]
         case CheckpointComposed():
             own = "with" if fact.has_told else "without"
-            return [f"checkpoint {fact.number} is written, {own} the session's own words"]
+            return [f"checkpoint {fact.number} written, {own} the session's own summary"]
         case Checked() if fact.fault:
             return [f"the check could not be run: {clean(fact.fault)}"]
         case Checked():
@@ -184,7 +184,7 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
         case Arrived():
             return [f"leg {fact.leg} {repeated(fact)}"] if repeats(fact) else []
         case SessionReminded():
-            return [f"leg {fact.leg} is told what its own compaction left out"]
+            return [f"telling leg {fact.leg} what its own compaction left out"]
         case Looped():
             return [f"leg {fact.leg}: {clean(circles(fact))}"]
         case Elapsed() if fact.timer in _TIMERS and step.decisions:
@@ -199,13 +199,13 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
             return ["resumed" + (", in a new session" if fact.fresh else "")]
         case ContextMeasured() if before.is_live and _has_shrunk(before, fact):
             was = f"{before.reading.fraction:.0%}" if before.reading else "?"
-            return [f"the agent made room by itself: {was} → {fact.reading.fraction:.0%}"]
+            return [f"the agent compacted its context: {was} → {fact.reading.fraction:.0%}"]
         case ContextMeasured() if run.is_due and not before.is_due:
             share = f"{fact.reading.fraction:.0%}"
             return [f"the window is {share} full: handoff at the next pause"]
         case _:
             if run.handoffs > before.handoffs:
-                return [f"handoff {run.handoffs} is done: leg {run.leg} is working"]
+                return [f"handoff {run.handoffs} done: leg {run.leg} is working"]
             if before.state is RunState.RESUMING and run.state is RunState.WORKING:
                 return [f"leg {run.leg} is working"]
     return []

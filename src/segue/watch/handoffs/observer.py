@@ -121,7 +121,7 @@ class HandoffObserver:
         """What its terminal shows."""
         seat, terminal = self.place(cycle).seat, self.terminal(cycle)
         if seat is None or terminal is None:
-            return TypingRefused("gone", "it sits in no terminal")
+            return TypingRefused("gone", "it is not in a terminal")
         return self.world.typist.look(seat, terminal)
 
     # All that is so now
@@ -330,7 +330,7 @@ class HandoffObserver:
                 between = latest.turn == "open" and not latest.tool_runs
                 hooked = kept is not None and kept.hooked_at > 0
                 return [Busy(is_new=is_sent, at_boundary=between, is_hooked=hooked)]
-            why = _SHOWN.get(seen.state, "what it shows is not understood")
+            why = _SHOWN.get(seen.state, "segue does not recognise its screen")
             if seen.is_harmless and _is_users(cycle) and latest.turn == "over":
                 return [Ready(is_over=True)]  # a menu that the user has opened
             return [] if seen.is_harmless else [Blocked(why)]
@@ -389,10 +389,10 @@ class HandoffObserver:
 
 _REFUSED = {
     "copy_mode": "its pane is scrolled back (copy mode)",
-    "not_in_front": "it is stopped, or another program is before it",
+    "not_in_front": "it is stopped, or another program is in the foreground",
 }
 _SHOWN = {
-    "dialog": "a question of the agent's is open, and yours to answer",
+    "dialog": "the agent is asking a question that only you can answer",
     "starting": "it shows no prompt",
 }
 

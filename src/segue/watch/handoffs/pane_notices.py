@@ -24,9 +24,9 @@ def message(reading: Reading, zone: Zone, policy: Policy) -> str:
     said = f"segue: context at {reading.fraction:.0%}"
     match zone:
         case Zone.WARNING:
-            return f"{said}: begin only tasks below {policy.warning_task_tokens:,} tokens here"
+            return f"{said}: start only tasks below {policy.warning_task_tokens:,} tokens here"
         case Zone.CRITICAL:
-            return f"{said}: finish what is begun, then hand over (segue handoff)"
+            return f"{said}: finish the current work, then hand over (segue handoff)"
         case Zone.HANDOFF:
             return f"{said}: hand over now (segue handoff)"
     return ""

@@ -304,7 +304,7 @@ class HandoffWorker:
         """An interrupt answers No where a question is open: only a turn that runs is ended."""
         seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
         if seat is None or terminal is None:
-            return TypingRefused("gone", "it sits in no terminal")
+            return TypingRefused("gone", "it is not in a terminal")
         if what == "interrupt":
             return self.world.typist.press(seat, terminal, terminal.interrupt, states=("busy",))
         return self.world.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
@@ -313,7 +313,7 @@ class HandoffWorker:
         """Types it, unless it is seen to have been typed."""
         seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
         if seat is None or terminal is None:
-            return NotTyped(what, "it sits in no terminal", retry=False)
+            return NotTyped(what, "it is not in a terminal", retry=False)
         if what != "request" and (stopped := self._interrupted(cycle)):
             return stopped
         if what == "clear":

@@ -107,8 +107,10 @@ def _at_prompt(seen: StopSeen | None, after: After) -> Stop:
     if after.terminal == "gone":
         return _user(0.8, UserExitType.TERMINAL_CLOSED, "terminal", "its terminal is gone", after)
     if after.terminal == "none":
-        return _over(seen, 0.85, "turn", "its last turn was over", "unknown")
-    return _user(0.8, UserExitType.CLEAN_EXIT, "turn", "it was left after its turn was over", after)
+        return _over(seen, 0.85, "turn", "its last turn had ended", "unknown")
+    return _user(
+        0.8, UserExitType.CLEAN_EXIT, "turn", "it was left after its turn had ended", after
+    )
 
 
 def _cut(after: After) -> Stop:

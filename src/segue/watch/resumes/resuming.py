@@ -130,7 +130,7 @@ class Resumer:
             found = relaying.successors(self.world, self.gate, session)
             to = next((each for each in found if each.agent == verdict.agent), None)
         if to is None:
-            return NotDone(f"{verdict.agent} cannot take over any more", retry=True)
+            return NotDone(f"{verdict.agent} can no longer take over", retry=True)
         document = self._document(kept, pending)
         argv = relaying.begun(self.world, session, to, document)
         order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "relay_to": to.agent}
@@ -179,7 +179,7 @@ class Resumer:
     def _continue(self, pending: Pending) -> NotDone | None:
         kept = self._kept(pending)
         if kept.seat is None or kept.terminal is None:
-            return NotDone("it sits in no terminal that segue can type into")
+            return NotDone("it is in no terminal that segue can type into")
         seen = self.world.look(kept)
         if not isinstance(seen, TypingRefused) and seen.is_harmless and kept.terminal.dismiss:
             # Such as an offer of a cheaper model, which some make at a limit.
@@ -210,7 +210,7 @@ class Resumer:
     def _continue_once_idle(self, pending: Pending) -> NotDone | None:
         """Types what the agent does not take when it is started."""
         until = time.monotonic() + self.verify_s
-        failed: NotDone | None = NotDone("it did not come to its prompt")
+        failed: NotDone | None = NotDone("it did not return to its prompt")
         idle_since: float | None = None
         while time.monotonic() < until:
             seen = self.world.look(self._kept(pending))
@@ -248,7 +248,7 @@ class Resumer:
         if terminal is None or not program:
             raise StateError(f"how {session.agent} is started in a terminal is unknown")
         if not _ID.fullmatch(session.session_id):
-            raise StateError("its id is not one that an agent is given on its command line")
+            raise StateError("its id cannot be passed on a command line")
         marker, writes = "", session.session_id
         if verdict.prompt == "handoff":
             document = self._document(kept, pending)
@@ -325,7 +325,7 @@ class Resumer:
             if why := self._why_not_back(pending, began):
                 return NotDone(why)
             self._pause()
-        return NotDone(f"nothing was seen of it in {self.verify_s:.0f} s")
+        return NotDone(f"it showed no activity for {self.verify_s:.0f} s")
 
     def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:
         if not marker:
@@ -390,7 +390,7 @@ _NO_COMMAND = {
     "gone": "its pane is gone",
     "not_in_front": "no shell waits in its pane",
     "draft": "something was typed in its shell since",
-    "user_active": "somebody types there",
+    "user_active": "somebody is typing there",
 }
 
 

@@ -184,7 +184,7 @@ class Stops:
         )
 
     def went_on(self, session: Session) -> None:
-        """It works, or its user spoke: nothing is waited for any more."""
+        """It works, or its user spoke: nothing is pending any more."""
         key = (session.agent, session.session_id)
         if (kept := self.world.kept.get(key)) is not None:
             self.gate.replied(kept)
@@ -195,7 +195,7 @@ class Stops:
         if found is None or found.doing:
             return
         del self.pending[key]
-        self._note(found, session, {"verdict": "over", "why": "it went on"})
+        self._note(found, session, {"verdict": "over", "why": "it continued"})
 
     def user_spoke(self, session: Session) -> None:
         """The user typed something into it: from now on resumes are counted anew."""
@@ -305,12 +305,12 @@ class Stops:
         if pending.ending.state != "at_prompt" or kept.session.process is not None:
             return True
         if now < self._restored_at + FOUND_S or not pending.was_restored:
-            pending.verdict = wake.WaitForReset(now + 1, "its agent is looked for")
+            pending.verdict = wake.WaitForReset(now + 1, "looking for its agent")
             return False  # its end is about to be seen
         booted_at = now - self.world.clock.elapsed()
         if not pending.allowed and booted_at <= pending.ending.at:
             self._decided(
-                pending, kept.session, wake.AskUser("its agent ended while nobody watched")
+                pending, kept.session, wake.AskUser("its agent ended while no daemon was running")
             )
             return False
         kept.seat = None
@@ -384,7 +384,7 @@ class Stops:
         self.world.note("yes", session, {"until": until})
         pending = self.pending.get(key)
         if pending is None:
-            return f"{label(session)}: nothing is waited for"
+            return f"{label(session)}: nothing is pending"
         if not pending.doing:
             pending.resumes = pending.retries = 0
             pending.allowed = True

@@ -129,7 +129,7 @@ class ApiInput(NamedTuple):
         try:
             found: Any = msgspec.json.decode(self.body)
         except (ValueError, RecursionError) as error:
-            raise ApiRefusal(400, f"the body is no JSON: {error}") from None
+            raise ApiRefusal(400, f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise ApiRefusal(400, "the body must be a JSON object")
         return found
@@ -181,7 +181,7 @@ class Api:
             return ApiRefusal(400 if error.exit_code == 2 else 503, str(error)).reply()
         except Exception as error:  # the daemon's fault must not end the server
             self.broke(error)
-            return ApiRefusal(500, f"the daemon broke: {type(error).__name__}").reply()
+            return ApiRefusal(500, f"internal error in the daemon: {type(error).__name__}").reply()
 
     def _answer(self, request: ApiRequest) -> ApiReply | ApiStream:
         path, _, query = request.target.partition("#")[0].partition("?")
@@ -371,5 +371,5 @@ def _line(text: str) -> str:
 
 def _count(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        raise ApiRefusal(400, f"{what} must be a count")
+        raise ApiRefusal(400, f"{what} must be a non-negative whole number")
     return int(text)

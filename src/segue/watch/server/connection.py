@@ -223,7 +223,7 @@ def check(door: Door, given: dict[bytes, bytes]) -> None:
     if host not in (*names, *(name + b":%d" % door.port for name in names)):
         raise ApiRefusal(403, f"the host must be {LOOPBACK} or localhost")
     if given.get(b"origin", b"http://" + host).lower() != b"http://" + host:
-        raise ApiRefusal(403, "not from a page of another origin")
+        raise ApiRefusal(403, "requests from other origins are refused")
     import hmac
 
     scheme, _, told = given.get(b"authorization", b"").partition(b" ")

@@ -27,13 +27,17 @@ KNOWN: dict[str, Metric] = {
     "arrivals": Metric(
         "segue_arrivals_total",
         "counter",
-        "Sessions that took over, by what came of it.",
+        "Sessions that took over, by result.",
         ("result",),
     ),
-    "repeats": Metric("segue_repeats_total", "counter", "What they did again at first.", ("what",)),
+    "repeats": Metric(
+        "segue_repeats_total", "counter", "What they repeated in their first actions.", ("what",)
+    ),
     "stops": Metric("segue_stops_total", "counter", "Stops by reason.", ("reason",)),
     "resumes": Metric("segue_resumes_total", "counter", "Sessions resumed.", ("place",)),
-    "figures": Metric("segue_figure", "gauge", "How handoffs do: see docs/report.md.", ("name",)),
+    "figures": Metric(
+        "segue_figure", "gauge", "How well handoffs work; see docs/report.md.", ("name",)
+    ),
     "notices": Metric("segue_notices_total", "counter", "Notices given to the user.", ("kind",)),
     "hook_calls": Metric("segue_hook_calls_total", "counter", "Calls by hooks.", ("event",)),
     "statusline_calls": Metric("segue_statusline_calls_total", "counter", "Calls by status lines."),

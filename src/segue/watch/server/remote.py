@@ -115,14 +115,14 @@ class _Connection(HTTPConnection):
     def connect(self) -> None:
         try:
             if not client.is_own_folder(self._path):
-                raise NoDaemon(f"{self._path}: others may write there; segue sends it nothing")
+                raise NoDaemon(f"{self._path}: others can write there, so segue does not use it")
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(self.timeout)
             self.sock.connect(self._path)
             if client.peer_uid(self.sock) != os.getuid():
-                raise NoDaemon(f"{self._path}: another user's; segue sends it nothing")
+                raise NoDaemon(f"{self._path}: belongs to another user, so segue does not use it")
         except OSError as fault:
-            what = "no daemon runs; `segue watch` starts it"
+            what = "no daemon is running; start it: segue watch"
             if isinstance(fault, (FileNotFoundError, ConnectionRefusedError)):
                 raise NoDaemon(what) from None
             raise NoDaemon(f"{what} ({self._path}: {_said(fault)})") from None

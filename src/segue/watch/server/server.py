@@ -242,7 +242,7 @@ class Server:
             now = time.monotonic()
             if isinstance(found, ApiStream):
                 if len(self.feed.followers) >= MOST_STREAMS:
-                    raise ApiRefusal(503, f"{MOST_STREAMS} clients follow the events already")
+                    raise ApiRefusal(503, f"{MOST_STREAMS} clients already follow the events")
                 self._answered["200"] += 1
                 self.feed.add(client, found, now)
                 self._listener.start(self.feed.latest)

@@ -147,7 +147,7 @@ def _make_room(path: str) -> None:
     except OSError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise StateError(f"{path}: in the way, and not a socket; move it")
+        raise StateError(f"{path}: exists and is not a socket; move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as test:
         test.settimeout(_TEST_S)
         try:
@@ -160,4 +160,4 @@ def _make_room(path: str) -> None:
 
 
 def _taken(path: str) -> StateError:
-    return StateError(f"another daemon listens at {path}; `segue watch` runs once for a user")
+    return StateError(f"another daemon is listening at {path}; each user can run one `segue watch`")

@@ -301,4 +301,4 @@ def _used(run: Run) -> str:
 
 def _words(checkpoint: Checkpoint) -> str:
     own = "with" if checkpoint.told is not None else "without"
-    return f"{own} the session's own words"
+    return f"{own} the session's own summary"

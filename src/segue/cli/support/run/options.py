@@ -29,7 +29,7 @@ class RunCommand(click.Command):
             hint = did_you_mean(given, known)
             raise InputError(
                 f"{given} is not an option of segue {name}{': ' + hint if hint else '.'}"
-                f" The agent's own stand after --: segue {name} {self.takes} -- {given} …"
+                f" The agent's own options go after --: segue {name} {self.takes} -- {given} …"
             ) from None
 
 

@@ -181,8 +181,8 @@ class NotInterrupted(HandoffFact, frozen=True):
 
 
 class Blocked(HandoffFact, frozen=True):
-    """Neither: a dialog is open, the pane is scrolled, or what it shows is not understood. Nothing
-    may be typed or pressed there."""
+    """Neither idle nor working: a dialog is open, the pane is scrolled, or segue does not recognise
+    its screen. segue must not type or press anything there."""
 
     why: str = "a dialog is open"
 

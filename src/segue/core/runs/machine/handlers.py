@@ -108,7 +108,7 @@ def reminded(run: Run, fact: SessionReminded, moment: RunContext) -> RunStep:
     """Who takes words while it runs is told at once; others are resumed with them."""
     if run.abilities.talks or run.is_due or run.asked or run.ended_how:
         return RunStep(run)
-    what = "its own compaction left out what it needs: resuming it with that"
+    what = "its own compaction left out something it needs: resuming it with that"
     return end_leg(run, "gentle", "recall", what)
 
 
@@ -182,7 +182,7 @@ def checked(run: Run, fact: Checked, moment: RunContext) -> RunStep:
     return start(
         run,
         moment,
-        f"the check exits {fact.exit_code}: telling the agent"
+        f"the check exited with {fact.exit_code}: telling the agent"
         f" ({run.check_tries} of {run.policy.max_checks})",
         state=RunState.RESUMING if session_id else RunState.STARTING,
         prompt="check",
@@ -244,7 +244,7 @@ def time_to_finish(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
 def time_to_go_on(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
     wait = run.wait
     if fact.timer == "wall" and wait is not None and run.policy.max_wall_s is not None:
-        why = "the time of this run is over"
+        why = "this run's time limit is reached"
         return fail(run, outcomes.limited(run, wait, "max_wall_s", why))
     if fact.timer != "wait" or wait is None:
         return RunStep(run)
@@ -323,7 +323,7 @@ def hung_up(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
     if was_forced:
         return RunStep(replace(cut, ending="hangup"))
     return end_leg(
-        cut, "gentle", "hangup", f"interrupted by {fact.by}: ending this leg, the run is not over"
+        cut, "gentle", "hangup", f"interrupted by {fact.by}: ending this leg; the run has not ended"
     )
 
 
@@ -348,7 +348,7 @@ def resumed_live(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
 
 def resumed_composing(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
     run = _with_changes(run, fact)
-    what = "resumed by the user: writing down what is handed on"
+    what = "resumed by the user: writing the checkpoint"
     return RunStep(run) if run.is_live else RunStep(run, (Compose(reason=what),))
 
 

@@ -131,7 +131,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     if guard is not None:
         return fail(run, guard)
     if run.told:
-        return compose(run, "checkpoint received: writing down what is handed over", run.why)
+        return compose(run, "checkpoint received: writing the checkpoint", run.why)
     can_ask = run.asked and run.has_replied and run.session_id and not run.abilities.talks
     is_full = stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for
     if can_ask and not asked_alone and not is_full:
@@ -184,7 +184,7 @@ def unstartable(run: Run, fact: LegNotStarted, moment: RunContext) -> RunStep:
     if run.state is RunState.STOPPING:
         return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
     if run.state is RunState.CHECKPOINTING:
-        what = f"the session could not be asked: {fact.what}; handing on what is known without"
+        what = f"the session could not be asked: {fact.what}; handing over what is known without it"
         return compose(run, what, run.why)
     return fail(run, outcomes.unstartable(run, fact.what))
 
@@ -200,7 +200,9 @@ def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
     if run.state is RunState.STOPPING:
         return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
     if run.state is RunState.CHECKPOINTING:
-        what = "the session cannot be asked while its account is limited: handing on what is known"
+        what = (
+            "the session cannot be asked while its account is limited: handing over what is known"
+        )
         return compose(run, what, run.why)
     if fact.follows:
         what = f"{run.agent}: {fact.by} goes first after the limit"
@@ -211,7 +213,7 @@ def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
         told = relayed(run, moment, reason, until=fact.until, limits=fact.limits)
         if told is not None:
             return told
-    met = f" ({fact.by} met it)" if fact.by else ""
+    met = f" (seen by {fact.by})" if fact.by else ""
     what = f"{run.agent}: the account is limited until {when(fact.until)}{met}"
     return wait_for_account(run, moment, fact.until, what)
 

@@ -202,7 +202,7 @@ def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
     run = replace(run, stop=stop, why=stop.reason)
     what = f"rescuing {origin.agent} session {origin.session_id} ({stop.reason.description})"
     if not origin.is_same:
-        return compose(run, f"{what}: writing down what it knew", stop.reason)
+        return compose(run, f"{what}: writing a checkpoint from its records", stop.reason)
     run = replace(
         run,
         session_id=origin.session_id,
@@ -316,7 +316,7 @@ def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
         why = f"it would be {outcomes.span(run.limited_s + wait_s)} of waiting without progress"
         return fail(run, outcomes.limited(run, planned, "max_limited_s", why))
     if policy.max_wall_s is not None and planned.until >= run.created_at + policy.max_wall_s:
-        why = "the time of this run is over before"
+        why = "this run's time limit comes first"
         return fail(run, outcomes.limited(run, planned, "max_wall_s", why))
     return None
 
