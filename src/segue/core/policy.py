@@ -1,4 +1,4 @@
-"""The user's rules. Every number that segue acts on has its default here, and nowhere else."""
+"""The user's rules. Every number that segue acts on has its default here, and only here."""
 
 from typing import Literal
 

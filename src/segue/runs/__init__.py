@@ -1,1 +1,1 @@
-"""Drives one run: facts in, decisions carried out. One process, one thread, one loop."""
+"""Drives one run: takes in facts and carries out decisions. One process, one thread, one loop."""

@@ -1,6 +1,6 @@
-"""Begins a run, or goes on with one: from what the user wants to a loop that can be run.
+"""Starts a run or continues one: from what the user wants to a loop that is ready to run.
 
-One file: all that is looked at before a run exists, in its order.
+One file: everything that is checked before a run exists, in order.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The time, as a run needs it: an argument of everything, so that a test can hold it."""
+"""The time as a run needs it: everything takes it as an argument, so that a test can control it."""
 
 import select
 import threading

@@ -1,4 +1,4 @@
-"""Agents that were started by hand: one writer per session, and the user goes first."""
+"""Finds agents that the user started: a session has only one writer, and the user has priority."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

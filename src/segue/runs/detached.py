@@ -1,5 +1,5 @@
-"""A run that is driven by a process of its own: in a session of its own, without a terminal, deaf
-to hang-ups. What it says is in the run's folder."""
+"""A run with its own process: in its own process session, without a terminal, immune to
+hang-ups. Its messages go to the run's folder."""
 
 import os
 import subprocess

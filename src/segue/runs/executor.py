@@ -1,5 +1,5 @@
-"""Carries out what is decided about legs. Everything here may be asked for twice, by two processes
-of which the first was killed: what was done already is found in the leg's folder.
+"""Carries out decisions about legs. Anything here may be requested twice, by two processes of which
+the first was killed; the leg's folder shows what was already done.
 
 One file: what two processes may do in turn is easier to compare in one place.
 """

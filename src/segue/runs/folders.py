@@ -1,5 +1,5 @@
-"""The files of a run: one folder for it, one below for each leg. Private, and never needed to be
-kept open."""
+"""The files of a run: one folder for the run, with one folder for each leg. They are private,
+and none has to stay open."""
 
 import json
 import os

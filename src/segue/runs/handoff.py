@@ -1,4 +1,5 @@
-"""What is handed on when a session is replaced: collected from all that the legs left behind."""
+"""Collects what is handed over when a session is replaced, from everything that the legs left
+behind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

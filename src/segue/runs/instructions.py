@@ -1,5 +1,5 @@
-"""The instruction files of a project (CLAUDE.md, AGENTS.md, GEMINI.md …) that an agent would not
-read by itself. What they are called is each agent's own knowledge (`Drive.instructions`)."""
+"""Finds the instruction files of a project (CLAUDE.md, AGENTS.md, GEMINI.md …) that an agent
+would not read by itself. Each agent's drive names its own (`Drive.instructions`)."""
 
 from collections.abc import Iterable
 from pathlib import Path

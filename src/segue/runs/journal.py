@@ -1,4 +1,4 @@
-"""Writes down what happens before anything is done about it."""
+"""Logs what happens before anything is done about it."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,5 +1,5 @@
-"""`from segue import run`: carries a task to its end, for programs. As `segue run` does, with the
-same config and state; nothing is printed."""
+"""`from segue import run`: runs a task for a program, as `segue run` does, with the same config
+and state, and without printing anything."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""The loop of a run: looks, writes down, decides, acts; until the run is over.
+"""The loop of a run: observes, logs, decides and acts until the run has ended.
 
-Nothing lives only in this process. Whatever it is doing when it is killed, the log says what was
-decided, the legs' folders say what was done, and the next process goes on from there.
+Nothing lives only in this process. Whatever it is doing when it is killed, the log has every
+decision and the legs' folders show what was done, so the next process can continue from there.
 
 One file: the order of one turn is what it is about.
 """

@@ -1,8 +1,9 @@
-"""Tells the user what became of a run, where the user is not looking: whoever drives a run does so,
-through the same services as the daemon, which leaves runs that are driven to their drivers.
+"""Notifies the user about a run when the user is not looking. The process that drives the run does
+this, through the same services as the daemon; the daemon leaves driven runs to their drivers.
 
-That a notice is to be sent is written down first, in the run's folder: whoever is killed in between
-has told it, and nobody tells it twice."""
+segue first records in the run's folder that a notice is to be sent, so a notice is never sent
+twice; if the process is killed in between, it counts as sent.
+"""
 
 import os
 from collections.abc import Callable

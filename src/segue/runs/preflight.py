@@ -1,5 +1,5 @@
-"""What would stop a run in the night, looked for before it begins: each fault in one line, with
-what to do about it."""
+"""Checks, before a run starts, what would stop it during the night: one line for each problem,
+with what to do about it."""
 
 import json
 import shlex

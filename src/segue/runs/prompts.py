@@ -1,4 +1,4 @@
-"""What a leg is told, by what was decided."""
+"""Builds the prompt of a leg from the decision to start it."""
 
 from pathlib import Path
 

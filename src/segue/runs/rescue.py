@@ -1,5 +1,5 @@
-"""Makes a run of a session that died without segue: what the run must know of it, and what its
-first leg would be told. Asks no model anything, and writes nothing."""
+"""Makes a run from a session that died without segue: what the run must know about it, and the
+prompt of its first leg. Sends nothing to a model and writes nothing."""
 
 import os
 from collections.abc import Mapping

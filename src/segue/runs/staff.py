@@ -1,4 +1,4 @@
-"""The agents of a run: how each is driven, and whether its account lets it work."""
+"""The agents of a run: how to drive each one, and whether its account allows it to work."""
 
 from collections.abc import Mapping
 from pathlib import Path

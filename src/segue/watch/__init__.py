@@ -1,1 +1,1 @@
-"""The daemon: follows all sessions of this user, keeps what it saw, and acts where it may."""
+"""The daemon: follows all sessions of this user, records what it sees, and acts where it may."""

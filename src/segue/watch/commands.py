@@ -1,5 +1,5 @@
-"""What the user asks of the daemon: to leave something alone, to hand over, to take something back,
-to go on. Any thread may call; mistakes are one line."""
+"""The user's commands to the daemon: pause, hand over, cancel, continue. Any thread may call
+them; a mistake raises an error with a one-line message."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""`segue watch`: sees all sessions, keeps what matters of them, and acts where the user allows it.
+"""`segue watch`: observes all sessions, records what matters, and acts where the user allows it.
 
-One thread looks and decides (`run`), one touches terminals (`HandoffWorker`), some answer the
-API. What is shared is behind `DaemonState.lock`; nothing is waited for while it is held.
+One thread observes and decides (`run`), one touches terminals (`HandoffWorker`), several answer
+the API. Shared state is behind `DaemonState.lock`; nobody waits for anything while holding it.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""The watch log: what was seen of sessions and done about them, one note after the other.
+"""The watch log: what the daemon saw of sessions and did about them, one note after the other.
 
-Notes are numbered, never changed, and only thrown away by age. What a handoff or a wake goes on
-from after a crash is on the disk before `append` returns; all else survives a killed process, and
-may lose its last moments only when the machine itself goes down.
+Notes are numbered, never change, and are deleted only by age. Notes that a handoff or a resume
+needs after a crash are on disk before `append` returns; all others survive a killed process, and
+can lose only the last moments if the machine itself goes down.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Whose a session is: the run that it is part of, and the session that carries its work on. Every
-view asks here, so that all tell the same."""
+"""Which run a session belongs to, and which session continues its work. Every view uses this
+module, so they all say the same."""
 
 import os
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""The policy for each session that is watched, from the files as they were last found good, and
-what `segue watch --auto` adds to it."""
+"""The policy for each watched session, from the last valid version of the config files, plus
+what `segue watch --auto` adds."""
 
 import os
 from collections.abc import Mapping, Sequence

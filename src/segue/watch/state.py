@@ -1,4 +1,4 @@
-"""What the parts of the daemon share: the log, the rules, the sessions as they are kept, a lock."""
+"""What the parts of the daemon share: the log, the rules, the tracked sessions, a lock."""
 
 import threading
 from collections import deque

@@ -1,5 +1,5 @@
-"""Tells a collector what the daemon counts, and of handoffs in terminals. Off unless the user set
-it up; holds nothing up."""
+"""Reports the daemon's counts and handoffs in terminals to a collector. It is off unless the
+user set it up, and delays nothing."""
 
 import threading
 from collections.abc import Callable, Mapping

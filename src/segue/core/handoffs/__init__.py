@@ -1,1 +1,1 @@
-"""What is carried over to the next session? Pure."""
+"""Decides what is carried over to the next session. Pure."""

@@ -1,7 +1,10 @@
-"""What the next session must know: what the agent told, and what is known without it.
+"""The checkpoint: what the next session must know, from the agent's own answer and from segue's
+data.
 
-A checkpoint never depends on the agent alone: the rule-made part comes from the transcript and git,
-and stands by itself if the agent could not answer. All sizes are bounded, by whole lines."""
+A checkpoint never depends on the agent alone: the rule-made part comes from the transcript and
+git, and is sufficient if the agent could not answer. All sizes are bounded, and cuts fall
+between lines.
+"""
 
 from collections import Counter
 from typing import Any

@@ -1,5 +1,5 @@
-"""The rule-made part of a checkpoint: what is known of a session without its agent, merged
-from all that tells of it, and put together with what the agent told."""
+"""Composes a checkpoint: merges everything that is known about a session without its agent, and
+adds the agent's own answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 

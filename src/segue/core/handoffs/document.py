@@ -1,7 +1,9 @@
-"""Handoff documents: the files in which a session in a terminal hands its work on.
+"""Handoff documents: the files in which a session in a terminal hands over its work.
 
-The session writes one itself, or segue makes it from the records. Either way it holds the user's
-own words, under a heading of segue's, so that they outlive any number of handoffs."""
+Either the session writes the document itself, or segue makes it from the records. In both cases
+segue adds the user's own words under its own heading, so that they survive any number of
+handoffs.
+"""
 
 import re
 from bisect import bisect_left

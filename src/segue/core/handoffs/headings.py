@@ -1,4 +1,5 @@
-"""Headings in the forms that agents write them, and the five that a checkpoint is asked for."""
+"""Recognises headings in the forms that agents write them, and maps them to the five sections of
+a checkpoint."""
 
 import re
 

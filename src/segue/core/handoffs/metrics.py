@@ -1,4 +1,4 @@
-"""What is kept of a handoff for good: what docs/report.md makes its figures of."""
+"""The permanent record of a handoff, from which the figures in docs/report.md are computed."""
 
 from collections.abc import Iterable
 

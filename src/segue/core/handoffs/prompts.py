@@ -1,8 +1,8 @@
-"""What segue says to a session: the request for a checkpoint, the first words of the session that
-goes on after it, and what the same session is told when it is begun again, the user's check did not
-pass or its own compaction forgot something; and what a session in a terminal is told as its window
-fills, up to its handoff. Templates are texts with named blanks; `system/config/prompts` loads
-them."""
+"""Everything segue says to a session: the request for a checkpoint, the first prompt of the
+session that continues from it, and the prompts for a session that is resumed, whose check
+failed, or whose own compaction left something out; and the messages to a session in a
+terminal as its window fills up, including the request to hand over. Templates are texts with
+named placeholders; `system/config/prompts` loads them."""
 
 import re
 from collections.abc import Collection, Mapping

@@ -1,6 +1,6 @@
-"""Text from outside inside a prompt: what a file, a command, a todo or a tool is called can be
-anything, also a heading and an instruction below it. Here it stays what it is: one line of a list,
-or lines of a quotation."""
+"""Quotes foreign text inside a prompt. The name of a file, command, todo or tool can be
+anything, including a heading followed by an instruction. Here it stays one line of a list, or
+lines of a quotation."""
 
 import json
 import re

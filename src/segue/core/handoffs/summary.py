@@ -1,7 +1,8 @@
-"""The checkpoint in an agent's answer: its block, and what stands under which heading.
+"""Extracts the checkpoint from an agent's answer: its block, and the text under each heading.
 
-Agents are asked for one form and give many. What cannot be read stays in `raw`: nothing that the
-agent told is lost but for size."""
+segue asks agents for one form and gets many. Text that fits no section stays in `raw`: nothing
+the agent wrote is lost, except for length.
+"""
 
 import re
 from collections.abc import Iterable

@@ -1,1 +1,1 @@
-"""Tasks that are to be done: what is known of them, and which may start now."""
+"""Tasks in the queue: what is known about them, and which ones may start now."""

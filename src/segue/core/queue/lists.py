@@ -1,4 +1,4 @@
-"""Tasks from a file: one a line, or the items of a Markdown list."""
+"""Reads tasks from a file: one per line, or the items of a Markdown list."""
 
 import re
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Which tasks may start now, in which order, and why the others may not. Pure: one plan serves the
-worker that starts them and the list that people look at."""
+"""Decides which tasks may start now, in which order, and why the others may not. Pure: the
+worker that starts tasks and the list that people look at use the same plan."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A task: work that was submitted, and what became of it. Types only."""
+"""A task: submitted work, and its result. Types only."""
 
 from enum import StrEnum
 

@@ -1,1 +1,1 @@
-"""May a stopped session be resumed without its user? Pure."""
+"""Decides whether a stopped session may be resumed without its user. Pure."""

@@ -1,10 +1,10 @@
-"""A session that stopped, seen from outside: what is done about it.
+"""Decides what to do about a stopped session that segue observes from outside.
 
-Nothing here looks at a screen. A banner that vanished or scrolled away says nothing; only the
-session's own records say that it went on. And nothing is decided for good: a wait ends with the
-same question again, asked with what is known by then.
+Nothing here looks at a screen. A banner that vanished or scrolled away proves nothing; only the
+session's own records show that it continued. And no decision is final: when a wait ends, the same
+question is asked again with what is known by then.
 
-One file: the rules go before each other in one order.
+One file: the rules apply in one fixed order.
 """
 
 from math import isfinite

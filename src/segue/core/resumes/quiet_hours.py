@@ -1,4 +1,4 @@
-"""Quiet hours: times of the day at which nothing goes on without the user."""
+"""Quiet hours: times of day at which segue resumes nothing without the user."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A session that died without segue: whether work is left in it, and how it can go on."""
+"""Decides whether a session that died without segue has work left, and how it can continue."""
 
 from typing import Literal
 

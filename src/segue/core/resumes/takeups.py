@@ -1,8 +1,8 @@
-"""A run that nobody drives, seen by the daemon: whether it is taken up again.
+"""Decides whether the daemon resumes a run that no process drives.
 
-After a reboot, a power cut, an OOM killer or a closed terminal a run is unfinished, and no process
-is left to see to it. Unlike a session, it knows by itself how to go on: all that is decided here is
-whether it may, without its user.
+After a reboot, a power cut, an out-of-memory kill or a closed terminal, a run is unfinished and
+no process is left to drive it. Unlike a session, a run knows how to continue; the only question
+here is whether it may do so without its user.
 """
 
 from msgspec import Struct

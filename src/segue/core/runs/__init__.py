@@ -1,1 +1,1 @@
-"""What is done next in a run? Pure: facts in, decisions out."""
+"""Decides what happens next in a run. Pure: facts in, decisions out."""

@@ -1,14 +1,14 @@
-"""Whether a session is handed over at its next boundary, and why.
+"""Decides whether a session is handed over at its next boundary, and why.
 
-How it works. A request for a checkpoint is not read at once: at a boundary the last tools' results
-are in the conversation already, and in no reading yet. Whoever waits for one boundary more has
-them asked one turn later. So the size is forecast at which a request would be read that is sent
-one boundary later than the next. If it is past the hard mark, the handoff begins now; the hard mark
-lies before the agent's own limit by the reserve.
+How it works. The model does not read a request for a checkpoint at once: at a boundary, the results
+of the last tools are already in the conversation but not yet in any reading. Waiting for one more
+boundary means that the request is read one turn later. So this module forecasts the size at which a
+request would be read if it were sent one boundary later than the next. If that size is past the
+hard mark, the handoff begins now; the hard mark lies before the agent's own limit by the reserve.
 
-A session that must be resumed to be asked, and is larger then, can be asked only while that fits:
-this is a limit of its own, with a soft mark before it in the same proportion. Once it is passed,
-nothing is gained by ending the session early, and the policy's marks alone count.
+A session that must be resumed to be asked, and that grows by being resumed, can be asked only
+while it still fits. This is a separate limit, with a soft mark before it in the same proportion.
+Past that limit, ending the session early gains nothing, and only the policy's marks apply.
 """
 
 from msgspec import Struct

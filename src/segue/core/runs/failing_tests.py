@@ -1,7 +1,9 @@
-"""The names of failing tests in what a command printed, in the forms that test runners use.
+"""Finds the names of failing tests in a command's output, in the formats of common test runners.
 
-Most texts hold no sign of one, and are told so by one search; else the lines with a sign are looked
-at, by their first characters. Of a long text only the end counts."""
+Most texts contain no sign of a failing test, and one search rules them out. In the others, only
+the lines with a sign are examined, by their first characters. Of a long text, only the end
+counts.
+"""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A failure in a form in which it is the same when it comes again."""
+"""Normalises a failure, so that the same failure looks the same when it happens again."""
 
 import re
 

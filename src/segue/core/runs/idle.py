@@ -1,11 +1,12 @@
-"""Whether a session at work gets anywhere, judged while it works.
+"""Judges, while a session works, whether it makes progress.
 
 Progress inside a leg is a changed tree, a closed todo, a test that passes again, or a tool call
-that succeeds and is new: other words, or another result. A call that fails or is refused is none,
-however new. Three things are too little to be called progress and too much to be called a loop, and
-have `PATIENCE` times the limits: what differs from an earlier call in nothing but digits and blanks
-(a counter, a time); a call that takes its time (somebody waits for a build); and the very same call
-after `RESULTS` results, if it has yet another (random names, what else runs on the machine).
+that succeeds and is new, with different arguments or a different result. A call that fails or is
+refused never counts, however new it is. Three things are too little to count as progress and too
+much to count as a loop, so they get `PATIENCE` times the limits: a call that differs from an
+earlier one only in digits and blanks (a counter, a time); a call that takes its time (somebody
+waits for a build); and the very same call after `RESULTS` results, if it returns yet another one
+(random names, other activity on the machine).
 """
 
 from zlib import crc32

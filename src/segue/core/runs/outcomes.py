@@ -1,4 +1,4 @@
-"""How runs end, in words: what happened, what to do next, and which setting was at work."""
+"""Describes how a run ended: what happened, what to do next, and which setting caused it."""
 
 import shlex
 from datetime import UTC, datetime

@@ -1,7 +1,8 @@
-"""Whether a leg made progress. Inside a leg, `idle` judges.
+"""Decides whether a leg as a whole made progress; `idle` decides it while the leg runs.
 
-Progress is a changed tree, a passing test, a closed todo; for tasks that write nothing: new,
-different tool calls that succeed. Tokens are none."""
+Progress is a changed tree, a passing test or a closed todo; for tasks that write nothing, it is
+new, different and successful tool calls. Tokens do not count.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""When something happens to a run if nothing else does before."""
+"""Computes when a run's next timer fires, unless something else happens first."""
 
 from msgspec import Struct
 

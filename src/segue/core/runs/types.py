@@ -1,8 +1,9 @@
-"""A run: one task carried to its end. Types only: what is known of it, what happens to it (facts),
-and what is done about it (decisions). `core/runs/machine` leads from one to the other.
+"""The types of a run, one task worked on until it is finished: what is known about it, what happens
+to it (facts), and what segue does about it (decisions). `core/runs/machine` leads from one to
+the other.
 
-A fact is written down before it is acted on, so a run is what its facts made of it: the same facts
-lead to the same run, in this process or the next.
+A fact is logged before segue acts on it, so the facts alone determine the run: the same facts lead
+to the same run, in this process or the next.
 
 One file: facts and decisions are one vocabulary, and refer to each other.
 """

@@ -1,4 +1,4 @@
-"""How long to wait after a limit or an overload, and how much of it is left."""
+"""Computes how long to wait after a limit or an overload, and how much of the wait is left."""
 
 from math import isfinite
 

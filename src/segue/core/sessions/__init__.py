@@ -1,1 +1,1 @@
-"""How full is a session, how fast does it fill, which zone is it in? Pure."""
+"""How full a session is, how fast it fills up, and which zone it is in. Pure."""

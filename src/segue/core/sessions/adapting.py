@@ -1,10 +1,11 @@
-"""How large a turn is looked ahead for, by how the last handoffs went (`adaptive = true`).
+"""Adapts how large a turn segue plans for to how the last handoffs went (`adaptive = true`).
 
-How it works. A handoff begins before the mark if the next turns, as large as large ones have been,
-would pass it; "large" is a quantile of what turns added. A request that was read late raises that
-quantile, one that was read in time lowers it a little, so that in the long run no more than the
-accepted share is late, whatever the sessions are like. Within bounds: nobody is handed over for
-the one turn that never comes, nor left without a look ahead.
+How it works. A handoff begins before the mark if the next turns, as large as large turns have
+been so far, would pass it; "large" is a quantile of what turns added. A request that was read
+late raises that quantile, and one that was read in time lowers it a little, so in the long run
+no more than the accepted share is late, for any kind of session. The quantile stays within
+bounds: segue neither hands over because of a turn that practically never happens, nor stops
+looking ahead.
 """
 
 from segue.core.sessions.tuning import LATE

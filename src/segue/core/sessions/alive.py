@@ -1,9 +1,9 @@
-"""Which running agent is behind which session.
+"""Matches running agents to their sessions.
 
-What a process says or shows goes first. Agents that do neither are told by folder and time: the
-session in the process's folder that something was written to since the process began; the newest,
-because a process works on one at a time. One that was started to go on with the newest session has
-that open before anything is written.
+What a process itself reports or shows comes first. Other agents are matched by folder and time:
+the newest session in the process's folder that was written to since the process started, because
+a process works on one session at a time. A process that was started to continue the newest
+session has it open even before it writes anything.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,7 +1,7 @@
-"""When the window of a session ends it, and what still fits before.
+"""Forecasts when a session reaches its zones and limits, and what still fits before that.
 
-Zones are fractions of the window; here they become tokens, and with the growth of the session time
-and turns. Whatever the reading says, nothing raises and nothing is negative.
+Zones are fractions of the window; here they become tokens and, with the session's growth, time
+and turns. Whatever the reading says, nothing here raises and no result is negative.
 """
 
 from math import ceil, isfinite

@@ -1,7 +1,7 @@
-"""Whether a task may still be begun: how large it will be, and what is said about it.
+"""Decides whether a task may still start: how large it will be, and what to say about it.
 
-A size is an estimate, and so is the answer: by default a task that is too large is begun with a
-word about it; only a user who says so (`gate = "block"`) has it refused.
+The size is an estimate, and so is the answer. By default a task that is too large starts with a
+warning; it is refused only if the user asked for that (`gate = "block"`).
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""How fast a session fills its window, and what its user's tasks have cost so far.
+"""Computes how fast a session fills its window, and what its user's tasks have cost so far.
 
-Theory of operation. Samples become steps, one from each reply to the next, and a step has grown by
-what it lies above the highest size since the last compaction. So a compaction is no growth and no
-shrinking either, and the few tokens that agents leave out again (the thinking of earlier turns)
-are not counted twice when they are filled anew. Growth is a mean in which the largest tenth, at
-least one, counts no more than the next largest: one huge file moves it little, while a median
-would overlook that most tokens come from few steps. Time is active time: gaps in which nobody
-worked are left out, with the tokens of the step that ended them.
+How it works. Samples become steps, one from each reply to the next, and the growth of a step is
+what lies above the highest size since the last compaction. So a compaction counts neither as
+growth nor as shrinking, and the few tokens that agents drop again (the thinking of earlier
+turns) are not counted twice when they are filled again. Growth is a mean in which the largest
+tenth of the steps, but at least one, counts no more than the next largest: one huge file hardly
+moves it, while a median would ignore that most tokens come from few steps. Time is active time:
+gaps in which nobody worked are left out, together with the tokens of the step that ended them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,12 +1,13 @@
-"""Every request of a session file with its tokens: the base of totals, growth and costs.
+"""The ledger of a session file: every request with its tokens, the basis of totals, growth and
+costs.
 
-A ledger is one flat array of whole numbers, seven a request, because a history has hundreds of
-thousands of them: it is written to the index as it stands and summed without making objects.
+A ledger is one flat array of whole numbers, seven per request, because a history has hundreds of
+thousands of them: it is written to the index as it is, and summed without creating objects.
 
-A reply is often written more than once (one record per content block, a copy in a forked or
-resumed session), so rows have a key. Of equal keys one row counts: the main thread's before a
-sub-agent's, then the larger, then the first. That is also how ccusage decides, so that totals can
-be compared to the token.
+A reply is often written more than once (one record per content block, or a copy in a forked or
+resumed session), so rows have a key. Of several rows with the same key only one counts: the main
+thread's before a sub-agent's, then the larger one, then the first. ccusage decides in the same
+way, so totals can be compared to the token.
 """
 
 from array import array

@@ -1,7 +1,7 @@
-"""What the end of a session tells: how full the window is, how it grew, and whose turn it is.
+"""What the end of a session file shows: how full the window is, how it grew, and whose turn it is.
 
-Built from events, so it is the same for every agent, and from any tail: what stood before it is
-not needed, only looked for when the tail does not tell (`is_settled`).
+It is computed from events, so it is the same for every agent, and it works on any tail: earlier
+records are needed only if the tail does not settle the question (`is_settled`).
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Where a session is handed over, in tokens."""
+"""Computes where a session is handed over, in tokens."""
 
 from msgspec import Struct
 

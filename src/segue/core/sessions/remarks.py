@@ -1,4 +1,5 @@
-"""What records say beside the replies: the agent's own list, and the limits of the user's plan."""
+"""What records say besides the replies: the agent's own todo list, and the limits of the user's
+plan."""
 
 from typing import Literal
 

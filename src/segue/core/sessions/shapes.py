@@ -1,6 +1,5 @@
-"""A session as programs are shown it, and its figures in words. Pure: whoever answers a program or
-a person (commands, the daemon's API, the status line, MCP) has them from here: all say the
-same."""
+"""A session as JSON for programs, and its figures in words. Pure. Commands, the daemon's API,
+the status line and MCP all use this module, so they all say the same."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tokens by kind: what a reply was made of, or what a history adds up to."""
+"""Tokens by kind: of one reply, or added up over a history."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""A session as segue shows it: what its records told, and what follows from that now."""
+"""A session as segue shows it: what its records say, and what follows from them now."""
 
 from enum import StrEnum
 from typing import Literal

@@ -1,7 +1,7 @@
-"""How large a context window is believed to be, and the known ones, for when the agent's own stream
-does not say.
+"""How large a context window is assumed to be, and the known windows, for when the agent's own
+stream does not say.
 
-A name matches by its longest known prefix, so that "gpt-4-turbo" is never taken for "gpt-4".
+A name matches by its longest known prefix, so "gpt-4-turbo" is never taken for "gpt-4".
 """
 
 from collections.abc import Mapping

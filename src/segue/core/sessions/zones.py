@@ -1,9 +1,10 @@
-"""Which zone a session is in, and what is told when that changes (docs/watch.md).
+"""Which zone a session is in, and what segue reports when that changes (docs/watch.md).
 
-Theory of operation. A zone is entered at its mark, at once, and left only `zone_slack` below it, so
-that a size that trembles around a mark is told once. A session that jumps over zones has crossed
-each of them, in order. What fell by a tenth of its peak was compacted: that is no trembling, and
-the zone is what the reading says. The memory of a session has a fixed size, however long it lives.
+How it works. A session enters a zone at its mark, at once, and leaves it only `zone_slack` below
+the mark, so a size that fluctuates around a mark is reported once. A session that jumps over
+several zones has crossed each of them, in order. If a session's size drops by a tenth of its
+peak, it was compacted: that is not a fluctuation, and the zone follows the reading. The state
+kept for a session has a fixed size, however long it lives.
 """
 
 from typing import Any, Literal

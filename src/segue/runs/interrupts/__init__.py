@@ -1,1 +1,1 @@
-"""What ends the loop of a run from outside."""
+"""Interrupts the loop of a run from outside."""

@@ -1,4 +1,4 @@
-"""Ctrl+C, and the signals that end a process, as facts of a run."""
+"""Turns Ctrl+C, and the signals that end a process, into facts of a run."""
 
 import os
 import signal

@@ -1,8 +1,8 @@
-"""Ends segue when the user wants that and its loop does not hear it.
+"""Ends segue if the user asks for it and its loop does not respond.
 
-Ctrl+C and SIGTERM are facts that the loop takes up in its next turn. A loop that hangs, in a
-parser, a lock or a system call, has no next turn; so a thread beside it counts the signals too. All
-that segue knows is on disk, and the agent has a keeper: nothing is lost by ending.
+Ctrl+C and SIGTERM are facts that the loop picks up in its next turn. A loop that hangs in a
+parser, a lock or a system call has no next turn, so a second thread counts the signals too.
+Everything segue knows is on disk, and the agent has a keeper, so nothing is lost by ending.
 """
 
 import os

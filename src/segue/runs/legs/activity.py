@@ -1,4 +1,5 @@
-"""When a leg last did something, what its model did last, and what it was refused."""
+"""When a leg last did something, what its model did last, and what the agent was not allowed to
+do."""
 
 from segue.core.runs.timers import Activity
 from segue.core.stops.events import Event, ToolCall, ToolResult

@@ -1,4 +1,4 @@
-"""What a session answers when it is asked for a checkpoint."""
+"""Tracks a session's answer to a request for a checkpoint."""
 
 from msgspec import Struct
 

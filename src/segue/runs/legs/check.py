@@ -1,5 +1,5 @@
-"""The user's own check of the work: a shell command that says with its exit code whether the task
-is done."""
+"""The user's own check of the work: a shell command whose exit code says whether the task is
+done."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""Follows one leg: its stream and its session file together, until it is over.
+"""Follows one leg, through its stream and its session file, until it has ended.
 
-What it sees it tells as facts; it decides nothing but when a turn is over, so that the agent's
-input can be closed. Each thing that it keeps track of is a class of its own: the stream, the end of
-a turn, the answer to a request for a checkpoint, the session file, the context's size.
+The follower reports what it sees as facts. Its only decision is when a turn has ended, so that the
+agent's input can be closed. Each thing it tracks has its own class: the stream, the end of a turn,
+the answer to a request for a checkpoint, the session file, the context's size.
 
-One file: every event is shown to each of them, in one order.
+One file: every event is passed to each of them, in one order.
 """
 
 from collections.abc import Mapping

@@ -1,23 +1,23 @@
 """The keeper of one leg: `python -I -S keeper.py LEG_FOLDER`.
 
 A small process between segue and an agent. It starts the agent, holds its input, waits for it, ends
-all that the agent left behind, and writes down how it ended; so segue may be killed at any time and
-nothing is lost. The agent writes straight into the leg's files: not even the keeper's own death
-loses a byte of output.
+every process that the agent left behind, and records how it ended; so segue may be killed at any
+time and nothing is lost. The agent writes directly to the leg's files: even if the keeper is
+killed, no byte of output is lost.
 
-One file: nothing but the standard library, because one of it lives as long as each agent.
-Its environment is the agent's: that is how secrets get there without being written down.
+One file: it uses only the standard library, because one keeper lives as long as each agent.
+Its environment is the agent's: that is how secrets get there without being stored.
 
-    spec.json      what to start; written by segue before
+    spec.json      what to start; segue writes it first
     lock           held as long as the keeper lives
-    keeper.json    who keeps whom; once it is there, no other keeper ever starts this leg
-    stdout stderr  the agent's
-    control.jsonl  segue's commands, one a line, each with a key; each is carried out once
+    keeper.json    the keeper and its agent; once it exists, no other keeper ever starts this leg
+    stdout stderr  the agent's output
+    control.jsonl  segue's commands, one per line, each with a key; each is carried out once
     bell           a FIFO: a byte in it means that there are new commands
-    exit.json      how it ended; the last thing that is written
+    exit.json      how the leg ended; written last
 
-A leg may be on a leash: a file outside of its folder that somebody renews. If nobody does in time,
-the keeper kills the agent, whoever else lives or does not.
+A leg may be on a leash: a file outside its folder that must be renewed. If it is not renewed in
+time, the keeper kills the agent, whatever other processes are alive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""segue's side of a leg of a run: starts a keeper for it, gives it commands, reads how it ended.
+"""segue's side of a leg: starts its keeper, sends it commands, and reads how it ended.
 
-All that is known of a leg stands in its folder (see `keeper`), so any process of segue may take it
-up where another was killed. Everything here may be done twice, and by two at once.
+Everything known about a leg is in its folder (see `keeper`), so any segue process can continue
+where another was killed. Everything here may be done twice, and by two processes at once.
 
 One file: both sides of each promise about the folder: who writes a file and who reads it.
 """

@@ -1,4 +1,4 @@
-"""Whether a leg gets anywhere, or goes round in circles."""
+"""Tracks whether a leg makes progress or goes round in circles."""
 
 from segue.core.runs.idle import Idle
 from segue.core.runs.progress import Progress

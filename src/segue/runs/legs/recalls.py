@@ -1,4 +1,5 @@
-"""What a session's own compactions left out, and what of that it was told again."""
+"""Tracks what a session's own compactions left out, and how much of that the session was told
+again."""
 
 import uuid
 

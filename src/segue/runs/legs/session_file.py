@@ -1,4 +1,4 @@
-"""The session file of a leg, beside its stream: its size, and what it alone tells."""
+"""Follows the session file of a leg beside its stream: its size, and what only the file says."""
 
 import os
 from collections.abc import Iterator, Mapping

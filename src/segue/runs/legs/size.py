@@ -1,4 +1,4 @@
-"""How full a leg's session is, by whatever told it last."""
+"""Tracks how full a leg's session is, from whichever source reported it last."""
 
 from segue.agents.shared.live import Live
 from segue.core.policy import Policy

@@ -1,5 +1,5 @@
-"""The work of a run, kept while it goes on: a snapshot before and after every leg, and at a
-boundary now and then. It is a net: whatever goes wrong with it is told once, and stops nothing."""
+"""Takes snapshots of a run's work: before and after every leg, and now and then at a boundary.
+They are a safety net: any problem is reported once and stops nothing."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What a session has cost so far, by its own records."""
+"""Computes what a session has cost so far, from its own records."""
 
 import os
 from collections.abc import Iterable

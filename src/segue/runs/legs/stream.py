@@ -1,5 +1,5 @@
-"""What a leg prints, parsed once for all who need it: those who follow the leg, the verdict at its
-end, and the checkpoint of the run."""
+"""Parses a leg's output once for everyone who needs it: the follower, the verdict at its end,
+and the run's checkpoint."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Loads what the first judgement needs while the agent works: half a second of imports and patterns
-that would else pass between the agent's exit and the decision."""
+"""Loads what the first verdict needs while the agent works: half a second of imports and
+patterns that would otherwise pass between the agent's exit and the decision."""
 
 import threading
 from contextlib import suppress

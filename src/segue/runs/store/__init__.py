@@ -1,6 +1,6 @@
-"""Where runs are written down: `port` says what a store is, `open_store` gives this machine's.
+"""Stores runs: `port` defines what a store is, and `open_store` opens this machine's.
 
-The log of events is the truth. All else that is told about a run is made from it.
+The log of events is the truth. Everything else about a run is derived from it.
 """
 
 from typing import TYPE_CHECKING

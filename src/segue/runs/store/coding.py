@@ -1,7 +1,8 @@
-"""Values as a file keeps them. Nothing is lost: text from a command line or a file's name may hold
-bytes that are no UTF-8 (lone surrogates in Python), which JSON libraries refuse.
+"""Encodes values for storage without losing anything: text from a command line or a file's name may
+contain bytes that are not UTF-8 (lone surrogates in Python), which JSON libraries refuse.
 
-Kept is readable JSON text; only where that cannot be, the same with surrogates as three bytes each.
+Values are stored as readable JSON text; only where that is impossible, as the same text with
+each surrogate as three bytes.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The file that holds the runs, opened: private, brought to this version's form, or refused.
+"""Opens the file that holds the runs: private, migrated to this version's schema, or refused.
 
-It holds the truth, so it is never thrown away and never mended behind the user's back.
+It holds the truth, so it is never thrown away and never repaired behind the user's back.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Who holds a lease, and whether that process still lives.
+"""Who holds a lease, and whether that process is still alive.
 
-Nobody renews a lease: a process that was stopped for an hour (a closed laptop) keeps it, one that
-was killed loses it to the first that asks. What is presumed dead and is not cannot write any more:
-its epoch is over.
+Leases are not renewed: a process that was suspended for an hour (a closed laptop) keeps its
+lease, and one that was killed loses it to the first process that asks. A process that is wrongly
+presumed dead can no longer write, because its epoch has passed.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Runs in memory, for tests and simulations: gone with the process, and otherwise the same."""
+"""A store in memory, for tests and simulations: it ends with the process, and otherwise behaves
+the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Which run a session is part of, and which session of it came next."""
+"""Which run a session belongs to, and which of the run's sessions came next."""
 
 from collections.abc import Collection
 from typing import NamedTuple

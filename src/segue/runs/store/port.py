@@ -1,6 +1,6 @@
-"""What a store is: the log of each run, what is made from it, and who may write.
+"""The interface of a store: the log of each run, what is derived from it, and who may write.
 
-`segue.testing.stores` holds the tests that every store must pass.
+`segue.testing.stores` has the tests that every store must pass.
 """
 
 from collections.abc import Callable, Sequence

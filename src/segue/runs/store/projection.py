@@ -1,6 +1,5 @@
-"""From the log to all else: pure. A store carries out the changes that an entry makes; the same log
-makes the same tables, now or when they are made anew.
-"""
+"""Derives everything else from the log. Pure: a store applies the changes that an entry makes,
+and the same log always produces the same tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple

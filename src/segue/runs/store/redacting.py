@@ -1,5 +1,5 @@
-"""Redaction for SQL: what a migration calls. Cells are as `coding` writes them. The rules are
-loaded when there is a row to change: a new file has none."""
+"""Redaction functions for SQL, used by a migration. Cells have the encoding of `coding`. The
+rules are loaded only when there is a row to change; a new file has none."""
 
 import sqlite3
 from typing import Any

@@ -1,4 +1,5 @@
-"""Runs in an SQLite file, for several processes at once. Any of them may be killed at any time."""
+"""A store in an SQLite file, for several processes at once, any of which may be killed at any
+time."""
 
 from functools import cache
 from typing import Any, Self, TypeVar

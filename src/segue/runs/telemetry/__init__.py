@@ -1,1 +1,1 @@
-"""A run as a collector is told of it."""
+"""Reports runs to an OpenTelemetry collector."""

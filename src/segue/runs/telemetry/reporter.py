@@ -1,7 +1,9 @@
-"""Tells a collector of a run, as it goes on. Off unless the user set it up; holds nothing up.
+"""Reports a run to a collector while it runs. It is off unless the user set it up, and delays
+nothing.
 
-How far the log was told is kept in the run's folder once the collector took it: whoever goes on
-after a crash tells the rest, with the same ids."""
+A file in the run's folder records how much of the log the collector has accepted, so a process
+that continues after a crash sends the rest, with the same ids.
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -1,9 +1,10 @@
-"""Spans from a run's log: the run, its legs, waits and handoffs. Pure: the same log makes the same
-spans, in whichever process, so one that goes on after a crash adds to the same trace.
+"""Derives spans from a run's log: the run, its legs, waits and handoffs. Pure: the same log makes
+the same spans in any process, so one that continues after a crash extends the same trace.
 
-Names and attributes follow OpenTelemetry's conventions for generative AI where they have one
-(`invoke_workflow`, `invoke_agent`, `gen_ai.*`); the rest begins with `segue.`. The task, what was
-said, and paths are in none of them."""
+Names and attributes follow OpenTelemetry's conventions for generative AI where they exist
+(`invoke_workflow`, `invoke_agent`, `gen_ai.*`); the others begin with `segue.`. No span contains
+the task, the conversation or paths.
+"""
 
 import os
 from typing import Any

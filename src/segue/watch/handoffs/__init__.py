@@ -1,1 +1,1 @@
-"""What the daemon does when a session in a terminal is full."""
+"""What the daemon does when the window of a session in a terminal is full."""

@@ -1,6 +1,6 @@
-"""Did what was handed over arrive? After a handoff in a terminal the new session's first actions
-are held against what the old one knew: files that it reads again, commands that it repeats,
-questions that it asks again. Told once a handoff, as a note in the log."""
+"""Checks whether a handoff in a terminal worked: compares the new session's first actions with
+what the old one knew, and counts files that it reads again, commands that it repeats and
+questions that it asks again. The result is logged once per handoff."""
 
 from collections.abc import Callable
 from contextlib import suppress

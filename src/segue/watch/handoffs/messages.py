@@ -1,4 +1,5 @@
-"""What sessions in terminals are told, by the user's own templates or ours."""
+"""Builds the messages for sessions in terminals, from the user's own templates or the built-in
+ones."""
 
 from pathlib import Path
 

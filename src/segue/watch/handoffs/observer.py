@@ -1,8 +1,8 @@
-"""What can be seen of handoffs that are under way: in the files, the records and the terminals.
+"""Observes the handoffs in progress: in files, records and terminals.
 
-Nothing here types or writes. It is looked at from one thread.
+Nothing here types or writes. Only one thread uses it.
 
-One file: one look puts together what files, records and screens say at one moment.
+One file: one look combines what files, records and screens say at one moment.
 """
 
 import os

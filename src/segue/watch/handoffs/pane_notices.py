@@ -1,6 +1,6 @@
-"""How full a session is, told in the tmux pane that its agent sits in: to the user, beside what the
-agent shows. It costs no turn, types nothing, and goes away by itself. For sessions without hooks,
-whose agents nobody else tells."""
+"""Shows the user how full a session is, in the tmux pane of its agent. It costs no turn, types
+nothing, and disappears by itself. It is for sessions without hooks, whose agents get no other
+message."""
 
 from collections.abc import Callable
 from contextlib import suppress

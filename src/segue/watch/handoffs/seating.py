@@ -1,4 +1,4 @@
-"""Who sits where: what is learned once of each process that is seen behind a session."""
+"""Which pane each agent is in: learned once for each process that has a session open."""
 
 import os
 import termios

@@ -1,9 +1,9 @@
-"""The one thread that touches terminals: it carries handoffs through their steps.
+"""The one thread that touches terminals: it takes handoffs through their steps.
 
-Each fact and what it led to is in the log before anything is done about it. A daemon that is killed
-leaves the next one to look what was done: what the transcript shows is not typed again.
+Each fact and its decisions are in the log before anything is done about them. After a daemon was
+killed, the next one checks what was done: what the transcript shows is not typed again.
 
-One file: all that may type or write stands in view of the log that it is written to first.
+One file: all code that may type or write is next to the log that it writes to first.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What the daemon sees: files, processes, sizes, ends."""
+"""What the daemon observes: files, processes, sizes, exits."""

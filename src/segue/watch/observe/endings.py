@@ -1,9 +1,10 @@
-"""Why a process ended that nobody of ours had started: the verdict from what its session's file
-says, what the system kept of its end, and what became of its terminal.
+"""Decides why a process ended that segue did not start, from its session file, what the system
+knows about its exit, and what happened to its terminal.
 
-An error that ended the last turn stays the reason, whoever closed the agent afterwards. Else the
-question is whose doing it was: a turn that was over leaves an agent at its prompt, and only its
-user ends it there; a turn that was cut short is a crash, unless the terminal went with it.
+An error that ended the last turn stays the reason, whoever closed the agent afterwards.
+Otherwise the question is who ended it: after a finished turn an agent is at its prompt, where
+only its user ends it; a turn that was cut short means a crash, unless the terminal was closed
+with it.
 """
 
 from typing import Literal

@@ -1,8 +1,8 @@
-"""Events of a few folders, each by itself and not those below: which names in it were written,
-made, renamed or removed. By a descriptor that a selector takes, so that waiting costs nothing.
+"""File events for a few single folders, without those below: which names were written, created,
+renamed or removed. A selector can wait for them, so waiting costs nothing.
 
-Linux only. Elsewhere `fileno` is None, and where the system has no more watches to give, `add` says
-so: whoever waits then looks into the folders himself now and then.
+Linux only. Elsewhere `fileno` is None, and if the system has no more watches, `add` says so: the
+caller must then look into the folders from time to time.
 """
 
 import ctypes

@@ -1,5 +1,5 @@
-"""How full sessions are: readings, crossings, health checks and reminders are written down, and who
-has reached the mark waits here for its turn to hand over."""
+"""Tracks how full sessions are: logs readings, crossings, health checks and reminders, and
+queues sessions that have reached the mark for their handoff."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
-"""Where sessions lie, and what is told of it: the homes, the follower of their files, the few
-folders in which agents keep databases and files about their processes."""
+"""Where sessions are stored, and how the daemon learns about changes there: the homes, the
+follower of their files, and the few folders in which agents keep databases and files about
+their processes."""
 
 import os
 import threading

@@ -1,7 +1,8 @@
-"""Which process is behind which session, kept up to date as both change.
+"""Matches processes to sessions, and keeps the match up to date as both change.
 
-Agents whose processes all say what they work on are matched by that alone, so that a thousand of
-them cost nothing while nothing changes. For the others `core.alive` is asked again.
+If all processes of an agent report what they work on, they are matched by that alone, so a
+thousand of them cost nothing while nothing changes. For other agents, `core.alive` decides
+again.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,8 @@
-"""All sessions of this user, as they change: files by events, processes by their ends.
+"""Observes all sessions of this user as they change: files by events, processes by their exits.
 
-Each change costs one look at one session. What only events tell is also looked for now and then, so
-that nothing depends on them. Sessions that nobody works on are forgotten a day after their last
-record, and found again when they grow.
+Each change costs one look at one session. Everything that events report is also checked from time
+to time, so nothing depends on events alone. A session that nobody works on is dropped a day after
+its last record, and found again when it grows.
 
 One file: events, sweeps and processes all change the same table of sessions.
 """

@@ -1,4 +1,4 @@
-"""When to look at what changed. Pure: the time is an argument."""
+"""Decides when to look at what changed. Pure: the time is an argument."""
 
 from heapq import heappop, heappush
 

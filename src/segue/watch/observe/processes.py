@@ -1,8 +1,9 @@
-"""The agents' processes, as they come, change and end. Linux tells of an end at once, by a
-descriptor for each process; who has come is found by a look at all processes now and then.
+"""Tracks the agents' processes as they start, change and exit. Linux reports an exit at once,
+through a descriptor for each process; new processes are found by scanning all processes from
+time to time.
 
-A look costs what is new: of a process that says about itself what it works on (in a file of its
-own), nothing is read again until that file changes.
+A scan costs only what is new: a process that reports in a file of its own what it works on is
+not read again until that file changes.
 """
 
 import errno

@@ -1,4 +1,5 @@
-"""The sessions that the daemon knows: the last look at each, its process, and what that means."""
+"""The sessions that the daemon knows: the last look at each, its process, and what follows from
+them."""
 
 import os
 from collections import Counter

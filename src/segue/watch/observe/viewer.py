@@ -1,4 +1,4 @@
-"""Looks at single sessions for the daemon: what `status` sees of all of them, one by one."""
+"""Looks at single sessions for the daemon, in the way `status` looks at all of them."""
 
 import os
 import re

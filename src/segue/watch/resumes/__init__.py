@@ -1,1 +1,1 @@
-"""What the daemon does when a session stopped."""
+"""What the daemon does when a session has stopped."""

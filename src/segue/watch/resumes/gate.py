@@ -1,8 +1,8 @@
-"""What the daemon's sessions have to do with their accounts: one account, one limit.
+"""Coordinates the daemon's sessions with their accounts: one account, one limit.
 
-A limit that a session meets is known to every run, task and session of its account at once; before
-a session is resumed its account is asked, after a reset one goes first, and its reply lets the
-others follow. `system/accounts` keeps it, for all of segue on this machine.
+A limit that one session hits is known at once to every run, task and session of its account. The
+daemon checks the account before it resumes a session; after a reset one goes first, and its
+reply lets the others follow. `system/accounts` stores this for all of segue on this machine.
 """
 
 from segue.core import accounts

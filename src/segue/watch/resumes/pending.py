@@ -1,4 +1,4 @@
-"""A stop about which something is still to be done, as the log keeps it."""
+"""A stop that still needs a decision or an action, as stored in the log."""
 
 import os
 from collections.abc import Iterable

@@ -1,8 +1,9 @@
-"""Another agent goes on with a session that is limited for long: who could, and how it is begun.
+"""Lets another agent take over a session that is limited for long: which agent can, and how it is
+started.
 
-The user switches it on (`relay`), names the agents (`[run] agent`) and the flags of each
-(`[run.flags]`); a project's file can do none of that. The new agent begins in a window of its own,
-with a handoff that segue wrote; the old session stays at its prompt, and is its user's.
+The user switches this on (`relay`), names the agents (`[run] agent`) and the flags of each
+(`[run.flags]`); a project's file can do none of that. The new agent starts in its own window,
+with a handoff that segue wrote; the old session stays at its prompt and belongs to its user.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Goes on with a session that stopped: in its own pane, in a new window of tmux, or without a
-terminal, by a run.
+"""Resumes a session that stopped: in its own pane, in a new tmux window, or as a run without a
+terminal.
 
-A shell is only ever given one line of segue's own: its own program and an id of its own making.
-What the session is to be told, its folder and its flags stand in the log under that id.
+segue types only one fixed command into a shell: its own program and an id that it generated. The
+session's prompt, folder and flags are in the log under that id.
 
 One file: the three ways differ in where the agent is started, and share all checks before.
 """

@@ -1,7 +1,7 @@
-"""Sessions that stopped: each is written down, decided on, and decided on again when its time has
-come. What is waited for stands in the log, so the next daemon goes on with it.
+"""Sessions that stopped: each stop is logged and decided on, and decided on again when its time has
+come. Waits are in the log, so the next daemon continues with them.
 
-One file: a stop is written down, decided on and taken up again by the same few fields.
+One file: a stop is logged, decided on and resumed with the same few fields.
 """
 
 import random

@@ -1,6 +1,5 @@
-"""Runs that nobody drives: after a reboot, a kill or a hang-up the daemon goes on with them, each
-in a process of its own, as `segue resume` would. The run's lease sees to it that there is only one.
-"""
+"""Resumes runs that no process drives, after a reboot, a kill or a hang-up: each in its own
+process, as `segue resume` would. The run's lease ensures that there is only one."""
 
 import os
 import random

@@ -1,1 +1,1 @@
-"""Whom the daemon answers: hooks, the status line, the API."""
+"""Answers the daemon's clients: hooks, the status line, the API."""

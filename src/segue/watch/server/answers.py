@@ -1,4 +1,4 @@
-"""What the daemon answers over its API."""
+"""The daemon's answers to API requests."""
 
 import os
 import time

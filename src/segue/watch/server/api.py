@@ -1,6 +1,6 @@
-"""What the daemon answers to whoever asks it: routes, and JSON in and out (docs/api.md).
+"""The daemon's API: routes, and JSON in and out (docs/api.md).
 
-Knows nothing of sockets: `server` brings requests and takes answers away.
+It knows nothing about sockets: `server` delivers requests and sends the answers.
 """
 
 import os

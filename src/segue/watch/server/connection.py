@@ -1,4 +1,4 @@
-"""One client of the daemon: bytes in, requests out; answers in, bytes out. HTTP/1.1 by h11.
+"""One client of the daemon: bytes in, requests out; answers in, bytes out. Uses h11 for HTTP/1.1.
 
 It never waits: `server` says when there is something to read or room to write.
 """

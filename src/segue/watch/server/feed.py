@@ -1,7 +1,8 @@
-"""Who follows /v1/events, and what each has had.
+"""Who follows /v1/events, and what each client has received.
 
-A client that reads slowly is not sent more until it has read: it falls behind, and is given what
-it missed from the log, page by page. So nobody waits for it, and nothing is kept for it.
+A client that reads slowly gets no more until it has read what it has: it falls behind, and then
+gets what it missed from the log, page by page. So nobody waits for it, and nothing is buffered
+for it.
 """
 
 import threading

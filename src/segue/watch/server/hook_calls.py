@@ -1,4 +1,4 @@
-"""What hooks tell the daemon, and what they are answered: `hooks` says what, here it is done."""
+"""Handles calls from hooks: `hooks` decides the reply, and this module carries it out."""
 
 import os
 import secrets

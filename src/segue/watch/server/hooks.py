@@ -1,9 +1,9 @@
-"""What claude's hooks are answered. Pure: an event and what is known of its session in, a reply and
-facts out; what to do about the facts, and what was told before, is the caller's.
+"""Decides the replies to claude's hooks. Pure: takes an event and what is known about its session,
+and returns a reply and facts; the caller acts on the facts and remembers what was already said.
 
-Whatever is said to the agent is a statement and not an order, but for the one request for a handoff
-document, which only a user who switched handoffs on gets. No reply ever allows anything that claude
-would have asked about, or keeps it from compacting.
+Everything said to the agent is a statement, not an order, except for the one request for a
+handoff document, which is sent only if the user has switched handoffs on. No reply ever allows
+anything that claude would have asked about, or prevents claude from compacting.
 """
 
 from collections.abc import Mapping, Sequence

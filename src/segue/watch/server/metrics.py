@@ -1,4 +1,4 @@
-"""The daemon's numbers in Prometheus' text format. Pure."""
+"""The daemon's metrics in Prometheus' text format. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The daemon as other processes of the user's see it: asks over its socket."""
+"""Talks to the daemon from other processes of the same user, over its socket."""
 
 import os
 import socket

@@ -1,8 +1,9 @@
-"""The daemon's API over sockets: one thread that moves bytes, and a few that ask the daemon.
+"""The daemon's API over sockets: one thread that moves bytes, and a few that call the daemon.
 
-Nothing a client does, or leaves undone, is waited for: half a request, a body that never comes, an
-answer that nobody reads. Clients are few (`MOST_CLIENTS`); one too many takes the place of the one
-for which nothing was done longest. Without clients no thread does anything.
+The server never waits for a client, whatever it does or fails to do: half a request, a body that
+never arrives, an answer that nobody reads. The number of clients is limited (`MOST_CLIENTS`);
+one more replaces the client that has been inactive the longest. Without clients, no thread does
+anything.
 """
 
 import selectors

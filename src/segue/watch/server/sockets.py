@@ -1,7 +1,7 @@
-"""Where the daemon listens: one Unix socket that only its user can reach, and a port if asked.
+"""Where the daemon listens: a Unix socket that only its user can reach, and a port if requested.
 
-The socket's file is at one place for all who know the state folder. Of two daemons that want it,
-the first has it: it holds a lock, and answers. What a killed one left behind is replaced.
+The state folder determines the path of the socket's file. If two daemons want it, the first one
+gets it: it holds a lock and answers. A file left behind by a killed daemon is replaced.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The status line of a session: gauge, zone, growth, the way to the handoff, limits. Pure."""
+"""The status line of a session: gauge, zone, growth, distance to the handoff, limits. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, tzinfo

@@ -1,23 +1,23 @@
-"""The machine of a handoff in a terminal: a fact in a step leads to a step and to acts.
+"""The state machine of a handoff in a terminal: a fact in a step leads to the next step and acts.
 
 How it works:
 
 1. `TABLE` has a rule for every step and every kind of fact: a function, and the steps that it may
    lead to. Where a row names no rule for a step, nothing changes. `types` has the types.
-2. The context is cleared only while the last that was seen of the document's file was a valid one.
-   `has_document` says so, and whatever is seen of the file changes it.
-3. A session's document is asked for, awaited, and asked for again if it is not valid; then segue
-   writes one. What cannot be typed is tried again for a while; then the user is asked, once, with a
-   document on disk.
-4. What is typed is asking, clearing or resuming, and each is answered before another is given: by
-   what was typed or heard, or by the time that is up.
-5. The user goes first. What they say before the context is cleared makes a document stale, and what
-   they do in the new session is left to them.
-6. A session at its prompt is its user's. One that came to the end of its turn, or was interrupted
-   by the user, rests until it works again; segue resumes only work that it has stopped itself. If
-   the user interrupts what segue asked for, that is the end of it.
-7. A turn has `busy_wait_s` to end by itself. One that comes near the agent's own limit is
-   interrupted before that, between two tools.
+2. The context is cleared only while the last look at the document's file found a valid document.
+   `has_document` says so, and every look at the file updates it.
+3. segue asks a session for its document, waits for it, and asks again if it is not valid; then
+   segue writes one. If segue cannot type, it retries for a while; then it asks the user, once, with
+   a document on disk.
+4. segue types to ask, to clear or to resume, and each is answered before the next: by what was
+   typed or seen, or by a timeout.
+5. The user has priority. Anything they say before the context is cleared makes a document stale,
+   and segue does not interfere with what they do in the new session.
+6. A session at its prompt belongs to its user. If its turn ended, or the user interrupted it, the
+   handoff rests until the session works again; segue resumes only work that it stopped itself. If
+   the user interrupts what segue asked for, the handoff is cancelled.
+7. A turn has `busy_wait_s` to end by itself. A turn that comes near the agent's own limit is
+   interrupted earlier, between two tools.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,5 @@
-"""What each fact does to a handoff in a terminal. One function a row of the table in the package;
-each is only called in the steps that the table names.
+"""What each fact does to a handoff in a terminal. There is one function per row of the table in the
+package, and each is called only in the steps that the table names.
 
 One file: the machine is read from top to bottom.
 """

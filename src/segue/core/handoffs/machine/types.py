@@ -1,8 +1,9 @@
-"""One handoff in a terminal. Types only: what is known of it, what happens to it (facts), and what
-is done about it (acts). `core/handoffs/machine` leads from one to the other.
+"""The types of one handoff in a terminal: what is known about it, what happens to it (facts), and
+what segue does about it (acts). `core/handoffs/machine` leads from one to the other.
 
-A fact is written down before it is acted on, so a cycle is what its facts made of it, in this
-process or the next."""
+A fact is logged before segue acts on it, so the facts alone determine the handoff, in this
+process or the next.
+"""
 
 from enum import StrEnum
 from typing import Literal

@@ -1,24 +1,24 @@
-"""The machine of a run: a fact happens in a state, and leads to a state and to decisions.
+"""The state machine of a run: a fact in a state leads to the next state and to decisions.
 
 How it works:
 
 1. `TABLE` has a rule for every state and every kind of fact: a function, and the states that it may
-   lead to. Where a row names no rule for a state, nothing changes.
-2. A fact about a leg that is not the newest, or that is over, changes nothing. So a fact that is
-   told twice does no harm.
-3. A leg counts as live from the decision to start it (intent before act) to the fact that it ended,
-   and none is started while one is. Numbers only grow.
-4. A run is checkpointing from the decision to ask until what is handed on is written down, also
-   after the leg has ended. While it waits or is checked, no leg is live.
-5. A run that was interrupted (`HungUp`) has no live leg and is not over: whoever drives it next
-   says `Resumed` and goes on as the state says.
-6. Final states hear `Resumed` and nothing else. A run ends only when no leg is live: to end one
-   that is, is a decision, and its end is a fact.
-7. Every way leads to an end, because each one that makes no progress is counted: waits by their
+   lead to. Where a row has no rule for a state, nothing changes.
+2. A fact about a leg that is not the newest, or that has ended, changes nothing. So reporting a
+   fact twice does no harm.
+3. A leg is live from the decision to start it (intent before act) until the fact that it ended. No
+   leg is started while another is live, and leg numbers only grow.
+4. A run is checkpointing from the decision to ask until the checkpoint is written, even after the
+   leg has ended. While it waits or its check runs, no leg is live.
+5. A run that was interrupted (`HungUp`) has no live leg and has not ended: the process that drives
+   it next reports `Resumed` and continues from the run's state.
+6. Final states accept only `Resumed`. A run ends only when no leg is live: ending a live leg is a
+   decision, and its end is a fact.
+7. Every path leads to an end, because every path without progress is counted: waits by their
    length and number, failures by the breaker, legs by `idle_legs`, continuations by the strategies,
    checks by `max_checks`.
 
-`handlers` and `after` have the functions, `moves` what they have in common, `outcomes` the words.
+`handlers` and `leg_over` have the functions, `moves` what they share, and `outcomes` the texts.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,5 +1,5 @@
-"""What each fact does to a run, but for the end of a leg (`after`). One function a row of the
-machine's table; each is only called in the states that the table names."""
+"""What each fact does to a run, except for the end of a leg (`leg_over`). There is one function
+per row of the machine's table, and each is called only in the states that the table names."""
 
 from msgspec.structs import replace
 

@@ -1,6 +1,7 @@
-"""What follows when a leg is over, by the state it ended in and by the verdict on its end.
+"""What happens after a leg has ended, depending on the state it ended in and the verdict on its
+end.
 
-One file: the rules go before each other in one order.
+One file: the rules apply in one fixed order.
 """
 
 from msgspec.structs import replace

@@ -1,6 +1,6 @@
-"""What a run can do next: each move leads from a run to a run and its decisions.
+"""The possible next moves of a run: each leads from a run to a new run and its decisions.
 
-A leg is started here and nowhere else, and only if no limit of the user's forbids it.
+Legs are started only here, and only if none of the user's limits forbids it.
 
 One file: the moves lead to each other.
 """

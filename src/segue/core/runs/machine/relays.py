@@ -1,4 +1,4 @@
-"""Which agent of a run's list is at work, which of them cannot be now, and who is next."""
+"""Which agent of a run's list is working, which ones cannot work now, and which one is next."""
 
 from collections.abc import Mapping
 from math import inf
