@@ -41,7 +41,7 @@ _BOXES = {"completed": "[x]", "in_progress": "[~]", "pending": "[ ]"}
 
 
 class FileChanged(Struct, frozen=True):
-    """A file that the sessions so far wrote, as it is now."""
+    """A file that the sessions so far wrote, in its current state."""
 
     path: str
     sha256: str | None = None  # None: it cannot be read
@@ -49,7 +49,7 @@ class FileChanged(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True):
-    """A command that was run; the exit code is None if it is not known."""
+    """A command that was run; the exit code is None if unknown."""
 
     text: str
     exit_code: int | None = None
@@ -58,7 +58,7 @@ class Command(Struct, frozen=True):
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """Kept with a run, and given to the next session. Lists are in the order of the work."""
+    """Stored with a run, and given to the next session. Lists are in the order of the work."""
 
     told: AgentSummary | None = None  # None: the agent could not, or would not
     task: str = ""  # word for word
@@ -76,7 +76,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing but the task."""
+        """Whether it contains only the task."""
         return not _parts(self, MOST_CHARS, with_task=False)
 
 
@@ -97,8 +97,8 @@ class _Part(Struct):
 
 
 def clean(checkpoint: Checkpoint) -> tuple[Checkpoint, int]:
-    """Without the secrets in it, and how many there were. The task stays word for word: it is the
-    user's own, and goes to nobody but the same agent."""
+    """The checkpoint without its secrets, and how many there were. The task stays word for word:
+    it is the user's own text, and goes only to the same agent."""
     found = 0
 
     def walk(value: Any) -> Any:
@@ -121,8 +121,8 @@ def clean(checkpoint: Checkpoint) -> tuple[Checkpoint, int]:
 
 
 def render(checkpoint: Checkpoint, *, max_chars: int = MOST_CHARS, with_task: bool = True) -> str:
-    """As Markdown of at most so many characters, without secrets. What matters most has its place
-    first; lines are kept whole or not at all, and what is missing is named."""
+    """Renders Markdown of at most this many characters, without secrets. The most important
+    parts come first; lines are kept whole or dropped, and dropped parts are named."""
     parts = _parts(checkpoint, max_chars, with_task=with_task)
     for part in parts:
         part.text = redact(part.text)[0]  # before it is cut: half a key is hard to see
@@ -142,8 +142,8 @@ def render(checkpoint: Checkpoint, *, max_chars: int = MOST_CHARS, with_task: bo
 
 
 def _fill(parts: list[_Part], room: int) -> None:
-    """First each may take half of what is left, so that none starves the others; then what nobody
-    wanted goes to the first that wants more."""
+    """First each part may take half of what is left, so that none starves the others; then the
+    rest goes to the first part that needs more."""
     left = max(0, room)
     grants: list[int] = []
     for part in parts:
@@ -162,8 +162,8 @@ def _missing(cut: list[_Part]) -> str:
 
 
 def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_Part]:
-    """Those that say something, the most important first. What the agent told leaves room for the
-    digest, which has what the agent did not tell."""
+    """The non-empty parts, the most important first. The agent's own text leaves room for the
+    digest, which has what the agent did not mention."""
     parts = [part for part in _told_and_found(checkpoint, with_task) if part.text.strip()]
     digest = checkpoint.digest
     if digest is None:
@@ -228,7 +228,7 @@ def _file(file: FileChanged) -> str:
 
 
 def _commands(commands: tuple[Command, ...]) -> str:
-    """Each once, with how it ended, where it was run last."""
+    """Each command once, with how it ended, at the position where it was last run."""
     told = [_command(command) for command in commands]
     times = Counter(told)
     last = reversed(dict.fromkeys(reversed(told)))

@@ -21,7 +21,7 @@ _TODOS = 200
 
 
 class CallMade(Struct, frozen=True, kw_only=True):
-    """A tool call, and what is known of its result."""
+    """A tool call, and what is known about its result."""
 
     call_id: str = ""
     text: str = ""  # the command; of other tools, the name and the argument in short
@@ -33,7 +33,7 @@ class CallMade(Struct, frozen=True, kw_only=True):
 
 
 class Salvaged(Struct, frozen=True, kw_only=True):
-    """What the records of a session tell, without its agent. All is bounded: what came last is
+    """What a session's records say, without its agent. Everything is bounded: the latest is
     kept."""
 
     instructions: tuple[str, ...] = ()  # what the user said beside segue
@@ -46,7 +46,7 @@ class Salvaged(Struct, frozen=True, kw_only=True):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """Those of a shell."""
+        """The shell commands."""
         return tuple(
             Command(call.text, call.exit_code, call.has_result, call.failed)
             for call in self.calls
@@ -55,7 +55,7 @@ class Salvaged(Struct, frozen=True, kw_only=True):
 
     @property
     def last_call(self) -> str | None:
-        """The last tool call, if no result of it was seen, or only that it was stopped."""
+        """The last tool call, if its result is missing or says only that the call was stopped."""
         return next((call.text for call in reversed(self.calls) if call.in_doubt), None)
 
 
@@ -72,9 +72,9 @@ class GitState(Struct, frozen=True, kw_only=True):
 
 
 def combine(file: Salvaged, stream: Salvaged) -> Salvaged:
-    """One session by its file and by what its newest leg printed. A leg that was killed may have
-    told more than its session file; calls that both tell are one, by their id, or where the two
-    name them differently, by what they are."""
+    """Combines a session's file with the output of its newest leg. A leg that was killed may
+    have printed more than its session file contains. Calls in both are merged by their id or,
+    if the two name them differently, by their content."""
     return Salvaged(
         instructions=_once((*file.instructions, *stream.instructions))[-_INSTRUCTIONS:],
         todos=file.todos or stream.todos,
@@ -87,8 +87,8 @@ def combine(file: Salvaged, stream: Salvaged) -> Salvaged:
 
 
 def merge(sessions: Iterable[Salvaged]) -> Salvaged:
-    """A run's sessions, oldest first, as one. Only the newest one's last call can be in doubt: the
-    others have been looked after."""
+    """Merges a run's sessions, oldest first. Only the last call of the newest one can be in
+    doubt: the others have been dealt with."""
     whole = Salvaged()
     for session in sessions:
         settled = tuple(_settled(call) if call.in_doubt else call for call in whole.calls)
@@ -115,8 +115,8 @@ def compose(
     window_tokens: int = 0,
     is_there: Callable[[str], bool] | None = None,
 ) -> Checkpoint:
-    """The checkpoint. `files`: the files that were written, as they are now; `is_there`: whether a
-    path that the agent names exists."""
+    """Builds the checkpoint. `files`: the files that were written, in their current state;
+    `is_there`: whether a path that the agent names exists."""
     known = salvaged or Salvaged()
     gone = [path for path in paths_in(told) if not is_there(path)] if told and is_there else []
     return Checkpoint(
@@ -140,7 +140,8 @@ def compose(
 
 
 def _with_found(digest: Digest, known: Salvaged) -> Digest:
-    """With what only the session's file tells: words that the user typed there, its list."""
+    """Adds what only the session's file contains: words that the user typed there, its todo
+    list."""
     there = {" ".join(prompt.text.split()) for prompt in digest.prompts}
     more = [text for text in known.instructions if " ".join(text.split()) not in there]
     prompts = (*(UserPrompt(number=0, text=text) for text in more), *digest.prompts)
@@ -153,7 +154,8 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def _both(file: tuple[CallMade, ...], stream: tuple[CallMade, ...]) -> tuple[CallMade, ...]:
-    """The file's calls with what the stream knows besides, then those that only the stream has."""
+    """The file's calls with what the stream knows in addition, then those that only the stream
+    has."""
     named = {call.call_id: place for place, call in enumerate(file) if call.call_id}
     ids = {call.call_id for call in stream}
     forms = {_form(call.call_id) for call in file}
@@ -178,7 +180,7 @@ def _both(file: tuple[CallMade, ...], stream: tuple[CallMade, ...]) -> tuple[Cal
 
 
 def _form(call_id: str) -> str:
-    """`call_12` and `item_3` are names of two kinds: that they differ says nothing."""
+    """`call_12` and `item_3` are names of two kinds: that they differ means nothing."""
     return call_id.partition("_")[0] if "_" in call_id else ""
 
 

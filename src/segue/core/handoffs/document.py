@@ -88,9 +88,9 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def check(text: str) -> str:
-    """Why a context must not be cleared with this document on disk; "" if it may be. It has to say
-    what the work is for or what is left of it, in the session's own words, and to come to its
-    end."""
+    """Why a context must not be cleared with this document on disk; "" if it may be. The
+    document has to say what the work is for or what is left of it, in the session's own
+    words, and must not break off."""
     body = _body(text)
     if not body.strip():
         return "it is empty"
@@ -108,8 +108,8 @@ def check(text: str) -> str:
 
 
 def says_nothing_left(text: str) -> bool:
-    """Whether a session says in its document that all of the work is done, and says no more there
-    than that. What can be read otherwise is work that is left."""
+    """Whether a session's document says that all work is done, and nothing more. Anything
+    ambiguous counts as work that is left."""
     told = extract(_body(text), max_chars=MOST_BYTES)
     lines = [_bare(line) for line in (told.remaining if told else "").split("\n") if line.strip()]
     if len(lines) != 1 or _BUT.search(lines[0]):
@@ -127,8 +127,8 @@ def own(
     at: float,
     context_usage: float,
 ) -> str:
-    """The rule-made document, without secrets. It is always valid. What the session told, if it
-    did, is quoted: it was no document."""
+    """The rule-made document, without secrets. It is always valid. If the session's own answer
+    was not a valid document, it is quoted."""
     front: dict[str, str | float] = {
         "handoff": id,
         "agent": agent,
@@ -153,9 +153,10 @@ def own(
 
 
 def complete(agent_text: str, own: Checkpoint | str) -> str:
-    """The session's document with the user's words and what is known without the session added to
-    it, under a heading of segue's; of `own`, a rule-made document's part is taken. The session's
-    text stays as it is; nothing is added that already exists, or that would make it too large."""
+    """The session's document with the user's words and segue's own data added, under segue's
+    heading; for a rule-made document, that part of `own` is used. The session's text stays
+    unchanged; nothing is added that is already there or that would make the document too
+    large."""
     part = _facts(replace(own, told=None)) if isinstance(own, Checkpoint) else _part(own)
     if not part or recorded(agent_text) == recorded(part):
         return agent_text
@@ -167,7 +168,7 @@ def complete(agent_text: str, own: Checkpoint | str) -> str:
 
 
 def recorded(text: str) -> Recorded | None:
-    """The user's words that segue put into a document; None if it added nothing to it."""
+    """The user's words that segue added to a document; None if it added nothing."""
     part = _part(text)
     if not part:
         return None
@@ -184,8 +185,8 @@ def recorded(text: str) -> Recorded | None:
 
 
 def _facts(checkpoint: Checkpoint) -> str:
-    """The user's words as they are, in fences; all else such that it cannot be taken for headings
-    or fences of the document."""
+    """The user's words unchanged, in fences; everything else quoted so that it cannot be
+    mistaken for headings or fences of the document."""
     pieces = [f"## {RECORDED}", _RECORD]
     if task := shorten(_safe(checkpoint.task).strip("\n"), _TASK_CHARS)[0]:
         pieces += [f"### {TASK}", *([_NO_SECRETS] if MARK in task else []), _in_fence(task)]
@@ -225,14 +226,14 @@ def _newest(texts: tuple[str, ...]) -> list[str]:
 
 
 def _in_fence(text: str) -> str:
-    """In a longer fence than any in it."""
+    """Wraps text in a fence that is longer than any fence inside it."""
     runs = [len(match[1]) for line in text.split("\n") if (match := _FENCE.match(line))]
     fence = "`" * (max(runs, default=2) + 1)
     return f"{fence}text\n{text}\n{fence}"
 
 
 def _part(text: str) -> str:
-    """From the last heading of segue's on; "" if there is none."""
+    """The text from segue's last heading on; "" if there is none."""
     lines = text.replace("\r\n", "\n").split("\n")
     heads = [place for place in _outside(lines) if lines[place].rstrip() == f"## {RECORDED}"]
     return "\n".join(lines[heads[-1] :]).rstrip("\n") if heads else ""
@@ -260,7 +261,7 @@ def _is_said(text: str) -> bool:
 
 
 def _is_hint(text: str) -> bool:
-    """A form's own words in brackets; `[none]` is an answer."""
+    """Whether this is the form's own text in brackets; `[none]` is an answer."""
     bare = _bare(text)
     return bool(_BRACKETS.fullmatch(bare)) and len(bare.split()) >= 3
 
@@ -270,7 +271,7 @@ def _bare(text: str) -> str:
 
 
 def _body(text: str) -> str:
-    """Without what stands about it at its top."""
+    """The document without the metadata at its top."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     front = _FRONT.match(plain)
     return plain[front.end() :] if front else plain
@@ -280,7 +281,7 @@ def _body(text: str) -> str:
 
 
 def _fences(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """Where each begins and where it ends (the number of lines if it does not), and its mark."""
+    """Where each fence begins and ends (the number of lines if it does not end), and its mark."""
     start, mark = -1, ""
     for place, line in enumerate(lines):
         found = _FENCE.fullmatch(line)
@@ -302,13 +303,13 @@ def _open_fence(lines: list[str]) -> str:
 
 
 def _outside(lines: list[str]) -> list[int]:
-    """The lines that stand in no fence."""
+    """The lines outside all fences."""
     inside = {place for start, end, _ in _fences(lines) for place in range(start, end + 1)}
     return [place for place in range(len(lines)) if place not in inside]
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """What stands in fences, and under which heading."""
+    """The contents of the fences, and the heading of each."""
     titles = [place for place in _outside(lines) if lines[place].startswith("### ")]
     for start, end, _ in _fences(lines):
         above = bisect_left(titles, start)
@@ -320,7 +321,7 @@ def _blocks(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _safe(text: str) -> str:
-    """Without secrets and without what is no text."""
+    """The text without secrets and without non-text characters."""
     return redact(_plain(text))[0]
 
 
@@ -335,7 +336,7 @@ def _quoted(text: str) -> str:
 
 
 def _value(value: str | float) -> str:
-    """As JSON, which YAML is a superset of: whatever a path holds stays on its line."""
+    """The value as JSON, which is valid YAML: whatever a path contains stays on its line."""
     if isinstance(value, str):
         value = _plain(value)
     return msgspec.json.encode(value).decode()

@@ -51,7 +51,7 @@ class Line(Struct, frozen=True):
 
 
 class Section(Struct):
-    """What stands under one heading."""
+    """The text under one heading."""
 
     name: Name
     title: str
@@ -59,7 +59,7 @@ class Section(Struct):
 
     @property
     def text(self) -> str:
-        """Without blank lines around it."""
+        """The text without blank lines around it."""
         return "\n".join(self.lines).strip("\n").rstrip()
 
 
@@ -73,7 +73,7 @@ class _Heading(Struct):
 
 
 def name_of(title: str) -> Name:
-    """Which of the five a title means; "" for none of them."""
+    """Which of the five sections a title means; "" for none of them."""
     if len(title) > _TITLE_CHARS:
         return ""
     words = re.sub(r"\([^()]{0,80}\)", " ", title.lower()).replace("’", "'").replace("&", " and ")
@@ -88,7 +88,8 @@ def name_of(title: str) -> Name:
 
 
 def read_lines(lines: list[Line]) -> list[Section]:
-    """The sections in their order; the first has no title and holds what comes before."""
+    """The sections in their order; the first has no title and contains the text before the first
+    heading."""
     lines = [part for line in lines for part in _parted(line)]
     headings = _chosen(
         {place: found for place in range(len(lines)) if (found := _at(lines, place))}
@@ -117,7 +118,7 @@ def read_lines(lines: list[Line]) -> list[Section]:
 
 
 def _parted(line: Line) -> list[Line]:
-    """A line with several child tags on it, as a line for each."""
+    """Splits a line with several child tags into one line for each."""
     if line.is_code or not line.text.lstrip().startswith("<"):
         return [line]
     pieces = _NEXT_CHILD.split(line.text, maxsplit=_PER_LINE)
@@ -151,7 +152,8 @@ def _at(lines: list[Line], place: int) -> _Heading | None:
 
 
 def _chosen(found: dict[int, _Heading]) -> dict[int, _Heading]:
-    """Those that are headings here: `Done: a` under a `## Done` is an item, `### a.py` a part."""
+    """The lines that are headings here: `Done: a` under a `## Done` is an item, `### a.py` a
+    subheading."""
     known = [heading for heading in found.values() if heading.name]
     forms = {heading.form for heading in known}
     level = min((heading.level for heading in known if heading.form == "atx"), default=0)

@@ -13,8 +13,8 @@ _TOKEN_BYTES = 4
 def next_fits(
     reading: Reading, enforced_tokens: int | None, costs: Iterable[int], reserve_tokens: int
 ) -> bool | None:
-    """Whether a task as they usually are in the project would still have fitted, with the reserve
-    for a checkpoint after it; None if too little is known of them."""
+    """Whether a typical task of the project would still have fitted, with the reserve for a
+    checkpoint after it; None if too little is known about the project's tasks."""
     usual = typical_task(costs)
     if usual is None or reading.window_tokens <= 0:
         return None
@@ -23,7 +23,7 @@ def next_fits(
 
 
 def metrics(cycle: TerminalHandoff, now: float) -> Metrics:
-    """What is kept of it, also of one that is not over."""
+    """The permanent record of a handoff, even of one that has not ended."""
     last = cycle.last_used_tokens or cycle.used_tokens
     window = max(1, cycle.window_tokens)
     usable = min(window, cycle.limit_tokens or window)

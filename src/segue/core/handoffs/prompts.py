@@ -97,8 +97,8 @@ This project's instructions are also in {files}: read that before you go on, and
 
 
 class Relay(Struct, frozen=True, kw_only=True):
-    """A handoff to another agent: from whom to whom, and which instruction files of the project the
-    new one does not read by itself."""
+    """A handoff to another agent: from whom to whom, and which of the project's instruction
+    files the new agent does not read by itself."""
 
     before: str
     agent: str
@@ -106,8 +106,8 @@ class Relay(Struct, frozen=True, kw_only=True):
 
 
 def check_template(text: str, names: Collection[str], optional: Collection[str] = ()) -> list[str]:
-    """What is wrong with a template, one line each: blanks that nobody fills, and blanks that are
-    missing. `{{word}}` is the word in braces."""
+    """The faults of a template, one line each: unknown placeholders and missing ones. `{{word}}`
+    stands for the word in braces."""
     known = {*names, *optional}
     found = [match[2] for match in _BLANK.finditer(text) if match[2]]
     faults = [
@@ -120,7 +120,7 @@ def check_template(text: str, names: Collection[str], optional: Collection[str] 
 
 
 def faults_of(name: str, text: str) -> list[str]:
-    """The same for one of our templates, and what else it cannot do without."""
+    """The same for one of the built-in templates, plus other things it must contain."""
     faults = check_template(text, NAMES[name], OPTIONAL[name])
     if name == REQUEST and _TAG not in text:
         faults.append(f"missing {_TAG}: the agent must be told to answer with such a block")
@@ -128,7 +128,7 @@ def faults_of(name: str, text: str) -> list[str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The template with its blanks filled, in one pass: braces in the values are left alone."""
+    """Fills the template's placeholders in one pass: braces in the values stay as they are."""
 
     def value(match: re.Match[str]) -> str:
         if match[1]:
@@ -145,9 +145,9 @@ def request(
     why: StopReason | None = None,
     max_tokens: int = 4_000,
 ) -> str:
-    """What asks a session for its checkpoint, of at most so many tokens. They are told as words:
-    models count those better, and 1.5 tokens are one, so half as many leave some room. `why` says
-    more than `reason`, if it is given."""
+    """The request for a checkpoint of at most this many tokens. The prompt gives the limit in
+    words, because models count those better; a word is about 1.5 tokens, so half as many
+    words leave some room. `why` is more specific than `reason`, if given."""
     if why is not None:
         reason = _WHY_ASKED.get(why, reason)
     return fill(template, {"reason": reason, "max_words": f"{max(1, max_tokens // 2):,}"})
@@ -166,13 +166,12 @@ def continuation(
     relay: Relay | None = None,
     changed: str = "",
 ) -> str:
-    """The first prompt of the session that goes on. `leg`: which one this is, from 1. The task is
-    handed on word for word, the checkpoint without secrets and in at most `max_chars`.
-
-    `call_in_doubt`: the last tool call, if no result of it was seen; "" if even the call is not
-    known; None if there is no doubt. `circles`: what the session before did without getting
-    anywhere; "" if that is not why it is replaced. `changed`: what others changed in the files
-    since, if anything. `relay`: another agent worked before."""
+    """The first prompt of the session that continues the work. `leg`: its number, from 1. The
+    task is passed on word for word, the checkpoint without secrets and in at most
+    `max_chars`. `call_in_doubt`: the last tool call, if its result was not seen; "" if even
+    the call is unknown; None if there is no doubt. `circles`: what the previous session did
+    without progress; "" if that is not why it was replaced. `changed`: what others have
+    changed in the files since, if anything. `relay`: another agent worked before."""
     told = _rendered(checkpoint, max_chars) if checkpoint else ""
     values = {
         "reason": _CIRCLES.format(_one_line(circles)) if circles else _why(reason),
@@ -188,7 +187,8 @@ def continuation(
 
 
 def task_in(prompt: str) -> str:
-    """The task, if this is a continuation in segue's own words; else the prompt itself."""
+    """The original task, if this is one of segue's continuation prompts; otherwise the prompt
+    itself."""
     if not prompt.startswith(_BEGINS):
         return prompt
     _, found, rest = prompt.partition(_TASK_HEAD)
@@ -204,7 +204,7 @@ def resume(
     call_in_doubt: str | None = None,
     changed: str = "",
 ) -> str:
-    """What a session is told when it is begun again. `call_in_doubt` and `changed` as for
+    """The prompt of a session that is resumed. `call_in_doubt` and `changed` as for
     `continuation`."""
     values = {
         "reason": reason.facts.why_again or f"The session stopped: {reason.description}.",
@@ -215,8 +215,8 @@ def resume(
 
 
 def check_failed(template: str, *, command: str, exit_code: int, output: str, leg: int = 0) -> str:
-    """What a session is told when the user's check of its work did not pass: with the end of what
-    the check printed, without secrets."""
+    """The prompt of a session whose work did not pass the user's check, with the end of the
+    check's output, without secrets."""
     values = {
         "command": indented(command.strip()),
         "exit_code": str(exit_code),
@@ -227,15 +227,15 @@ def check_failed(template: str, *, command: str, exit_code: int, output: str, le
 
 
 def after_compaction(template: str, *, known: str, at_work: bool = False) -> str:
-    """What a session is told of what its own compaction left out (`digest.left_out`). `at_work`: as
-    a message in the middle of its work; else more words follow."""
+    """Tells a session what its own compaction left out (`digest.left_out`). `at_work`: as a
+    message in the middle of its work; otherwise more text follows."""
     values = {"known": _OWN_TAG.sub("‹", known), "note": _AT_WORK if at_work else ""}
     return fill(template, values).strip() + "\n"
 
 
 def large_task(template: str, *, percent: float, task_tokens: int, max_tokens: int) -> str:
-    """What is said before a task that is too large for what is left of the window: how large it is
-    thought to be, and how large one may be now."""
+    """The message before a task that is too large for the rest of the window: its estimated
+    size, and the size that is allowed now."""
     values = {
         "percent": f"{percent:.0f}",
         "tokens": f"{task_tokens:,}",
@@ -257,7 +257,7 @@ def high_context(template: str, *, percent: float, used_tokens: int, window_toke
 def handoff_request(
     template: str, *, percent: float, file: str, max_words: int = _MOST_WORDS
 ) -> str:
-    """What asks a session in a terminal to write its handoff document to this file."""
+    """Asks a session in a terminal to write its handoff document to this file."""
     values = {"percent": f"{percent:.0f}", "file": name(file), "max_words": f"{max_words:,}"}
     return fill(template, values)
 
@@ -270,7 +270,7 @@ def handoff_resume(
     call_in_doubt: str | None = None,
     relay: Relay | None = None,
 ) -> str:
-    """What the session after it is told first. `call_in_doubt`, `relay`: as for `continuation`."""
+    """The first prompt of the session after it. `call_in_doubt`, `relay`: as for `continuation`."""
     values = {
         "file": name(file),
         "reason": _why(reason),
@@ -292,7 +292,7 @@ def _rendered(checkpoint: Checkpoint, max_chars: int) -> str:
 
 
 def _end_of(output: str) -> str:
-    """Whole lines; of a last line that is too long, its end."""
+    """The last whole lines; if the last line is too long, its end."""
     text = _NOT_TEXT.sub("", output[-32 * _OUTPUT_CHARS :])
     text = redact(text.replace("\r\n", "\n").replace("\r", "\n").rstrip())[0]
     kept, _ = shorten(text, _OUTPUT_CHARS, keeps_end=True)

@@ -19,20 +19,20 @@ BREAK = " ⏎ "
 
 
 def line(text: str) -> str:
-    """The text on one line; where lines ended is seen."""
+    """The text on one line, with line breaks made visible."""
     one = _BREAKS.sub(BREAK, text.strip()).replace("\t", " ")
     one = re.sub(rf"(?:{BREAK}){{2,}}", BREAK, one)
     return re.sub(" {2,}", " ", _UNSEEN.sub(lambda m: f"\\x{ord(m[0]):02x}", one)).strip()
 
 
 def below(text: str) -> str:
-    """A line of a program's below an item, with its own indentation: as deep in as no block can
-    begin."""
+    """A line of a program's output below an item, with its own indentation: indented so far that
+    no block can begin there."""
     return f"      {_BREAKS.sub(BREAK, text.strip(chr(10)))}"
 
 
 def item(text: str) -> str:
-    """The same where an item of a list begins: it begins nothing else there."""
+    """The same at the start of a list item, where it cannot begin anything else."""
     one = line(text)
     if not _BLOCK.match(one):
         return one
@@ -41,18 +41,18 @@ def item(text: str) -> str:
 
 
 def name(path: str) -> str:
-    """A path as it is; one that would not be seen as itself is quoted as JSON quotes it, so that
-    it can still be opened."""
+    """A path unchanged; a path that would not be displayed as it is becomes a JSON string, so
+    that it can still be opened."""
     is_plain = path == path.strip() and path.isprintable() and not _UNSEEN.search(path)
     return item(path) if is_plain else json.dumps(path)
 
 
 def quotation(text: str) -> str:
-    """Lines of a quotation: no heading, fence or list in it goes on below."""
+    """The text as a quotation: no heading, fence or list in it continues below."""
     lines = _ENDS.split(text.strip("\n"))
     return "\n".join(f"> {each}".rstrip() for each in lines) if text.strip() else ""
 
 
 def indented(text: str) -> str:
-    """Lines as deep in as code is."""
+    """Lines indented like code."""
     return "\n".join(f"    {each}" for each in _ENDS.split(text)) if text else ""

@@ -26,7 +26,7 @@ _NEAR = 40  # characters: how far a line is looked at around a tag
 
 
 class AgentSummary(Struct, frozen=True, kw_only=True):
-    """What the agent told, in its own words."""
+    """The agent's checkpoint in its own words."""
 
     goal: str = ""
     completed: str = ""
@@ -41,16 +41,16 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def has_sections(self) -> bool:
-        """Whether any of the five was found."""
+        """Whether any of the five sections was found."""
         return bool(
             self.goal or self.completed or self.remaining or self.do_not_redo or self.decisions
         )
 
 
 def extract(answer: str, *, max_chars: int = MOST_CHARS) -> AgentSummary | None:
-    """What an answer tells: its last whole block, else one without an end, else all of
-    it. None if it says nothing. Neither `raw` nor the sections together are much longer than
-    `max_chars`."""
+    """Extracts the checkpoint from an answer: its last whole block, else a block without an end,
+    else the whole text. None if it is empty. Neither `raw` nor the sections together are much
+    longer than `max_chars`."""
     text = answer.replace("\r\n", "\n").replace("\r", "\n")
     found, is_tagged, is_closed = _block(text)
     content = _unfenced(found)
@@ -68,8 +68,8 @@ def extract(answer: str, *, max_chars: int = MOST_CHARS) -> AgentSummary | None:
 
 
 def paths_in(told: AgentSummary) -> tuple[str, ...]:
-    """The files that it names by a path with a folder, each once: whoever has the files can see
-    which of them are there."""
+    """The files that it names by a path with a folder, each once, so that a caller can check
+    which of them exist."""
     found: dict[str, None] = {}
     for match in _PATH.finditer(told.raw):
         path = match[0].rstrip(".")
@@ -113,7 +113,7 @@ def _block(text: str) -> tuple[str, bool, bool]:
 
 
 def _before_text(text: str, tags: list[_Tag]) -> list[_Tag]:
-    """The tags after which something is said."""
+    """The tags that are followed by text."""
     next_start = len(text)
     for place in range(len(tags) - 1, -1, -1):
         if text[tags[place].end : next_start].strip():
@@ -132,7 +132,7 @@ def _tags(text: str) -> Iterable[_Tag]:
 
 
 def _pairs(text: str, tags: list[_Tag]) -> list[tuple[int, int]]:
-    """The whole blocks, without those inside others."""
+    """The whole blocks, without those nested in others."""
     stack: list[_Tag] = []
     pairs: list[tuple[int, int]] = []
     last_close: _Tag | None = None
@@ -165,7 +165,7 @@ def _ends_line(text: str, place: int) -> bool:
 
 
 def _unfenced(text: str) -> str:
-    """Without the code fences that wrap it: whole ones, or a half that the tags left over."""
+    """The text without the code fences around it: whole ones, or a half that the tags left over."""
     lines = text.strip("\n").split("\n")
     while lines and not lines[0].strip():
         lines.pop(0)
@@ -191,7 +191,7 @@ def _unfenced(text: str) -> str:
 
 
 def _fenced(lines: list[str]) -> set[int]:
-    """The lines inside code fences. A fence that does not end is none."""
+    """The lines inside code fences. A fence without an end does not count."""
     inside: set[int] = set()
     start, mark = -1, ""
     for place, line in enumerate(lines):
@@ -207,7 +207,8 @@ def _fenced(lines: list[str]) -> set[int]:
 def _sections(
     content: str, max_chars: int
 ) -> tuple[dict[str, str], tuple[tuple[str, str], ...], bool]:
-    """The five by their names, and the others; whether anything was left out for size."""
+    """The five sections by name, and the others; whether anything was left out because of its
+    size."""
     lines = content.split("\n")
     fenced = _fenced(lines)
     found = read_lines([Line(text, place in fenced) for place, text in enumerate(lines)])
@@ -238,7 +239,7 @@ def _sections(
 
 
 def _joined(found: list[Section]) -> list[tuple[str, str]]:
-    """A heading that comes twice is one section."""
+    """Merges sections with the same heading."""
     texts: dict[str, list[str]] = {}
     for section in found:
         if section.name and section.text:

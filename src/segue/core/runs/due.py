@@ -26,7 +26,7 @@ _PART = 1_000  # a thousandth of the window: parts of one reply, not two replies
 
 
 def measured(run: Run, fact: ContextMeasured) -> Run:
-    """The run with this reading, and what it adds to the growth."""
+    """Returns the run with this reading, and with what it adds to the growth."""
     # Where the agent acts by itself is known once its window is.
     known = fact.enforced_tokens or run.abilities.enforced_tokens
     run = _loaded(_read(run, fact), fact)
@@ -45,7 +45,8 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
 
 
 def _read(run: Run, fact: ContextMeasured) -> Run:
-    """With what the reply to a request for a checkpoint says about how far ahead was looked."""
+    """Updates the run with what the reply to a request for a checkpoint shows about the
+    look-ahead."""
     reading, before = fact.reading, run.reading
     is_answer = before is None or before.used_tokens != reading.used_tokens
     if not run.asked or not is_answer or reading.window_tokens <= 0:
@@ -54,15 +55,16 @@ def _read(run: Run, fact: ContextMeasured) -> Run:
 
 
 def handed_over_at(run: Run, read_at: float) -> Run:
-    """With a handoff of the live leg whose request was read at this share of the window."""
+    """Returns the run after a handoff of the live leg whose request was read at this share of
+    the window."""
     if not run.policy.adaptive or run.adapted_leg == run.leg:
         return run
     return replace(run, adapted_leg=run.leg, quantile=adapted(run.quantile, read_at))
 
 
 def _loaded(run: Run, fact: ContextMeasured) -> Run:
-    """With the size that a resumed session has at its first reply. Before that, its file may tell
-    once more how large it was."""
+    """Records the size that a resumed session has at its first reply. Before that, its file may
+    repeat the old size."""
     if run.abilities.resume_factor <= 1 or run.loaded_leg == run.leg:
         return run
     used, before = fact.reading.used_tokens, run.reading
@@ -72,13 +74,13 @@ def _loaded(run: Run, fact: ContextMeasured) -> Run:
 
 
 def marks_of(run: Run) -> Marks:
-    """The policy's, in this session's window."""
+    """The policy's marks, in this session's window."""
     window = run.reading.window_tokens if run.reading else 0
     return marks(run.policy, window, run.abilities.enforced_tokens)
 
 
 def why_due(run: Run) -> str:
-    """Why it is handed over at the next boundary, in a few words; "" if it is not."""
+    """Why the session is handed over at the next boundary, in a few words; "" if it is not."""
     reading, found = run.reading, marks_of(run)
     if reading is None or found.soft_tokens is None or found.hard_tokens is None:
         return ""
@@ -103,7 +105,7 @@ def why_due(run: Run) -> str:
 
 
 def share(run: Run, tokens: int) -> str:
-    """A size as people read it: of the window, if that is known."""
+    """A size for people: as a share of the window, if that is known."""
     window = run.reading.window_tokens if run.reading else 0
     if window <= 0:
         return f"{tokens:,} tokens"
@@ -111,7 +113,8 @@ def share(run: Run, tokens: int) -> str:
 
 
 class _Room(Struct, frozen=True):
-    """Up to where a request may be read, and from where on the next boundary is taken for it."""
+    """The size up to which a request may be read, and the size from which segue uses the next
+    boundary for it."""
 
     limit_tokens: int
     soft_tokens: int
@@ -135,7 +138,7 @@ def _room(run: Run, found: Marks) -> _Room:
 
 
 def resumed_tokens(run: Run) -> int | None:
-    """How large its session is once it is resumed; None if that is unknown."""
+    """How large the session is once it is resumed; None if that is unknown."""
     reading, factor = run.reading, run.abilities.resume_factor
     if reading is None or reading.window_tokens <= 0:
         return None
@@ -144,7 +147,7 @@ def resumed_tokens(run: Run) -> int | None:
 
 
 def _pace(run: Run) -> Growth | None:
-    """How this session grows, and the run's earlier ones did; None if it has just begun."""
+    """How this session and the run's earlier ones grow; None if it has just started."""
     if run.replies < MIN_REPLIES:
         return None
     samples = [Sample(None, size, 0) for size in run.sizes]

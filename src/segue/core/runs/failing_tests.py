@@ -31,7 +31,8 @@ _SCRIPT = re.compile(r"\.(?:[cm]?[jt]sx?|vue|svelte)$")
 
 
 def failing_tests(text: str) -> tuple[str, ...]:
-    """Each once, in order. Where only their number is told, that ("3 failed")."""
+    """The names of failing tests, each once and in order. If only their number is reported, that
+    number ("3 failed")."""
     begin = max(0, len(text) - _TAIL_CHARS)
     near_end = max(0, len(text) - _END_CHARS)
     # Backwards, here and below: Python's `find` takes four times as long as its `rfind`.
@@ -55,7 +56,7 @@ def _names(text: str, begin: int, signs: Iterable[str]) -> tuple[str, ...]:
 
 
 def _count(text: str, begin: int) -> tuple[str, ...]:
-    """The last number that is told."""
+    """The last number that is reported."""
     for start in _lines_with(_COUNTED, text, begin):
         if told := _COUNT.search(_line(text, start)):
             return (told[0],)
@@ -63,7 +64,7 @@ def _count(text: str, begin: int) -> tuple[str, ...]:
 
 
 def _lines_with(sign: str, text: str, begin: int) -> Iterator[int]:
-    """Where the lines begin that hold it after `begin`: the last one first, and not too many."""
+    """Offsets of the lines that contain it after `begin`: the last one first, and not too many."""
     place = text.rfind(sign, begin)
     for _ in range(_LINES):
         if place < 0:
@@ -74,19 +75,19 @@ def _lines_with(sign: str, text: str, begin: int) -> Iterator[int]:
 
 
 def _line(text: str, start: int) -> str:
-    """What counts of the line that begins there, without colours."""
+    """The relevant part of the line that begins there, without colours."""
     end = text.find("\n", start, start + _LINE_CHARS)
     line = text[start : end if end >= 0 else start + _LINE_CHARS]
     return (_COLOUR.sub("", line) if "\x1b" in line else line).strip()
 
 
 def is_count(name: str) -> bool:
-    """Whether it is only the number of those that failed."""
+    """Whether this is only the number of failed tests."""
     return _COUNT.fullmatch(name) is not None
 
 
 def _name(line: str) -> str:
-    """The test that a line says has failed, or ""."""
+    """The test that has failed according to this line, or ""."""
     first = line[:1]
     if not first:
         return ""
@@ -134,7 +135,8 @@ def _node(rest: str) -> str:
 
 
 def _marked(name: str) -> str:
-    """jest, vitest, node; not a linter's sum ("✖ 5 problems") nor a heading."""
+    """Output of jest, vitest and node; neither a linter's summary ("✖ 5 problems") nor a
+    heading."""
     if name.endswith(":") or (name[:1].isdigit() and " problem" in name):
         return ""
     return _TIMING.sub("", name)

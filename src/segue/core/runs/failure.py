@@ -31,8 +31,8 @@ _SPACE = re.compile(r"\s+")
 
 
 def normalise(text: str) -> str:
-    """The text without what differs from one time to the next: times, ids, paths and numbers. One
-    line of at most `MOST_CHARS` characters."""
+    """The text without anything that varies from one time to the next: times, ids, paths and
+    numbers. One line of at most `MOST_CHARS` characters."""
     found = _SPACE.sub(" ", text[:_READ_CHARS]).strip()
     for shape, name in _SHAPES:
         found = shape.sub(name, found)
@@ -40,8 +40,8 @@ def normalise(text: str) -> str:
 
 
 def failure_of(stop: Stop) -> str:
-    """What the breaker compares: the reason, and the agent's words for it. Two stops of which
-    nothing but the reason is known are the same failure."""
+    """What the breaker compares: the reason, and the agent's message. Two stops of which only
+    the reason is known count as the same failure."""
     message = stop.details.message if stop.details else ""
     quote = stop.evidence[0].quote if stop.evidence else ""
     return normalise(f"{stop.reason}: {message or quote}")

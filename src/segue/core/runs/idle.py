@@ -42,8 +42,8 @@ Key = tuple[str, str, int]
 
 
 class Spun(Struct, frozen=True, kw_only=True):
-    """So many replies, tokens, … came to nothing. `call` is the one that was made most often
-    meanwhile, and `failed` how often it failed."""
+    """This many replies, tokens, … brought no progress. `call` is the most frequent call in that
+    time, and `failed` how often it failed."""
 
     kind: IdleKind
     count: int
@@ -61,9 +61,9 @@ class _Count(Struct):
 
 
 class Idle:
-    """Fed with the events of a run's sessions, says when they only turn in circles. `see` tells it
-    what events do not show; whoever is told of a loop looks at the tree first, and believes it only
-    if `see` finds nothing new."""
+    """Takes in the events of a run's sessions and reports when they only go round in circles.
+    `see` tells it about progress that events do not show. Before acting on a reported loop,
+    the caller looks at the tree and believes the report only if `see` finds nothing new."""
 
     def __init__(self, policy: Policy) -> None:
         self._limits: dict[IdleKind, int | None] = {
@@ -85,7 +85,8 @@ class Idle:
         self._is_counted = False  # its size was told since
 
     def feed(self, event: Event, at: float) -> Spun | None:
-        """What came to nothing with this event, if that is too much. `at`: unix time."""
+        """Takes in an event at unix time `at`. Returns what was spent without progress, if that
+        is too much."""
         match event:
             case Reply() | ToolCall():
                 # Words, the size and calls may be told one after the other: they are one reply.
@@ -111,8 +112,8 @@ class Idle:
         return self._spun()
 
     def see(self, mark: Mark) -> bool:
-        """Where the run stands: whether that is progress. A tree that was there before in this leg
-        is none."""
+        """Takes in the state of the work, and returns whether it is progress. A tree that
+        already existed in this leg is not."""
         is_new = bool(mark.closed - self._mark.closed or mark.passed - self._mark.passed)
         if mark.tree and mark.tree not in self._trees:
             is_new = is_new or bool(self._trees)
@@ -126,7 +127,7 @@ class Idle:
         return is_new
 
     def begin(self, mark: Mark, *, anew: bool) -> None:
-        """A leg begins. A handoff is no progress: what was counted still counts, unless `anew`."""
+        """A leg begins. A handoff is not progress: the counts continue, unless `anew`."""
         self._open.clear()
         self._is_replying = False
         self.see(mark)
@@ -134,7 +135,7 @@ class Idle:
             self.forget()
 
     def forget(self) -> None:
-        """Counts from here on."""
+        """Starts counting again from here."""
         self._short, self._long, self._in_a_row = _Count(), _Count(), 0
         self._calls.clear()
 
@@ -190,8 +191,8 @@ class Idle:
 
 
 def _checksums(printed: str) -> tuple[int, int]:
-    """Of what a tool printed, and of the same without digits and blanks: without counters and
-    times. Of a long text, its beginning, its end and its length count."""
+    """Checksums of a tool's output, and of the same without digits and blanks, so without
+    counters and times. Of a long text, only the beginning, the end and the length count."""
     if len(printed) > 2 * _SHOWN_CHARS:
         printed = f"{printed[:_SHOWN_CHARS]}{len(printed)}{printed[-_SHOWN_CHARS:]}"
     loosely = printed.translate(_NOISE)
@@ -199,6 +200,7 @@ def _checksums(printed: str) -> tuple[int, int]:
 
 
 def _loosely(argument: str) -> str:
-    """Without what differs from one time to the next. Of a long one the end is only a checksum."""
+    """The text without anything that varies from one time to the next. The end of a long text
+    becomes a checksum."""
     shown = argument.rpartition("…")[0] if len(argument) > _LONG_CHARS else argument
     return shown.translate(_NOISE)

@@ -26,7 +26,7 @@ def when(at: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time, with as much of it as people want to know."""
+    """A length of time, as precise as people need it."""
     left = round(max(0.0, min(seconds, 1e11)))
     parts = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -45,12 +45,12 @@ def setting(policy: Policy, name: str, to: str = "N") -> str:
 
 
 def go_on(run: Run, *, fresh: bool = False, options: str = "") -> str:
-    """The command that goes on with a run."""
+    """The command that resumes a run."""
     return f"segue resume {run.id}{' --fresh' if fresh else ''}{' ' + options if options else ''}"
 
 
 def done(run: Run) -> Outcome:
-    """The task is carried to its end."""
+    """The task is done."""
     legs = "1 leg" if run.leg == 1 else f"{run.leg} legs"
     checked = ", and the check passed" if run.check else ""
     return Outcome(
@@ -62,7 +62,7 @@ def done(run: Run) -> Outcome:
 
 
 def user_ended(run: Run, how: str = "", stop: Stop | None = None) -> Outcome:
-    """By Ctrl+C, by `segue cancel`; or in the agent itself, as far as its stop tells."""
+    """Ended by Ctrl+C or `segue cancel`; or in the agent itself, as far as its stop shows."""
     own = stop is not None
     if stop is not None:
         sure = run.policy.is_sure(stop)
@@ -77,7 +77,8 @@ def user_ended(run: Run, how: str = "", stop: Stop | None = None) -> Outcome:
 
 
 def interrupted(run: Run) -> Outcome:
-    """segue had to go, and the run is not over: no outcome of the run, but what to tell of it."""
+    """segue had to end and the run has not: not an outcome of the run, but a description of its
+    state."""
     return Outcome(
         exit_code=FAILED,
         reason="interrupted",
@@ -87,7 +88,7 @@ def interrupted(run: Run) -> Outcome:
 
 
 def stopped(run: Run, stop: Stop, what: str = "", change: str = "") -> Outcome:
-    """By a stop after which nothing is done by itself; or by one that `what` explains."""
+    """Ended by a stop after which nothing happens automatically, or by one that `what` explains."""
     said = _said(stop)
     advice = stop.remediation or remedy(stop.reason)
     return Outcome(
@@ -100,7 +101,7 @@ def stopped(run: Run, stop: Stop, what: str = "", change: str = "") -> Outcome:
 
 
 def needs_user(run: Run, stop: Stop) -> Outcome:
-    """By a permission or an answer that nobody was there to give."""
+    """Ended because nobody was there to grant a permission or answer a question."""
     outcome = stopped(run, stop)
     if not stop.grants:
         return outcome
@@ -116,7 +117,7 @@ def _command(run: Run, grant: Grant) -> str:
 
 
 def unsure(run: Run, stop: Stop) -> Outcome:
-    """It may have been a stop after which work goes on, but that is too uncertain."""
+    """Perhaps a stop after which segue would continue, but the verdict is too uncertain."""
     least = run.policy.min_confidence
     what = (
         f"probably {stop.reason.description}{_said(stop)}, but only {stop.confidence:.0%} sure; "
@@ -126,7 +127,7 @@ def unsure(run: Run, stop: Stop) -> Outcome:
 
 
 def timed_out(run: Run, stop: Stop, *, stalled: bool) -> Outcome:
-    """A leg that hung and had changed nothing."""
+    """A leg hung and had changed nothing."""
     what = "no output for too long" if stalled else f"timed out{_said(stop)}"
     change = ""
     if stalled:
@@ -157,13 +158,13 @@ def limited(run: Run, wait: Wait, setting_name: str, why: str) -> Outcome:
 
 
 def outage(wait: Wait) -> str:
-    """ "" if it is none."""
+    """Describes an outage; "" if there is none."""
     since = wait.outage_since
     return "" if since is None else f"network unreachable since {when(since)}"
 
 
 class Cap(Struct, frozen=True):
-    """A limit of the user's on the whole run that is reached."""
+    """One of the user's limits on the whole run, which is reached."""
 
     name: str
     what: str
@@ -171,7 +172,7 @@ class Cap(Struct, frozen=True):
 
 
 def capped(run: Run, cap: Cap) -> Outcome:
-    """By a limit that the user set."""
+    """Ended by a limit that the user set."""
     return Outcome(
         exit_code=cap.exit_code,
         reason="cap",
@@ -182,7 +183,7 @@ def capped(run: Run, cap: Cap) -> Outcome:
 
 
 def no_progress(run: Run, what: str, name: str) -> Outcome:
-    """By a guard against work that leads nowhere."""
+    """Ended by a guard against work that leads nowhere."""
     return Outcome(
         exit_code=FAILED,
         reason="no_progress",
@@ -208,7 +209,7 @@ _IDLE = {
 
 
 def circles(fact: Looped) -> str:
-    """What a session spent without getting anywhere."""
+    """What a session spent without making progress."""
     spent = _IDLE[fact.kind].format(f"{fact.calls:,}")
     if fact.kind == "calls":
         what = f"no progress: {spent}"
@@ -224,7 +225,7 @@ def circles(fact: Looped) -> str:
 
 
 def went_in_circles(run: Run) -> Outcome:
-    """Each of the last sessions turned in circles."""
+    """Each of the last sessions went round in circles."""
     found = run.circles
     what = circles(found) if found else "no progress"
     if run.idle_legs > 1:
@@ -237,7 +238,7 @@ def went_in_circles(run: Run) -> Outcome:
 
 
 def breaker(run: Run) -> Outcome:
-    """By the same failure, again and again."""
+    """Ended by the same failure again and again."""
     said = _said(run.stop) if run.stop else ""
     return Outcome(
         exit_code=FAILED,
@@ -250,7 +251,7 @@ def breaker(run: Run) -> Outcome:
 
 
 def check_failed(run: Run, exit_code: int) -> Outcome:
-    """The user's check fails, however often the agent was told so."""
+    """The user's check still fails, although the agent was told so several times."""
     times = "once" if run.check_tries == 1 else f"{run.check_tries} times"
     told = f"after the agent was told so {times}" if run.check_tries else "and is not repeated"
     return Outcome(
@@ -263,7 +264,7 @@ def check_failed(run: Run, exit_code: int) -> Outcome:
 
 
 def check_not_run(run: Run, fault: str) -> Outcome:
-    """Nobody knows whether the work is good."""
+    """The check could not be run, so nobody knows whether the work is good."""
     return Outcome(
         exit_code=FAILED,
         reason="check_failed",
@@ -273,7 +274,7 @@ def check_not_run(run: Run, fault: str) -> Outcome:
 
 
 def unstartable(run: Run, what: str) -> Outcome:
-    """The agent could not even be started."""
+    """The agent could not be started."""
     return Outcome(
         exit_code=FAILED,
         reason=StopReason.ERROR,
@@ -283,7 +284,7 @@ def unstartable(run: Run, what: str) -> Outcome:
 
 
 def no_session(run: Run, why: str) -> Outcome:
-    """The user wants the same session or none, and there is none."""
+    """The user wants the same session or none, and it cannot be resumed."""
     return Outcome(
         exit_code=FAILED,
         reason=StopReason.ERROR,
@@ -294,7 +295,7 @@ def no_session(run: Run, why: str) -> Outcome:
 
 
 def not_taken_over(run: Run, stop: Stop) -> Outcome:
-    """No form of the continuation was taken up by a new session."""
+    """No new session took the work over, in any form of the continuation."""
     ended = f"{how_it_ended(stop)}{_said(stop)}"
     return Outcome(
         exit_code=FAILED,
@@ -305,13 +306,14 @@ def not_taken_over(run: Run, stop: Stop) -> Outcome:
 
 
 def how_it_ended(stop: Stop) -> str:
-    """Of a session that did nothing: whatever its end looks like, it completed nothing."""
+    """Describes the end of a session that did nothing: whatever its end looks like, it completed
+    nothing."""
     is_done = stop.reason is StopReason.COMPLETED
     return "it ended without doing anything" if is_done else stop.reason.description
 
 
 def _said(stop: Stop) -> str:
-    """The agent's own words, if there are any."""
+    """The agent's own message, if there is one."""
     words = stop.details.message if stop.details else ""
     if not words and stop.evidence:
         words = stop.evidence[0].quote

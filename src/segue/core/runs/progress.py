@@ -32,7 +32,7 @@ Call = tuple[str, str]
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Where a run stands at one moment. Can be kept as JSON."""
+    """The state of a run's work at one moment. Can be stored as JSON."""
 
     tree: str = ""  # a digest; "" if it is not known
     has_written: bool = False  # anything since the run began
@@ -53,7 +53,7 @@ class Progressed(Struct, frozen=True):
 
 
 def progressed(before: Mark, after: Mark) -> Progressed:
-    """What came of the time between two marks of one run."""
+    """Whether there was progress between two marks of one run."""
     if before.tree and after.tree and before.tree != after.tree:
         return Progressed(True, "files changed")
     if closed := sorted(after.closed - before.closed):
@@ -69,9 +69,10 @@ def progressed(before: Mark, after: Mark) -> Progressed:
 
 
 class Tests:
-    """Which tests fail now, by what the last run of each said. A run that names nothing and ends
-    well clears the tests it was asked for: those of the same command, those it names, or, if it
-    names none, all of its runner's. So does one that names others, unless it halts at the first."""
+    """Which tests fail now, according to the last run of each. A run that names nothing and
+    succeeds clears the tests it was asked for: those of the same command, those it names or,
+    if it names none, all of its runner's. So does a run that names others, unless it stops at
+    the first failure."""
 
     __test__ = False
 
@@ -80,7 +81,7 @@ class Tests:
         self.passed: set[str] = set()
 
     def feed(self, command: str, result: ToolResult) -> None:
-        """A command came to its end."""
+        """A command has ended."""
         runner, asked, halts = _runner(command)
         now = result.failing_tests
         ended_well = not now and not result.failed and result.exit_code in (0, None)
@@ -103,7 +104,7 @@ class Tests:
 
 
 class Progress:
-    """Takes in what happens in a run, and marks where it stands."""
+    """Takes in what happens in a run, and marks the state of its work."""
 
     def __init__(self) -> None:
         self.tests = Tests()
@@ -133,14 +134,14 @@ class Progress:
             self.see_todos(event.todos)
 
     def see_tree(self, digest: str) -> None:
-        """The tree as it is now; "" says nothing."""
+        """Takes in the current tree; "" means unknown."""
         if digest:
             self._has_written = self._has_written or self._tree not in ("", digest)
             self._tree = digest
 
     def see_todos(self, todos: Iterable[Todo]) -> None:
-        """The agent's list as it is now. A todo that was never open was not closed: a new session
-        that lists what an earlier one did has done nothing yet."""
+        """Takes in the agent's current todo list. A todo that was never open does not count as
+        closed: a new session that lists what an earlier one did has done nothing yet."""
         for todo in todos:
             name = " ".join(todo.text.split())[:_TODO_CHARS]
             if todo.status != "completed":
@@ -150,7 +151,7 @@ class Progress:
                 self._closed.add(name)
 
     def mark(self) -> Mark:
-        """Where it stands."""
+        """The current state of the work."""
         return Mark(
             tree=self._tree,
             has_written=self._has_written,
@@ -162,8 +163,8 @@ class Progress:
 
 
 def _runner(command: str) -> tuple[str, tuple[str, ...] | None, bool]:
-    """The test runner in a command; the tests or files that it is asked for, None if that cannot
-    be told; whether it halts at the first that fails."""
+    """The test runner in a command; the tests or files it is asked for, None if unknown; and
+    whether it stops at the first failure."""
     line = next((part for part in command.split("\n") if part.strip()), "")[:2_000]
     for runner in _RUNNERS:
         before, found, rest = line.partition(runner)

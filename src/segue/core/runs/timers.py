@@ -6,8 +6,8 @@ from segue.core.runs.types import Run, RunState, Timer
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """What was last heard of the live leg. Unix times, as they would be if nobody had set the clock
-    and the machine had not slept since."""
+    """When the live leg last did something. Unix times, as they would be if nobody had set the
+    clock and the machine had not slept since."""
 
     last_output_at: float
     began_at: float | None = None  # the leg; None: as the run says
@@ -17,18 +17,16 @@ class Activity(Struct, frozen=True, kw_only=True):
 
 
 class Deadline(Struct, frozen=True):
-    """A timer and its time. Of a relative wait, `waits.remaining_s` knows better."""
+    """A timer and its time. For a relative wait, `waits.remaining_s` is more precise."""
 
     timer: Timer
     at: float
 
 
 def deadlines(run: Run, activity: Activity) -> list[Deadline]:
-    """All timers that run, soonest first. None once a run is final.
-
-    A timer that had its effect is not there any more: a leg that is being ended by force needs no
-    other limit, because its keeper's grace is one.
-    """
+    """All running timers, soonest first; none once a run is final. A timer that has fired is
+    gone: a leg that is being ended by force needs no other limit, because its keeper has a
+    grace period."""
     if run.state.is_final:
         return []
     found = _of_the_leg(run, activity) if run.is_live else _between_legs(run)

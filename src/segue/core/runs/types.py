@@ -20,7 +20,7 @@ from segue.core.stops.types import Stop
 
 
 class RunState(StrEnum):
-    """Where a run stands. The values are what users see."""
+    """The state of a run. Users see these values."""
 
     STARTING = "starting"  # the first session was begun, and has not replied yet
     WORKING = "working"
@@ -37,7 +37,7 @@ class RunState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more happens by itself."""
+        """Whether nothing more happens automatically."""
         return self in (RunState.DONE, RunState.FAILED, RunState.CANCELLED, RunState.NEEDS_YOU)
 
 
@@ -77,7 +77,7 @@ took too long."""
 
 
 class Abilities(Struct, frozen=True, kw_only=True):
-    """What the machine must know of an agent; from its drive."""
+    """What the machine must know about an agent; comes from its drive."""
 
     talks: bool = False  # takes more words while it runs
     resumes: bool = True  # can go on with an old session
@@ -88,7 +88,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """One agent of a run's list, with all that is its own: no agent has another's flags."""
+    """One agent of a run's list, with everything that is its own: no agent gets another's flags."""
 
     agent: str
     flags: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class Out(Struct, frozen=True):
-    """An agent of the list that cannot go on: until then; None: not in this run."""
+    """An agent of the list that cannot continue until then; None: not in this run."""
 
     agent: str
     until: float | None
@@ -105,7 +105,7 @@ class Out(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """A wait, as a row that any later process can read."""
+    """A wait, as a record that any later process can read."""
 
     until: float  # unix time
     since: float
@@ -130,7 +130,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """The session that a rescue goes on with: it died without segue."""
+    """The session that a rescue continues: it died without segue."""
 
     agent: str
     session_id: str
@@ -145,7 +145,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """All that is known of a run, as its facts made it."""
+    """Everything known about a run, as it follows from its facts."""
 
     id: str
     task: str
@@ -232,14 +232,14 @@ class Created(Fact, frozen=True, kw_only=True):
 
 
 class LegStarted(Fact, frozen=True, kw_only=True, tag="started"):
-    """A leg's process runs."""
+    """A leg's process is running."""
 
     leg: int
     session_id: str = ""  # "" if the agent has yet to tell it
 
 
 class SessionNamed(Fact, frozen=True, kw_only=True, tag="named"):
-    """The agent told its session's id."""
+    """The agent reported its session's id."""
 
     leg: int
     session_id: str
@@ -253,8 +253,8 @@ class LegNotStarted(Fact, frozen=True, kw_only=True, tag="unstartable"):
 
 
 class Limited(Fact, frozen=True, kw_only=True):
-    """The leg was not started: the agent's account is limited until then, as another run or session
-    has found out; or one of them goes first after the reset (`follows`)."""
+    """The leg was not started: another run or session found that the agent's account is limited
+    until then, or one of them goes first after the reset (`follows`)."""
 
     leg: int
     until: float
@@ -264,7 +264,7 @@ class Limited(Fact, frozen=True, kw_only=True):
 
 
 class Replied(Fact, frozen=True, kw_only=True):
-    """The model's first reply of this leg; `acted`: with a tool call, or it ended the turn well."""
+    """The model's first reply in this leg; `acted`: it called a tool, or ended its turn well."""
 
     leg: int
     acted: bool = False
@@ -282,22 +282,23 @@ class ContextMeasured(Fact, frozen=True, kw_only=True, tag="read"):
 
 
 class Boundary(Fact, frozen=True, kw_only=True):
-    """A natural one: no tool runs, the last one has just finished. `ahead`: it is yet to come, a
-    tool runs, and what is said now to an agent that talks is read when that has finished."""
+    """A natural boundary: no tool is running, and the last one has just finished. `ahead`: the
+    boundary is still to come, because a tool is running; a message sent now is read when the
+    tool has finished."""
 
     leg: int
     ahead: bool = False
 
 
 class CheckpointReceived(Fact, frozen=True, kw_only=True, tag="told"):
-    """The session answered the request for a checkpoint; `number` is its place in the store."""
+    """The session answered the request for a checkpoint; `number` is its number in the store."""
 
     leg: int
     number: int
 
 
 class CheckpointComposed(Fact, frozen=True, kw_only=True, tag="composed"):
-    """What is handed on is written down: checkpoint `number`; 0: even that failed."""
+    """Checkpoint `number` is written; 0: even that failed."""
 
     number: int
     has_told: bool = False  # the agent's own words are in it
@@ -305,7 +306,7 @@ class CheckpointComposed(Fact, frozen=True, kw_only=True, tag="composed"):
 
 
 class LegEnded(Fact, frozen=True, kw_only=True):
-    """A leg is over: its process is gone, and so is all that it left behind."""
+    """A leg has ended: its process is gone, and so are all processes that it left behind."""
 
     leg: int
     stop: Stop
@@ -329,7 +330,7 @@ class Checked(Fact, frozen=True, kw_only=True):
 
 
 class Elapsed(Fact, frozen=True, kw_only=True):
-    """A timer's time has come."""
+    """A timer has fired."""
 
     timer: Timer
     leg: int = 0
@@ -338,8 +339,8 @@ class Elapsed(Fact, frozen=True, kw_only=True):
 
 
 class Looped(Fact, frozen=True, kw_only=True):
-    """The session works and gets nowhere (`idle`). `call` is the one that it made most often
-    meanwhile."""
+    """The session works without making progress (`idle`). `call` is the most frequent call in
+    that time."""
 
     leg: int
     calls: int  # how many of `kind` came to nothing
@@ -350,8 +351,8 @@ class Looped(Fact, frozen=True, kw_only=True):
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
-    """Of the first `actions` of a session that took the work over, what it did again although it
-    was handed on (`core/handoffs/digest/arrival`)."""
+    """What a session that took over repeated in its first `actions`, although it had been told
+    (`core/handoffs/digest/arrival`)."""
 
     leg: int
     actions: int = 0
@@ -361,9 +362,9 @@ class Arrived(Fact, frozen=True, kw_only=True):
 
 
 class SessionReminded(Fact, frozen=True, kw_only=True, tag="recalled"):
-    """The session's own compaction, the leg's `compaction`th, left something out: the session is
-    told `chars` characters of it in a message, or, if it takes none, by the prompt that resumes
-    it."""
+    """The session's own compaction, number `compaction` in this leg, left something out: the
+    session is told `chars` characters of it, in a message or, if it accepts none, in the
+    prompt that resumes it."""
 
     leg: int
     compaction: int
@@ -381,15 +382,15 @@ class CancelAsked(Fact, frozen=True, kw_only=True):
 
 
 class HungUp(Fact, frozen=True, kw_only=True):
-    """segue itself has to go, and not because the user wants the run ended: its terminal is gone,
-    or the machine shuts down."""
+    """segue itself has to end, but not because the user wants to end the run: its terminal is
+    gone, or the machine is shutting down."""
 
     by: str = "a hang-up"
 
 
 class Resumed(Fact, frozen=True, kw_only=True):
-    """The user asked to go on with a run that had ended, or whose segue is gone. `fresh`: in a new
-    session; `strict`: in the same one or not at all."""
+    """The user resumed a run that had ended, or whose segue was gone. `fresh`: in a new session;
+    `strict`: in the same session or not at all."""
 
     fresh: bool = False
     strict: bool = False
@@ -426,7 +427,7 @@ AnyFact = (
 
 
 class Decision(Struct, frozen=True, kw_only=True, tag_field="decision", tag=str.lower):
-    """What is done next. Doing it twice must not matter: segue may be killed in between."""
+    """What segue does next. Doing it twice must be harmless: segue may be killed in between."""
 
     reason: str  # for people
 
@@ -451,15 +452,15 @@ class AskCheckpoint(Decision, frozen=True, kw_only=True, tag="ask"):
 
 
 class EndLeg(Decision, frozen=True, kw_only=True):
-    """close: no more input, it ends by itself. gentle: as it likes best, then SIGTERM, grace,
-    SIGKILL. kill: SIGKILL."""
+    """close: no more input, so that it ends by itself. gentle: the agent's preferred way, then
+    SIGTERM, a grace period, and SIGKILL. kill: SIGKILL."""
 
     leg: int
     how: Literal["close", "gentle", "kill"]
 
 
 class Compose(Decision, frozen=True, kw_only=True):
-    """Write down what is handed on: what the agent told, and what is known without it."""
+    """Write the checkpoint: what the agent told, and what is known without it."""
 
 
 class WaitUntil(Decision, frozen=True, kw_only=True):
@@ -473,7 +474,7 @@ class RunCheck(Decision, frozen=True, kw_only=True):
 
 
 class Finish(Decision, frozen=True, kw_only=True):
-    """It is over."""
+    """End the run."""
 
     state: RunState
     outcome: Outcome
@@ -483,7 +484,7 @@ AnyDecision = StartLeg | AskCheckpoint | EndLeg | Compose | WaitUntil | RunCheck
 
 
 class RunStep(Struct, frozen=True):
-    """What a fact led to."""
+    """The run after a fact, and the decisions that follow."""
 
     run: Run
     decisions: tuple[AnyDecision, ...] = ()

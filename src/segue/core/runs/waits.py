@@ -19,11 +19,9 @@ class _Reset(Struct, frozen=True):
 
 
 def wait_after(stop: Stop, policy: Policy, *, at: float, draw: float, tries: int) -> Wait:
-    """The wait that follows this stop. It never ends before the reset that was stated.
-
-    `tries`: how many waits in a row this makes, from 1; `draw`: a random number from 0 to 1, which
-    spreads runs that were stopped by the same limit. A reset in the past counts as unknown.
-    """
+    """The wait that follows this stop. It never ends before the stated reset. `tries`: the
+    number of consecutive waits, from 1; `draw`: a random number from 0 to 1, which spreads
+    runs that were stopped by the same limit. A reset in the past counts as unknown."""
     draw = min(1.0, max(0.0, draw))
     reset = _reset(stop, at)
     pause_s = backoff_s(policy, tries, draw)
@@ -48,7 +46,7 @@ def wait_after(stop: Stop, policy: Policy, *, at: float, draw: float, tries: int
 
 
 def is_outage(stop: Stop) -> bool:
-    """Whether the network, or what should answer there, could not be reached."""
+    """Whether the network, or the service behind it, could not be reached."""
     return isinstance(stop.details, FailureInfo) and stop.details.scope == "network"
 
 
@@ -56,26 +54,23 @@ _LONG_WINDOWS = ("plan", "hour", "day", "dai", "week", "month")
 
 
 def is_long_window(stop: Stop) -> bool:
-    """Whether the limit is one of hours or more, by what it is called: also if nobody says when it
-    resets."""
+    """Whether the limit lasts hours or more, judging by its name, even if no reset is stated."""
     scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
     return scope is not None and any(word in scope for word in _LONG_WINDOWS)
 
 
 def backoff_s(policy: Policy, tries: int, draw: float) -> float:
-    """Twice as long each time up to the policy's most, more or less by its jitter."""
+    """Doubles each time up to the policy's maximum, plus or minus its jitter."""
     doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MOST_DOUBLINGS)
     around = 1 + policy.wait_jitter * (2 * draw - 1)
     return min(doubled, policy.unknown_reset_max_s) * around
 
 
 def remaining_s(wait: Wait, now: float, elapsed_s: float | None = None) -> float:
-    """How much of the wait is left; 0 once it is over.
-
-    `now` is the wall clock, `elapsed_s` how long it was waited by a clock that nobody sets, if that
-    is known. A stated time ends by the wall clock alone: set back, it makes it longer. A number of
-    seconds is not moved by a clock that is set, and never longer than it was.
-    """
+    """How much of the wait is left; 0 once it has ended. `now` is the wall clock, `elapsed_s`
+    the time waited according to a clock that nobody sets, if known. A wait until a stated
+    time ends by the wall clock alone: if the clock is set back, the wait gets longer. A wait
+    of a number of seconds is not affected by setting the clock, and never gets longer."""
     total_s = wait.until - wait.since
     if not wait.is_relative:
         return max(0.0, wait.until - now)

@@ -120,8 +120,8 @@ LAND_S = 60.0  # for what was typed to be seen in the transcript
 
 
 def step(cycle: TerminalHandoff, fact: AnyFact, policy: Policy, now: float) -> Stepped:
-    """What this fact makes of the cycle, and what is done about it. The same arguments have the
-    same answer."""
+    """Returns the handoff after this fact, and the acts that follow. The same arguments always
+    give the same answer."""
     if isinstance(fact, TimeUp):
         when = due(cycle, policy)
         if when is None or now < when:
@@ -132,14 +132,14 @@ def step(cycle: TerminalHandoff, fact: AnyFact, policy: Policy, now: float) -> S
 def fold(
     cycle: TerminalHandoff, entries: Iterable[tuple[AnyFact, float]], policy: Policy
 ) -> TerminalHandoff:
-    """The cycle that these facts, each with its time, make of it."""
+    """Returns the handoff that results from these facts, each with its time."""
     for fact, at in entries:
         cycle, _ = step(cycle, fact, policy, at)
     return cycle
 
 
 def due(cycle: TerminalHandoff, policy: Policy) -> float | None:
-    """When `TimeUp` is to be told; None if nothing is waited for."""
+    """When to report `TimeUp`; None if the handoff waits for nothing."""
     match cycle.step:
         case HandoffStep.WAITING:
             wait: float | None = policy.busy_wait_s
@@ -161,7 +161,8 @@ def due(cycle: TerminalHandoff, policy: Policy) -> float | None:
 
 
 def acts_again(cycle: TerminalHandoff) -> list[AnyAct]:
-    """What was decided and not answered: for a process that goes on with a cycle of another's."""
+    """The acts that were decided and not answered, for a process that continues another's
+    handoff."""
     match cycle.step:
         case HandoffStep.ASKING:
             return [TypeText("request")]
@@ -327,7 +328,7 @@ TABLE = _table()
 
 
 def transitions() -> Iterator[tuple[HandoffStep, type[HandoffFact], tuple[HandoffStep, ...]]]:
-    """Every step and fact of which something may follow, with the steps that it may lead to."""
+    """Every pair of step and fact that can have an effect, with the steps that it may lead to."""
     for (where, fact), rule in TABLE.items():
         if rule.handle is not on.nothing:
             yield where, fact, tuple(step for step in HandoffStep if step in rule.leads_to)

@@ -67,7 +67,7 @@ Stepped = tuple[TerminalHandoff, list[AnyAct]]
 
 
 class HandoffContext(Struct, frozen=True):
-    """By which rules and when."""
+    """The policy and the time."""
 
     policy: Policy
     now: float
@@ -79,8 +79,8 @@ class HandoffContext(Struct, frozen=True):
 def _to(
     cycle: TerminalHandoff, where: HandoffStep, moment: HandoffContext, **changes: Any
 ) -> TerminalHandoff:
-    """Whether the command to clear was sent matters only while that is awaited, and what was in
-    the way in one step may not be in the next."""
+    """Moves to a step. Whether the clear command was sent matters only while segue waits for its
+    effect, and an obstacle in one step may be gone in the next."""
     if where is not HandoffStep.CLEARING:
         changes["is_typed"] = False
     if where is not cycle.step:
@@ -108,7 +108,7 @@ def _write_own(
 
 
 def _ask(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
-    """Never without a document, if one can be had."""
+    """Asks the user, with a document on disk if one can be had."""
     if not cycle.has_document and not cycle.is_cleared:
         return _write_own(cycle, moment, why, question=why)
     return _ask_now(cycle, moment, why)
@@ -138,9 +138,9 @@ def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
 
 
 def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
-    """Whether this is the moment to interrupt a turn that comes near the agent's own limit: between
-    two tools; and with a tool running if that moment was missed once, or there is no room for
-    another result."""
+    """Whether to interrupt now a turn that comes near the agent's own limit: between two tools;
+    or while a tool runs, if that moment was missed once or there is no room for another
+    result."""
     if cycle.cut_at is not None or cycle.near_tokens is None:
         return False
     is_late = cycle.is_past or cycle.last_used_tokens > cycle.near_tokens
@@ -148,26 +148,26 @@ def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
 
 
 def _rest(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
-    """The user's move. What was seen of the turn that is over says nothing of the next one."""
+    """It is the user's move. What was seen of the finished turn says nothing about the next one."""
     kept = replace(cycle, cut_at=None, owes=False, near_tokens=None, refused_at=None)
     return _to(kept, HandoffStep.RESTING, moment, why=why), []
 
 
 def _decline(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
-    """The user stopped what segue had begun: it is not begun again."""
+    """The user stopped what segue had begun: segue does not begin it again."""
     where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
     why = f"the user interrupted it{where}"
     return _end(replace(cycle, is_declined=True), HandoffStep.CANCELLED, moment, why)
 
 
 def _is_ours(cycle: TerminalHandoff, fact: TurnInterrupted) -> bool:
-    """Whether segue ended that turn: it had decided to, and nothing was typed since. A record that
-    comes much later is of another key."""
+    """Whether segue ended that turn: it had decided to, and nothing was typed since. A record
+    that comes much later belongs to another keystroke."""
     return cycle.cut_at is not None and (fact.at is None or fact.at <= cycle.cut_at + LATE_S)
 
 
 def _again(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
-    """The document is out of date: all over, once the turn has ended."""
+    """The document is out of date: start over once the turn has ended."""
     fresh = _to(
         cycle, HandoffStep.WAITING, moment, is_stale=True, question="", refused_at=None, cut_at=None
     )
@@ -185,7 +185,8 @@ def _seen(cycle: TerminalHandoff, fact: FileSeen) -> TerminalHandoff:
 
 
 def _is_old(cycle: TerminalHandoff, fact: FileSeen) -> bool:
-    """Of an earlier request: not valid then, or the user spoke since."""
+    """Whether it belongs to an earlier request: it was not valid then, or the user has spoken
+    since."""
     if fact.changed_at is None:
         return cycle.step is HandoffStep.WAITING and cycle.is_stale
     return fact.changed_at < cycle.stale_before
@@ -203,7 +204,7 @@ def nothing(cycle: TerminalHandoff, fact: AnyFact, moment: HandoffContext) -> St
 
 
 def busy(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
-    """The turn gets its whole time from when it begins or goes on."""
+    """A turn gets its full time from when it begins or continues."""
     if cycle.blocked or fact.is_new:
         cycle = replace(cycle, blocked="", step_at=moment.now)
     if cycle.step is HandoffStep.WAITING and _is_near_cut(cycle, fact):
@@ -212,7 +213,7 @@ def busy(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
 
 
 def works_again(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
-    """On the user's next words: its turn gets its whole time."""
+    """The session works on the user's next prompt: that turn gets its full time."""
     return _to(cycle, HandoffStep.WAITING, moment, why=""), []
 
 
@@ -255,14 +256,14 @@ def blocked(cycle: TerminalHandoff, fact: Blocked, moment: HandoffContext) -> St
 
 
 def unblocked(cycle: TerminalHandoff, fact: Busy | Ready, moment: HandoffContext) -> Stepped:
-    """The user was asked to take something out of the way, and did; or the turn has ended."""
+    """The user was asked to remove an obstacle, and did; or the turn has ended."""
     waits = not cycle.blocked or (cycle.blocked == WORKS and isinstance(fact, Busy))
     return (cycle, []) if waits else _on(cycle, moment)
 
 
 def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
-    """Only what makes up for work that segue stopped, or what the user asked for, is typed into a
-    session at its prompt."""
+    """segue types into a session at its prompt only to continue work that it stopped itself, or
+    what the user asked for."""
     if not cycle.owes and not cycle.by_user:
         # It may have come to its end just before it was to be interrupted.
         was_cut = cycle.cut_at is not None and not fact.is_over
@@ -329,7 +330,8 @@ def typed_resume(
 
 
 def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, moment: HandoffContext) -> Stepped:
-    """By a hook, or by what was taken for not typed; a request of before says nothing."""
+    """Asked by a hook, or by text that was believed not to have been typed; an earlier request
+    does not count."""
     return (cycle, []) if cycle.asked_at is not None else typed_request(cycle, fact, moment)
 
 
@@ -479,7 +481,7 @@ def user_spoke(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) 
 
 
 def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) -> Stepped:
-    """In the new session, instead of what they were asked for."""
+    """The user continues in the new session, instead of doing what segue asked for."""
     if not cycle.is_cleared:
         return cycle, []
     return _end(cycle, HandoffStep.CANCELLED, moment, "the user continued by hand")
@@ -512,8 +514,8 @@ def retry(cycle: TerminalHandoff, fact: RetryRequested, moment: HandoffContext) 
 
 
 def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
-    """From where the user was asked. Much may have been done since: a context that is not cleared
-    needs a new document."""
+    """Continues from where the user was asked. Much may have happened since: a context that is
+    not cleared needs a new document."""
     # That there is no use in asking is not forgotten.
     asked = cycle.tries.get("request", 0)
     tries = {"request": asked} if asked >= MOST_REQUESTS else {}

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 
 class HandoffStep(StrEnum):
-    """Where a cycle stands. The values are what users see."""
+    """The step of a handoff. Users see these values."""
 
     WAITING = "waiting"  # for the turn to end, or for the moment in which it is interrupted
     RESTING = "resting"  # the turn is over: the next move is the user's
@@ -35,7 +35,7 @@ class HandoffStep(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether it counts among the handoffs at once: neither over nor left to the user."""
+        """Whether it counts among the concurrent handoffs: neither ended nor left to the user."""
         return not self.is_final and self not in (HandoffStep.NEEDS_USER, HandoffStep.RESTING)
 
 
@@ -47,7 +47,7 @@ Source = Literal["agent", "segue", ""]
 
 
 class TerminalHandoff(Struct, frozen=True, kw_only=True):
-    """All that is known of a handoff, as its facts made it."""
+    """Everything known about a handoff, as it follows from its facts."""
 
     id: str  # "h-…", of a to z, digits and dashes
     agent: str
@@ -103,7 +103,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
 
     @property
     def fraction(self) -> float:
-        """Of the window, at the mark."""
+        """The share of the window at the mark."""
         return self.used_tokens / self.window_tokens if self.window_tokens > 0 else 0.0
 
 
@@ -148,20 +148,20 @@ class HandoffFact(Struct, frozen=True, tag_field="fact", tag=str.lower):
 
 
 class Planned(HandoffFact, frozen=True):
-    """It is to be made."""
+    """The handoff is to be made."""
 
 
 class Ready(HandoffFact, frozen=True):
-    """The agent is idle at its prompt, and something could be typed. `is_over`: by its records the
-    turn has ended, and nobody interrupted it; `is_long`: it has been so for a while."""
+    """The agent is idle at its prompt, so segue could type. `is_over`: according to its records
+    the turn has ended, and nobody interrupted it; `is_long`: it has been so for a while."""
 
     is_over: bool = False
     is_long: bool = False
 
 
 class Busy(HandoffFact, frozen=True):
-    """It works; `is_new`: on what the user has just sent. `at_boundary`: no tool runs;
-    `is_hooked`: its own hook asks it for the document when the next one has run."""
+    """The agent is working; `is_new`: on what the user has just sent. `at_boundary`: no tool is
+    running; `is_hooked`: its own hook asks for the document after the next tool."""
 
     is_new: bool = False
     at_boundary: bool = False
@@ -169,14 +169,14 @@ class Busy(HandoffFact, frozen=True):
 
 
 class TurnInterrupted(HandoffFact, frozen=True, tag="interrupted"):
-    """By its records the last turn was interrupted, then: by segue or by the user. The time is the
-    record's own and may be that of the turn's last message."""
+    """According to its records, the last turn was interrupted at that time, by segue or by the
+    user. The time is the record's own and may be that of the turn's last message."""
 
     at: float | None = None
 
 
 class NotInterrupted(HandoffFact, frozen=True):
-    """No key was pressed: the turn has just ended, the user types, or a question is open."""
+    """No key was pressed: the turn has just ended, the user is typing, or a question is open."""
 
     why: str = ""
 
@@ -189,17 +189,18 @@ class Blocked(HandoffFact, frozen=True):
 
 
 class TimeUp(HandoffFact, frozen=True):
-    """`due` has come. Told too early, it changes nothing."""
+    """The time of `due` has come. Reported too early, it changes nothing."""
 
 
 class Typed(HandoffFact, frozen=True):
-    """It was typed and sent."""
+    """The text was typed and sent."""
 
     what: What
 
 
 class NotTyped(HandoffFact, frozen=True):
-    """It was not, and nothing of it is left in the input line; `retry`: it may be later."""
+    """The text was not typed, and nothing of it is left in the input line; `retry`: it may work
+    later."""
 
     what: What
     why: str
@@ -207,14 +208,15 @@ class NotTyped(HandoffFact, frozen=True):
 
 
 class PromptSeen(HandoffFact, frozen=True, tag="heard"):
-    """The transcript shows it."""
+    """The transcript shows the prompt."""
 
     what: What
 
 
 class FileSeen(HandoffFact, frozen=True):
-    """The document's file as it is; `stable`: it does not change any more. `changed_at`: what was
-    written for an earlier request changes nothing; None: it was written for this one."""
+    """The document's file in its current state; `stable`: it no longer changes. `changed_at`:
+    what was written for an earlier request changes nothing; None: it was written for this
+    one."""
 
     ok: bool
     why: str = ""
@@ -232,13 +234,13 @@ class OwnWritten(HandoffFact, frozen=True):
 
 
 class NotWritten(HandoffFact, frozen=True):
-    """It could not be written."""
+    """The document could not be written."""
 
     why: str
 
 
 class Cleared(HandoffFact, frozen=True):
-    """The session's context is gone: another session is there, or an empty one."""
+    """The session's context is gone: there is another session, or an empty one."""
 
     new_session_id: str = ""
 
@@ -262,7 +264,7 @@ class UserSpoke(HandoffFact, frozen=True):
 
 
 class Used(HandoffFact, frozen=True):
-    """A new size of the session: of the new one, once the context is cleared."""
+    """A new size of the session; of the new session, once the context is cleared."""
 
     used_tokens: int
     zone: str = ""
@@ -272,13 +274,13 @@ class Used(HandoffFact, frozen=True):
 
 
 class Cancel(HandoffFact, frozen=True):
-    """The user wants none."""
+    """The user cancelled the handoff."""
 
     why: str = "cancelled by the user"
 
 
 class RetryRequested(HandoffFact, frozen=True, tag="retry"):
-    """The user says: go on."""
+    """The user asked segue to continue the handoff."""
 
 
 AnyFact = (
@@ -310,41 +312,40 @@ AnyFact = (
 
 
 class Act(Struct, frozen=True, tag_field="act", tag=str.lower):
-    """What is done next."""
+    """What segue does next."""
 
 
 class TypeText(Act, frozen=True, tag="type"):
-    """Type it, unless the transcript shows it already; answered by `Typed`, `PromptSeen` or
-    `NotTyped`. "clear" only after the document was read and found valid once more, in the
-    same breath."""
+    """Type the text, unless the transcript already shows it; answered by `Typed`, `PromptSeen`
+    or `NotTyped`. "clear" only right after the document was read and found valid once more."""
 
     what: What
 
 
 class Interrupt(Act, frozen=True):
-    """End the turn, as the agent's terminal does it; answered by `NotInterrupted` if no key was
-    pressed."""
+    """End the turn in the way of the agent's terminal; answered by `NotInterrupted` if no key
+    was pressed."""
 
 
 class WriteOwn(Act, frozen=True):
-    """Make the rule-made document and write it to the file, unless a valid one is there: answered
-    by `OwnWritten`, `FileSeen` or `NotWritten`."""
+    """Make the rule-made document and write it to the file, unless it already has a valid one:
+    answered by `OwnWritten`, `FileSeen` or `NotWritten`."""
 
 
 class AskUser(Act, frozen=True):
-    """Tell the user what they have to do."""
+    """Tell the user what to do."""
 
     why: str
 
 
 class RecordFigures(Act, frozen=True, tag="record"):
-    """Keep this for good."""
+    """Store these figures permanently."""
 
     metrics: Metrics
 
 
 class Done(Act, frozen=True):
-    """It is over, well or not: `RecordFigures` says."""
+    """The handoff has ended, well or not; `RecordFigures` has the details."""
 
 
 AnyAct = TypeText | Interrupt | WriteOwn | AskUser | RecordFigures | Done

@@ -61,16 +61,16 @@ Handler = Callable[[Run, Any, RunContext], RunStep]
 
 
 def step(run: Run, fact: AnyFact, *, at: float, draw: float) -> RunStep:
-    """What this fact makes of the run, and what is done about it. The same arguments have the same
-    answer. `at`: unix time; `draw`: a random number from 0 to 1, kept in the decision that uses it.
-    """
+    """Returns the run after this fact, and the decisions that follow. The same arguments always
+    give the same answer. `at`: unix time; `draw`: a random number from 0 to 1, which is
+    stored in the decision that uses it."""
     if _is_old(run, fact):
         return RunStep(run)
     return TABLE[run.state, type(fact)].handle(run, fact, RunContext(at, draw))
 
 
 def fold(run: Run, entries: Iterable[tuple[AnyFact, float, float]]) -> Run:
-    """The run that these facts, each with its time and its draw, make of it."""
+    """Returns the run that results from these facts, each with its time and its draw."""
     for fact, at, draw in entries:
         run = step(run, fact, at=at, draw=draw).run
     return run
@@ -221,7 +221,7 @@ TABLE = _table()
 
 
 def transitions() -> Iterator[tuple[RunState, type[Fact], tuple[RunState, ...]]]:
-    """Every state and fact of which something may follow, with the states that it may lead to."""
+    """Every pair of state and fact that can have an effect, with the states that it may lead to."""
     for (state, fact), rule in TABLE.items():
         if rule.handle is not on.nothing:
             yield state, fact, tuple(other for other in RunState if other in rule.leads_to)

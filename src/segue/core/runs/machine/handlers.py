@@ -105,7 +105,8 @@ def boundary(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
 
 
 def reminded(run: Run, fact: SessionReminded, moment: RunContext) -> RunStep:
-    """Who takes words while it runs is told at once; others are resumed with them."""
+    """An agent that accepts input while it runs is told at once; others are resumed with the
+    message."""
     if run.abilities.talks or run.is_due or run.asked or run.ended_how:
         return RunStep(run)
     what = "its own compaction left out something it needs: resuming it with that"
@@ -113,7 +114,8 @@ def reminded(run: Run, fact: SessionReminded, moment: RunContext) -> RunStep:
 
 
 def boundary_asked(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
-    """The tool that ran when it was asked has finished: from now on it has time to answer."""
+    """The tool that was running when the agent was asked has finished: from now on it has time
+    to answer."""
     if not run.is_in_tool or fact.ahead:
         return RunStep(run)
     return RunStep(replace(run, is_in_tool=False, asked_at=moment.at))
@@ -126,7 +128,8 @@ def boundary_ends(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
 
 
 def told(run: Run, fact: CheckpointReceived, moment: RunContext) -> RunStep:
-    """It does nothing more: its input is closed, and where that does not end it, it is ended."""
+    """The session must do nothing more: its input is closed and, if that does not end it, segue
+    ends it."""
     told = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
     return _close(told, "checkpoint received: ending this session")
 
@@ -191,7 +194,7 @@ def checked(run: Run, fact: Checked, moment: RunContext) -> RunStep:
 
 
 def looped(run: Run, fact: Looped, moment: RunContext) -> RunStep:
-    """The leg is ended; a new session may find another way, until `idle_legs` of them did not."""
+    """Ends the leg; a new session may find another way, until `idle_legs` of them have not."""
     limit = getattr(run.policy, outcomes.IDLE_SETTINGS[fact.kind])
     if limit is None or fact.calls < limit or run.ended_how:
         return RunStep(run)
@@ -223,7 +226,7 @@ def time_to_tell(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
 
 
 def _why_not_told(run: Run, fact: Elapsed, moment: RunContext) -> str:
-    """What was seen of a session that has not written its checkpoint."""
+    """Why a session has not written its checkpoint, as far as segue has seen."""
     if fact.early:
         return "asked for a checkpoint, it called a tool instead"
     if fact.timer == "stall":
@@ -263,7 +266,8 @@ def time_between(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
 
 
 def _time_up(run: Run, fact: Elapsed) -> RunStep:
-    """A limit that the user set. Without one, the timer is of an older policy."""
+    """A limit that the user set is reached. If there is no such limit, the timer belongs to an
+    older policy."""
     cap = limit_cap(run, fact.timer)
     if cap is None:
         return RunStep(run)
@@ -276,7 +280,7 @@ def _time_up(run: Run, fact: Elapsed) -> RunStep:
 
 
 def pressed(run: Run, fact: InterruptRequested, moment: RunContext) -> RunStep:
-    """Finish; then end; then kill."""
+    """First Ctrl+C: finish. Second: end. Third: kill."""
     due = outcomes.user_ended(run, "Ctrl+C")
     if not run.is_live:
         return finish(run, RunState.CANCELLED, due)
@@ -312,7 +316,7 @@ def cancelled(run: Run, fact: CancelAsked, moment: RunContext) -> RunStep:
 
 
 def hung_up(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
-    """The leg is ended, because nobody is left to look after it; the run is not over."""
+    """Ends the leg, because nobody is left to look after it; the run has not ended."""
     cut = replace(run, interrupted=fact.by)
     if not run.is_live:
         return RunStep(cut)
@@ -328,15 +332,16 @@ def hung_up(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
 
 
 def hung_up_late(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
-    """What the user ends stays ended. A SIGTERM together with a hang-up is not the user's: so a
-    login session or the machine goes down."""
+    """What the user ended stays ended. A SIGTERM together with a hang-up does not come from the
+    user: that is how a login session or the machine goes down."""
     if run.outcome_due != outcomes.user_ended(run, "SIGTERM"):
         return RunStep(run)
     return hung_up(replace(run, presses=0), fact, moment)
 
 
 def resumed_live(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
-    """Its segue was gone, and the leg is still there, or its end is to be read: it is adopted."""
+    """The run had lost its segue, and the leg is still there, or its end has to be read: this
+    process adopts it."""
     run = _with_changes(run, fact)
     if run.leg == 0:
         return start(run, moment, "a new task", state=RunState.STARTING, prompt="task")
@@ -373,7 +378,7 @@ def resumed_checking(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
 
 
 def resumed_stopping(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
-    """It goes on as soon as the leg that is being ended is over."""
+    """The run continues as soon as the leg that is being ended has ended."""
     again = replace(run, again="fresh" if fact.fresh else "strict" if fact.strict else "same")
     return RunStep(_with_changes(again, fact))
 

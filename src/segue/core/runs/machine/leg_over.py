@@ -50,7 +50,7 @@ _WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.l
 
 
 def worked(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """A leg ended that was starting or working."""
+    """A leg that was starting or working has ended."""
     run = _count(run, fact)
     if _circled(run, fact):
         return _another(run)
@@ -60,7 +60,7 @@ def worked(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 
 def resumed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """A leg ended that was to go on with an old session."""
+    """A leg that was resuming an old session has ended."""
     run = _count(run, fact)
     if _circled(run, fact):
         return _another(run)
@@ -74,7 +74,7 @@ def resumed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 
 def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """A new session ended before it was seen to act."""
+    """A new session has ended before it was seen to act."""
     acted = fact.progressed or (fact.replied and fact.stop.reason is StopReason.COMPLETED)
     if acted or run.ending == "loop":  # it worked, if to no end
         return worked(replace(run, handoffs=run.handoffs + 1), fact, moment)
@@ -113,7 +113,7 @@ HOLDS = {
 
 
 def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """A leg ended that was asked for a checkpoint, or only started to be asked."""
+    """A leg has ended that was asked for a checkpoint, or that was started only to be asked."""
     asked_alone = run.purpose == "checkpoint"
     run = _count(run, fact, guards=not asked_alone)
     stop, sure = fact.stop, _is_sure(run, fact.stop)
@@ -153,7 +153,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 
 def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """A leg ended that was ended on purpose."""
+    """A leg that segue was ending on purpose has ended."""
     run = _count(run, fact, guards=not run.interrupted)  # it is not to blame for a hang-up
     in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
     if in_time and not run.presses:
@@ -164,7 +164,7 @@ def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 
 def _interrupted(run: Run, stop: Stop, moment: RunContext) -> RunStep:
-    """The leg is over, the run is not: it goes on as soon as somebody drives it."""
+    """The leg has ended but the run has not: it continues as soon as a process drives it."""
     if stop.reason is StopReason.COMPLETED:
         return _completed(run)
     if stop.reason in _PASSING and _is_sure(run, stop):
@@ -178,7 +178,7 @@ def _rest(run: Run, moment: RunContext) -> RunStep:
 
 
 def unstartable(run: Run, fact: LegNotStarted, moment: RunContext) -> RunStep:
-    """A leg was never there."""
+    """A leg could not be started at all."""
     run = replace(run, is_live=False, leg_since=None)
     if run.state is RunState.STOPPING and run.interrupted and not run.again:
         return _rest(run, moment)
@@ -191,8 +191,8 @@ def unstartable(run: Run, fact: LegNotStarted, moment: RunContext) -> RunStep:
 
 
 def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
-    """A leg was not started, because its account is limited: another agent of the list goes on, or
-    it is waited for. The next leg has this one's number: it was never there."""
+    """A leg was not started, because its account is limited: another agent of the list takes
+    over, or the run waits. The next leg reuses this one's number, because it never existed."""
     if run.leg_replied:
         return RunStep(run)
     run = replace(run, is_live=False, leg_since=None, leg=run.leg - 1)
@@ -220,7 +220,8 @@ def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
 
 
 def _out_of(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """Its account lets the agent do nothing more: another of the list goes on, or nobody."""
+    """The account does not let this agent continue: another agent of the list takes over, or
+    none."""
     stop = fact.stop
     if _is_sure(run, stop):
         told = relayed(run, moment, stop.reason, until=None, limits=fact.limits)
@@ -230,8 +231,8 @@ def _out_of(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 
 def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
-    """The user asks to go on with a run that has ended: what was counted against it is forgotten,
-    what was spent is not."""
+    """The user resumes a run that has ended: what was counted against it is reset, but not what
+    was spent."""
     stop = run.stop
     run = replace(
         relays.changed(run, fact.relay, fact.flags),
@@ -281,7 +282,7 @@ def _end(run: Run, outcome: Outcome, moment: RunContext) -> RunStep:
 
 
 def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
-    """Design's table of reasons."""
+    """Applies the table of stop reasons."""
     stop, reason = fact.stop, _reason(run, fact.stop)
     if reason is StopReason.COMPLETED:
         return _completed(run)
@@ -318,7 +319,7 @@ def _completed(run: Run) -> RunStep:
 
 
 def _reason(run: Run, stop: Stop) -> StopReason:
-    """The stop's, unless segue ended the leg because it hung."""
+    """The reason of the stop, unless segue ended the leg because it hung."""
     if run.ending != "stall" or stop.reason is StopReason.COMPLETED:
         return stop.reason
     if stop.reason in _NOT_OURS and _is_sure(run, stop):
@@ -327,8 +328,8 @@ def _reason(run: Run, stop: Stop) -> StopReason:
 
 
 def _is_outage(run: Run, stop: Stop) -> bool:
-    """Whether nothing at all was heard of the model in this leg, for want of a connection. A stream
-    that broke off shows that there is one."""
+    """Whether the model did not respond at all in this leg because there was no connection. A
+    stream that broke off shows that there was one."""
     is_own = run.ending is None and stop.reason in (StopReason.OVERLOADED, StopReason.TIMEOUT)
     return is_own and not run.leg_replied and is_outage(stop)
 
@@ -338,8 +339,8 @@ def _is_sure(run: Run, stop: Stop) -> bool:
 
 
 def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
-    """The run with this leg over, and with what it cost. `guards`: whether the leg counts against
-    the run if nothing changed in it."""
+    """Returns the run after this leg, with its cost. `guards`: whether the leg counts against
+    the run if it changed nothing."""
     run = replace(
         run,
         is_live=False,
@@ -384,7 +385,8 @@ def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
 
 
 def _circled(run: Run, fact: LegEnded) -> bool:
-    """Whether segue ended the leg because it got nowhere, and it had not just ended by itself."""
+    """Whether segue ended the leg because it made no progress, and the leg had not just ended by
+    itself."""
     ended_itself = fact.stop.reason is StopReason.COMPLETED or (
         fact.stop.reason in _NOT_OURS and _is_sure(run, fact.stop)
     )
@@ -392,7 +394,8 @@ def _circled(run: Run, fact: LegEnded) -> bool:
 
 
 def _another(run: Run) -> RunStep:
-    """A new session, which is told what led nowhere; or none, once that was tried often enough."""
+    """Starts a new session and tells it what led nowhere; or none, once that was tried often
+    enough."""
     if run.idle_legs >= run.policy.idle_legs:
         return fail(run, outcomes.went_in_circles(run))
     what = outcomes.circles(run.circles) if run.circles else "no progress"
@@ -400,7 +403,7 @@ def _another(run: Run) -> RunStep:
 
 
 def _guard(run: Run) -> Outcome | None:
-    """How the run ends if it only turns in circles."""
+    """How the run ends if it only goes round in circles."""
     if run.failures >= run.policy.same_failures:
         return outcomes.breaker(run)
     if run.idle_legs >= run.policy.idle_legs:

@@ -40,14 +40,14 @@ from segue.core.stops.types import Stop
 
 
 class RunContext(Struct, frozen=True):
-    """What the world adds to a fact: the time, and a random number from 0 to 1."""
+    """The inputs besides the fact: the time, and a random number from 0 to 1."""
 
     at: float
     draw: float
 
 
 def settle(run: Run) -> Run:
-    """The run with nothing under way in a leg: for all states in which none is live."""
+    """The run with nothing in progress in a leg: for all states without a live leg."""
     return replace(
         run,
         asked=False,
@@ -62,13 +62,13 @@ def settle(run: Run) -> Run:
 
 
 def finish(run: Run, state: RunState, outcome: Outcome) -> RunStep:
-    """It is over."""
+    """Ends the run."""
     ended = replace(settle(run), state=state, outcome=outcome)
     return RunStep(ended, (Finish(reason=outcome.what, state=state, outcome=outcome),))
 
 
 def fail(run: Run, outcome: Outcome) -> RunStep:
-    """It is over, and not done."""
+    """Ends the run as failed."""
     return finish(run, RunState.FAILED, outcome)
 
 
@@ -83,10 +83,8 @@ def start(
     purpose: Purpose = "work",
     strategy: Strategy | None = None,
 ) -> RunStep:
-    """Starts the next leg, in this session or in a new one; or fails if the run may have no more.
-
-    Nothing of the old session is left in a new one's run but the counts.
-    """
+    """Starts the next leg, in this session or in a new one; or fails if the run may have no more
+    legs. For a new session, only the counts of the old one stay in the run."""
     cap = cap_reached(run, moment.at)
     if cap is not None:
         return fail(run, outcomes.capped(run, cap))
@@ -145,7 +143,7 @@ def cap_reached(run: Run, at: float) -> Cap | None:
 
 
 def limit_cap(run: Run, timer: Timer) -> Cap | None:
-    """The limit that this timer is of; None if there is none."""
+    """The limit that this timer belongs to; None if there is none."""
     policy = run.policy
     if timer == "active" and policy.max_active_s is not None:
         return active_cap(run)
@@ -163,20 +161,20 @@ def limit_cap(run: Run, timer: Timer) -> Cap | None:
 
 
 def active_cap(run: Run) -> Cap:
-    """The limit on time in which an agent ran."""
+    """The limit on the time during which an agent ran."""
     allowed = outcomes.span(run.policy.max_active_s or 0)
     return Cap("max_active_s", f"timed out: {allowed} of active time", outcomes.TIMED_OUT)
 
 
 def wall_cap(run: Run) -> Cap:
-    """The limit on time since the task was given."""
+    """The limit on the time since the task was given."""
     allowed = outcomes.span(run.policy.max_wall_s or 0)
     return Cap("max_wall_s", f"timed out: {allowed} since it was created", outcomes.TIMED_OUT)
 
 
 def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
-    """The same session again; what it was told, in a new one, if it never replied; and a handoff if
-    it cannot be resumed."""
+    """Resumes the same session. If it never replied, sends its prompt to a new session; if it
+    cannot be resumed, hands over."""
     if run.has_replied:
         why = _why_not_resumed(run)
         if why:
@@ -196,8 +194,8 @@ def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
 
 
 def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
-    """Begins with a session that died without segue: goes on in it, or writes down what it knew for
-    a new one. If its account is limited, not before the reset."""
+    """Starts from a session that died without segue: resumes it, or writes a checkpoint from its
+    records for a new session. If its account is limited, not before the reset."""
     stop = origin.stop
     run = replace(run, stop=stop, why=stop.reason)
     what = f"rescuing {origin.agent} session {origin.session_id} ({stop.reason.description})"
@@ -216,7 +214,7 @@ def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
 
 
 def is_limited(run: Run, at: float) -> bool:
-    """Whether the session that is rescued met a limit of this run's own agent that is not over."""
+    """Whether the rescued session hit a limit of this run's own agent that has not reset yet."""
     origin = run.origin
     if origin is None or run.leg > 0 or origin.agent != run.agent:
         return False
@@ -245,7 +243,7 @@ def no_session(run: Run, why: str) -> RunStep:
 
 
 def compose(run: Run, reason: str, why: StopReason | None = None) -> RunStep:
-    """Writes down what is handed on; a new session follows."""
+    """Writes the checkpoint; a new session follows."""
     why = why or (run.stop.reason if run.stop else StopReason.CONTEXT_EXHAUSTED)
     return RunStep(
         replace(settle(run), state=RunState.CHECKPOINTING, why=why),
@@ -261,10 +259,10 @@ def wait(
     outage: bool = False,
     limits: Mapping[str, float] | None = None,
 ) -> RunStep:
-    """Waits for a limit, an overload or an outage to pass; or gives up, at once if that is sure to
-    come. An outage is nobody's refusal: it is waited out as long as a limit may be. A run with a
-    list of agents has another go on, if this one cannot for too long. `limits`: until when others
-    of the list are limited."""
+    """Waits for a limit, an overload or an outage to pass; or gives up, at once if waiting
+    cannot succeed. An outage is nobody's refusal: the run waits for it as long as for a
+    limit. A run with a list of agents relays to another one if this one cannot continue for
+    too long. `limits`: until when others of the list are limited."""
     policy, overloaded = run.policy, stop.reason is StopReason.OVERLOADED and not outage
     tries = (run.overload_tries if overloaded else run.limit_tries) + 1
     if outage:
@@ -310,7 +308,7 @@ def wait(
 
 
 def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
-    """Fails, if the user does not want to wait for so long."""
+    """Fails if the user does not want to wait this long."""
     policy, wait_s = run.policy, planned.until - moment.at
     if run.limited_s + wait_s > policy.max_limited_s:
         why = f"it would be {outcomes.span(run.limited_s + wait_s)} of waiting without progress"
@@ -324,8 +322,8 @@ def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
 def wait_for_account(
     run: Run, moment: RunContext, until: float, reason: str, *, agent: str = "", follows: str = ""
 ) -> RunStep:
-    """Waits until an account is free: a reset that another run or session was told, or its first
-    reply after that. `agent`: who goes on then, if not the one that is at work."""
+    """Waits until an account is free: for a reset that another run or session learned about, or
+    for its first reply after that. `agent`: who continues then, if not the current agent."""
     policy, draw = run.policy, min(1.0, max(0.0, moment.draw))
     spread_s = policy.reset_jitter_max_s - policy.reset_jitter_min_s
     pause_s = 0.0 if follows else policy.reset_jitter_min_s + spread_s * draw
@@ -356,9 +354,9 @@ def relayed(
     until: float | None,
     limits: Mapping[str, float],
 ) -> RunStep | None:
-    """Another agent of the list goes on, now or as soon as the first of them is free; None if there
-    is none, or none before this one. `until`: when this one is free again, None: not in this run.
-    """
+    """Another agent of the list takes over, now or as soon as the first of them is free; None if
+    there is none, or none before this one. `until`: when this one is free again; None: not in
+    this run."""
     if not run.relay or why.value not in run.policy.relay_on:
         return None
     run = relays.limited(replace(run, why=why), limits, moment.at)
@@ -377,8 +375,8 @@ def relayed(
 
 
 def relay(run: Run, moment: RunContext, agent: str, reason: str) -> RunStep:
-    """This agent goes on, in a session of its own: with a checkpoint, or with the task as it was
-    given if nothing was done yet."""
+    """This agent takes over in its own session: with a checkpoint, or with the original task if
+    nothing was done yet."""
     if run.has_replied:
         return compose(replace(run, relay_to=agent), reason, run.why)
     # Nobody has taken up what the last one was told.

@@ -10,8 +10,8 @@ from segue.core.stops.reasons import StopReason
 
 
 def with_agent(run: Run, agent: str) -> Run:
-    """The run with this agent of its list at work: its flags, abilities and policy, and nothing
-    that was counted against another."""
+    """The run with this agent of its list at work: with its flags, abilities and policy, and
+    without what was counted against another agent."""
     member = next((each for each in run.relay if each.agent == agent), None)
     if member is None or agent == run.agent:
         return run
@@ -34,13 +34,13 @@ def with_agent(run: Run, agent: str) -> Run:
 
 
 def without(run: Run, agent: str, until: float | None, why: StopReason) -> Run:
-    """The run with this agent out until then; None: as long as it lasts."""
+    """The run with this agent unavailable until then; None: for as long as the run lasts."""
     rest = tuple(each for each in run.out if each.agent != agent)
     return replace(run, out=(*rest, Out(agent, until, why)))
 
 
 def limited(run: Run, limits: Mapping[str, float], at: float) -> Run:
-    """The run with what is known of the accounts of its agents: until when each is limited."""
+    """The run with what is known about its agents' accounts: until when each is limited."""
     for agent, until in limits.items():
         if at < until and _out_until(run, agent) < until:
             run = without(run, agent, until, StopReason.RATE_LIMIT)
@@ -48,8 +48,8 @@ def limited(run: Run, limits: Mapping[str, float], at: float) -> Run:
 
 
 def next_free(run: Run, at: float) -> str:
-    """The next agent of the list that is not limited, after the one at work; "" if none is, or if
-    the work went round more than once without getting on."""
+    """The next agent of the list that is not limited, after the current one; "" if there is
+    none, or if the work has gone round the list more than once without progress."""
     if run.idle_relays >= 2 * len(run.relay):
         return ""
     names = [member.agent for member in run.relay]
@@ -59,7 +59,7 @@ def next_free(run: Run, at: float) -> str:
 
 
 def first_free(run: Run) -> tuple[str, float] | None:
-    """The other agent that is free first, and when; None if none ever is in this run."""
+    """The other agent that is free first, and when; None if none will be in this run."""
     others = [member.agent for member in run.relay if member.agent != run.agent]
     when = {name: _out_until(run, name) for name in others}
     name = min(when, key=lambda name: when[name], default="")
@@ -67,8 +67,8 @@ def first_free(run: Run) -> tuple[str, float] | None:
 
 
 def back(run: Run, at: float) -> str:
-    """The agent that a handoff gives the work back to: the first of the list that is free, if it
-    stands before the one at work; "" if none does, or if the user wants no way back."""
+    """The agent that takes the work back at a handoff: the first free one of the list, if it
+    comes before the current one; "" if there is none, or if the user wants no return."""
     if run.policy.relay_back == "never":
         return ""
     names = [member.agent for member in run.relay]
@@ -77,7 +77,7 @@ def back(run: Run, at: float) -> str:
 
 
 def changed(run: Run, relay: tuple[Member, ...] | None, flags: tuple[str, ...] | None) -> Run:
-    """The run with another list, or with other flags for the agent at work."""
+    """The run with another list, or with other flags for the current agent."""
     members = run.relay if relay is None else relay
     if flags is not None:
         members = tuple(
