@@ -53,15 +53,15 @@ _MODEL_FLAGS = ("--model", "-m")
 
 
 class NoAgent(InputError):  # noqa: N818 - told to the user as it is
-    """There is no agent to run, or no way to tell which."""
+    """There is no agent to run, or no way to decide which."""
 
 
 class CheckNotAccepted(InputError):  # noqa: N818
-    """The check comes from a project's file, and the user has not said yes to it."""
+    """The check comes from a project's file, and the user has not accepted it."""
 
 
 class TreeTaken(SegueError):  # noqa: N818
-    """Another run works in this tree."""
+    """Another run is working in this tree."""
 
     exit_code = 2
 
@@ -84,12 +84,13 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def all(self) -> tuple["RunRequest", ...]:
-        """One for each agent of the list."""
+        """One request for each agent of the list."""
         return (self, *self.others)
 
 
 def register(settings: Settings) -> None:
-    """The user's own agents, and their own commands for known ones. Raises ConfigError."""
+    """Registers the user's own agents, and their own commands for known ones. Raises
+    ConfigError."""
     for name, said in settings.agents.items():
         try:
             custom = msgspec.convert(said, Custom)
@@ -99,7 +100,7 @@ def register(settings: Settings) -> None:
 
 
 def installed(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The agents that could be run here, and by which command."""
+    """The agents that can run here, and their commands."""
     found: dict[str, tuple[str, ...]] = {}
     for name in drives.names():
         drive = drives.find(name)
@@ -109,7 +110,7 @@ def installed(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def how_to_install() -> str:
-    """For a machine without any agent."""
+    """Installation hints for a machine without any agent."""
     hints = [f"{name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
     return (
         f"no agent is installed; any of these will do: {', '.join(hints)}; without one: segue drill"
@@ -119,7 +120,7 @@ def how_to_install() -> str:
 def driven(
     name: str, env: Mapping[str, str], said_by: str = "agent"
 ) -> tuple[Drive, tuple[str, ...]]:
-    """How this agent is driven, and its command. `said_by`: where it was named. Raises NoAgent."""
+    """How to drive this agent, and its command. `said_by`: where it was named. Raises NoAgent."""
     drive = drives.find(name)
     if drive is None:
         names = list(drives.names())
@@ -143,9 +144,9 @@ def wanted(
     dry: bool = False,
     others: Sequence[str] = (),
 ) -> RunRequest:
-    """What the user wants, where the settings say the rest. `flags` are those of `agent` alone;
-    `others` may take over, each with the flags that are set for it. Raises InputError, ConfigError,
-    and CheckNotAccepted unless nothing is to be run."""
+    """The complete request: what the user wants, with the rest from the settings. `flags` are
+    only for `agent`; `others` may take over, each with its own configured flags. Raises
+    InputError, ConfigError, and CheckNotAccepted unless nothing is to be run."""
     if not dry and needs_yes(settings):
         raise CheckNotAccepted(
             f"{settings.sources['run.check'].at} sets a check that you have not accepted:"
@@ -176,7 +177,7 @@ def wanted(
 
 
 def _must_be_there(names: Sequence[str], settings: Settings, env: Mapping[str, str]) -> None:
-    """Raises NoAgent that tells of all of them that cannot be run, so that one look is enough."""
+    """Raises NoAgent that names all agents that cannot be run, so that one look is enough."""
     faults = []
     for name in names:
         try:
@@ -190,7 +191,7 @@ def _must_be_there(names: Sequence[str], settings: Settings, env: Mapping[str, s
 def with_flags(
     drive: Drive, agent: str, before: Sequence[str], more: Sequence[str]
 ) -> tuple[str, ...]:
-    """A run's flags with what the user adds now. Raises InputError."""
+    """A run's flags plus those the user adds now. Raises InputError."""
     found = added(before, more, drive)
     if fault := drive.refuses(found):
         raise InputError(f"{agent}: {fault}")
@@ -206,8 +207,8 @@ def needs_yes(settings: Settings) -> bool:
 
 
 def literal(command: str) -> str:
-    """A command as it is, in one line, with all that is in it: nobody says yes to what a terminal
-    hides."""
+    """A command on one line, with everything in it made visible: nobody should accept what a
+    terminal hides."""
     return command if command.isascii() and command.isprintable() else json.dumps(command)
 
 
@@ -221,8 +222,8 @@ def _said_by(agent: str, settings: Settings) -> str:
 
 
 def policy_for(settings: Settings, agent: str, flags: Sequence[str]) -> Policy:
-    """The one for this agent and, if its flags name one, for that model. A model that only the
-    agent's own config names is not known before it runs."""
+    """The policy for this agent and, if its flags name a model, for that model. A model that
+    only the agent's own config names is unknown before the agent runs."""
     model = ""
     for place, word in enumerate(flags):
         name, has_value, value = word.partition("=")
@@ -233,12 +234,12 @@ def policy_for(settings: Settings, agent: str, flags: Sequence[str]) -> Policy:
 
 
 def new_id() -> str:
-    """A run's."""
+    """A new run's id."""
     return f"run-{secrets.token_hex(4)}"
 
 
 def new_run(wanted: RunRequest, now: float, run_id: str = "") -> Run:
-    """A run that nothing has happened to."""
+    """A run to which nothing has happened yet."""
     first = member_of(wanted)
     return Run(
         id=run_id or new_id(),
@@ -270,7 +271,7 @@ def member_of(wanted: RunRequest) -> Member:
 
 
 def with_policies(run: Run, settings: Settings) -> tuple[Member, ...]:
-    """The list of a run's agents, each with the policy that is set for it now."""
+    """The list of a run's agents, each with its currently configured policy."""
     return tuple(
         replace(each, policy=replace(policy_for(settings, each.agent, each.flags), notify=()))
         for each in run.relay
@@ -283,13 +284,13 @@ _COMMAND, _PROGRAM = "segue", "a program's"
 
 
 def is_command(holder: Holder) -> bool:
-    """Whether a holder is a command of segue's own, which may be ended, and not a program that runs
-    tasks by the library."""
+    """Whether a holder is one of segue's own commands, which may be ended, and not a program
+    that runs tasks through the library."""
     return holder.note.startswith(_COMMAND)
 
 
 class Driver:
-    """Who drives a run: a loop, and all that it holds of the store. A context manager."""
+    """Drives a run: a loop, and everything it holds in the store. A context manager."""
 
     def __init__(
         self,
@@ -304,8 +305,9 @@ class Driver:
         guard: Guard = free,
         accounts: Accounts | None = None,
     ) -> None:
-        """`is_program`: the process is not segue's own, so nobody may end it. `guard` is asked
-        before any process of the run is started. `accounts`: who knows their limits."""
+        """`is_program`: the process is not a segue command, so nobody may end it. `guard` is
+        called before any process of the run is started. `accounts`: the source of their
+        limits."""
         self._guard, self._accounts = guard, accounts
         self.store, self.env, self.clock, self.draw = store, env, clock or Clock(), draw
         self.prompts, self.seize = Prompts(dict(prompts)), seize
@@ -320,8 +322,8 @@ class Driver:
         self._stack.close()
 
     def begin(self, wanted: RunRequest, run_id: str = "") -> Loop:
-        """A new run. It is written down, and its first leg decided on, when this returns. `run_id`
-        is for those who wrote it down before; no run may have it."""
+        """Starts a new run. When this returns, the run is stored and its first leg is decided.
+        `run_id` is for callers who reserved one; no run may have it."""
         now = self.clock.now()
         run = new_run(wanted, now, run_id)
         while not run_id and self.store.find(run.id):
@@ -338,7 +340,7 @@ class Driver:
         return self._loop(step.run, wanted.drive, wanted.command, lease)
 
     def _quantile(self, run: Run) -> float | None:
-        """With `adaptive`, how far ahead is looked at first: as the agent's last run left it."""
+        """With `adaptive`, the initial look-ahead: as the agent's last run left it."""
         if not run.policy.adaptive:
             return None
         last = self.store.runs(limit=_LAST_RUNS)
@@ -358,8 +360,8 @@ class Driver:
         flags: tuple[str, ...] | None = None,
         relay: tuple[Member, ...] | None = None,
     ) -> tuple[Loop, AnyFact | None]:
-        """A run that ended, or whose segue is gone; with the fact that begins it anew, if it takes
-        one. Raises Held if a segue still drives it."""
+        """Continues a run that has ended, or whose segue is gone, with the fact that resumes it,
+        if it accepts one. Raises Held if a segue still drives it."""
         lease = self._hold(run_key(run.id), f"{self._who} resume {run.id}")
         if not share_tree:
             self._hold_tree(run)
@@ -419,8 +421,9 @@ class Driver:
             self._hold(key, note)
 
     def _release(self, lease: Lease) -> None:
-        """A lease that cannot be given back ends with this process. What is being raised, such as
-        how to go on once the disk is not full any more, must not be lost for that."""
+        """Releases the lease; one that cannot be released ends with this process. An exception
+        in flight, such as how to continue once the disk has room again, must not be lost
+        because of it."""
         with suppress(SegueError, OSError):
             self.store.release(lease)
 
@@ -432,6 +435,6 @@ class Driver:
 
 
 def _tree_of(cwd: str) -> str:
-    """The working tree that a folder is in; without git, the folder itself."""
+    """The working tree of a folder; without git, the folder itself."""
     real = Path(os.path.realpath(cwd))
     return str(next((p for p in (real, *real.parents) if (p / ".git").exists()), real))

@@ -13,12 +13,12 @@ container or virtual machine was, or others had all of the processor."""
 
 
 class Clock:
-    """The machine's own."""
+    """The machine's own clock."""
 
     _heart: "_Heart | None" = None
 
     def now(self) -> float:
-        """Unix time: may be set, and may jump."""
+        """Unix time: it may be set, and may jump."""
         return time.time()
 
     def elapsed(self) -> float:
@@ -28,15 +28,15 @@ class Clock:
         return time.monotonic()
 
     def awake(self) -> float:
-        """Seconds on a clock that nobody sets and that stands still while the machine sleeps: for
-        how long something has been silent. While it is `beating`, it also stands still as long as
-        this process is stopped: nobody could have heard anything."""
+        """Seconds on a clock that nobody sets and that stands still while the machine sleeps,
+        for measuring silence. While it is `beating`, it also stands still while this process
+        is stopped: nobody could have observed anything then."""
         now = time.monotonic()
         return now if self._heart is None else now - self._heart.lost_s(now)
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """As long as this lasts, it is noticed if the process does not run."""
+        """As long as this lasts, pauses of the process are detected."""
         before = self._heart
         self._heart = heart = _Heart(before.lost_s(time.monotonic()) if before else 0.0)
         try:
@@ -45,7 +45,7 @@ class Clock:
             heart.stop()
 
     def wait(self, files: Sequence[int], timeout_s: float) -> None:
-        """Until one of these can be read, or the time is over."""
+        """Waits until one of these can be read, or the time is up."""
         poll = select.poll()
         for file in files:
             poll.register(file, select.POLLIN)
@@ -53,8 +53,8 @@ class Clock:
 
 
 class _Heart:
-    """Beats in a thread of its own, so that a gap between two beats is one of the whole process,
-    whatever its other threads do."""
+    """Ticks in its own thread, so that a gap between two ticks means that the whole process was
+    stopped, whatever its other threads do."""
 
     def __init__(self, lost_s: float) -> None:
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -62,8 +62,8 @@ class _Heart:
         threading.Thread(target=self._beat, name="segue-heart", daemon=True).start()
 
     def lost_s(self, now: float) -> float:
-        """For how long the process did not run so far. Whoever asks makes it beat: the first to run
-        again must know."""
+        """How long the process has been stopped so far. Asking counts as a tick: the first
+        thread to run again must know."""
         with self._lock:
             gap_s = now - self._beat_at
             if gap_s > 0:

@@ -15,8 +15,8 @@ from segue.system.process import processes
 def working_on(
     agent: str, session_id: str, path: str, cwd: str, env: Mapping[str, str]
 ) -> Process | None:
-    """The process that has this session open, or was started to go on with the newest one of this
-    folder, which is this; None if there is none, or only a guess."""
+    """The process that has this session open, or that was started to continue the newest session
+    of this folder, if that is this one; None if there is none, or only a guess."""
     homes = [home for home in find.homes(env) if home.agent == agent]
     if not homes or not session_id:
         return None
@@ -31,8 +31,8 @@ def working_on(
 
 
 def _sure(process: Process, agent: str) -> Process | None:
-    """One that says what it works on. Of an agent that hides that, whoever sits before it may have
-    opened the newest session: the user goes first."""
+    """A process that reports what it works on. If an agent hides that, its user may have opened
+    the newest session: the user has priority."""
     if process.certain or process.goes_on:
         return process
     signs = SIGNS.get(agent)
@@ -42,7 +42,7 @@ def _sure(process: Process, agent: str) -> Process | None:
 
 
 def _beside(subject: alive.Subject, homes: Sequence[find.Home]) -> Iterator[alive.Subject]:
-    """The session, and the others of its folder, with the times of their last records."""
+    """The session and the others of its folder, with the times of their last records."""
     files = find.sessions(homes)
     if any(home.store.database for home in homes):
         for file in files:

@@ -27,7 +27,7 @@ def deaf(words: Sequence[str]) -> list[str]:
 
 
 class Detached:
-    """A process that goes on with a run. It outlives whoever started it."""
+    """A process that continues a run. It outlives the process that started it."""
 
     def __init__(self, run: Run, options: Sequence[str], env: Mapping[str, str]) -> None:
         """Starts `segue resume` for this run. Raises OSError."""
@@ -51,8 +51,8 @@ class Detached:
             )
 
     def begun(self, store: Store, limit_s: float = START_S) -> None:
-        """Returns once it drives the run, or has driven it to its end. Raises StateError with what
-        it said if it did not come to that."""
+        """Returns once it drives the run, or has driven it to its end. Raises StateError with
+        its last line if it failed to."""
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             holder = store.holder(run_key(self.run_id))

@@ -46,7 +46,7 @@ _END_S = 5.0
 
 
 class Executor:
-    """For one run: its agents, its folders, its prompts."""
+    """Carries out decisions for one run: its agents, its folders, its prompts."""
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class Executor:
     # Legs
 
     def start(self, run: Run, decision: StartLeg, clock: Clock) -> LegFollower:
-        """Starts the leg, or finds the one that was started. Raises SegueError or OSError."""
+        """Starts the leg, or finds the one that was already started. Raises SegueError or
+        OSError."""
         folder = self.folder.leg(decision.leg)
         leg, hand = Leg(folder), self.staff.hand(decision.agent or run.agent)
         drive = hand.drive
@@ -145,14 +146,14 @@ class Executor:
         return Leg(self.folder.leg(number)).status().state != "not_started"
 
     def _keep_inherited(self, origin: Origin, folder: Path) -> None:
-        """What the session cost before the run went on with it."""
+        """Records what the session cost before the run continued it."""
         total = spending.spent(origin.agent, origin.path, origin.session_id)
         tokens = spending.tokens_of(total)
         known = [tokens, spending.cost_of(total) if tokens else 0.0]
         write_json(folder / spending.INHERITED, known)
 
     def _session_bytes(self, run: Run, drive: Drive, session_id: str) -> int:
-        """How long its file is; 0 if there is none yet."""
+        """The size of its file; 0 if there is none yet."""
         file = drive.session_file
         path = file(session_id, self.env, run.cwd) if file is not None and session_id else ""
         try:
@@ -161,8 +162,8 @@ class Executor:
             return 0
 
     def _claim(self, run: Run, hand: Hand, session_id: str) -> None:
-        """One writer per session: also the user counts, who may have gone on by hand. Raises
-        SegueError."""
+        """Ensures that the session has one writer, including the user, who may have continued it
+        themselves. Raises SegueError."""
         self.named(hand, session_id)
         file, name = hand.drive.session_file, hand.profile.name
         path = file(session_id, self.env, run.cwd) if file is not None else ""
@@ -173,12 +174,12 @@ class Executor:
             )
 
     def named(self, hand: Hand, session_id: str) -> None:
-        """This session is the run's: the daemon and the hooks leave it alone."""
+        """This session belongs to the run: the daemon and the hooks leave it alone."""
         if session_id:
             self.hold(f"session:{hand.profile.name}:{session_id}")
 
     def launch(self, run: Run, decision: StartLeg, folder: Path, hand: Hand) -> Launch:
-        """How it is started; what it is told is in the leg's folder, for people."""
+        """How it is started; its prompt is stored in the leg's folder, for people."""
         prompt = self.prompts.of(
             run,
             decision,
@@ -207,8 +208,8 @@ class Executor:
     def ask(
         self, run: Run, follower: LegFollower, *, now: bool, why: StopReason | None = None
     ) -> None:
-        """For a checkpoint. An agent that takes no words is interrupted: it is asked in a leg of
-        its own."""
+        """Asks for a checkpoint. An agent that accepts no input is interrupted, and asked in a
+        separate leg."""
         leg, folder = follower.leg, Path(follower.leg.folder)
         if now and follower.has_open_call and (doubt := follower.work.call_in_doubt) is not None:
             write(folder / "doubt", redact(doubt)[0])  # it will be interrupted
@@ -225,9 +226,9 @@ class Executor:
         leg.command("ask", "input", input=request)
 
     def recall(self, run: Run, follower: LegFollower) -> str:
-        """What this leg's session has to be told now, because its own compaction left it out; "" if
-        nothing. A tool call since then shows that it goes on: words that come after the end of a
-        turn would begin another."""
+        """What this leg's session has to be told now, because its own compaction left it out; ""
+        if nothing. A tool call since then shows that it continues: a message after the end of
+        a turn would begin another."""
         seen, leg = follower.compactions, follower.leg
         if seen.count <= follower.recalls.told or seen.works_after < seen.count:
             return ""
@@ -242,13 +243,13 @@ class Executor:
         return "" if has_run_out else self._left_out(run, seen.summary)
 
     def _can_be_resumed(self, run: Run, follower: LegFollower) -> bool:
-        """Whether it loses nothing if it is ended now and resumed: one that takes no words."""
+        """Whether ending and resuming it now loses nothing, for an agent that accepts no input."""
         able = run.abilities
         is_able = able.resumes and able.resume_factor <= 1 and run.session_id != ""
         return is_able and run.state is RunState.WORKING and follower.is_between_tools
 
     def say_recalled(self, follower: LegFollower, known: str) -> None:
-        """Tells the session that, once for each compaction."""
+        """Sends it to the session, once for each compaction."""
         number = follower.compactions.count
         words = self.prompts.recall(known, at_work=True)
         self.digest.tell(words)
@@ -258,13 +259,14 @@ class Executor:
             follower.leg.command(_recall(number), "input", input=said)
 
     def close(self, follower: LegFollower) -> None:
-        """No more input: it ends, once its background work is done."""
+        """Closes the input: the agent ends once its background work is done."""
         if not follower.is_closed:
             follower.is_closed = True
             follower.leg.command("close", "close_input")
 
     def end(self, follower: LegFollower, how: str) -> None:
-        """close: it was told all, and must do nothing more. gentle, kill: as they say."""
+        """Ends the leg. close: it has everything it needs, and must do nothing more. gentle,
+        kill: as they say."""
         follower.is_ending = True
         if how == "kill":
             follower.leg.command("kill", "kill")
@@ -288,8 +290,8 @@ class Executor:
         )
 
     def end_by_force(self, number: int, *, is_hard: bool) -> int | None:
-        """Has the keeper of this leg end it, or kill it, without looking at anything else; the
-        agent's pid, None if it does not run."""
+        """Makes the keeper of this leg end or kill it, without looking at anything else; returns
+        the agent's pid, None if it is not running."""
         folder = self.folder.leg(number)
         leg = Leg(folder)
         status = leg.status()
@@ -303,7 +305,7 @@ class Executor:
         return status.agent_pid
 
     def ended(self, follower: LegFollower) -> Exit | None:
-        """How its process ended; None while it runs."""
+        """How its process ended; None while it is running."""
         status = follower.leg.status()
         if status.state == "lost":
             return follower.leg.sweep_lost()
@@ -312,23 +314,23 @@ class Executor:
         return status.exit
 
     def files(self, follower: LegFollower | None) -> list[int]:
-        """What tells that there is something to see."""
+        """Descriptors that become readable when there is something to see."""
         file = self.notifier.fileno()
         return [file] if file is not None and follower is not None else []
 
     def drain(self) -> None:
-        """Forgets what was told by `files`: before a look, never after it."""
+        """Clears what `files` signalled: before a look, never after it."""
         self.notifier.drain()
 
     def keep_told(self, follower: LegFollower) -> None:
-        """The agent's answer, without secrets."""
+        """Stores the agent's answer, without secrets."""
         if follower.answer is not None:
             write(Path(follower.leg.folder) / "told.md", redact(follower.answer.text)[0])
 
     # After a leg
 
     def judge(self, run: Run, follower: LegFollower, ended: Exit, now: float) -> LegEnded:
-        """Why it ended and what came of it."""
+        """Why the leg ended, and its results."""
         self._warm.wait()
         folder = Path(follower.leg.folder)
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
@@ -364,12 +366,13 @@ class Executor:
         )
 
     def spent(self, follower: LegFollower) -> tuple[int, float]:
-        """Tokens and dollars of this leg so far."""
+        """The leg's tokens and dollars so far."""
         earlier = [self.folder.leg(number) for number in range(1, follower.number)]
         return spending.of_leg(follower.profile.name, follower, earlier)
 
     def compose(self, run: Run, now: float) -> tuple[int, bool]:
-        """Writes the checkpoint down; its number, and whether the agent's words are in it."""
+        """Writes the checkpoint; returns its number, and whether the agent's own words are in
+        it."""
         folders = [self.folder.leg(number) for number in range(1, run.leg + 1)]
         self._prime(run, run.leg + 1)
         digest = self.digest.digest()
@@ -389,7 +392,7 @@ class Executor:
         return check
 
     def answer(self, run: Run) -> str:
-        """The last words of the work: the agent's own, if this process heard them."""
+        """The last words of the work: the agent's own, if this process saw them."""
         last = max((number for number in self._answers if number <= run.leg), default=0)
         kept = self.folder.answer(run.leg)
         own = self._answers.get(last, "")
@@ -418,8 +421,9 @@ class Executor:
         return msgspec.convert(kept, Checkpoint) if kept is not None else None
 
     def _doubt(self, run: Run, decision: StartLeg) -> str | None:
-        """Of the last leg that worked: those that were only asked for a checkpoint did nothing, and
-        neither did those that never replied. Before all of them was the session that is rescued."""
+        """The call in doubt, of the last leg that worked: legs that were only asked for a
+        checkpoint did nothing, and neither did legs that never replied. Before all of them
+        comes the rescued session."""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
             doubt = read(folder / "doubt")
@@ -429,7 +433,7 @@ class Executor:
         return run.origin.doubt if run.origin is not None else None
 
     def _relay(self, run: Run, decision: StartLeg, hand: Hand) -> Relay | None:
-        """What a session of another agent than the last one's has to know of that."""
+        """What a session has to know if another agent had the last leg."""
         before = run.origin.agent if run.origin is not None else ""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
@@ -442,7 +446,7 @@ class Executor:
         return Relay(before=before, agent=hand.agent, unread=unread)
 
     def _keep_compacted(self, follower: LegFollower) -> None:
-        """Whether the session has still to be told what its own compaction left out."""
+        """Records whether the session must still be told what its own compaction left out."""
         seen, folder = follower.compactions, Path(follower.leg.folder)
         if not seen.count:
             return
@@ -458,8 +462,7 @@ class Executor:
         write_json(folder / "compacted", {"owed": owed, "summary": summary})
 
     def _forgotten(self, run: Run, decision: StartLeg) -> str:
-        """What the session that is begun again has forgotten by its own compaction, and was not
-        told since."""
+        """What the resumed session lost in its own compaction and was not told since."""
         if not run.policy.recall_after_compaction or decision.prompt not in ("resume", "check"):
             return ""
         for number in range(decision.leg - 1, 0, -1) if decision.session_id else ():
@@ -479,7 +482,7 @@ class Executor:
         return left_out(self.digest.digest(), summary, window_tokens=window)
 
     def _checked(self) -> tuple[int, str]:
-        """The exit code of the newest check, and the end of what it printed."""
+        """The exit code of the newest check, and the end of its output."""
         name = read(self.folder.path / "check")
         if name is None:
             return 1, ""
@@ -490,14 +493,14 @@ class Executor:
         return 1 if code is None else code, source.text if source is not None else ""
 
     def _mark(self, run: Run, path: Path) -> Mark:
-        """Where the work stands now, also written down."""
+        """The current state of the work, also stored."""
         self.progress.see_tree(git.mark(run.cwd))
         mark = self.progress.mark()
         write_json(path, msgspec.to_builtins(mark))
         return mark
 
     def _prime(self, run: Run, before: int) -> None:
-        """A new process has to know what earlier legs did."""
+        """Tells a new process what earlier legs did."""
         if not self._is_primed:
             self._is_primed = True
             if self._origin is not None:

@@ -16,19 +16,19 @@ class RunFolder:
         self.path = Path(home or state.state_folder(), "runs", run_id)
 
     def leg(self, number: int) -> Path:
-        """Of one leg, made if it is not there."""
+        """The folder of one leg, created if it does not exist."""
         folder = self.path / f"leg-{number:03}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     def check(self, tries: int, leg: int) -> Path:
-        """Of one run of the user's check, after that leg."""
+        """The folder of one run of the user's check, after that leg."""
         folder = self.path / f"check-{leg:03}-{tries}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     def answer(self, legs: int) -> str:
-        """The last words of the work, of so many legs."""
+        """The file with the last words of the work after this many legs."""
         for number in range(legs, 0, -1):
             if text := read(self.path / f"leg-{number:03}" / "answer.md"):
                 return text
@@ -36,7 +36,7 @@ class RunFolder:
 
 
 def write(path: Path, text: str) -> None:
-    """A private file, whole or not at all."""
+    """Writes a private file, whole or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
@@ -45,7 +45,7 @@ def write(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> str | None:
-    """Its text; None if it is not there."""
+    """Its text; None if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogatepass")
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """None if it is not there, or is none."""
+    """Its value; None if it does not exist or is not JSON."""
     try:
         return json.loads(read(path) or "null")
     except ValueError:

@@ -34,8 +34,8 @@ def collect(
     env: Mapping[str, str],
     digest: Digest,
 ) -> Checkpoint:
-    """The checkpoint of a run, from the folders of its legs and the digest of what its sessions
-    said and saw. Never depends on the agent alone."""
+    """The checkpoint of a run, from the folders of its legs and the digest of its sessions.
+    Never depends on the agent alone."""
     salvaged = merge([*_rescued(run, folders), *_sessions(run, folders, hand_of, printed, env)])
     said = read(folders[-1] / "told.md") if folders else None
     max_chars = run.policy.checkpoint_tokens * CHARS_PER_TOKEN
@@ -44,7 +44,7 @@ def collect(
 
 
 def collect_rescued(run: Run, digest: Digest) -> Checkpoint:
-    """The same of a rescue that no leg was started for."""
+    """The same for a rescue before its first leg."""
     return _composed(run, merge(_rescued(run, ())), digest)
 
 
@@ -64,8 +64,8 @@ def _composed(
 
 
 def _rescued(run: Run, folders: Sequence[Path]) -> list[Salvaged]:
-    """What the session tells that the run goes on with, unless a leg went on in it: then it tells
-    that itself."""
+    """The content of the session that the run continues, unless a leg continued in it: then that
+    leg's records include it."""
     origin = run.origin
     if origin is None:
         return []
@@ -81,7 +81,7 @@ def _sessions(
     printed: Printed,
     env: Mapping[str, str],
 ) -> list[Salvaged]:
-    """What each session tells, with all its legs, in the order of the work."""
+    """The content of each session, with all its legs, in the order of the work."""
     legs: dict[str, list[Path]] = {}
     for folder in folders:
         legs.setdefault(read(folder / "session") or folder.name, []).append(folder)
@@ -109,13 +109,13 @@ def said_in(folder: Path) -> list[str]:
 
 
 def prime_origin(progress: Progress, digest: Builder, origin: Origin, until: float) -> None:
-    """The same of the session that a rescue goes on with. What its own legs say in it comes later:
-    they are told by their streams."""
+    """The same for the session that a rescue continues. The run's own legs in it come later,
+    through their streams."""
     read_session(_Until(progress, digest, until), origin.agent, origin.path, origin.session_id)
 
 
 class _Until:
-    """Takes in what happened before a time."""
+    """Takes in what happened before a certain time."""
 
     def __init__(self, progress: Progress, digest: Builder, until: float) -> None:
         self.progress, self.digest, self.until = progress, digest, until
@@ -132,8 +132,8 @@ class _Until:
 def prime(
     progress: Progress, digest: Builder, folders: Sequence[Path], hand_of: HandOf, cwd: str
 ) -> dict[Path, Salvager]:
-    """Tells the measure of progress and the digest what earlier legs did, for a process that did
-    not see it; what each of them printed."""
+    """Feeds what earlier legs did to the progress tracker and the digest, for a process that did
+    not see it; returns the output of each."""
     found = {}
     for folder in folders:
         for text in said_in(folder):

@@ -9,14 +9,14 @@ from segue.agents.contracts.drive import Drive
 
 
 def unread_after(cwd: str, drive: Drive, before: str) -> tuple[str, ...]:
-    """Those of the agent that worked there `before`, and of every other that segue knows: what is
-    written for one of them is meant for whoever does the work."""
+    """The instruction files of the agent that worked there `before`, and of every other agent
+    segue knows: what is written for one of them is meant for whoever does the work."""
     known = [found for name in (before, *drives.names()) if (found := drives.find(name))]
     return unread(cwd, drive, known)
 
 
 def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:
-    """Those that are there for one of `others`, and that `drive` does not read when it begins."""
+    """The existing instruction files of `others` that `drive` does not read when it starts."""
     top = Path(cwd)
     for folder in (top, *top.parents):
         if (folder / ".git").exists():
@@ -39,5 +39,5 @@ def _read(folder: Path, drive: Drive) -> list[str]:
 
 
 def _is_same(folder: Path, name: str, read: Iterable[str]) -> bool:
-    """Whether it is a link to one that is read, or the other way round."""
+    """Whether one is a link to the other."""
     return any((folder / name).samefile(folder / each) for each in read)

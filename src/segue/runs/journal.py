@@ -32,8 +32,8 @@ _LEG_OVER = ("legended", "unstartable", "limited")
 
 
 class Journal:
-    """The log of one run, whose lease this process holds. `run` is what the facts so far made of
-    it; `hear` is told every entry once it is written."""
+    """The log of one run, whose lease this process holds. `run` is the run after all facts so
+    far; `hear` is called with every entry once it is written."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class Journal:
         self.heard: list[Hear] = []
 
     def add(self, fact: AnyFact, *, taken: int = 0) -> tuple[AnyDecision, ...]:
-        """What is to be done about it; it is written down by then. `taken`: the ask that led to
-        it."""
+        """Logs a fact and returns the decisions, which are written by then. `taken`: the request
+        that led to it."""
         fact = _clean(fact)
         at, draw = self._clock(), self._draw()
         step = machine.step(self.run, fact, at=at, draw=draw)
@@ -69,8 +69,8 @@ class Journal:
         return step.decisions
 
     def unfinished(self) -> list[AnyDecision]:
-        """What was decided and may not have been done: all that concerns the newest leg, and what
-        no later fact answers. Doing it again does not matter."""
+        """The decisions that may not have been carried out: everything about the newest leg, and
+        what no later fact answers. Doing them again is harmless."""
         found: list[AnyDecision] = []
         for entry in self.store.log(self.run.id):
             # A step's answer ends the question.
@@ -80,8 +80,8 @@ class Journal:
 
 
 def _clean(fact: AnyFact) -> AnyFact:
-    """Without secrets in what it quotes: before anything is made of it, so that the same log makes
-    the same run."""
+    """The fact without secrets in its quotes: before anything is derived from it, so that the
+    same log leads to the same run."""
     if isinstance(fact, LegEnded | LegNotStarted):
         return msgspec.convert(scrub(msgspec.to_builtins(fact)), type(fact))
     return fact
@@ -102,5 +102,5 @@ def _answers(entry: Entry, decision: AnyDecision) -> bool:
 
 
 def decisions_of(plain: Iterable[dict[str, object]]) -> list[AnyDecision]:
-    """Decisions as they stand in the log."""
+    """The decisions in the log."""
     return [msgspec.convert(each, AnyDecision) for each in plain]

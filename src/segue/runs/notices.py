@@ -27,7 +27,7 @@ _GAVE_UP = (75, 124)
 
 
 class RunNotice(Struct, frozen=True):
-    """What is told."""
+    """A notice for the user."""
 
     kind: Kind
     title: str
@@ -36,7 +36,7 @@ class RunNotice(Struct, frozen=True):
 
 
 def notice_of(before: Run, run: Run, at: float, tz: tzinfo) -> RunNotice | None:
-    """What the user is told of a step of a run, if anything; pure."""
+    """The notice that a step of a run calls for, if any; pure."""
     who = _label(run)
     if run.state is before.state:
         return None
@@ -63,14 +63,14 @@ def notice_of(before: Run, run: Run, at: float, tz: tzinfo) -> RunNotice | None:
 
 
 class RunNotices:
-    """Of one run, for `Journal.heard`. Holds nothing up."""
+    """The notices of one run, for `Journal.heard`. Delays nothing."""
 
     def __init__(self, policy: Policy, tz: tzinfo, notices: Notices | None = None) -> None:
         self._tz = tz
         self._notices = notices or Notices(policy.notify, terse=policy.notify_terse)
 
     def hear(self, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
-        """What happened, once it is written down."""
+        """Takes in what happened, once it is logged."""
         found = notice_of(before, step.run, entry.at, self._tz)
         if found is None or not self._notices.has_ways:
             return
@@ -79,7 +79,7 @@ class RunNotices:
             self._notices.tell(found.kind, key, found.title, found.body, detail=found.detail)
 
     def close(self, say: Callable[[str], None]) -> None:
-        """Waits a moment for what is on its way. Says, once, why something did not go out."""
+        """Waits a moment for notices that are being sent. Says once why something was not sent."""
         if not self._notices.wait(_PATIENCE_S):
             say(
                 "a notice is not sent yet: the service does not respond; to test it: segue"
@@ -91,7 +91,7 @@ class RunNotices:
 
 
 def _claim(folder: Path, name: str) -> bool:
-    """Whether this process is the one that tells it."""
+    """Whether this process is the one to send it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

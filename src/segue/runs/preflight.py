@@ -19,7 +19,7 @@ _ASK_S = 10.0
 def warnings(
     wanted: RunRequest, env: Mapping[str, str], *, may_start: bool = True
 ) -> Iterator[str]:
-    """All that is found, for each agent of the list."""
+    """All warnings, for each agent of the list."""
     for each in wanted.all:
         yield from permissions(
             each.agent,
@@ -46,9 +46,9 @@ def permissions(
     may_start: bool = True,
     is_first: bool = True,
 ) -> Iterator[str]:
-    """Whether the agent is signed in, and may edit and run commands while nobody is there to be
-    asked. Nothing where that cannot be told. `may_start`: its own program may be asked; `is_first`:
-    of the agents that are named, which is the one that gets the flags after --."""
+    """Whether the agent is signed in, and may edit files and run commands unattended. Yields
+    nothing if that is unknown. `may_start`: segue may start the agent's own program to ask
+    it; `is_first`: whether this is the agent that gets the flags after --."""
     found = access(drive, command, flags=flags, env=env, cwd=cwd, may_start=may_start)
     if found is None:
         return
@@ -69,8 +69,8 @@ def access(
     cwd: str,
     may_start: bool,
 ) -> Access | None:
-    """What the agent may do; None where nobody can tell. Its own program is asked about its account
-    if no file and no variable tells."""
+    """What the agent may do; None if unknown. segue asks the agent's own program about its
+    account if no file or variable answers the question."""
     if drive.permissions is None or drive.permissions.look is None:
         return None
     found = drive.permissions.look(flags, env, cwd)
@@ -89,7 +89,7 @@ def _missing(found: Access) -> str:
 
 
 def _added(found: Access) -> str:
-    """As it is typed."""
+    """The flags as the user would type them."""
     grant = found.add
     if grant is None:
         return "what its documentation says"
@@ -98,7 +98,7 @@ def _added(found: Access) -> str:
 
 
 def _set(agent: str, found: Access) -> str:
-    """The same for an agent that the flags after -- are not for."""
+    """The same for an agent that does not get the flags after --."""
     if found.add is None or not found.add.flags:
         return _added(found)
     words = ", ".join(json.dumps(word) for word in found.add.flags)

@@ -16,14 +16,14 @@ _CHECK_CHARS = 12_000
 
 
 class Prompts:
-    """All templates, loaded and tried before anything is started. `own`: the user's, by name.
-    Raises ConfigError."""
+    """All templates, loaded and checked before anything is started. `own`: the user's templates,
+    by name. Raises ConfigError."""
 
     def __init__(self, own: dict[str, Path]) -> None:
         self.templates = {name: prompts.load(name, own.get(name)) for name in continuation.NAMES}
 
     def request(self, run: Run, why: StopReason | None = None) -> str:
-        """What asks a session for its checkpoint."""
+        """The request for a checkpoint."""
         return continuation.request(
             self.templates[continuation.REQUEST],
             why=why,
@@ -41,15 +41,15 @@ class Prompts:
         forgotten: str = "",
         relay: continuation.Relay | None = None,
     ) -> str:
-        """For this leg. `doubt`: the last tool call, if nobody knows whether it was done;
-        `checked`: the exit code of the user's check, and what it printed; `forgotten`: what the
+        """The prompt of this leg. `doubt`: the last tool call, if its result is unknown;
+        `checked`: the exit code and output of the user's check; `forgotten`: what the
         session's own compaction left out, if it was not told since; `relay`: another agent
         worked before."""
         said = self._of(run, decision, checkpoint, doubt, checked, relay)
         return f"{self.recall(forgotten)}\n{said}" if forgotten else said
 
     def recall(self, known: str, *, at_work: bool = False) -> str:
-        """What a session is told that its own compaction left out."""
+        """Tells a session what its own compaction left out."""
         template = self.templates[continuation.AFTER_COMPACTION]
         return continuation.after_compaction(template, known=known, at_work=at_work)
 
@@ -98,8 +98,8 @@ class Prompts:
         doubt: str | None,
         relay: continuation.Relay | None,
     ) -> str:
-        """The task, and what is known of the work so far: all, without the agent's own words, or
-        nothing."""
+        """The task, and what is known about the work so far: everything, everything except the
+        agent's own words, or nothing."""
         given = checkpoint if decision.strategy != "minimal" else None
         if decision.strategy == "rules" and given is not None:
             given = msgspec.structs.replace(given, told=None)
@@ -118,5 +118,5 @@ class Prompts:
 
 
 def _changed(run: Run, decision: StartLeg) -> str:
-    """What changed in the tree between the session that is rescued and the first leg."""
+    """What changed in the tree between the rescued session and the first leg."""
     return run.origin.changed if run.origin is not None and decision.leg == 1 else ""

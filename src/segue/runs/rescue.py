@@ -41,7 +41,7 @@ _LOOK_S = 2.0
 
 
 class FirstLeg(Struct, frozen=True, kw_only=True):
-    """How a rescue would begin."""
+    """How a rescue would start."""
 
     way: Way
     prompt: str
@@ -52,8 +52,8 @@ class FirstLeg(Struct, frozen=True, kw_only=True):
 def origin_of(
     session: Session, reason: StopReason, known: Known, *, cwd: str, is_same: bool, is_cut: bool
 ) -> Origin:
-    """What a run must know of the session. `is_same`: the run goes on in it; `is_cut`: the last
-    record of its file is not whole, so nobody knows what it told."""
+    """What a run must know about the session. `is_same`: the run continues in it; `is_cut`: the
+    last record of its file is incomplete, so its content is unknown."""
     stop, doubt = session.stop, known.salvaged.last_call
     if doubt is None and is_cut:
         doubt = ""
@@ -92,8 +92,8 @@ def _changed(cwd: str, at: float | None) -> str:
 
 
 def can_resume(drive: Drive, session: Session, env: Mapping[str, str], cwd: str) -> bool:
-    """Whether the agent, as it would be started now, finds the session again: it may be in another
-    home, or have been begun in another folder."""
+    """Whether the agent, started now, would find the session: it may be in another home, or have
+    been started in another folder."""
     if not drive.resumes or drive.agent != session.agent:
         return False
     if drive.session_file is None:
@@ -103,7 +103,7 @@ def can_resume(drive: Drive, session: Session, env: Mapping[str, str], cwd: str)
 
 
 def first_leg(wanted: RunRequest, prompts: Mapping[str, Path], now: float) -> FirstLeg:
-    """How the run would begin, by the same rules. Raises ConfigError for prompts that cannot be
+    """How the run would start, by the same rules. Raises ConfigError for prompts that cannot be
     filled."""
     origin, words = wanted.origin, Prompts(dict(prompts))
     assert origin is not None
@@ -139,6 +139,6 @@ def first_leg(wanted: RunRequest, prompts: Mapping[str, Path], now: float) -> Fi
 
 
 def _relay(wanted: RunRequest, origin: Origin) -> Relay:
-    """What a session of another agent has to know of that."""
+    """What a session of another agent has to know about the change of agents."""
     unread = unread_after(wanted.cwd, wanted.drive, origin.agent)
     return Relay(before=origin.agent, agent=wanted.agent, unread=unread)

@@ -31,15 +31,15 @@ class Hand(Struct, frozen=True):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Raises StateError if there is none."""
+        """The command. Raises StateError if there is none."""
         if self.program is None:
             raise StateError(f"{self.agent} is not installed: {self.drive.install}")
         return self.program
 
 
 class Staff:
-    """For one run. `drive` and `command` are those of the agent that is at work; others are looked
-    up when it is their turn."""
+    """The agents of one run. `drive` and `command` are those of the current agent; others are
+    looked up when it is their turn."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Staff:
         self._known: dict[str, Account] = {}
 
     def hand(self, agent: str) -> Hand:
-        """Raises StateError if segue does not know how to drive it."""
+        """The agent with this name. Raises StateError if segue does not know how to drive it."""
         if agent not in self._hands:
             drive = drives.find(agent)
             if drive is None:
@@ -65,13 +65,14 @@ class Staff:
         return self._hands[agent]
 
     def of_leg(self, folder: Path) -> Hand:
-        """Whose leg this was; of a run with one agent, that one's."""
+        """The agent of this leg; for a run with one agent, that one."""
         return self.hand(read(folder / "agent") or self._usual)
 
     # Accounts
 
     def account(self, run: Run, agent: str = "", *, anew: bool = False) -> Account:
-        """Whose limits count for an agent of this run, as it was when its last leg began."""
+        """The account whose limits apply to an agent of this run, as of the start of its last
+        leg."""
         name = agent or run.agent
         if anew or name not in self._known:
             member = next((each for each in run.relay if each.agent == name), None)
@@ -80,11 +81,11 @@ class Staff:
         return self._known[name]
 
     def may_start(self, run: Run, now: float, *, anew: bool = True) -> Answer:
-        """Whether the agent at work may send a request; after a reset, whether it goes first."""
+        """Whether the current agent may send a request; after a reset, whether it goes first."""
         return self.accounts.ask(self.account(run, anew=anew), run.id, now)
 
     def limits(self, run: Run, now: float) -> dict[str, float]:
-        """Until when other agents of the list are limited, of those that are."""
+        """Until when other agents of the list are limited, for those that are."""
         others = [member.agent for member in run.relay if member.agent != run.agent]
         found = {
             name: self.accounts.limited_until(self.account(run, name, anew=True), now)
@@ -93,11 +94,11 @@ class Staff:
         return {name: until for name, until in found.items() if until is not None}
 
     def replied(self, run: Run, now: float) -> None:
-        """The model answered: the account is free, and others may follow."""
+        """The model replied: the account is free, and others may follow."""
         self.accounts.replied(self.account(run), run.id, now)
 
     def stopped(self, run: Run, stop: Stop, now: float) -> None:
-        """A leg ended: if by a limit, nobody else of this account tries before its reset."""
+        """A leg ended: if a limit ended it, nobody else on this account tries before its reset."""
         if stop.reason is not StopReason.RATE_LIMIT or not run.policy.is_sure(stop):
             return
         told = stop.retry_at if stop.retry_at is not None else None
@@ -118,7 +119,7 @@ class Staff:
         self.accounts.note_limit(self.account(run), limit)
 
     def told(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:
-        """The stream says how much of the account's limits is used."""
+        """The stream reports how much of the account's limits is used."""
         seen = [
             Limit(
                 scope=scope,
@@ -139,7 +140,7 @@ def _profile(drive: Drive) -> Profile:
 
 
 def _plain(name: str) -> Profile:
-    """An agent whose output is just text: its exit code tells whether it is done."""
+    """An agent whose output is plain text: its exit code says whether it is done."""
     return Profile(
         name=name,
         knows=lambda record: False,

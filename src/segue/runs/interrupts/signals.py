@@ -17,9 +17,10 @@ _CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Caught as long as the block lasts, but for those that were ignored before: `nohup`, and the
-    background jobs of shells. They wake whoever waits for `files`; `end_by_force` is called, in
-    another thread, if the loop does not take them up: see `watchdog`."""
+    """Catches signals as long as the block lasts, except those that were ignored before:
+    `nohup`, and the background jobs of shells. They wake whoever waits for `files`;
+    `end_by_force` is called, in another thread, if the loop does not pick them up: see
+    `watchdog`."""
 
     def __init__(
         self, into: list[AnyFact], clock: Clock, end_by_force: Callable[[How], None]
@@ -62,7 +63,7 @@ class Signals:
             self._watchdog.turned()
 
     def drain(self) -> None:
-        """Forgets what woke it: the facts are there."""
+        """Clears what woke it: the facts are recorded."""
         with suppress(BlockingIOError):
             while self.files and os.read(self.files[0], 4096):
                 pass
@@ -79,9 +80,9 @@ class Signals:
 
 
 def meant(facts: list[AnyFact]) -> list[AnyFact]:
-    """What signals mean together. SIGTERM is the user's word, unless the system says it: to all
-    when the machine goes down, with a hang-up when a login session does, and to a run that was told
-    to stay: its user says `segue cancel`."""
+    """What signals mean together. SIGTERM comes from the user, unless it comes from the system:
+    to all processes when the machine goes down, with a hang-up when a login session ends, and
+    to a run that was started to stay: its user runs `segue cancel`."""
     is_asked = any(isinstance(fact, CancelAsked) for fact in facts)
     if not is_asked:
         return facts

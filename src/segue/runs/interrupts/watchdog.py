@@ -29,8 +29,8 @@ _LOOK_S = 0.2
 
 
 class Watchdog:
-    """Reads the numbers of the signals that arrive, and passes them on to `wake`. `end` is called
-    once, in its thread, when the loop had its time; it does not come back."""
+    """Reads the numbers of arriving signals, and passes them on to `wake`. `end` is called once,
+    in its thread, when the loop's time is up; it does not return."""
 
     def __init__(self, clock: Clock, wake: int, end: Callable[[How], None]) -> None:
         self._clock, self._wake, self._end = clock, wake, end
@@ -46,7 +46,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """The loop is over."""
+        """The loop has ended."""
         os.close(self.write)  # which ends the thread
         self._thread.join()
 

@@ -22,8 +22,8 @@ def runs_path() -> str:
 
 
 def open_store(place: "Place | None" = None) -> "SqliteStore":
-    """The user's runs; the file is made if it is not there. Raises StateError with one clear line
-    if it cannot be used; it is left as it is then."""
+    """Opens the user's runs, and creates the file if it does not exist. Raises StateError with
+    one clear line if the file cannot be used, and leaves it unchanged."""
     from segue.runs.store.sqlite import SqliteStore
 
     return SqliteStore(runs_path() if place is None else place)

@@ -22,7 +22,7 @@ def _decoder(kind: Any) -> Any:
 
 
 def pack(value: object) -> str | bytes:
-    """As JSON."""
+    """Encodes a value as JSON."""
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError):
@@ -31,7 +31,7 @@ def pack(value: object) -> str | bytes:
 
 
 def unpack(data: str | bytes, kind: type[T]) -> T:
-    """Raises ValueError if that is no such thing."""
+    """Decodes a value. Raises ValueError if it is not one."""
     if isinstance(data, str):
         found: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
         return found
@@ -39,7 +39,8 @@ def unpack(data: str | bytes, kind: type[T]) -> T:
 
 
 def pack_whole(value: object, kind: Any) -> str | bytes:
-    """As JSON that gives the same value again; raises ValueError if there is none."""
+    """Encodes a value as JSON that decodes to the same value; raises ValueError if that is
+    impossible."""
     data = pack(value)
     try:
         if unpack(data, kind) == value:
@@ -50,7 +51,7 @@ def pack_whole(value: object, kind: Any) -> str | bytes:
 
 
 def cell(value: object) -> Cell:
-    """A value of a row."""
+    """Encodes a value for a row."""
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, int):  # no column is larger, and no real number is so large
@@ -65,5 +66,5 @@ def cell(value: object) -> Cell:
 
 
 def text(value: Any) -> Any:
-    """A value of a row that is no JSON, as it was."""
+    """Decodes a text value of a row."""
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value

@@ -60,7 +60,8 @@ class RunsFile(Database):
         self.db.execute("PRAGMA foreign_keys = ON")
 
     def _migrate(self) -> None:
-        """All in one transaction: whoever is killed in it leaves the old version whole."""
+        """Migrates in one transaction: if the process is killed in it, the old version stays
+        whole."""
         with self.write():
             version = self._version()  # another process may have been first
             self._refuse_newer(self.path, version)
@@ -75,8 +76,9 @@ class RunsFile(Database):
                 self.db.execute(f"PRAGMA user_version = {number}")
 
     def drop_traces(self) -> None:
-        """Empties SQLite's log of changes, which holds what rows were before. Another process that
-        just reads hinders it; then it is emptied when the last one closes the file."""
+        """Empties SQLite's write-ahead log, which contains earlier versions of rows. Another
+        process that is reading prevents this; the log is then emptied when the last process
+        closes the file."""
         with suppress(sqlite3.OperationalError):
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -100,7 +102,7 @@ class RunsFile(Database):
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """What SQLite says, in one line that tells what to do."""
+        """Turns SQLite's errors into one line that says what to do."""
         try:
             yield
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
@@ -111,31 +113,31 @@ class RunsFile(Database):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """One transaction."""
+        """Runs one exclusive transaction."""
         with self.guarded(), self.write():
             yield
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
-        """All rows of a question."""
+        """All rows of a query."""
         with self.guarded():
             return self.db.execute(sql, values).fetchall()
 
     def made(self, row: Sequence[Any], names: Sequence[str], kind: type[T]) -> T:
-        """A row, as what it is of."""
+        """Decodes a row into its type."""
         try:
             return convert({n: _value(n, v) for n, v in zip(names, row, strict=True)}, kind)
         except ValueError as fault:
             raise self.unreadable(f"a row of {text(row[0])}", fault) from None
 
     def read(self, data: str | bytes, kind: type[T], what: str) -> T:
-        """A cell, as what it holds."""
+        """Decodes a cell into its type."""
         try:
             return unpack(data, kind)
         except ValueError as fault:
             raise self.unreadable(what, fault) from None
 
     def unreadable(self, what: str, fault: Exception) -> StateError:
-        """The line to say."""
+        """The error for something that cannot be read."""
         return StateError(
             f"{self.path}: {what} cannot be read ({fault}): a newer segue wrote it, or it is"
             " damaged; update segue"
@@ -143,7 +145,7 @@ class RunsFile(Database):
 
 
 def damaged(path: str, why: str) -> StateError:
-    """The line to say."""
+    """The error message for a damaged file."""
     from shlex import quote
 
     # With its logs: a new file must not find them.
@@ -155,7 +157,8 @@ def damaged(path: str, why: str) -> StateError:
 
 
 def statements(script: Iterable[str]) -> Iterator[str]:
-    """One by one: SQLite's own way to run a script ends the transaction first."""
+    """Splits a script into statements: SQLite's own way of running a script ends the transaction
+    first."""
     statement = ""
     for line in script:
         statement += line
@@ -175,8 +178,8 @@ def _steps(folder: Place) -> dict[int, str]:
 
 
 def _version_of(path: str) -> int:
-    """A file's version, found without changing a byte of it or of its log; 0 if it has none. To
-    open it for writing would move its log into it in the end."""
+    """A file's schema version, read without changing a byte of the file or its log; 0 if it has
+    none. Opening it for writing would eventually move its log into it."""
     # Only by SQLite: to close a file gives up all locks that this process has on it.
     name = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     how = "mode=ro" if os.path.exists(path + "-wal") else "mode=ro&immutable=1"

@@ -41,7 +41,7 @@ def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
 
 
 def lost(key: str, holder: Holder | None) -> LeaseLost:
-    """What whoever wanted to write is told."""
+    """The error for a process that may no longer write."""
     who = (
         (f"process {holder.pid} of {holder.machine} holds it now")
         if holder
@@ -58,8 +58,8 @@ def here() -> LocalHost:
 
 
 def machine() -> str:
-    """A name of this machine that stays. The system's own id is nobody else's business, so it is
-    not shown as it is; a container without one has its host name."""
+    """A stable name for this machine. The system's own id is private, so it is not shown as it
+    is; a container without one uses its host name."""
     if found := _read(_MACHINE_ID):
         from hashlib import sha256
 
@@ -82,19 +82,19 @@ def me(note: str = "") -> Holder:
 
 
 def is_alive(holder: Holder) -> bool:
-    """Whether a holder lives, as far as this process can tell; True if it cannot."""
+    """Whether a holder is alive, as far as this process can tell; True if it cannot."""
     return not is_dead(holder, here(), _started(holder.pid))
 
 
 def is_here(holder: Holder) -> bool:
-    """Whether its pid means a process of this machine, in this start of it, in this container."""
+    """Whether its pid refers to a process of this machine, in this boot and this container."""
     place = here()
     return (holder.machine, holder.boot, holder.domain) == place
 
 
 def send(holder: Holder, number: signal.Signals) -> None:
-    """A signal to a holder that is here, and to no later process with its pid. Nothing happens if
-    it is gone, or another user's."""
+    """Sends a signal to a holder that is here, and never to a later process with its pid. Does
+    nothing if the holder is gone or belongs to another user."""
     with suppress(OSError):
         try:
             handle = os.pidfd_open(holder.pid)
@@ -110,7 +110,7 @@ def send(holder: Holder, number: signal.Signals) -> None:
 
 
 def _started(pid: int) -> float | None:
-    """In ticks since boot where there are such: setting the clock does not move them."""
+    """The start time in ticks since boot, where available: setting the clock does not move it."""
     from segue.system.process.procfs import system
 
     facts = system().facts(pid)

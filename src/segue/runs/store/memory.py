@@ -54,7 +54,7 @@ class MemoryStore(StoreRules):
         self.close()
 
     def close(self) -> None:
-        """Nothing to give back; it stays readable."""
+        """Releases nothing; the store stays readable."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -132,7 +132,7 @@ class MemoryStore(StoreRules):
         return sorted(due, key=lambda row: (row.until, row.run))
 
     def rebuild(self, step: StepFunction | None = None) -> list[Drift]:
-        """Makes all that is made from the log anew; see the SQLite store's."""
+        """Derives everything from the log again; see the SQLite store."""
         step = step or projection.todays_machine()
         drifts: list[Drift] = []
         with self._lock:

@@ -17,8 +17,8 @@ class Owner(NamedTuple):
 
 
 def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:
-    """By session's id; those that are in no run are left out. One that was in several runs is the
-    newest one's."""
+    """The owner of each session, by the session's id; sessions without a run are left out. A
+    session that was in several runs belongs to the newest."""
     wanted = set(session_ids)
     found: dict[str, Owner] = {}
     begun: dict[str, float] = {}
@@ -35,7 +35,7 @@ def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:
 
 
 def run_seen(run: Run, driver: Holder | None) -> RunSeen:
-    """A run as sessions tell of it; `driver`: the living process that drives it."""
+    """A run as sessions refer to it; `driver`: the live process that drives it."""
     wait = run.wait if run.state is RunState.WAITING else None
     return RunSeen(
         id=run.id,

@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One line of a run's log: a fact, and what was decided on it before anything was done."""
+    """One line of a run's log: a fact, and the decisions made about it before anything was done."""
 
     schema: int = SCHEMA
     run: str
@@ -32,7 +32,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     state: str  # the run's, afterwards
 
     def as_object(self) -> dict[str, Any]:
-        """As `--json` prints it: without a draw if there was none."""
+        """The entry as `--json` prints it, without a draw if there was none."""
         names = (name for name in self.__struct_fields__ if name != "draw" or self.draw is not None)
         return {name: getattr(self, name) for name in names}
 
@@ -110,7 +110,7 @@ class StoredAsk(Struct, frozen=True, kw_only=True):
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """A process, told apart from all others there were and will be."""
+    """A process, distinguishable from every earlier and later process."""
 
     machine: str
     boot: str  # which start of the machine; "" if it does not tell
@@ -121,14 +121,14 @@ class Holder(Struct, frozen=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True):
-    """The right to write, as long as nobody was given a later epoch."""
+    """The right to write, until a later epoch is granted."""
 
     key: str  # run:<id>, tree:<realpath> or session:<agent>:<id>
     epoch: int
 
 
 class Held(SegueError):  # noqa: N818 - a fact about the world, for the caller to tell
-    """A living process holds it."""
+    """A live process holds the lease."""
 
     def __init__(self, key: str, holder: Holder) -> None:
         self.key = key
@@ -138,7 +138,7 @@ class Held(SegueError):  # noqa: N818 - a fact about the world, for the caller t
 
 
 class LeaseLost(StateError):  # noqa: N818
-    """This process was taken for dead, or gave the lease back: it must not write any more."""
+    """This process was presumed dead, or released the lease: it must not write any more."""
 
 
 class UnknownRun(InputError):  # noqa: N818
@@ -150,17 +150,17 @@ IsAlive = Callable[[Holder], bool]
 
 
 def run_key(run_id: str) -> str:
-    """The lease that whoever appends to a run must hold."""
+    """The lease that a process needs to append to a run."""
     return f"run:{run_id}"
 
 
 class Store(Protocol):
-    """Runs, kept. Each writing call is one transaction: all of it is kept, or nothing; once it
-    returned, it is kept for good. Raises StateError with one line if the machine does not let it.
-    """
+    """Stores runs. Each writing call is one transaction: everything is stored, or nothing; once
+    the call has returned, the data is durable. Raises StateError with one line if the machine
+    prevents that."""
 
     def close(self) -> None:
-        """Gives all back."""
+        """Releases all resources."""
 
     def __enter__(self) -> Self: ...
 
@@ -177,8 +177,8 @@ class Store(Protocol):
         draw: float | None = None,
         decisions: Sequence[AnyDecision] = (),
     ) -> Entry:
-        """Writes the first entry, of the fact `Created`: `run` as it was before that, `after` as it
-        is now. Raises ValueError if there is one of that id."""
+        """Writes the first entry, for the fact `Created`: `run` is the run before it, `after`
+        the run after it. Raises ValueError if a run with that id exists."""
 
     def append(
         self,
@@ -191,12 +191,13 @@ class Store(Protocol):
         epoch: int,
         taken: int = 0,
     ) -> Entry:
-        """Writes the next entry. `taken`: asks up to this number led to it, and are gone. Raises
-        LeaseLost unless the run's lease is held in this epoch, UnknownRun, and ValueError for what
-        could not be read back as it is (a number that is none): nothing is written then."""
+        """Writes the next entry. `taken`: the requests up to this number led to it, and are
+        removed. Raises LeaseLost unless the run's lease is held in this epoch, UnknownRun,
+        and ValueError for data that could not be read back unchanged (such as NaN): nothing
+        is written then."""
 
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
-        """The entries, from the first one on; none of an unknown run."""
+        """The entries from the first one; none for an unknown run."""
 
     # What is made from it
 
@@ -206,17 +207,17 @@ class Store(Protocol):
     def runs(
         self, cwd: str | None = None, *, unfinished: bool = False, limit: int | None = None
     ) -> list[Run]:
-        """All, the newest first; those that this version cannot read are left out."""
+        """All runs, the newest first; those that this version cannot read are left out."""
 
     def find(self, prefix: str) -> list[str]:
-        """The ids that begin so, in order."""
+        """The ids that begin like this, in order."""
 
     def legs(self, run_id: str) -> list[StoredLeg]:
         """By number."""
 
     def sessions(self) -> list[tuple[str, str]]:
-        """The id of each session that was in a run, or that a run goes on with, with that run's; in
-        no order."""
+        """The id of each session that was in a run, or that a run continues, with the run's id;
+        in no particular order."""
 
     def readings(self, run_id: str) -> list[StoredReading]:
         """As they came."""
@@ -235,34 +236,35 @@ class Store(Protocol):
     def keep_checkpoint(
         self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
     ) -> None:
-        """Before the fact that names it; the same number again replaces it."""
+        """Stores a checkpoint before the fact that names it; the same number replaces it."""
 
     def checkpoint(self, run_id: str, number: int) -> dict[str, Any] | None:
-        """As it was kept."""
+        """The checkpoint as it was stored."""
 
     def forget(self, run_id: str, *, epoch: int) -> None:
-        """Deletes all that is kept of a run, its lease too. Raises LeaseLost unless the run's lease
-        is held in this epoch, and UnknownRun."""
+        """Deletes everything stored about a run, including its lease. Raises LeaseLost unless
+        the run's lease is held in this epoch, and UnknownRun."""
 
     # What other processes want
 
     def ask(self, run_id: str, what: str, at: float) -> int:
-        """Asks whoever drives the run, and tells the ask's number."""
+        """Sends a request to the process that drives the run, and returns the request's number."""
 
     def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         """Those that no entry has taken yet."""
 
     def version(self) -> int:
-        """Another number once another process has written. Costs next to nothing."""
+        """A number that changes once another process has written. Costs next to nothing."""
 
     # Who may write
 
     def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
-        """The lease, in an epoch of its own. Raises Held if a living process has it, also this one;
-        not if it is to `seize` it: for users who know better, e.g. that a container is gone."""
+        """Acquires the lease, in a new epoch. Raises Held if a live process has it, even this
+        one; except with `seize`, for users who know better, for example that a container is
+        gone."""
 
     def release(self, lease: Lease) -> None:
-        """Gives it back; nothing happens if it was lost."""
+        """Releases the lease; does nothing if it was lost."""
 
     def holder(self, key: str) -> Holder | None:
-        """Who was given it last and has not given it back; may be dead."""
+        """The last holder that has not released the lease; it may be dead."""

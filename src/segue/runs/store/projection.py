@@ -29,8 +29,8 @@ StepFunction = Callable[..., RunStep]
 
 
 class TableChange(NamedTuple):
-    """One row: these columns get these values, the others stay; None: the row goes. `once`: only
-    those that have none yet."""
+    """A change of one row: these columns get these values, the others stay; None: the row is
+    deleted. `once`: only columns that have no value yet."""
 
     table: str
     key: tuple[object, ...]
@@ -39,7 +39,7 @@ class TableChange(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """An entry on which today's machine would decide otherwise."""
+    """An entry for which today's machine would decide differently."""
 
     run: str
     seq: int
@@ -58,8 +58,8 @@ def entry_of(
     decisions: Sequence[AnyDecision],
     before: Run | None = None,
 ) -> Entry:
-    """What is written of a fact; `before` only of the first. Raises ValueError for what could not
-    be read back: the truth must be readable for good."""
+    """Encodes a fact as an entry; `before` only for the first. Raises ValueError for data that
+    could not be read back: the log must stay readable forever."""
     pack_whole(run_after, Run)
     pack_whole(before, Run | None)
     pack_whole(fact, AnyFact)
@@ -92,7 +92,7 @@ def first_entry(
     draw: float | None,
     decisions: Sequence[AnyDecision],
 ) -> Entry:
-    """The one of `Created`: with the run as it was before it."""
+    """The entry of `Created`, with the run as it was before it."""
     return entry_of(
         after,
         Created(),
@@ -106,7 +106,7 @@ def first_entry(
 
 
 def fact_of(entry: Entry) -> AnyFact:
-    """The fact that an entry tells; raises ValueError if this version does not know it."""
+    """The fact in an entry; raises ValueError if this version does not know it."""
     fact: AnyFact = msgspec.convert({**entry.data, "fact": entry.kind}, AnyFact)
     return fact
 
@@ -117,7 +117,7 @@ def first_run(entry: Entry) -> Run:
 
 
 def changes(entry: Entry, run: Run) -> Iterator[TableChange]:
-    """What an entry changes; `run` is the run after it."""
+    """The changes that an entry makes; `run` is the run after it."""
     if entry.seq == 1:
         values: dict[str, object] = {
             name: getattr(run, name) for name in ("agent", "cwd", "created_at", "task")
@@ -195,14 +195,14 @@ def _of_decision(
 
 
 def todays_machine() -> StepFunction:
-    """The one of this version; imported only by who replays."""
+    """The machine of this version; imported only for a replay."""
     from segue.core.runs.machine import step
 
     return step
 
 
 def replay(entries: Iterable[Entry], step: StepFunction) -> Iterator[tuple[Entry, Run]]:
-    """Each entry of one run, from its first on, with the run after it."""
+    """Each entry of one run from its first, with the run after it."""
     run: Run | None = None
     for entry in entries:
         run = first_run(entry) if run is None else run
@@ -212,6 +212,6 @@ def replay(entries: Iterable[Entry], step: StepFunction) -> Iterator[tuple[Entry
 
 
 def drift(entry: Entry, run: Run) -> list[Drift]:
-    """Whether a replayed entry led elsewhere than it did."""
+    """Whether a replayed entry leads to a different result than it did."""
     state = run.state.value
     return [] if state == entry.state else [Drift(entry.run, entry.seq, entry.state, state)]

@@ -131,9 +131,9 @@ class SqliteStore(RunsFile, StoreRules):
         return [self.made(row, names, StoredTimer) for row in rows]
 
     def rebuild(self, step: StepFunction | None = None) -> list[Drift]:
-        """Makes all that is made from the log anew. Tells where this version's machine leads
-        elsewhere than the one that wrote it; raises StateError, and changes nothing, if it cannot
-        read an entry."""
+        """Derives everything from the log again. Reports where this version's machine leads to a
+        different result than the one that wrote it; raises StateError, and changes nothing,
+        if it cannot read an entry."""
         step = step or projection.todays_machine()
         drifts: list[Drift] = []
         with self.alone():

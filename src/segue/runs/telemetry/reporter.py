@@ -33,8 +33,8 @@ def attach(
     say: Callable[[str], None],
     numbers: Callable[[], list[Sample]] | None = None,
 ) -> "RunTelemetry | None":
-    """For the run of this journal, from its first entry on; None if it is off. `numbers`: what is
-    sent at its end too."""
+    """Reports the run of this journal, from its first entry; None if telemetry is off.
+    `numbers`: what is also sent at its end."""
     try:
         endpoint = setup.endpoint(env)
     except SegueError as fault:
@@ -53,7 +53,7 @@ def attach(
 
 
 class RunTelemetry:
-    """Of one run, for `Journal.heard`."""
+    """The telemetry of one run, for `Journal.heard`."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class RunTelemetry:
         self._known: dict[str, Spend] = {}  # by session: what its earlier legs spent
 
     def catch_up(self, entries: list[Entry]) -> None:
-        """What was written before: told unless it was."""
+        """Sends earlier entries that were not sent yet."""
         said = read(self._mark) or ""
         done = int(said) if said.isdigit() else 0
         for entry in entries:
             self._tell([span for span in self._spans.add(entry) if span.seq > done], entry.seq)
 
     def hear(self, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
-        """What happened, once it is written down."""
+        """Takes in what happened, once it is logged."""
         self._run = step.run
         if isinstance(fact, LegStarted):
             self._sender.prepare()
@@ -85,7 +85,7 @@ class RunTelemetry:
             self._sender.tell(lambda: Batch(samples=numbers()))
 
     def close(self) -> None:
-        """Waits a moment, if the collector answers at all."""
+        """Waits a moment, if the collector responds at all."""
         self._sender.close(_PATIENCE_S)
 
     def _tell(self, spans: list[SpanRecord], seq: int) -> None:
@@ -109,7 +109,7 @@ class RunTelemetry:
         return Batch(spans=made, measured=measured, was_sent=lambda: write(self._mark, str(seq)))
 
     def _usage(self, span: SpanRecord, run: Run) -> dict[str, Spend]:
-        """What a leg spent by model, where its session's file tells: less what was spent before."""
+        """What a leg spent by model, if its session's file says so, less what was spent before."""
         agent = str(span.attributes.get("gen_ai.agent.name", ""))
         session = str(span.attributes.get("gen_ai.conversation.id", ""))
         drive = drives.find(agent)
@@ -181,12 +181,12 @@ def _duration(name: str, span: SpanRecord, *keys: str) -> Measured:
 
 
 def _input(spend: Spend) -> int:
-    """All that the model was given, cached or not, as the conventions count it."""
+    """All input of the model, cached or not, as the conventions count it."""
     return spend.input_tokens + spend.cache_read_tokens + spend.cache_write_tokens
 
 
 def _provider(model: str) -> str:
-    """As the conventions call it; `_OTHER` if the model is on no list."""
+    """The provider as the conventions call it; `_OTHER` if the model is on no list."""
     from segue.system.config import prices
 
     return prices.provider(model) or "_OTHER"

@@ -17,7 +17,7 @@ _FINAL = ("done", "failed", "cancelled", "needs-you")
 
 
 class RunSpans:
-    """Fed a run's entries in order; `add` returns what is over with this one."""
+    """Takes in a run's entries in order; `add` returns the spans that end with this one."""
 
     def __init__(self, run_id: str) -> None:
         self._run, self._life = run_id, 0
