@@ -197,25 +197,25 @@ def told(fact: AnyFact, *decisions: Any, before: Run = RUN, **after: Any) -> lis
 
 def test_what_matters_gets_a_line() -> None:
     assert told(Created(), StartLeg(leg=1, reason="the task")) == [
-        "leg 1: a new session begins with the task"
+        "leg 1: a new session starts with the task"
     ]
     assert told(LegEnded(leg=2, stop=LIMITED), WaitUntil(reason="it resets then", wait=WAIT)) == [
         "leg 2 ended: rate limited (You've hit your limit)",
         "waiting 1 h 12 min (until 04:45:23): rate limited",
     ]
     assert told(Elapsed(timer="wait"), StartLeg(leg=3, prompt="resume", reason="it has reset")) == [
-        "leg 3: the same session is resumed"
+        "leg 3: resuming the same session"
     ]
     assert told(
         CheckpointComposed(number=1, has_told=True),
         StartLeg(leg=3, prompt="continuation", strategy="rules", reason=""),
     ) == [
-        "checkpoint 1 is written, with the session's own words",
+        "checkpoint 1 written, with the session's own summary",
         "leg 3: a new session continues with a checkpoint made without the old session",
     ]
-    assert told(Replied(leg=2, acted=True), handoffs=1) == ["handoff 1 is done: leg 2 is working"]
+    assert told(Replied(leg=2, acted=True), handoffs=1) == ["handoff 1 done: leg 2 is working"]
     assert told(Boundary(leg=2), AskCheckpoint(leg=2, reason="soft mark")) == [
-        "leg 2 is asked for a checkpoint: soft mark"
+        "asking leg 2 for a checkpoint: soft mark"
     ]
     assert told(Elapsed(timer="stall"), EndLeg(leg=2, how="gentle", reason="330 s")) == [
         "no output for too long",
@@ -228,7 +228,7 @@ def test_what_matters_gets_a_line() -> None:
     assert told(Looped(leg=2, calls=9, kind="calls", call="rm -f x", made=1, failed=1))[0].endswith(
         "; for example: rm -f x (failed)"
     )
-    assert told(InterruptRequested(), presses=1)[0].startswith("Ctrl+C: it finishes")
+    assert told(InterruptRequested(), presses=1)[0].startswith("Ctrl+C: the agent finishes")
     assert told(InterruptRequested(), presses=9) == ["Ctrl+C again: killing the agent"]
 
 

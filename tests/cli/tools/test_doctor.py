@@ -160,7 +160,7 @@ def test_missing_tools_are_no_failure(bin_folder: Path) -> None:
 def test_a_state_folder_that_is_not_there_is_not_made() -> None:
     checks = list(checkup.state_folder())
     assert checks[0].status == "ok"
-    assert "to be made" in checks[0].what
+    assert "will be created" in checks[0].what
     assert not Path(os.environ["SEGUE_HOME"]).exists()
     assert not list(Path(os.environ["SEGUE_HOME"]).parent.iterdir())
 
@@ -293,7 +293,7 @@ def test_people_get_a_line_each_and_what_to_do(bin_folder: Path) -> None:
     assert result.exit_code == 1
     assert "fail  agents     none is installed" in result.stdout
     assert "→ install git" in result.stdout
-    assert re.search(r"^1 would fail, \d to look at$", result.stdout, re.M)
+    assert re.search(r"^1 would fail, \d with a warning$", result.stdout, re.M)
     assert "\x1b" not in result.stdout
 
 

@@ -455,7 +455,7 @@ def test_one_file_that_is_broken_does_not_keep_the_others(own_home: Path) -> Non
     assert "not TOML" in done.output
     assert not settings_file(own_home).exists()
     again = call(uninstall.command)
-    assert (again.exit_code, "nothing of segue's" in again.output) == (1, False), "it is not known"
+    assert (again.exit_code, "no segue entries" in again.output) == (1, False), "it is not known"
 
 
 def test_purge_deletes_what_segue_made_and_nothing_else(own_home: Path) -> None:

@@ -61,7 +61,8 @@ _TIMERS = {
     "finish": "what was running took too long to finish",
 }
 _PRESSED = (
-    "Ctrl+C: the agent finishes its step and writes a checkpoint; again: end it, thrice: kill it",
+    "Ctrl+C: the agent finishes its step and writes a checkpoint; a second ends it, a third"
+    " kills it",
     "Ctrl+C again: ending the agent; once more kills it",
     "Ctrl+C again: killing the agent",
 )
