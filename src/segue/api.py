@@ -1,4 +1,5 @@
-"""`from segue import classify`: the classifier for programs. Reads, judges, never raises.
+"""`from segue import classify`: the classifier for programs. It reads the input, returns a verdict
+and never raises.
 
 Everything inside is pure; this file reads the files and the clock.
 """
@@ -45,13 +46,10 @@ def classify(
     tz: tzinfo | None = None,
     policy: Policy | None = None,
 ) -> Stop:
-    """Why did this agent stop?
-
-    Text, bytes or a `Path` to read; `source` is for when there is only one, and `channel` says
-    what it is (a path tells by its name, text is taken for stdout). Whatever goes wrong while
-    reading is logged and comes back as `unknown` with
-    confidence 0 and the fault as evidence: the caller never crashes over a verdict.
-    """
+    """Explains why an agent stopped. Takes text, bytes or a `Path` to read; `source` is for a
+    single input, and `channel` says what it is (for a path, its name decides; text counts as
+    stdout). If reading fails, the problem is logged and the verdict is `unknown` with
+    confidence 0 and the problem as evidence: the caller never crashes over a verdict."""
     try:
         given = [
             (source, channel or _channel_of(source)),
@@ -80,7 +78,7 @@ def examine(
     policy: Policy | None = None,
     catalogue: Catalogue | None = None,
 ) -> Judgement:
-    """The verdict with all signs, for what was already read."""
+    """The verdict with all signs, for input that was already read."""
     policy = policy or config.policy()
     ear = MessageReader(
         catalogue=catalogue or load_catalogue(policy.exit_patterns),
@@ -101,7 +99,7 @@ def counterfactuals(
     tz: tzinfo | None = None,
     policy: Policy | None = None,
 ) -> list["Counterfactual"]:
-    """What would have to be different for another verdict, each judged again."""
+    """What would have to be different for another verdict; each alternative is really judged."""
     from segue.agents import counterfactuals as others
 
     policy = policy or config.policy()
@@ -114,8 +112,8 @@ def counterfactuals(
 
 
 def load_catalogue(exit_patterns: Sequence[str] = ()) -> Catalogue:
-    """Our wordings and the user's, compiled once as long as no file changes; faults are logged,
-    and the rest works."""
+    """The bundled wordings and the user's, compiled once as long as no file changes; invalid
+    entries are logged, and the rest works."""
     files = config.wording_files()
     stamps = tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
     return _catalogue(tuple(exit_patterns), stamps)
@@ -161,7 +159,7 @@ def _channel_of(source: Given | None) -> Channel:
 
 
 def unreadable(fault: str) -> Stop:
-    """The verdict on what could not be read."""
+    """The verdict on input that could not be read."""
     return Stop(
         reason=StopReason.UNKNOWN,
         confidence=0.0,

@@ -39,11 +39,11 @@ _LARGE_WINDOW = 1_000_000
 
 
 class Late(Exception):  # noqa: N818 - not an error
-    """The time is over."""
+    """The time is up."""
 
 
 def main(argv: "list[str]") -> int:
-    """Does what `argv` says; the exit code, 0 or 2."""
+    """Does what `argv` says; returns the exit code, 0 or 2."""
     kind, place, told = argv[1:4]
     _set_timer(MOST_S[kind])
     if b"SEGUE_RUN" in posix.environ:
@@ -87,8 +87,8 @@ def _line(place: str, given: bytes, former: str) -> None:
 
 
 def _line_alone(given: bytes) -> bytes:
-    """What `segue statusline` says without the daemon; b"" if it says nothing in time. Nothing is
-    imported from the folder that claude works in (-P)."""
+    """The output of `segue statusline` without the daemon; b"" if there is none in time. Nothing
+    is imported from the folder that claude works in (-P)."""
     words = [sys.executable, "-P", "-m", "segue", "statusline", "--no-daemon"]
     pid, pipe = _start(sys.executable, words, given)
     own = b""
@@ -103,7 +103,8 @@ def _line_alone(given: bytes) -> bytes:
 
 
 def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, bytes] | None":
-    """The daemon's answer: exit code and text. None if it is not there, too slow, or at a loss."""
+    """The daemon's answer: exit code and text. None if the daemon is missing, too slow, or
+    cannot answer."""
     from _socket import AF_UNIX, SOCK_STREAM, socket
 
     until = monotonic() + patience_s
@@ -133,7 +134,8 @@ def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, b
 
 
 def is_own_folder(place: str) -> bool:
-    """Whether nobody else can put something at this path: its folder is ours, link and all."""
+    """Whether nobody else can create something at this path: its folder belongs to this user,
+    links included."""
     folder = place.rpartition("/")[0] or ("/" if place.startswith("/") else ".")
     own = posix.getuid()
     info = posix.stat(folder)
@@ -141,7 +143,7 @@ def is_own_folder(place: str) -> bool:
 
 
 def peer_uid(line: "socket") -> int:
-    """Whose process listens at the other end, as the kernel knows it; -1 if it does not tell."""
+    """The user of the process at the other end, according to the kernel; -1 if unknown."""
     if sys.platform == "darwin":
         level, option, length = 0, 1, 76  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
     else:
@@ -151,7 +153,7 @@ def peer_uid(line: "socket") -> int:
 
 
 def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
-    """What an HTTP answer says, once all of it is there."""
+    """The content of an HTTP answer, once it is complete."""
     head, blank, body = got.partition(b"\r\n\r\n")
     if not blank:
         return None
@@ -171,12 +173,12 @@ def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
 
 
 def local_line(given: bytes, color: bool) -> bytes:
-    """The gauge by claude's own numbers; what they don't tell is not made up."""
+    """The gauge from claude's own numbers; missing numbers are not invented."""
     return head(fullness_of(parsed(given))[0], "", color=color).encode()
 
 
 def parsed(given: bytes) -> "dict[str, object]":
-    """A JSON object, without the cost of `json`; {} if it is none."""
+    """A JSON object, without the cost of `json`; {} if it is not one."""
     try:
         text = given.decode("utf-8", "replace").strip()
         try:
@@ -193,7 +195,7 @@ def parsed(given: bytes) -> "dict[str, object]":
 
 
 class _Plain:
-    """What the scanner asks its decoder for."""
+    """What the scanner needs from its decoder."""
 
     strict = False
     object_hook = None
@@ -206,8 +208,8 @@ class _Plain:
 
 
 def fullness_of(payload: "dict[str, object]") -> "tuple[float | None, float]":
-    """How full the window is (input, cache and the last reply), and how large; 0 if that is not
-    told. The first is None as long as claude tells neither tokens nor a percentage, as before the
+    """How full the window is (input, cache and the last reply), and how large; 0 if unknown. The
+    first is None as long as claude reports neither tokens nor a percentage, as before the
     first reply."""
     window = payload.get("context_window")
     if not isinstance(window, dict):
@@ -225,13 +227,13 @@ def fullness_of(payload: "dict[str, object]") -> "tuple[float | None, float]":
 
 
 def number(value: object) -> "float | None":
-    """A number that can be counted with."""
+    """A usable number."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < 1e15 else None  # type: ignore[operator, arg-type]
 
 
 def head(fraction: "float | None", zone: str, *, color: bool) -> str:
-    """The gauge: how full, and which zone. With and without the daemon it is the same."""
+    """The gauge: how full, and which zone. The same with and without the daemon."""
     if fraction is None:
         return paint("░" * BARS, 2, color) + " context not known yet"
     filled = min(BARS, int(fraction * BARS + 0.5))
@@ -242,12 +244,12 @@ def head(fraction: "float | None", zone: str, *, color: bool) -> str:
 
 
 def paint(text: str, code: int, color: bool) -> str:
-    """In colour, if it may be."""
+    """Colours the text, if allowed."""
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
 def with_terminal(given: bytes, columns: int, color: bool) -> bytes:
-    """The payload, and in it what only the client knows: how wide, and whether in colour."""
+    """The payload, plus what only the client knows: the width, and whether to use colour."""
     start = given.lstrip()
     rest = start[1:].lstrip()
     if not start.startswith(b"{") or rest.startswith(b"}"):
@@ -257,8 +259,8 @@ def with_terminal(given: bytes, columns: int, color: bool) -> bytes:
 
 
 def _start(program: str, words: "list[str]", given: bytes) -> "tuple[int, int]":
-    """Starts a command: its group, and where its output can be read, or -1. What it says besides is
-    not kept: whoever waits for that would wait for all it starts."""
+    """Starts a command: returns its group, and where its output can be read, or -1. Its other
+    output is not kept: waiting for that would mean waiting for everything it starts."""
     try:
         taken, filled = posix.pipe()
         heard, said = posix.pipe()
@@ -283,7 +285,7 @@ def _start(program: str, words: "list[str]", given: bytes) -> "tuple[int, int]":
 
 
 def _spool(path: str, given: bytes) -> None:
-    """Keeps an event, with its time, in one line."""
+    """Stores an event, with its time, on one line."""
     one_line = given.replace(b"\n", b" ").replace(b"\r", b" ")
     try:
         if not is_own_folder(path):
@@ -311,7 +313,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _set_timer(max_s: float) -> None:
-    """An input that never ends, a command that hangs: nobody waits longer than this."""
+    """Limits the time for an input that never ends or a command that hangs."""
     import _signal  # type: ignore[import-not-found]
 
     def late(number: int, frame: object) -> None:

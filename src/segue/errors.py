@@ -1,9 +1,10 @@
-"""What can go wrong, and whose fault it is. One line each: what, where, what to do."""
+"""The errors segue raises on purpose, by who can fix them. Each message is one line: what,
+where, what to do."""
 
 
 class SegueError(Exception):
-    """Base of all errors that segue raises on purpose; never raised itself. `lines`: what is said,
-    in one line, and those that belong to it, such as a list to choose from."""
+    """Base of all errors that segue raises on purpose; never raised itself. `lines`: the message
+    in one line, followed by lines that belong to it, such as a list to choose from."""
 
     exit_code = 1
 
@@ -13,7 +14,7 @@ class SegueError(Exception):
 
 
 class InputError(SegueError):
-    """The user named something that cannot be used: a missing file, a bad value."""
+    """The user named something that cannot be used: a missing file, an invalid value."""
 
     exit_code = 2
 
@@ -23,6 +24,6 @@ class StateError(SegueError):
 
 
 class ConfigError(SegueError):
-    """A file in the config folder is wrong."""
+    """A file in the config folder is invalid."""
 
     exit_code = 2

@@ -1,5 +1,5 @@
-"""Where the process starts. Any Python 3 can read this file, so that an old one is told what is
-missing instead of dying on syntax that it does not know."""
+"""The entry point of the process. Any Python 3 can read this file, so an old Python gets a
+message about what is missing instead of a syntax error."""
 
 import gc
 import sys
@@ -8,8 +8,8 @@ _OLDEST = (3, 11)
 
 
 def main() -> None:
-    """The console script. Importing makes nothing that could be collected, so nothing is collected
-    until a command is there: looking for it would take longer than some commands do."""
+    """The console script. Importing creates nothing to collect, so garbage collection stays off
+    until a command is loaded: it would take longer than some commands do."""
     if sys.version_info < _OLDEST:
         here = ".".join(map(str, sys.version_info[:3]))
         sys.exit(

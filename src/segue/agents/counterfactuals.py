@@ -1,5 +1,5 @@
-"""What would have to be different for another verdict? The ending is judged again with one thing
-changed at a time, so what is said is what would really come out."""
+"""What would have to be different for another verdict. The ending is judged again with one thing
+changed at a time, so every alternative shown is the real result."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,6 @@
-"""The agents that segue can drive, in one registry; plug-ins are found in it, and the user's own
-are registered.
+"""The registry of agents that segue can drive, including plug-ins and the user's own.
 
-Each agent's folder has one `DRIVE`, imported when asked for.
+Each agent's folder has one `DRIVE`, which is imported when it is needed.
 """
 
 from segue.agents import canonical, plugins

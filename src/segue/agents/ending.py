@@ -1,7 +1,7 @@
-"""From what an agent left behind to a witness: text in, no files, no clock.
+"""From an agent's output to a verdict: text in, no files, no clock.
 
-This is where the parsers, the text and the exit code meet. `judge` is the whole of
-`segue classify` but for reading files.
+This is where the parsers, the text and the exit code come together. `judge` does all of `segue
+classify` except for reading files.
 """
 
 import re

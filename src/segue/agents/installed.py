@@ -1,6 +1,7 @@
-"""Finds the agents' programs: the native one, not the launcher that npm puts on the PATH.
+"""Finds the agents' programs: the native program, not the launcher that npm puts on the PATH.
 
-A launcher is second best: killed, it leaves the agent running, and some swallow signals.
+A launcher is only second best: if it is killed, the agent keeps running, and some launchers
+swallow signals.
 """
 
 import os

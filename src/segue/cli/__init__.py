@@ -1,5 +1,5 @@
-"""The command line. Each command lives in a file of its own that is imported when it is called:
-`segue --version` must cost no more than click."""
+"""The command line. Each command has its own file, which is imported when it is called: `segue
+--version` must cost no more than click."""
 
 import gc
 import os

@@ -1,1 +1,1 @@
-"""The MCP server: what an agent may ask about its own session."""
+"""The MCP server: lets an agent query its own session."""

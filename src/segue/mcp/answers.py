@@ -1,7 +1,8 @@
-"""What an agent may ask about its own session, and have done for it: the inside of the MCP server.
+"""The inside of the MCP server: what an agent can ask about its own session, and have done for it.
 
-The daemon is asked if it runs; without it everything but a handoff by request works the same, by
-looking at the sessions here and now. Sessions are in their documented form (docs/sessions.md).
+If the daemon is running, it answers; without it everything except a requested handoff works the
+same, by looking at the sessions directly. Sessions have their documented form
+(docs/sessions.md).
 """
 
 import os

@@ -1,8 +1,8 @@
-"""`segue mcp`: lets an agent ask about its own session, and act before its window is full.
+"""`segue mcp`: lets an agent query its own session, and act before its window is full.
 
-The SDK takes most of a second to import: nothing but the command does.
-What the tools do is in `mcp_answers`; here they get names, schemas and errors. stdout is the
-protocol's.
+The SDK takes most of a second to import, so only this command imports it. `mcp/answers`
+implements the tools; this module gives them names, schemas and errors. stdout belongs to the
+protocol.
 """
 
 import signal

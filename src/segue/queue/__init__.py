@@ -1,4 +1,5 @@
-"""Tasks that wait for their turn: `port` says what a queue is, `open_queue` gives the user's."""
+"""Tasks that wait for their turn: `port` defines what a queue is, and `open_queue` opens the
+user's."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""What came of the work, as data: of a run, of a night, of all figures. Changes nothing."""
+"""The results of the work, as data: of one run, of a night, and as figures. Changes nothing."""

@@ -1,6 +1,6 @@
 """The figures by which handoffs are judged (docs/report.md), from the logs of runs and of the
-daemon together. Each has its definition, and a target where there is one. Pure but for the
-reading of those logs."""
+daemon together. Each has a definition and, where there is one, a target. Pure, except for
+reading those logs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The results of a run."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,5 @@
-"""What a report holds. Plain data: `views/report` makes text, Markdown, HTML and JSON of it."""
+"""The content of a report. Plain data: `views/report` turns it into text, Markdown, HTML and
+JSON."""
 
 from typing import Literal
 

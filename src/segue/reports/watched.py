@@ -1,4 +1,4 @@
-"""What the daemon did in some time, session by session."""
+"""What the daemon did in a period, session by session."""
 
 from collections.abc import Iterator
 from typing import Any

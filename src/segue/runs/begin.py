@@ -113,7 +113,7 @@ def how_to_install() -> str:
     """Installation hints for a machine without any agent."""
     hints = [f"{name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
     return (
-        f"no agent is installed; any of these will do: {', '.join(hints)}; without one: segue drill"
+        f"no agent is installed; install any of these: {', '.join(hints)}; without one: segue drill"
     )
 
 

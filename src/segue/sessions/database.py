@@ -1,7 +1,7 @@
-"""Reads sessions that an agent keeps in an SQLite file (opencode), while it writes there.
+"""Reads sessions that an agent keeps in an SQLite file (opencode), while the agent writes there.
 
-The file is opened read-only and each answer is one short read transaction, so the writer never
-waits for us. Rows become the records that the agent's parser knows.
+The file is opened read-only and each query is one short read transaction, so the writer never
+waits for segue. Rows become the records that the agent's parser knows.
 """
 
 import sqlite3

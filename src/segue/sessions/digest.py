@@ -1,6 +1,6 @@
-"""A digest from a session's file or rows, whole: of a session that lives, that died, or that nobody
-watched. The file is read from its first byte to its last in bounded memory; what is damaged is
-passed over."""
+"""Builds a digest from a whole session file or database, for a session that is live, dead or
+unwatched. The file is read from its first byte to its last in bounded memory; damaged parts
+are skipped."""
 
 import os
 import sqlite3

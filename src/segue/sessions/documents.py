@@ -1,5 +1,5 @@
-"""Handoff documents on disk: read as what anybody may have written, and made from a session's
-records where the session wrote none."""
+"""Handoff documents on disk: read as untrusted text, and made from a session's records if the
+session wrote none."""
 
 import os
 import sqlite3

@@ -1,5 +1,5 @@
-"""Whether a session heard what was typed into it, read the document it was told of, and went on: by
-its own records, from their end."""
+"""Whether a session received what was typed into it, read the document it was pointed to, and
+continued: according to its own records, from their end."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Finds the sessions on this machine: every agent's, in every home it has."""
+"""Finds the sessions on this machine, of every agent and in each of its homes."""
 
 import json
 import os

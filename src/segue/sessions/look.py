@@ -1,4 +1,4 @@
-"""Looks at one session: from a file's end to what `status` shows of it."""
+"""Looks at one session: from the end of its file to what `status` shows about it."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Whose sub-agent a session file is, where its path does not tell and its first records do."""
+"""Finds the parent of a sub-agent's session file when its path does not name it but its first
+records do."""
 
 import os
 from collections.abc import Mapping, Sequence

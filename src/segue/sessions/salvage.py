@@ -1,8 +1,9 @@
-"""What a session's records tell without its agent: for the rule-made part of a checkpoint.
+"""Extracts what a session's records say without its agent, for the rule-made part of a checkpoint.
 
-Todos and files come from the counters, which read the whole file; all else comes from the events of
-its end. So a session of any size takes seconds at most, and no more memory than that end does.
-Whatever is damaged is passed over."""
+Todos and files come from the counters, which read the whole file; everything else comes from the
+events at its end. So a session of any size takes at most seconds, and no more memory than that
+end does. Damaged parts are skipped.
+"""
 
 import os
 import stat

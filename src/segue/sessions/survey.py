@@ -1,4 +1,4 @@
-"""All sessions of this machine as they are now: files, the index, and running agents together.
+"""The current state of all sessions on this machine, from files, the index and running agents.
 
 One file: one pass from files and processes to sessions; each step needs the one before.
 """

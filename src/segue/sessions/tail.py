@@ -1,4 +1,4 @@
-"""Reads the end of a session file: as much as it takes, whatever the size of the file."""
+"""Reads the end of a session file: as much as needed, whatever the size of the file."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""What sessions were asked first, in a line each. It never changes, so the index keeps it: a list
-of thousands must not read the beginning of every file anew. What reads them is imported once there
-is something to read."""
+"""The first prompt of each session, on one line. It never changes, so the index stores it: a
+list of thousands must not read the beginning of every file again. The readers are imported
+only when there is something to read."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence

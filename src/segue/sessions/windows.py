@@ -1,4 +1,4 @@
-"""How large windows are believed to be, and where agents act by themselves."""
+"""How large windows are assumed to be, and where agents compact or refuse by themselves."""
 
 import json
 from collections.abc import Callable, Mapping

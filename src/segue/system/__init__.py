@@ -1,1 +1,1 @@
-"""Everything that touches the world."""
+"""Everything that touches the outside world."""

@@ -1,9 +1,9 @@
 """The accounts of this machine and their limits: one small private file, shared by all runs, the
 daemon, the queue and the commands of one state folder.
 
-A change is made under a lock and replaces the whole file; who reads needs no lock. What is in it
-can be seen again, so a file that cannot be read is put aside and begun anew; and a disk that takes
-no more keeps nobody from working.
+A change is made under a lock and replaces the whole file; readers need no lock. The content can
+be collected again, so a file that cannot be read is set aside and a new one is started; and a
+full disk stops nobody from working.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The time and the place, read once at the rim."""
+"""The time and the time zone, read once at the edge of the program."""
 
 import os
 import time

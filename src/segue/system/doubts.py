@@ -1,8 +1,8 @@
-"""Stops that segue did not understand, kept with their text so that the user can look at them.
+"""Stores stops that segue did not understand, with their text, so that the user can look at them.
 
-One line of JSON each in `doubts.jsonl` of the state folder (0600), without secrets, at most the end
-of each text; what is older than two months, or more than fits, is dropped when the next is written.
-A doubt that cannot be kept is not worth failing a run over.
+Each is one line of JSON in `doubts.jsonl` in the state folder (0600), without secrets, with at
+most the end of the text. Entries that are older than two months, or that exceed the limit, are
+dropped when the next one is written. A run never fails because an entry could not be stored.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""segue's entries in the settings of codex and opencode: one server each, `segue mcp`."""
+"""segue's entries in the settings of codex and opencode: one MCP server each, `segue mcp`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whether an MCP server starts: asked before an agent is told to start it at every session."""
+"""Checks that an MCP server starts, before an agent is told to start it in every session."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-"""Tells the user that something happened, where the user is not looking: Apprise's services, else
-the desktop, else the bell of the daemon's own terminal.
+"""Notifies the user when the user is not looking: through Apprise's services, else the desktop,
+else the bell of the daemon's own terminal.
 
-Whoever tells goes on at once: what is told waits in a short queue for one thread, and whatever a
-service does, hang or fail, nothing of it comes back but a note.
+Callers never wait: notices are queued for one thread, and if a service hangs or fails, the only
+effect is a note.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""What others are told to run: the client for claude, the daemon for systemd and launchd."""
+"""The commands that others run for segue: the client for claude, the daemon for systemd and
+launchd."""
 
 import os
 import plistlib

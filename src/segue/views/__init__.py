@@ -1,1 +1,1 @@
-"""What people and programs are shown: gauges, tables, durations, JSON shapes."""
+"""Output for people and programs: gauges, tables, durations, JSON shapes."""

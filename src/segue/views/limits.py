@@ -1,5 +1,5 @@
-"""Accounts and their limits, for machines and for people: what runs and the daemon noted, and what
-sessions tell of themselves."""
+"""Accounts and their limits, for programs and for people: what runs and the daemon recorded, and
+what sessions report."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The sessions of this machine, for whoever shows them."""
+"""The sessions of this machine, for every view that shows them."""
 
 import os
 import sqlite3

@@ -1,10 +1,11 @@
-"""Stdout and stderr of a run, without ever holding it up: written in a thread of their own, whoever
-is at the other end and does or does not read.
+"""Stdout and stderr of a run, written by a separate thread so that a slow or missing reader never
+delays the run.
 
-What must come through (the answer, `--json`, `--raw`) is held for a reader that is slow (`| less`):
-what it has not read yet is in files and in the log. What only shows how it goes is dropped once too
-much of it waits. A reader that went away (`| head`) is written to no more. On a terminal an agent's
-bytes are made harmless first, as all that is printed: only a pipe or a file gets them as they are.
+Output that must arrive (the answer, `--json`, `--raw`) is kept for a slow reader (`| less`):
+what it has not read yet is in files and in the log. Progress output is dropped once too much of
+it is waiting. Nothing more is written to a reader that went away (`| head`). On a terminal, an
+agent's bytes are made harmless first, like everything segue prints; only a pipe or a file gets
+them unchanged.
 """
 
 import codecs

@@ -1,6 +1,7 @@
-"""The one way to the terminal: whatever a command prints goes through here, and whatever came from
-outside is made harmless on this way (`core/terminals/visible`). Styles of segue's own are told from
-those in the data by a mark that nobody else can know, so no caller has to remember what it got.
+"""The only code that prints to the terminal: everything a command prints goes through here, and
+anything from outside is made harmless on the way (`core/terminals/visible`). segue marks its own
+styles with a value that nobody else can know, so callers need not remember where a text came
+from.
 
 tests/views/test_printing.py refuses any other way to print.
 """

@@ -1,4 +1,4 @@
-"""Sessions that died with work left, for machines and for people; and the runs that go on with
+"""Sessions that died with work left, for programs and for people; and the runs that continue
 them."""
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""A run in words: the block that moves. Pure: `now`, the width and
-the zone are arguments; nothing of an agent's text reaches a terminal but printable characters."""
+"""The live block of a run. Pure: `now`, the width and the zone are arguments; of an agent's
+text, only printable characters reach a terminal."""
 
 import re
 from collections.abc import Sequence

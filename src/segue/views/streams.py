@@ -1,5 +1,5 @@
-"""Standard output and standard error as every command may rely on them: what cannot be encoded is
-replaced, and a stream that was closed is one that nobody listens to."""
+"""Standard output and standard error as every command can rely on them: characters that cannot
+be encoded are replaced, and writing to a closed stream does nothing."""
 
 import os
 import sys

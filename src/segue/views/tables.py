@@ -1,4 +1,4 @@
-"""Sessions for machines and for people."""
+"""Sessions for programs and for people."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Tasks of the queue, as people and programs are shown them."""
+"""Tasks of the queue, for people and for programs."""
 
 from typing import Any
 

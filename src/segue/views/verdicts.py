@@ -1,4 +1,4 @@
-"""Verdicts for machines and for people."""
+"""Verdicts for programs and for people."""
 
 import re
 from collections.abc import Sequence

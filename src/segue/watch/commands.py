@@ -15,8 +15,8 @@ YES_S = 86_400.0
 
 
 class UserCommands:
-    """Carries them out, and says in one line what was done. `wake` is called when something may be
-    decided anew."""
+    """Carries out the user's commands, and returns one line that says what was done. `wake` is
+    called when a decision may have changed."""
 
     def __init__(
         self, world: DaemonState, hands: HandoffWorker, stops: Stops, *, wake: Callable[[], None]
@@ -24,7 +24,7 @@ class UserCommands:
         self.world, self.hands, self.stops, self._wake = world, hands, stops, wake
 
     def one(self, name: str) -> TrackedSession:
-        """The session that a name means. Raises InputError."""
+        """The session with this name. Raises InputError."""
         found = self.world.find(name)
         live = [kept for kept in found if kept.session.state.is_live] or found
         if len(live) == 1:
@@ -35,7 +35,7 @@ class UserCommands:
         raise InputError(f"{name!r} may be one of {len(live)}: {names}")
 
     def pause(self, what: str, *, on: bool = True) -> str:
-        """Leaves something alone, or no longer."""
+        """Pauses or unpauses something."""
         with self.world.lock:
             if on:
                 self.world.paused.add(what)
@@ -48,7 +48,7 @@ class UserCommands:
         return f"{'paused' if on else 'no longer paused'}: {what}"
 
     def hand_over(self, name: str, *, retry: bool) -> str:
-        """Hands a session over now, or goes on with a handoff that waits for the user."""
+        """Hands a session over now, or continues a handoff that waits for the user."""
         with self.world.lock:
             kept = self.one(name)
             cycle = self.hands.of(kept.session)
@@ -65,7 +65,7 @@ class UserCommands:
             return f"handoff {cycle.id} begins; the document will be {cycle.file}"
 
     def cancel(self, name: str) -> str:
-        """Takes a handoff or a resume back."""
+        """Cancels a handoff or a resume."""
         with self.world.lock:
             kept = self.one(name)
             cycle = self.hands.of(kept.session)
@@ -76,7 +76,7 @@ class UserCommands:
             return said or f"{label(kept.session)}: nothing is under way"
 
     def yes(self, name: str) -> str:
-        """Allows what was asked about."""
+        """Allows what the daemon asked about."""
         with self.world.lock:
             kept = self.one(name)
             return self.stops.say_yes(kept.session, self.world.clock.now() + YES_S)

@@ -47,7 +47,7 @@ _FORGET_S = 2 * 86_400.0
 
 
 class Watch:
-    """The daemon. `run` returns when `stop` was called, by whatever thread or signal."""
+    """The daemon. `run` returns after `stop` was called, from any thread or signal handler."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class Watch:
     # Running
 
     def run(self) -> None:
-        """Until it is stopped. Raises StateError if it cannot even begin; later it goes on, and
-        says what is wrong."""
+        """Runs until it is stopped. Raises StateError if it cannot start; later it keeps
+        running, and reports what is wrong."""
         world = self.world
         world.note("daemon", None, {"event": "started", "pid": os.getpid()})
         self.restore()
@@ -128,7 +128,7 @@ class Watch:
             world.notices.close()
 
     def stop(self) -> None:
-        """Ends `run` soon. For any thread, and signals."""
+        """Makes `run` return soon. For any thread and for signal handlers."""
         self._stop.set()
         self.waking.is_stopping = True
         self.observer.wake()
@@ -136,12 +136,12 @@ class Watch:
             self.world.news.notify_all()
 
     def reload(self) -> None:
-        """Reads the config again, soon."""
+        """Reloads the config soon."""
         self._reload.set()
         self.observer.wake()
 
     def catch_signals(self) -> None:
-        """SIGTERM and Ctrl+C end it, SIGHUP reads the config again."""
+        """SIGTERM and Ctrl+C end the daemon, SIGHUP reloads the config."""
 
         def caught(number: int, _: FrameType | None) -> None:
             if number == signal.SIGHUP:
@@ -195,7 +195,8 @@ class Watch:
             self._see_live(kept, before)
 
     def _note_live(self, kept: TrackedSession, pid: int) -> None:
-        """So that a later daemon knows that it ended, and how it was started."""
+        """Logs live sessions, so that a later daemon knows that they ended, and how they were
+        started."""
         data = {"pid": pid, "boot": self._boot, "in_run": kept.in_run}
         started = {"program": kept.program, "flags": list(kept.flags)}
         self.world.note("live", kept.session, data | started)
@@ -213,7 +214,7 @@ class Watch:
             self.needs_you(session, session.process.waiting_for)
 
     def needs_you(self, session: Session, what: str) -> None:
-        """Tells the user that an agent waits for an answer; of one question, once."""
+        """Tells the user that an agent waits for an answer; once per question."""
         key = f"{session.session_id}:{session.last_at}"
         self.world.notices.tell("needs_you", key, f"{label(session)} is asking you something", what)
 
@@ -254,7 +255,8 @@ class Watch:
         self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
 
     def _see_what_was_missed(self) -> None:
-        """Sessions whose agent ended while nobody watched: a crash of the machine is one, too."""
+        """Handles sessions whose agent ended while no daemon was running, for example in a crash
+        of the machine."""
         for name, kept in list(self.world.kept.items()):
             if kept.session.process is not None:
                 continue
@@ -287,7 +289,7 @@ class Watch:
         self.observer.reload(self.world.rules.policy, self.world.rules.homes)
 
     def _renew_notices(self) -> None:
-        """Where notices go may have been changed."""
+        """Applies changes to where notices go."""
         wanted = self.world.rules.policy("", "", "")
         if (wanted.notify, wanted.notify_terse) != self._notify:
             self._notify = (wanted.notify, wanted.notify_terse)
@@ -306,7 +308,7 @@ class Watch:
                 del self.world.kept[name]
 
     def restore(self) -> None:
-        """What a former daemon knew. Before anybody asks for something; once is enough."""
+        """Loads what the previous daemon knew. Must be called once, before any request."""
         if self._is_restored:
             return
         self._is_restored = True
@@ -325,8 +327,8 @@ class Watch:
 
 
 class _told:  # noqa: N801 - a block
-    """A fault of one session, or of the state's disk, is said, and goes no further. The same one
-    is not said again and again."""
+    """Reports an error in one session, or on the state's disk, and contains it. The same error
+    is not reported again and again."""
 
     def __init__(self, world: DaemonState) -> None:
         self.world, self.has_failed = world, False
@@ -354,8 +356,8 @@ def _has_tmux() -> bool:
 
 
 def _look_at_shell(kept: TrackedSession) -> tuple[bool, str | None, bool]:
-    """Of the pane in which an agent has just ended: whether there is a tmux, what its shell shows
-    (None: none waits there), and whether the pane is still there."""
+    """Looks at the pane in which an agent has just ended: whether there is a tmux, what its
+    shell shows (None: no shell waits there), and whether the pane still exists."""
     assert kept.seat is not None
     if kept.seat.socket == state.open_socket_path():
         return True, None, False  # a session of its own can be begun there at any time

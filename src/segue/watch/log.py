@@ -43,7 +43,7 @@ _COLUMNS = "seq, at, kind, agent, session_id, project, data"
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """One line of the log. `seq` only ever grows; `data` is the kind's own."""
+    """One line of the log. `seq` only grows; the content of `data` depends on the kind."""
 
     seq: int
     at: float
@@ -89,9 +89,9 @@ class _File(Database):
 
 
 class Log:
-    """An open log. Any thread may use it, and other processes may read and write at the same time.
-    Raises StateError, one line, if the machine does not let it. Use `open_log`, which also mends.
-    """
+    """An open log. Any thread may use it, and other processes may read and write at the same
+    time. Raises StateError with one line if the machine prevents that. Use `open_log`, which
+    also replaces a damaged log."""
 
     def __init__(self, place: Place) -> None:
         self.path = os.fspath(place)
@@ -110,7 +110,7 @@ class Log:
         project: str = "",
         data: dict[str, Any] | None = None,
     ) -> Note:
-        """Writes one note, and gives it back as any reader will find it."""
+        """Writes one note, and returns it as any reader will find it."""
         data = data or {}
         packed = pack(data)
         row = (at, *map(cell, (kind, agent, session_id, project)), packed)
@@ -162,8 +162,7 @@ class Log:
         return found[0] if found else None
 
     def prune(self, kind: str, before: float) -> int:
-        """Throws away a kind's notes that are older; how many those were. Numbers are never given
-        again."""
+        """Deletes older notes of a kind, and returns how many. Numbers are never reused."""
         with self._guarded() as file:
             done = file.db.execute(
                 "DELETE FROM note WHERE kind = ? AND at < ?", (cell(kind), before)
@@ -171,7 +170,7 @@ class Log:
             return done.rowcount
 
     def forget(self, agent: str, sessions: Sequence[str]) -> None:
-        """Deletes all notes on these sessions, and what they leave in the file."""
+        """Deletes all notes on these sessions, and their traces in the file."""
         with self._guarded() as file:
             file.db.execute("PRAGMA secure_delete = ON")
             for session_id in sessions:
@@ -183,13 +182,13 @@ class Log:
                 file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def version(self) -> int:
-        """The number of the last note that anybody wrote; 0 if there is none."""
+        """The number of the last note, by any writer; 0 if there is none."""
         with self._guarded() as file:
             row = file.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'note'").fetchone()
         return int(row[0]) if row else 0
 
     def close(self) -> None:
-        """Gives the file back, whichever threads have used it; none may be doing so now."""
+        """Closes the file for all threads that have used it; none may be using it now."""
         with self._lock:
             files, self._open = [*self._open.values()], {}
         for file in files:
@@ -235,8 +234,8 @@ class Log:
 
 
 def open_log(place: Place) -> tuple[Log, str]:
-    """The log, and one line to say if it was damaged: it is kept under another name then, and
-    begun anew. Raises StateError if the machine does not let it."""
+    """The log, and one line to print if it was damaged: it is then kept under another name, and
+    a new one is started. Raises StateError if the machine prevents that."""
     note = ""
     for _ in range(_TRIES):
         try:

@@ -19,8 +19,8 @@ _DONE = "done"
 
 
 def told(sessions: Sequence[Session], log: Log | None = None) -> tuple[list[Session], list[str]]:
-    """The sessions with their runs and successors, and in one line each what could not be read.
-    `log`: the daemon's own, if it is open here."""
+    """The sessions with their runs and successors, and one line for everything that could not be
+    read. `log`: the daemon's own, if it is open here."""
     notes: list[str] = []
     found = list(sessions)
     for add in (_with_runs, lambda each: _with_handoffs(each, log)):
@@ -32,8 +32,8 @@ def told(sessions: Sequence[Session], log: Log | None = None) -> tuple[list[Sess
 
 
 def is_carried_on(session: Session) -> bool:
-    """Whether a run has it that is not over, or went on with its work in another session. What
-    cannot be read is believed to be in none."""
+    """Whether an unfinished run has the session, or continued its work in another session. If
+    that cannot be read, no run counts as having it."""
     try:
         (found,) = _with_runs([session])
     except StateError:
@@ -44,8 +44,8 @@ def is_carried_on(session: Session) -> bool:
 
 
 def _is_fleets(session: Session) -> bool:
-    """Whether a task of a fleet has it, whose log is elsewhere: the run's folder is here. As long
-    as nobody can be asked, it has."""
+    """Whether a fleet's task has it, whose log is elsewhere: the run's folder is here. While the
+    fleet cannot be reached, the answer is yes."""
     from segue import fleet
     from segue.errors import ConfigError
     from segue.runs.store.owners import owners
@@ -81,7 +81,7 @@ def _with_runs(sessions: list[Session]) -> list[Session]:
 
 
 def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
-    """Those that were handed over in a terminal."""
+    """The sessions that were handed over in a terminal."""
     path = os.path.join(state.state_folder(), LOG_NAME)
     if not sessions or (log is None and not os.path.exists(path)):
         return sessions
@@ -101,15 +101,15 @@ def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
 
 
 class TakenOver(Repeats, frozen=True, kw_only=True):
-    """What a session that took over in a terminal did again at first."""
+    """What a session that took over in a terminal repeated in its first actions."""
 
     id: str  # the handoff's
     from_session_id: str
 
 
 def taken_over(session: Session) -> TakenOver | None:
-    """Of a session that a handoff in a terminal began, once it was seen what it knows; None of any
-    other. Raises StateError if the log cannot be read."""
+    """The result for a session that a handoff in a terminal started, once it is known; None for
+    any other. Raises StateError if the log cannot be read."""
     path = os.path.join(state.state_folder(), LOG_NAME)
     if not os.path.exists(path):
         return None

@@ -69,7 +69,7 @@ def test_build_continuation_prompt_formats_the_checkpoint_into_the_template() ->
 
 def test_the_continuation_goes_on_from_the_remaining_tasks_and_repeats_nothing() -> None:
     text = " ".join(go_on(None).split())
-    assert "Go on with the remaining work" in text
+    assert "Continue with the remaining work" in text
     assert "Do not redo what is done" in text
 
 

@@ -1,1 +1,1 @@
-"""What an agent's folder provides: one contract a file."""
+"""What an agent's folder provides: one contract per file."""

@@ -1,7 +1,7 @@
-"""Counts a session file from its first byte to its last, and goes on where it left off.
+"""Counts a session file from its first byte to its last, and can continue where it left off.
 
-The current size of a context stands at the end of a file; what was spent, which files were
-changed and what is still to do stand all over it. A counter is fed whole lines and keeps a
+The current size of a context is at the end of a file; what was spent, which files were changed
+and what is still to do are spread all over it. A counter takes in whole lines and keeps a
 `Tally` and a `Ledger`; both go into the index, so that tomorrow only new bytes are read.
 """
 

@@ -1,8 +1,7 @@
-"""How an agent is driven without a terminal: data and pure functions, one file an agent in
-`segue.agents.drives`.
+"""How to drive an agent without a terminal: data and pure functions, in each agent's folder.
 
-What a drive gives is carried out by others: `runs/legs/keeper` starts and ends processes, `runner`
-decides. Every agent looks the same to them: a process that writes lines, and may take lines.
+Others carry out what a drive returns: `runs/legs/keeper` starts and ends processes, and `runs`
+decides. Every agent looks the same to them: a process that writes lines, and may accept lines.
 """
 
 from collections.abc import Callable, Mapping, Sequence

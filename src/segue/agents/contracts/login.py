@@ -1,7 +1,7 @@
-"""Who an agent is signed in as: the contract, and what the agents' files share.
+"""Who an agent is signed in as: the contract, and code that the agents share.
 
-What tells accounts apart may be a secret, or lead to a person: it is made into a hash at once, and
-nothing else of it leaves this module's callers.
+What distinguishes accounts may be a secret, or identify a person: it is hashed at once, and
+nothing else of it leaves the callers of this module.
 """
 
 from collections.abc import Callable, Mapping, Sequence

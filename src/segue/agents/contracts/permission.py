@@ -1,7 +1,6 @@
-"""What an agent may do while nobody is there to be asked: the contract, and what its files share.
+"""What an agent may do unattended: the contract, and code that the agents share.
 
-One file an agent in `segue.agents.permissions`. Nothing here reads what a credential holds: whether
-its file or its variable is there is all that counts.
+Nothing here reads the content of a credential: only whether its file or variable exists matters.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""What one agent's file provides: capability flags and a parser, nothing else.
+"""An agent's profile: capability flags and a parser, nothing else.
 
-A profile is data and a few pure functions. No code outside an agent's own file may ask which
+A profile is data and a few pure functions. No code outside an agent's own folder may ask which
 agent it is: it asks for a flag here.
 """
 

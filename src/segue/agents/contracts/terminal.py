@@ -1,8 +1,7 @@
-"""How an agent's TUI looks and is talked to: data and pure functions, one file an agent in
-`segue.agents.terminals`.
+"""How an agent's TUI looks and how to talk to it: data and pure functions, in each agent's folder.
 
-What a terminal gives is carried out by others: `system/tmux/typist` looks and types,
-`watch` decides.
+Others carry out what a terminal describes: `system/tmux/typist` looks and types, `watch`
+decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence

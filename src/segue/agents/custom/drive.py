@@ -1,8 +1,8 @@
 """The user's own agents: `[agents.NAME]` in config.toml.
 
-`like` is for a program that behaves as a known agent does; `command` alone replaces the program of
-a known agent. Everything else is a program that is given a prompt and says by its words and its
-exit code what came of it.
+`like` is for a program that behaves like a known agent; `command` alone replaces the program of
+a known agent. Everything else is a program that gets a prompt and reports its result by its
+output and exit code.
 """
 
 import os

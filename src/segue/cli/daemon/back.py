@@ -1,4 +1,4 @@
-"""`segue back ID`: what the daemon lets a shell or a window run. It becomes the agent."""
+"""`segue back ID`: what the daemon types into a shell or runs in a window. It becomes the agent."""
 
 import os
 import re

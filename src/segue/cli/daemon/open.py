@@ -1,4 +1,4 @@
-"""`segue open`: an agent in a tmux of segue's own, which nobody notices."""
+"""`segue open`: starts an agent in a hidden tmux server."""
 
 import difflib
 import os

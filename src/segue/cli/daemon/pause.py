@@ -1,4 +1,4 @@
-"""`segue pause`: the daemon leaves something alone for a while."""
+"""`segue pause`: stops the daemon from acting on something."""
 
 import os
 

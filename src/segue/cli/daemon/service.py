@@ -1,4 +1,4 @@
-"""`segue service`: the daemon as a service of the user's."""
+"""`segue service`: the daemon as a user service."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`segue dashboard`: the same as a page."""
+"""`segue dashboard`: sessions, runs and limits as a web page."""
 
 import click
 

@@ -1,4 +1,5 @@
-"""`segue explain`: which signs made the verdict, which lost and why, what would change it."""
+"""`segue explain`: which signs decided the verdict, which ones lost and why, and what would
+change it."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""`segue fits N`: may a task of this size, or the one of a prompt, be started in this session?"""
+"""`segue fits N`: whether a task of this size, or the task in a prompt, may start in this
+session."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`segue limits`: whose limits count, how much of them is used, and when they reset."""
+"""`segue limits`: the limits of each account, how much is used, and when they reset."""
 
 import os
 

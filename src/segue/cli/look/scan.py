@@ -1,4 +1,4 @@
-"""`segue scan`: bring the index up to date, and say what was spent."""
+"""`segue scan`: updates the index, and prints what was spent."""
 
 import os
 import sys

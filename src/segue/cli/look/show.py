@@ -1,4 +1,5 @@
-"""`segue show SESSION`: all that is known about one session. A run's is in `show_run`."""
+"""`segue show SESSION`: everything known about one session. For a run, see
+`support/run/account`."""
 
 from decimal import Decimal
 from typing import Any

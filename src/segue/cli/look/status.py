@@ -1,4 +1,4 @@
-"""`segue status`: what is going on."""
+"""`segue status`: the current and recent sessions."""
 
 import os
 

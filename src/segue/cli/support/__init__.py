@@ -1,1 +1,1 @@
-"""What several commands need."""
+"""Code that several commands share."""

@@ -1,4 +1,4 @@
-"""What commands say to the daemon, and what a user reads if there is none."""
+"""Sends commands to the daemon, and explains what to do if there is none."""
 
 from typing import Any
 

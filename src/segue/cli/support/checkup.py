@@ -1,4 +1,4 @@
-"""What `segue doctor` looks at: state, machine, config. None of it raises, and nothing stays."""
+"""What `segue doctor` checks: state, machine, config. No check raises or leaves anything behind."""
 
 import ctypes
 import os

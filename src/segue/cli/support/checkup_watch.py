@@ -1,5 +1,5 @@
-"""What `segue doctor` looks at for those who watch agents in terminals: the daemon, its service,
-claude's hooks, tmux. None of it raises, and nothing is changed."""
+"""What `segue doctor` checks for people who watch agents in terminals: the daemon, its service,
+claude's hooks, tmux. No check raises or changes anything."""
 
 import os
 import re

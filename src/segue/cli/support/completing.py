@@ -1,5 +1,5 @@
-"""What the shell is told when the user presses Tab. It is asked for every word, so nothing is
-imported but what reads the answer; options are left to click, which knows them."""
+"""Answers the shell when the user presses Tab. It is called for every word, so it imports only
+what reads the answer; click completes the options."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""`--detach`: a run that is left to a process of its own."""
+"""`--detach`: a run in its own process."""
 
 import os
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Ctrl+C in a command that waits.
 
-Python tells it by an exception in whatever line runs, and a library's C code may swallow that one
-(msgspec does so while it looks at a class for the first time). So the press is remembered, and a
-command that waits hears of it before it waits again.
+Python raises an exception in whatever line is running, and a library's C code may swallow it
+(msgspec does so while it inspects a class for the first time). So the keypress is remembered,
+and a waiting command sees it before it waits again.
 """
 
 import signal

@@ -1,5 +1,5 @@
-"""Makes a run of a session that died without segue, and plays it. Apart from `rescue`, because a
-list needs nothing of this."""
+"""Makes a run from a session that died without segue, and plays it. Separate from `rescue`,
+because a list does not need this."""
 
 import os
 from typing import Any

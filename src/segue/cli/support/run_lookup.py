@@ -1,5 +1,5 @@
-"""The runs that are kept, as commands find them. Imports no more than that: `runs` and `logs` are
-asked for often."""
+"""Finds stored runs for commands. It imports no more than that needs: `runs` and `logs` are used
+often."""
 
 import os
 

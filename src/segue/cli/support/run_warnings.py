@@ -1,4 +1,4 @@
-"""What speaks against a long run, said before it begins: each in one line, with what to do."""
+"""Warnings before a long run: one line for each problem, with what to do about it."""
 
 import os
 import shutil

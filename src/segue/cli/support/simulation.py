@@ -1,4 +1,5 @@
-"""What a simulation shows: its figures, a comparison of marks, and the story of a broken rule."""
+"""The output of a simulation: its figures, a comparison of marks, and the trace of a broken
+rule."""
 
 from collections.abc import Sequence
 from typing import Any

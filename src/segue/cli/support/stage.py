@@ -1,5 +1,5 @@
-"""Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints what comes of
-it, and knows its exit code."""
+"""Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints the result,
+and determines the exit code."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The tasks that are kept, as commands find them."""
+"""Finds stored tasks for commands."""
 
 from segue.core.nearest import did_you_mean
 from segue.core.queue.types import Task

@@ -1,4 +1,4 @@
-"""`segue completion SHELL`: what makes a shell complete segue's commands, runs and agents."""
+"""`segue completion SHELL`: prints a completion script."""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,4 @@
-"""`segue config`: what is set, and where each value comes from."""
+"""`segue config`: the settings, and where each value comes from."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`segue doctor`: can a run go through the night on this machine?"""
+"""`segue doctor`: whether this machine is ready for unattended runs."""
 
 import os
 import shutil

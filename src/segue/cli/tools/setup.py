@@ -1,4 +1,5 @@
-"""`segue setup`: tells agents about segue, by adding to their own files and to nothing else."""
+"""`segue setup`: registers segue with agents, by adding entries to their own files and nothing
+else."""
 
 import os
 import zlib

@@ -1,4 +1,4 @@
-"""`segue simulate`: thousands of sessions for months, with faults, in a simulated world."""
+"""`segue simulate`: thousands of sessions over months, with faults, in a simulated world."""
 
 import os
 import sys

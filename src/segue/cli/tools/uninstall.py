@@ -1,4 +1,4 @@
-"""`segue uninstall`: takes back what `setup` and `service install` did."""
+"""`segue uninstall`: undoes `setup` and `service install`."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""`segue wordings`: what segue knows that agents print, and the user's own additions."""
+"""`segue wordings`: the messages of agents that segue knows, and the user's own additions."""
 
 import re
 import sys

@@ -1,1 +1,1 @@
-"""Commands that start and steer runs."""
+"""Commands that start and control runs."""

@@ -1,5 +1,5 @@
-"""`segue attach [RUN]`: the live view of a run that another segue drives. Reads what is on disk,
-and writes nothing: to leave it changes nothing."""
+"""`segue attach [RUN]`: the live view of a run that another segue drives. It reads what is on
+disk and writes nothing, so closing it changes nothing."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""`segue cancel RUN`: ends a run, whoever drives it. A living segue is asked, and an agent is ended
-by its keeper. A segue that does not react is ended too, by its pid and start time; a program that
-drives a run by itself is never signalled."""
+"""`segue cancel RUN`: ends a run, whichever process drives it. A live segue is asked to end it,
+and an agent is ended by its keeper. A segue that does not respond is ended too, by its pid
+and start time; a program that drives a run through the library is never signalled."""
 
 import os
 import signal

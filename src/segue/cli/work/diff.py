@@ -1,4 +1,4 @@
-"""`segue diff RUN`: what a run changed in its working tree, also what was never committed."""
+"""`segue diff RUN`: what a run changed in its working tree, including uncommitted changes."""
 
 import os
 import sys

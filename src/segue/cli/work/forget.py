@@ -1,5 +1,5 @@
-"""`segue forget RUN`: deletes all that segue keeps of a run. What the agent keeps of its sessions
-is the agent's: it is named, and left."""
+"""`segue forget RUN`: deletes everything segue stores about a run. The agent's own session files
+belong to the agent: segue lists them and leaves them alone."""
 
 import os
 import re

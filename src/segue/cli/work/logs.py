@@ -1,4 +1,4 @@
-"""`segue logs RUN`: what happened in a run, also while it goes on."""
+"""`segue logs RUN`: what happened in a run, even while it is running."""
 
 import sys
 from collections.abc import Iterable, Iterator

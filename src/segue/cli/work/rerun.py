@@ -1,4 +1,4 @@
-"""`segue rerun [RUN]`: the same task anew."""
+"""`segue rerun [RUN]`: starts the same task again."""
 
 import os
 import sys

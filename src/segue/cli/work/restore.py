@@ -1,5 +1,5 @@
-"""`segue restore RUN [SNAPSHOT]`: the work of a run as a branch or in a folder, never over files
-that are there."""
+"""`segue restore RUN [SNAPSHOT]`: the work of a run on a branch or in a folder, without
+overwriting existing files."""
 
 import shlex
 

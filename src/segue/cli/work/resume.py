@@ -1,4 +1,4 @@
-"""`segue resume [RUN]`: goes on with a run."""
+"""`segue resume [RUN]`: resumes a run."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`segue run TASK`: carries a task to its end."""
+"""`segue run TASK`: works on a task until it is done."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""`segue runs`: all runs, the unfinished first."""
+"""`segue runs`: all runs, the unfinished ones first."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""`segue worker`: works the queue off."""
+"""`segue worker`: works through the queue."""
 
 import os
 import signal

@@ -107,10 +107,10 @@ def gate(
     if need <= limit:
         return Gate("allow", "", percent, need, limit)
     verdict: Literal["warn", "block"] = "block" if policy.gate == "block" else "warn"
-    begun = f"tasks of up to {limit:,} are begun" if limit else "no new task is begun"
+    start = f"start only tasks of up to {limit:,} tokens" if limit else "start no new task"
     text = (
         f"Context at {percent}%, complete large tasks after handoff. This one is estimated at"
-        f" {need:,} tokens ({sized.why}); in this session {begun} now."
+        f" {need:,} tokens ({sized.why}); in this session, {start} now."
     )
     return Gate(verdict, text, percent, need, limit)
 

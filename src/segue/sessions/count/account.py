@@ -1,4 +1,4 @@
-"""What a whole session comes to: tokens, todos, files; with its sub-agents."""
+"""The totals of a whole session: tokens, todos, files; including its sub-agents."""
 
 from collections.abc import Sequence
 

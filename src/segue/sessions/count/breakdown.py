@@ -1,5 +1,5 @@
-"""What was spent, by day, project, agent or model: from the ledgers that the index keeps, each
-reply once, as a scan decides."""
+"""Spending by day, project, agent or model, from the ledgers in the index. Each reply counts
+once, by the same rules as in a scan."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo

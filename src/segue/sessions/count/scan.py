@@ -1,4 +1,4 @@
-"""Counts every session file, and of those that were counted before only what is new."""
+"""Counts every session file; of files that were counted before, only what is new."""
 
 import errno
 import os

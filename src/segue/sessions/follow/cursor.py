@@ -1,10 +1,10 @@
-"""How far files have been read, what happened to them since, and which names they have. Pure:
-whoever calls does the reading.
+"""How far files have been read, what happened to them since, and which names they have. Pure: the
+caller does the reading.
 
-A file is its identity (device, inode), not its name. A cursor keeps no file open and no bytes but
-those of a last line that has no newline yet, so ten thousand of them are small. That the bytes
-which were read are still the ones in the file is told by checksums of the first and of the last of
-them: a file that was cut and written anew may have any size.
+A file is identified by device and inode, not by its name. A cursor keeps no file open and stores
+no bytes except those of a last line without a newline, so ten thousand of them are small.
+Checksums of the first and the last bytes that were read show whether they are still the ones in
+the file: a file that was truncated and rewritten may have any size.
 """
 
 import os

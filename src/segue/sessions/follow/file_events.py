@@ -1,4 +1,4 @@
-"""Events of the file system: where to look. Nothing depends on them, they only make it quick."""
+"""File system events: they say where to look. Nothing depends on them; they only make it fast."""
 
 import os
 import sys

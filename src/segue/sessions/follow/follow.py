@@ -1,9 +1,10 @@
-"""Follows many live files of lines at once: what is appended, cut, replaced, moved or removed.
+"""Follows many live files of lines at once, as they are appended to, truncated, replaced, moved or
+removed.
 
-Events of the file system tell where to look; a slow sweep over all files finds what they missed.
-Nothing is believed but what a stat and the bytes say, so an event may come late, twice or never.
-Files are known by identity, so two names of one file are read once, and a file that is renamed is
-still the same file. Only regular files are opened, and none stays open.
+File system events say where to look, and a slow sweep over all files finds what they missed. Only a
+stat and the bytes themselves count, so an event may come late, twice or never. Files are identified
+by device and inode, so two names of one file are read once, and a renamed file is still the same
+file. Only regular files are opened, and none stays open.
 
 One file: one state machine.
 """

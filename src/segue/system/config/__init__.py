@@ -1,1 +1,1 @@
-"""What the user has set, from every layer."""
+"""The user's settings, from every layer."""

@@ -1,7 +1,7 @@
-"""The config folder: `config.toml` with what the user has set, and the user's own wordings.
+"""The config folder: `config.toml` with the user's settings, and the user's own wordings.
 
-What is here reads the user's file alone, and only the table that is asked for: it is paid by every
-command. All layers together, and where each value comes from: `system/config/settings`.
+This module reads only the user's file, and only the requested table, because every command pays
+for it. For all layers together, and the origin of each value, see `system/config/settings`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """One layer of the settings: what a file, the environment or the flags say, typed and checked.
 
-What is wrong is told in one line, with the file and line, the variable or the flag.
+An error is reported in one line, with the file and line, the variable or the flag.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Marks written into the user's config.toml: nothing else of the file changes."""
+"""Writes marks to the user's config.toml, and changes nothing else in the file."""
 
 import json
 import os

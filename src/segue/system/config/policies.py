@@ -1,9 +1,9 @@
-"""Which policy counts for a session. This is the one place that decides it: commands, the daemon,
-hooks, the status line, MCP and the API all ask here, so that none of them can disagree.
+"""Decides which policy applies to a session. This is the only place that does: commands, the
+daemon, hooks, the status line, MCP and the API all use it, so they cannot disagree.
 
-It follows from the session alone: its agent, its model and its own folder (with the `.segue.toml`
-there), never from the folder in which the question is asked. What follows from the policy, the
-window, the zone and what still fits, is in `sessions/survey` and `core/sessions/types`.
+The policy follows from the session alone: its agent, its model and its own folder (with the
+`.segue.toml` there), never from the folder in which a command runs. What follows from the policy
+(the window, the zone and what still fits) is in `sessions/survey` and `core/sessions/types`.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""What tokens cost, and windows, by the list that genai-prices brings along: nothing is fetched.
+"""Token prices and windows from the list that comes with genai-prices; nothing is fetched.
 
-Slow to load (a quarter of a second): imported only when a cost or an unknown model is asked for.
+Loading it is slow (a quarter of a second), so it is imported only for a cost or an unknown
+model.
 """
 
 from decimal import Decimal

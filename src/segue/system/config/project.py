@@ -1,7 +1,9 @@
-"""Which project a folder belongs to, and whose word its file is.
+"""Which project a folder belongs to, and whether its file can be trusted.
 
-A project's file comes with a repository, and so from whoever wrote that. It is looked for no higher
-than the repository's root, so that nobody's file in a shared folder above counts."""
+A project's file comes with a repository, so whoever wrote the repository wrote the file. segue
+looks for it no higher than the repository's root, so that a stranger's file in a shared folder
+above does not count.
+"""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,8 @@
 """What a project's `.segue.toml` may set.
 
-It comes with a repository, from whoever wrote that, and the agent that works there may write it. So
-it may say what is harmless, and be stricter than the user; all else it may not set."""
+The file comes with a repository, from whoever wrote that, and the agent working there can change
+it. So it may set only what is harmless, or stricter than the user's settings.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Loads the prompts: ours from the package, or the user's own in their place."""
+"""Loads the prompts: the bundled ones, or the user's own instead."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""All that may be set, from all layers, and where each value comes from.
+"""All settings, from all layers, and where each value comes from.
 
-Flags go before the environment, it before the project's file, that before the user's, and all of
-them before a preset. Within one layer a model's own value goes before its agent's, that before the
-project's (of two folders the inner one's), and that before the general one.
+Flags override the environment, which overrides the project's file, which overrides the user's,
+which overrides a preset. Within one layer, a model's value overrides its agent's, which
+overrides the project's (of two folders, the inner one's), which overrides the general one.
 """
 
 import os

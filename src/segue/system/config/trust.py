@@ -1,8 +1,9 @@
 """Which checks of projects the user has accepted.
 
-A `check` in a project's `.segue.toml` is a command of whoever wrote that file, which an agent may
-have done. It counts once the user has said yes to that very text in that folder; what is kept is
-a file whose name is the hash of both."""
+A `check` in a project's `.segue.toml` is a command by whoever wrote that file, possibly an
+agent. It applies only after the user has accepted that exact text in that folder; segue stores a
+file whose name is the hash of both.
+"""
 
 import contextlib
 import hashlib

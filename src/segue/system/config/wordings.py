@@ -1,4 +1,4 @@
-"""Loads the wordings: ours from the package, the user's from the config folder."""
+"""Loads the wordings: the bundled ones from the package, the user's from the config folder."""
 
 import tomllib
 from collections.abc import Iterable

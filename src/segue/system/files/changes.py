@@ -1,7 +1,7 @@
-"""Says when one of a few files grew or came into being, by a file descriptor that select takes.
+"""Signals that one of a few files grew or was created, through a file descriptor for select.
 
-Linux tells by inotify. Elsewhere, and where inotify is not to be had, `fileno` is None: whoever
-waits looks every POLL_S instead. Nothing depends on an event, it only makes it quick.
+Linux uses inotify. Where inotify is not available, `fileno` is None, and the caller polls every
+POLL_S instead. Nothing depends on an event; it only makes it fast.
 """
 
 import ctypes

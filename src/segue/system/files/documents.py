@@ -1,7 +1,7 @@
-"""Handoff documents on disk: where a project's are, which there are, reading and writing one.
+"""Handoff documents on disk: where a project's documents are, listing, reading and writing them.
 
-Names are one part of a path and nothing else; what a link leads to is not read, and nothing is
-written where a repository's link points outside the project.
+A name is a single path component; segue does not read through links, and writes nothing where a
+repository's link points outside the project.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""Files of the user's that segue adds to: never without a copy, whole or not at all, and back.
+"""Edits the user's own files: never without a copy, whole or not at all, and reversibly.
 
-What was done is remembered in the state folder. Once what is left without segue's entries says the
-same as the copy, the copy's own bytes come back, however the file was written in between.
+The state folder remembers each edit. Once the file without segue's entries has the same content
+as the copy, the copy's own bytes are restored, however the file was written in between.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reads what agents left behind, whatever it is, without ever taking it all in."""
+"""Reads whatever agents left behind, without ever loading all of it."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
-"""What segue makes in its state folder, by name. `SEGUE_HOME` may be any folder, and people keep
-their own things beside ours: what is not named here is not segue's to delete."""
+"""The names of everything segue creates in its state folder. `SEGUE_HOME` may be any folder, and
+people keep their own things there: segue never deletes what is not listed here."""
 
 import os
 import re

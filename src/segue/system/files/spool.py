@@ -1,4 +1,4 @@
-"""What hooks left behind while no daemon listened (`segue.client`)."""
+"""Reads what hooks stored while no daemon was running (`segue.client`)."""
 
 import os
 from contextlib import suppress

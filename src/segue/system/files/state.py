@@ -1,5 +1,5 @@
-"""Where segue keeps its state. Apart from `config`, because a scan that finds nothing new must not
-pay for reading policies."""
+"""Where segue stores its state. Separate from `config`, because a scan that finds nothing new
+must not pay for reading policies."""
 
 import os
 

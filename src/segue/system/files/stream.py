@@ -1,7 +1,7 @@
-"""Follows a file that somebody writes: whole lines, as they come, in memory that does not grow.
+"""Follows a file that is being written: whole lines, as they arrive, in constant memory.
 
-For files that are only appended to, such as a leg's output. Session files, which agents replace and
-rewrite, are followed by `segue.sessions.follow.follow`.
+For files that are only appended to, such as a leg's output. Session files, which agents replace
+and rewrite, are followed by `segue.sessions.follow.follow`.
 """
 
 import os

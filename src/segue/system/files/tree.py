@@ -1,5 +1,5 @@
-"""A folder as it is: whether it changed since, and which files are there. For work outside git, and
-for what an agent says it wrote."""
+"""The state of a folder: whether it has changed, and which files exist. For work outside git,
+and for files that an agent says it wrote."""
 
 import hashlib
 import os

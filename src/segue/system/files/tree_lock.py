@@ -1,9 +1,11 @@
-"""One run in a working tree, whatever state folder each segue has: a lock found by the tree.
+"""Ensures that only one run works in a working tree, whatever state folder each segue uses, with a
+lock that belongs to the tree.
 
-The store's lease knows only the runs of one `SEGUE_HOME`. The kernel keeps this lock for as long as
-the process lives, and no file of the user's is made or changed: a repository's `.git` itself is
-locked (flock), so other users and containers see it too. A folder without one has a lock file in a
-private folder of the user's below /tmp, by device and inode: tools do lock folders (`flock .`).
+The store's lease knows only the runs of one `SEGUE_HOME`. The kernel holds this lock as long as
+the process lives, and no file of the user is created or changed: segue locks a repository's
+`.git` itself (flock), so other users and containers see it too. For a folder without one, the
+lock file is in a private folder below /tmp, by device and inode, because tools do lock folders
+(`flock .`).
 """
 
 import fcntl

@@ -1,1 +1,1 @@
-"""git, without running anything that a repository names."""
+"""Runs git without running anything that a repository names."""

@@ -1,5 +1,5 @@
-"""What a repository says of the work in it. Looks only: takes no lock, writes no index, runs
-nothing that the repository names (see `repository`), and waits for nobody for long."""
+"""Reads the state of a repository's work: takes no lock, writes no index, runs nothing that the
+repository names (see `repository`), and never waits for long."""
 
 import hashlib
 import os

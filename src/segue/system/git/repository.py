@@ -1,11 +1,13 @@
-"""Runs git on a repository without running anything of the repository's.
+"""Runs git on a repository without running anything from the repository.
 
-A repository's `.git/config` is written by whoever packed the folder, and by the agent that works in
-it, and dozens of its keys name programs: filters, fsmonitor, textconv, the pager, remotes' helpers;
-each new git brings more. So they are not switched off one by one: what looks at files and objects
-gets a git folder of segue's own, with the repository's objects, refs and index, and a config that
-holds nothing but the few harmless values which decide how files compare. Neither the repository's
-config is read, nor the user's: git-lfs, for one, takes commands from the repository if it runs."""
+A repository's `.git/config` is written by whoever packed the folder, and by the agent that works
+in it, and dozens of its keys name programs: filters, fsmonitor, textconv, the pager, remotes'
+helpers; each new git version adds more. So they are not switched off one by one. Instead,
+commands that look at files and objects get a separate git folder, with the repository's objects,
+refs and index, and a config that contains only the few harmless values that decide how files
+compare. Neither the repository's config nor the user's is read: git-lfs, for example, takes
+commands from the repository if it runs.
+"""
 
 import os
 import re

@@ -1,9 +1,10 @@
-"""The working tree at one moment, as a git commit that no branch shows: `refs/segue/RUN/NAME`.
+"""Snapshots of the working tree, as git commits outside all branches: `refs/segue/RUN/NAME`.
 
-Made with an index of its own, by a git that knows nothing of the repository's config (see
-`repository`). HEAD, the index, the stash, the branches and ignored files of the user are never
-touched. What a nested repository or a submodule holds is not in it, nor are files larger than
-`MAX_FILE_BYTES`."""
+They are made with a separate index, by a git that does not read the repository's config (see
+`repository`). HEAD, the user's index, stash, branches and ignored files are never touched. A
+snapshot does not contain the contents of nested repositories and submodules, or files larger
+than `MAX_FILE_BYTES`.
+"""
 
 import os
 import re

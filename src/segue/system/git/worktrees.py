@@ -1,9 +1,9 @@
-"""A working tree and a branch of its own for a task: made, measured, removed.
+"""A separate worktree and branch for a task: created, measured, removed.
 
-Nothing that the repository names is run: no hook, no filter, no remote's helper. The branch and the
-tree's place are written by git itself, told to check nothing out; the files are then written with
-the repository's objects and a config of segue's own (`repository`). So files with a filter, such as
-git-lfs's, are as they are in the repository; a setup command can fetch them.
+Nothing that the repository names is run: no hook, no filter, no remote's helper. git itself
+writes the branch and the worktree's location, without checking anything out; the files are then
+written with the repository's objects and segue's own config (`repository`). So files with a
+filter, such as git-lfs files, are as they are in the repository; a setup command can fetch them.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Finds the processes that a leg left behind, and ends them.
 
-Agents run their tools in sessions of their own, so that a killed agent's tools live on and no
-process group reaches them. Two things find them again: on Linux a process may adopt the orphans
-below it, and every process of a leg carries the leg's mark in its environment.
+Agents run their tools in separate process sessions, so the tools of a killed agent survive and
+no process group reaches them. Two things find them again: on Linux a process can adopt the
+orphans below it, and every process of a leg carries the leg's mark in its environment.
 """
 
 import contextlib

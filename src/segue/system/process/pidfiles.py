@@ -1,4 +1,4 @@
-"""What running agents write about themselves, in files that a killed one leaves behind."""
+"""Reads what running agents write about themselves, in files that a killed agent leaves behind."""
 
 import os
 import re

@@ -1,7 +1,7 @@
-"""The agents that run on this machine, and what each of them says or shows about its session.
+"""Finds the agents that run on this machine, and what each of them reveals about its session.
 
-One pass over the names of all processes; only those that are an agent's by name are looked at
-closer. Nothing is locked, no environment and no key file is read, and nothing raises.
+One pass over the names of all processes; only those with an agent's name are examined. Nothing
+is locked, no environment or key file is read, and nothing raises.
 """
 
 import os

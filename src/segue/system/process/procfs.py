@@ -1,8 +1,9 @@
-"""What the system knows about running processes. No question raises: a process may be gone by the
-time it is asked about, or be somebody else's.
+"""What the system knows about running processes. No function raises: a process may be gone by the
+time it is looked up, or belong to another user.
 
-Linux's /proc is read as it is: psutil reads the same files, takes 30 ms to import, and knows
-neither locks nor a start time that stays the same when the clock is set. It is for other systems.
+On Linux, /proc is read directly: psutil reads the same files, takes 30 ms to import, and knows
+neither locks nor a start time that stays the same when the clock is set. It is used on other
+systems.
 """
 
 import os

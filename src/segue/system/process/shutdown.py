@@ -1,4 +1,4 @@
-"""Whether the machine is going down: then a SIGTERM is nobody's wish about a run."""
+"""Whether the machine is shutting down: a SIGTERM then says nothing about the user's intention."""
 
 import subprocess
 

@@ -1,1 +1,1 @@
-"""OpenTelemetry: spans and metrics over OTLP/HTTP, where the user set it up; nothing otherwise."""
+"""OpenTelemetry: spans and metrics over OTLP/HTTP, if the user set it up; otherwise nothing."""

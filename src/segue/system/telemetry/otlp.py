@@ -1,4 +1,4 @@
-"""OTLP over HTTP, by OpenTelemetry's own SDK. The one module that imports it."""
+"""OTLP over HTTP with OpenTelemetry's own SDK. The only module that imports it."""
 
 import bisect
 import logging

@@ -1,7 +1,8 @@
-"""Sends spans and metrics, in a thread of its own.
+"""Sends spans and metrics in a separate thread.
 
-Whoever tells goes on at once: what is told waits in a short queue. A collector that is gone or
-hangs costs what is told, never time: what does not fit into the queue is dropped and counted."""
+Callers never wait: data is queued. A collector that is gone or hangs costs data, never time:
+what does not fit into the queue is dropped and counted.
+"""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Whether the user wants telemetry, and where. Cheap: nothing is loaded to find out."""
+"""Whether the user wants telemetry, and where. Cheap: loads nothing to find out."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is sent, as plain data: nothing of OpenTelemetry is loaded to make it."""
+"""The data that is sent, as plain types that need no OpenTelemetry."""
 
 import hashlib
 from collections.abc import Mapping

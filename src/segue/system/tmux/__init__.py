@@ -1,1 +1,1 @@
-"""tmux: panes, what they show, and typing into them."""
+"""tmux: panes, their content, and typing into them."""

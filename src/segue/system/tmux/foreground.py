@@ -1,9 +1,9 @@
-"""Lends this terminal to another program, and has it back as it was, however that program ends.
+"""Lends this terminal to another program, and restores it however that program ends.
 
-A full-screen program that is killed leaves the alternate screen, the mouse, the paste brackets and
-raw keys on. Here they are taken back. If this process is killed too, so that the shell has the
-terminal again while the program still draws, a small process beside it ends the program, and takes
-them back then.
+A full-screen program that is killed leaves the alternate screen, mouse reporting, bracketed
+paste and raw mode switched on. This module switches them off. If this process is killed too, so
+that the shell has the terminal again while the program still draws, a small helper process ends
+the program and then restores the terminal.
 """
 
 import contextlib

@@ -1,15 +1,16 @@
-"""Acts in a tmux pane only if nobody else did since it was looked at, and keeps the user's keys
-back while a text of segue's stands in the input line.
+"""Acts in a tmux pane only if nobody else did since the last look, and holds back the user's keys
+while text from segue is in the input line.
 
-tmux does one thing after the other, so a condition and what depends on it, in one command, have
-nothing in between. The condition is a line of everything that must not have changed: among it, when
-those who have the pane before them last pressed a key. A key that tmux has not read yet comes after
-what is done here, and so reaches the program after it.
+tmux does one thing after the other, so nothing can happen between a condition and the actions that
+depend on it if both are in one command. The condition covers everything that must not have changed,
+including when the clients that show the pane last pressed a key. A key that tmux has not read yet
+comes after what is done here, and so reaches the program later.
 
-To keep keys back, the user's client is given a key table in which any key first waits: tmux does a
-client's keys one by one, so those behind it wait, too, and none is lost or overtaken. It ends when
-`release` is called. By itself, also if this process is no more: no key begins to wait after HOLD_S,
-and one that waits goes on HOLD_S after it was pressed, with all that are behind it.
+To hold back keys, the user's client gets a key table in which every key first waits: tmux
+handles a client's keys one by one, so the keys behind it wait too, and none is lost or
+overtaken. This ends when `release` is called. It also ends by itself, even if this process is
+gone: no key begins to wait after HOLD_S, and a waiting key proceeds HOLD_S after it was pressed,
+with all keys behind it.
 """
 
 import contextlib

@@ -1,12 +1,13 @@
-"""The process behind a pane of `segue open`: starts the agent, and tells its terminals of its end.
+"""The process in a pane of `segue open`: starts the agent, and tells its terminals when it ends.
 
-Standard library only, and no segue: it runs with `python -I -S`. What it starts comes through a
-pipe with a name, so that no environment ever stands in an argument or in a file. The agent gets the
-environment of the terminal in which `segue open` was typed; only what tells of the terminal itself
-is tmux's. `TMUX` is not: programs that the agent starts must not reach the server that it sits in,
+It uses only the standard library and runs with `python -I -S`. The command comes through a named
+pipe, so that no environment ever appears in an argument or a file. The agent gets the environment
+of the terminal in which `segue open` was typed; only the variables about the terminal itself are
+tmux's. `TMUX` is not set: programs that the agent starts must not reach the server that it runs in,
 and agents that see it use fewer colours.
 
-tmux itself would tell of an end, too, but before 3.5 it may miss it: libutempter takes its SIGCHLD.
+tmux itself would report the end too, but before 3.5 it may miss it: libutempter consumes its
+SIGCHLD.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The tmux server of `segue open`: agents in it are seen and typed into like those in any other,
-and whoever sits before one notices nothing of tmux.
+"""The tmux server of `segue open`: segue sees and types into its agents like in any other tmux, and
+the user does not notice tmux.
 
-One server a user, on a socket of segue's own, without the user's tmux config. It ends with the last
-agent in it. Each agent has a session of its own (`claude-1`); its pane runs `host`, which runs
-the agent.
+There is one server per user, on a socket of its own, without the user's tmux config. It ends
+with the last agent in it. Each agent has its own session (`claude-1`); its pane runs `host`,
+which runs the agent.
 """
 
 import json

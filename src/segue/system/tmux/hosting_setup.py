@@ -1,4 +1,4 @@
-"""How the tmux of `segue open` is set up so that nobody notices it: no status line, no prefix, keys
+"""Configures the tmux of `segue open` so that nobody notices it: no status line, no prefix, keys
 and the mouse for the agent, colours, titles and the clipboard for the terminal outside."""
 
 import re

@@ -1,5 +1,5 @@
-"""An agent's input line while one text is typed: what stands in it, what is put in and taken out,
-and that the user finds their own words there afterwards."""
+"""An agent's input line while segue types a text: its content, inserting and removing text, and
+restoring the user's own draft afterwards."""
 
 import hashlib
 import secrets

@@ -1,6 +1,6 @@
-"""Where agents sit: the tmux pane of a process, and whether that process still has it.
+"""Finds the tmux pane of a process, and checks that the process still has it.
 
-Of an environment only what is named here is read: the rest may hold keys.
+Of a process's environment, only the variables named here are read: the rest may contain keys.
 """
 
 import os

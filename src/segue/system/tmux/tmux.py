@@ -1,7 +1,8 @@
-"""tmux over its command line: what panes there are, what they show, and keys for them.
+"""tmux through its command line: its panes, their content, and keys for them.
 
-Arguments only, never a shell's text: texts go in through buffers, so that nothing in them is ever
-read as a command, a key or a format. What may be typed, and when, is for `typist` to know.
+Everything is passed as arguments, never as shell text; texts go in through buffers, so that
+nothing in them is ever read as a command, a key or a format. `typist` decides what may be typed,
+and when.
 """
 
 import math

@@ -1,9 +1,9 @@
 """Types into an agent's terminal, or says why not.
 
-Never into a pane that is busy, in copy mode, shows a dialog or what is not understood, holds a
-draft of the user's, or no longer runs the agent that was seen. The user may type at any moment:
-their keys are kept back while a text of ours stands in the input line, and come after it, so that
-no line is ever mixed and no key lost (`system/tmux/guard`).
+It never types into a pane that is busy, in copy mode, shows a dialog or an unknown screen, holds
+a draft of the user, or no longer runs the expected agent. The user may type at any moment: their
+keys are held back while text from segue is in the input line, and come after it, so that no line
+is ever mixed and no key is lost (`system/tmux/guard`).
 """
 
 import re

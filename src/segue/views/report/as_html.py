@@ -1,4 +1,4 @@
-"""A report as one file: no network, no scripts, timelines as SVG. All that is not segue's own is
+"""A report as one HTML file: no network, no scripts, timelines as SVG. All foreign text is
 escaped."""
 
 from datetime import tzinfo

@@ -1,5 +1,5 @@
-"""A report for a pull request or an issue. What comes from outside cannot make a link, load an
-image, name a person or begin a heading."""
+"""A report for a pull request or an issue. Foreign text cannot create a link, load an image,
+mention a person or begin a heading."""
 
 import re
 from datetime import tzinfo

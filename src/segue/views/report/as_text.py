@@ -1,4 +1,4 @@
-"""A report on a terminal or in a mail: at most 80 columns, no colours."""
+"""A report for a terminal or an email: at most 80 columns, no colours."""
 
 import textwrap
 from datetime import tzinfo
@@ -31,7 +31,7 @@ def text(report: Report, tz: tzinfo) -> str:
             lines += _wrapped(f"{when}  {parts.watched_line(one)}", "  ")
     lines += [line for note in report.notes for line in ("", *_wrapped(f"note: {note}", ""))]
     if not report.runs and not report.watched:
-        lines += ["", "Nothing happened in that time. For a longer one: segue report --since 7d"]
+        lines += ["", "Nothing happened in that time. For a longer period: segue report --since 7d"]
     return "\n".join(lines)
 
 

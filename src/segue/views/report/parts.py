@@ -1,4 +1,4 @@
-"""What all forms of a report say in the same words. Pure."""
+"""The texts that all forms of a report share. Pure."""
 
 from datetime import datetime, tzinfo
 

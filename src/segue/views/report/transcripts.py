@@ -1,4 +1,4 @@
-"""Conversations for people and for programs: words whole, tool calls folded into a line each."""
+"""Conversations for people and for programs: messages in full, and each tool call on one line."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""A run as its user sees it: while it works, and what came of it."""
+"""A run as its user sees it: while it works, and its result."""

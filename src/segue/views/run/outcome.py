@@ -1,4 +1,5 @@
-"""How a run ended, for people: one line if all is well, else what there is to know and to do."""
+"""How a run ended, for people: one line if all is well, otherwise what the user should know and
+do."""
 
 import re
 import shlex

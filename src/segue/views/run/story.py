@@ -1,4 +1,4 @@
-"""A line for what happened in a run, and the story of all of it. Pure, as `telling` is."""
+"""A line for each event of a run, and a summary of all of them. Pure."""
 
 from datetime import tzinfo
 

@@ -1,6 +1,6 @@
-"""A run as it goes on, on stderr: a block that moves on a terminal, dated lines in a pipe.
+"""A run while it works, on stderr: a live block on a terminal, dated lines in a pipe.
 
-A view never ends a run: a terminal that is gone is written to no more.
+A view never ends a run: if its terminal is gone, nothing more is written.
 """
 
 import os

@@ -33,14 +33,14 @@ class _Pending(Struct):
 
 
 class Arrivals:
-    """All handoffs of one daemon. `do` runs something that takes a while, elsewhere."""
+    """All handoffs of one daemon. `do` runs slow work elsewhere."""
 
     def __init__(self, world: DaemonState, do: Callable[[Callable[[], None]], None]) -> None:
         self.world, self._do = world, do
         self._pending: dict[tuple[str, str], _Pending] = {}
 
     def begin(self, cycle: TerminalHandoff) -> None:
-        """A handoff is over."""
+        """A handoff has ended."""
         new = cycle.new_session_id
         is_recent = cycle.step_at >= self.world.clock.now() - _RECENT_S
         if cycle.step is HandoffStep.DONE and is_recent and new and new != cycle.session_id:
@@ -49,7 +49,7 @@ class Arrivals:
                 del self._pending[next(iter(self._pending))]
 
     def restore(self) -> None:
-        """Those of a former daemon that were not told of."""
+        """Loads the previous daemon's handoffs that have no result yet."""
         seq = 0
         while notes := self.world.log.since(seq, ("handoff", ARRIVAL)):
             for note in notes:
@@ -61,7 +61,7 @@ class Arrivals:
                     self.begin(msgspec.convert(note.data.get("cycle"), TerminalHandoff))
 
     def tick(self) -> bool:
-        """Looks at those that have changed, now and then. Whether one is left to be looked at."""
+        """Looks at changed ones from time to time. Returns whether any are left to look at."""
         now, is_left = self.world.clock.awake(), False
         for name, pending in list(self._pending.items()):
             kept = self.world.kept.get(name)
@@ -100,7 +100,7 @@ class Arrivals:
             self.world.note(ARRIVAL, session, told | result | msgspec.to_builtins(found))
 
     def _knew(self, cycle: TerminalHandoff) -> Digest:
-        """What the old session knew, but for the document that the new one is told to read."""
+        """What the old session knew, apart from the document that the new one is told to read."""
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         builder = Builder()
         if kept is not None:

@@ -13,20 +13,21 @@ _LEAST_CHARS = 20  # a template that says less by itself is not recognised
 
 
 class Messages:
-    """All templates, loaded and tried. `own`: the user's, by name. Raises ConfigError."""
+    """All templates, loaded and checked. `own`: the user's templates, by name. Raises
+    ConfigError."""
 
     def __init__(self, own: dict[str, Path]) -> None:
         self.templates = {name: prompts.load(name, own.get(name)) for name in continuation.NAMES}
         self._pieces = [_pieces(self.templates[name]) for name in _TYPED]
 
     def is_own(self, text: str) -> bool:
-        """Whether these words are segue's own, and not the user's: what it types into a session,
-        however the blanks were filled."""
+        """Whether this text is one of segue's own messages, whatever its placeholders contain,
+        and not the user's."""
         plain = " ".join(text.split())
         return any(_has_all(plain, pieces) for pieces in self._pieces)
 
     def large_task(self, reading: Reading, *, task_tokens: int, max_tokens: int) -> str:
-        """Before a task that is too large for what is left."""
+        """The message before a task that is too large for the rest of the window."""
         return continuation.large_task(
             self.templates[continuation.LARGE_TASK],
             percent=reading.percent,
@@ -44,7 +45,7 @@ class Messages:
         )
 
     def handoff_request(self, *, percent: float, file: str) -> str:
-        """What asks for the document."""
+        """The request for the document."""
         template = self.templates[continuation.HANDOFF_REQUEST]
         return continuation.handoff_request(template, percent=percent, file=file)
 
@@ -62,14 +63,14 @@ class Messages:
         call_in_doubt: str | None = None,
         relay: continuation.Relay | None = None,
     ) -> str:
-        """The first words of the session that goes on."""
+        """The first prompt of the session that continues."""
         template = self.templates[continuation.HANDOFF_RESUME]
         return continuation.handoff_resume(
             template, file=file, reason=reason, call_in_doubt=call_in_doubt, relay=relay
         )
 
     def resume(self, *, reason: StopReason, leg: int, call_in_doubt: str | None) -> str:
-        """What a session is told when it goes on after a stop."""
+        """The prompt of a session that is resumed after a stop."""
         return continuation.resume(
             self.templates[continuation.RESUME],
             reason=reason,
@@ -79,7 +80,7 @@ class Messages:
 
 
 def _pieces(template: str) -> list[str]:
-    """What a template says whatever is put into its blanks."""
+    """The fixed parts of a template, between its placeholders."""
     mark = "\0"
     blanks = {name: mark for names in continuation.NAMES.values() for name in names}
     blanks |= {name: mark for names in continuation.OPTIONAL.values() for name in names}

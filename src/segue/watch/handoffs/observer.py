@@ -63,20 +63,20 @@ _AFTER = (HandoffStep.CLEARED, HandoffStep.RESUMING, HandoffStep.RESUMED, Handof
 
 
 def project_of(cycle: TerminalHandoff) -> str:
-    """The folder that a document must not lead out of; "" if the user keeps them elsewhere."""
+    """The folder that a document must stay in; "" if the user keeps documents elsewhere."""
     return cycle.cwd if cycle.file.startswith(cycle.cwd.rstrip("/") + "/") else ""
 
 
 class HandoffPlace(Struct, frozen=True):
-    """Where a session sits and what it wrote, as a later daemon needs it: once the context is
-    cleared, nothing that runs has that session any more."""
+    """Where a session runs and what it wrote, for a later daemon: once the context is cleared,
+    no running process has that session any more."""
 
     seat: AgentPane | None = None
     path: str = ""  # of its records
 
 
 class HandoffObserver:
-    """Looks at handoffs. What it remembers of each is only since when something is so."""
+    """Observes handoffs. For each one it remembers only since when something has been the case."""
 
     def __init__(self, world: DaemonState) -> None:
         self.world = world
@@ -86,14 +86,14 @@ class HandoffObserver:
         self._idle: dict[str, float] = {}  # since when a prompt is shown
 
     def forget(self, name: str) -> None:
-        """It is over."""
+        """The handoff has ended."""
         for kept in (self.places, self._files, self._drafts, self._idle):
             kept.pop(name, None)
 
     # Where
 
     def place(self, cycle: TerminalHandoff) -> HandoffPlace:
-        """The newest that is known of it."""
+        """The newest known place."""
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         before = self.places.get(cycle.id, HandoffPlace())
         new = self.world.kept.get((cycle.agent, cycle.new_session_id))
@@ -106,14 +106,14 @@ class HandoffObserver:
         return found
 
     def restore(self, name: str, data: Any) -> None:
-        """As a former daemon wrote it down."""
+        """Loads the place as a previous daemon logged it."""
         try:
             self.places[name] = msgspec.convert(data, HandoffPlace)
         except msgspec.ValidationError:
             self.places[name] = HandoffPlace()
 
     def terminal(self, cycle: TerminalHandoff) -> Terminal | None:
-        """How its agent is talked to."""
+        """How to talk to its agent."""
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         return (kept.terminal if kept else None) or terminals.find(cycle.agent)
 
@@ -127,7 +127,7 @@ class HandoffObserver:
     # All that is so now
 
     def facts(self, cycle: TerminalHandoff) -> list[AnyFact]:
-        """What is to be told to a handoff, in order."""
+        """The new facts about a handoff, in order."""
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         facts: list[AnyFact] = []
         if used := self._used(cycle, kept):
@@ -158,7 +158,7 @@ class HandoffObserver:
         return facts
 
     def _used(self, cycle: TerminalHandoff, kept: TrackedSession | None) -> Used | Cancel | None:
-        """How full the session is: the new one, once the context is cleared."""
+        """How full the session is; the new one, once the context is cleared."""
         if cycle.is_cleared:
             kept = self.world.kept.get((cycle.agent, cycle.new_session_id))
         reading = kept.session.reading if kept else None
@@ -222,7 +222,7 @@ class HandoffObserver:
     # The records
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
-        """How the last turn of the session that is handed over stands."""
+        """The state of the last turn of the session that is handed over."""
         return evidence.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
@@ -232,7 +232,7 @@ class HandoffObserver:
         return [TurnInterrupted(latest.ended_at)] if latest.turn == "interrupted" else []
 
     def was_heard(self, cycle: TerminalHandoff, what: What) -> bool:
-        """Whether the records show that it was said."""
+        """Whether the records show that the text arrived."""
         if what == "request":
             return self._heard(cycle).prompt_at is not None
         return any(
@@ -261,8 +261,8 @@ class HandoffObserver:
         return facts
 
     def _new_sessions(self, cycle: TerminalHandoff) -> list[Session]:
-        """Those that may have come after the one that is handed over: in the same process, or begun
-        in the same folder since."""
+        """Sessions that may have followed the one that is handed over: in the same process, or
+        started in the same folder since."""
         seat = self.place(cycle).seat
         pid = seat.pid if seat else 0
         with self.world.lock:
@@ -279,7 +279,7 @@ class HandoffObserver:
         ]
 
     def cleared_to(self, cycle: TerminalHandoff) -> str:
-        """The session that the same process has gone over to; "" if it has not."""
+        """The session that the same process has switched to; "" if it has not."""
         seat = self.place(cycle).seat
         for session in self._new_sessions(cycle):
             # Which session is whose is a guess with some agents: a new one is another's never.
@@ -346,7 +346,7 @@ class HandoffObserver:
         return [ready] if is_draft_old or _is_users(cycle) else []
 
     def is_harmless(self, cycle: TerminalHandoff) -> bool:
-        """Whether a dialog is shown that may be closed."""
+        """Whether an open dialog may be closed."""
         if cycle.step not in (
             HandoffStep.WAITING,
             HandoffStep.WRITTEN,
@@ -362,22 +362,23 @@ class HandoffObserver:
         return not isinstance(seen, TypingRefused) and seen.state == "idle" and seen.is_fresh
 
     def is_draft_old(self, cycle: TerminalHandoff) -> bool:
-        """Whether the user's draft has been in the way for so long that it is kept and restored."""
+        """Whether the user's draft has been in the way for so long that segue sets it aside and
+        restores it later."""
         now = self.world.clock.now()
         return now - self._drafts.setdefault(cycle.id, now) >= self.policy(cycle).draft_wait_s
 
     def is_idle(self, cycle: TerminalHandoff) -> bool:
-        """Whether it stood at its prompt when it was last looked at: there is no turn that takes
-        too long. What is waited for then is the user, and that has its own end."""
+        """Whether it was at its prompt at the last look, so that no turn can take too long.
+        segue then waits for the user, which has its own timeout."""
         waits = cycle.step in (HandoffStep.WAITING, HandoffStep.WRITTEN, HandoffStep.CLEARED)
         return waits and cycle.id in self._idle
 
     def keeps_draft(self, cycle: TerminalHandoff) -> bool:
-        """Whether a draft is in the way that has been waited for."""
+        """Whether a draft is still in the way after segue has waited for it."""
         return cycle.id in self._drafts and self.is_draft_old(cycle)
 
     def typed(self, cycle: TerminalHandoff) -> None:
-        """What was in the way is not any more."""
+        """The obstacle is gone."""
         self._drafts.pop(cycle.id, None)
 
     def policy(self, cycle: TerminalHandoff) -> Policy:
@@ -404,12 +405,12 @@ def is_rule_made(text: str) -> bool:
 
 
 def _is_users(cycle: TerminalHandoff) -> bool:
-    """Whether a prompt that is shown is the user's, and nothing of segue's is due there."""
+    """Whether a displayed prompt belongs to the user, with nothing from segue due there."""
     return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.by_user
 
 
 def _may_work(kept: TrackedSession | None) -> bool:
-    """Whether a look at the terminal may show that it works, or that it is gone."""
+    """Whether a look at the terminal may show that the agent works, or is gone."""
     session = kept.session if kept else None
     return session is None or session.process is None or session.state is SessionState.WORKING
 

@@ -20,7 +20,7 @@ SHOWN_S = 10.0
 
 
 def message(reading: Reading, zone: Zone, policy: Policy) -> str:
-    """What the user is told on entering a zone; "" if there is nothing to say."""
+    """The message to the user on entering a zone; "" if there is nothing to say."""
     said = f"segue: context at {reading.fraction:.0%}"
     match zone:
         case Zone.WARNING:
@@ -33,7 +33,7 @@ def message(reading: Reading, zone: Zone, policy: Policy) -> str:
 
 
 class PaneNotices:
-    """Shows and takes away. `do` carries out what needs a terminal, in its turn."""
+    """Shows and removes messages. `do` carries out what needs a terminal, in its turn."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PaneNotices:
         self._marked: dict[AgentPane, str] = {}
 
     def tell(self, kept: TrackedSession, text: str) -> None:
-        """Shows it for some seconds to whoever has the pane before them."""
+        """Shows the message for some seconds to whoever looks at the pane."""
         seat, reading, zone = kept.seat, kept.session.reading, kept.session.zone
         if seat is None or reading is None or zone is None or not may_be_told(kept):
             return
@@ -55,13 +55,13 @@ class PaneNotices:
         self._do(lambda: self._show(seat, text, mark))
 
     def clear(self, kept: TrackedSession) -> None:
-        """Takes the mark off its pane: the session is out of these zones, or gone."""
+        """Removes the mark from its pane: the session has left these zones, or is gone."""
         for seat in [s for s in self._marked if kept.seen_pid == s.pid]:
             self._marked.pop(seat)
             self._do(lambda seat=seat: self._unmark(seat))  # type: ignore[misc]
 
     def close(self) -> None:
-        """Takes all marks away, at once."""
+        """Removes all marks at once."""
         for seat in self._marked:
             self._unmark(seat)
         self._marked = {}
@@ -80,6 +80,6 @@ class PaneNotices:
 
 
 def may_be_told(kept: TrackedSession) -> bool:
-    """Whether its pane is the place to tell: hooks tell the agent itself, and a run is looked after
-    by its segue."""
+    """Whether its pane is the right place: hooks tell the agent itself, and a run is looked
+    after by its segue."""
     return not kept.hooked_at and not kept.in_run and not kept.is_ours

@@ -20,7 +20,8 @@ _FRESH_S = 1.0  # how long a list of panes is good enough to find somebody in it
 
 
 class Seating:
-    """Fills in what a session's process tells of itself. Costs some milliseconds for a new one."""
+    """Fills in what a session's process reveals about itself. Takes some milliseconds for a new
+    one."""
 
     def __init__(self, on: System | None = None) -> None:
         self._on = on or system()
@@ -31,7 +32,7 @@ class Seating:
         return self._servers.setdefault(socket, _Panes(socket))
 
     def learn(self, kept: TrackedSession, process: Process) -> bool:
-        """Once for each process; whether it is a new one."""
+        """Runs once for each process; returns whether it is a new one."""
         is_new = kept.seen_pid != process.pid or (
             kept.seat is not None and kept.seat.start_ticks != process.start_ticks
         )
@@ -51,7 +52,7 @@ class Seating:
         return True
 
     def _command(self, pid: int) -> tuple[str, list[str]]:
-        """What is to be run to run it again, and its arguments."""
+        """The command and arguments that would start it again."""
         program, arguments = self._on.program(pid), self._on.arguments(pid)[1:]
         script = arguments[0] if arguments else ""
         is_run = os.path.basename(program).rstrip("0123456789.") in _RUNNERS
@@ -61,7 +62,7 @@ class Seating:
 
 
 class _Panes(Tmux):
-    """A server whose panes are listed once for all who are looked for at the same time."""
+    """A tmux server whose panes are listed once for all lookups at the same time."""
 
     def __init__(self, socket: str) -> None:
         super().__init__(socket)
@@ -81,11 +82,9 @@ class _Panes(Tmux):
 
 
 def shell_waits(pane: Pane) -> bool:
-    """Whether the pane's own shell waits at its prompt, and would hear an Enter.
-
-    A shell without a line editor reads what the terminal makes of the keys. An agent that was
-    killed leaves the terminal raw: then no line ever comes to its end.
-    """
+    """Whether the pane's own shell waits at its prompt and would react to Enter. A shell without
+    a line editor reads keys as the terminal delivers them. A killed agent leaves the terminal
+    in raw mode: then no line ever ends."""
     if not seats.shell_in(pane):
         return False
     if os.path.basename(system().program(pane.pid)) not in _WITHOUT_EDITOR:

@@ -66,8 +66,8 @@ _LASTING = ("gone", "unknown")
 
 
 class HandoffWorker:
-    """All handoffs. `begin`, `tell`, `do` and `cycles` are for any thread; the work is done in one
-    of its own."""
+    """All handoffs. `begin`, `tell`, `do` and `cycles` are for any thread; the work is done in
+    one thread of its own."""
 
     def __init__(self, world: DaemonState, *, look_s: float = LOOK_S) -> None:
         self.world = world
@@ -93,7 +93,7 @@ class HandoffWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after what is being typed just now."""
+        """Ends after the current typing."""
         self._stopped = True
         self._ring()
         if self._thread.is_alive():
@@ -108,7 +108,7 @@ class HandoffWorker:
         self._ring()
 
     def of(self, session: Session) -> TerminalHandoff | None:
-        """The handoff of a session that is not over."""
+        """The unfinished handoff of a session."""
         return next(
             (
                 cycle
@@ -122,14 +122,15 @@ class HandoffWorker:
 
     @property
     def active(self) -> int:
-        """How many are under way."""
+        """How many are in progress."""
         return sum(cycle.step.is_active for cycle in list(self.cycles.values()))
 
     def begin(
         self, kept: TrackedSession, *, by_user: bool = False, own: bool = False
     ) -> TerminalHandoff:
-        """Plans a handoff. `own`: the session cannot be asked any more; segue writes the document.
-        Raises SegueError if there is no agent behind the session, or no place for the document."""
+        """Plans a handoff. `own`: the session can no longer be asked, so segue writes the
+        document. Raises SegueError if no agent has the session open, or there is no place for
+        the document."""
         world, session = self.world, kept.session
         if session.process is None:  # its seat may be another session's by now
             raise SegueError(f"{label(session)} cannot be handed over: no agent has it open")
@@ -165,20 +166,20 @@ class HandoffWorker:
         return cycle
 
     def _await(self, cycle: TerminalHandoff) -> None:
-        """An event tells of its document, and of the end of a tool, at once; without one they are
-        looked for now and then."""
+        """File events report its document, and the end of a tool, at once; without events they
+        are polled."""
         for path in (cycle.file, *_records(self.seen.place(cycle).path)):
             if self._events is not None and os.path.isdir(os.path.dirname(path)):
                 self._events.watch(path)
 
     def measured(self, session: Session) -> None:
-        """Its size is known anew."""
+        """Its size has been measured again."""
         cycle = self.of(session)
         if cycle is not None and cycle.step is HandoffStep.WAITING:
             self._ring()
 
     def tell(self, name: str, fact: AnyFact) -> None:
-        """Something happened to a handoff; what follows is done by the thread."""
+        """Something happened to a handoff; the thread does what follows."""
         self.do(lambda: self._tell(name, fact))
 
     # The thread
@@ -200,14 +201,14 @@ class HandoffWorker:
             self._tell_of(events.drain())
 
     def _tell_of(self, paths: set[str]) -> None:
-        """What a turn adds to a session that waits is known before the next one begins."""
+        """What a turn adds to a waiting session is known before the next turn begins."""
         for cycle in list(self.cycles.values()):
             path = self.seen.place(cycle).path
             if cycle.step is HandoffStep.WAITING and not paths.isdisjoint(_records(path)):
                 self.nudge(cycle.agent, cycle.session_id, path)
 
     def look_round(self) -> None:
-        """Does what is waiting to be done, and looks at each handoff once. The thread's own."""
+        """Does pending work, and looks at each handoff once. Only for the worker's thread."""
         while not self._stopped:
             try:
                 job = self._jobs.get_nowait()
@@ -219,7 +220,7 @@ class HandoffWorker:
                 self._safely(lambda name=name: self._attend(name))  # type: ignore[misc]
 
     def _safely(self, job: Callable[[], None]) -> None:
-        """No fault of one terminal may end the watch over all others."""
+        """Contains errors: a problem with one terminal must not end the watch over all others."""
         try:
             job()
         except SegueError as fault:
@@ -266,7 +267,7 @@ class HandoffWorker:
     # Looking
 
     def _attend(self, name: str) -> None:
-        """Tells all that can be seen of a handoff just now."""
+        """Reports everything that can currently be seen of a handoff."""
         cycle = self.cycles[name]
         for fact in self.seen.facts(cycle):
             self._tell(name, fact)
@@ -301,7 +302,8 @@ class HandoffWorker:
     def _press(
         self, cycle: TerminalHandoff, what: Literal["interrupt", "dismiss"]
     ) -> TypingRefused | None:
-        """An interrupt answers No where a question is open: only a turn that runs is ended."""
+        """Interrupts a running turn only: where a question is open, an interrupt would answer
+        No."""
         seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
         if seat is None or terminal is None:
             return TypingRefused("gone", "it is not in a terminal")
@@ -310,7 +312,7 @@ class HandoffWorker:
         return self.world.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
 
     def _type(self, cycle: TerminalHandoff, what: What) -> AnyFact:
-        """Types it, unless it is seen to have been typed."""
+        """Types the text, unless it is already there."""
         seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
         if seat is None or terminal is None:
             return NotTyped(what, "it is not in a terminal", retry=False)
@@ -337,7 +339,7 @@ class HandoffWorker:
         return NotTyped(what, refused.detail or refused.why, retry=refused.why not in _LASTING)
 
     def _interrupted(self, cycle: TerminalHandoff) -> TurnInterrupted | None:
-        """The user may have stopped it since it was looked at: then nothing more is typed."""
+        """Whether the user has stopped it since the last look: then nothing more is typed."""
         found = self.seen.latest(cycle)
         if found.turn != "interrupted":
             return None
@@ -352,7 +354,8 @@ class HandoffWorker:
         return bool(self.seen.cleared_to(cycle)) or self.seen.is_fresh(cycle)
 
     def _text(self, cycle: TerminalHandoff, what: What) -> str:
-        """The same whenever it is asked for: what stands in an input line is known again by it."""
+        """The text to type; always the same for the same step, so that segue recognises it in an
+        input line."""
         messages = self.world.rules.messages(cycle.cwd)
         if what == "request":
             return messages.handoff_request(percent=round(cycle.fraction * 100, 1), file=cycle.file)
@@ -360,8 +363,8 @@ class HandoffWorker:
         return messages.handoff_resume(file=cycle.file, call_in_doubt=in_doubt)
 
     def _finish_document(self, cycle: TerminalHandoff) -> str:
-        """Adds what segue knows to the session's document, and reads it once more: why it is not
-        valid, or "". The context is cleared in the same breath, or not at all."""
+        """Adds what segue knows to the session's document, and reads it once more: returns why
+        it is not valid, or "". The context is cleared right after this, or not at all."""
         text, why = read_document(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
@@ -386,15 +389,16 @@ class HandoffWorker:
         return OwnWritten(len(text.encode()))
 
     def _is_old(self, cycle: TerminalHandoff) -> bool:
-        """Whether the file was written before the session went on. Once the context is cleared
-        there is no newer one to be had."""
+        """Whether the file was written before the session continued. Once the context is cleared
+        there can be no newer one."""
         try:
             return not cycle.is_cleared and os.lstat(cycle.file).st_mtime < cycle.stale_before
         except OSError:
             return True
 
     def _folder(self, cycle: TerminalHandoff) -> Path:
-        """Where its document goes; asked each time: a link may lead out of the project by now."""
+        """Where its document goes; determined each time, because a link may by now point outside
+        the project."""
         return handoffs.folder_of(cycle.cwd, self.seen.policy(cycle).handoff_folder)
 
     def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:
@@ -420,7 +424,7 @@ class HandoffWorker:
     # Kept
 
     def restore(self) -> None:
-        """Takes up what a former daemon left."""
+        """Continues what a previous daemon left."""
         latest: dict[str, dict[str, Any]] = {}
         recorded: set[str] = set()
         seq = 0
@@ -454,20 +458,20 @@ class HandoffWorker:
     # What the user says
 
     def retry(self, cycle: TerminalHandoff) -> None:
-        """Goes on with one that waits for the user."""
+        """Continues a handoff that waits for the user."""
         self.tell(cycle.id, RetryRequested())
 
     def cancel(self, cycle: TerminalHandoff) -> None:
-        """Ends it; what is typed already stays."""
+        """Ends it; text that is already typed stays."""
         self.tell(cycle.id, Cancel())
 
     def drop(self, cycle: TerminalHandoff, why: str) -> None:
-        """Ends one that rests, at once. The thread's own."""
+        """Ends a resting handoff at once. Only for the worker's thread."""
         self._tell(cycle.id, Cancel(why))
 
     def asked_by_hook(self, cycle: TerminalHandoff) -> None:
-        """The session was asked for its document by its own hook, in the middle of its turn: there
-        is nothing to be typed."""
+        """The session's own hook asked it for its document in the middle of its turn: nothing
+        has to be typed."""
 
         def asked() -> None:
             self._tell(cycle.id, Busy())

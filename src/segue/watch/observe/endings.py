@@ -46,14 +46,16 @@ _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, Stop
 
 
 class After(Struct, frozen=True, kw_only=True):
-    """What is left of a process. `exit_code` is negative for a signal, None if nobody knows."""
+    """What is known after a process ended. `exit_code` is negative for a signal, None if
+    unknown."""
 
     terminal: Terminal = "unknown"
     exit_code: int | None = None
 
 
 def is_mid_turn(session: Session, ended: Process | None) -> bool:
-    """Whether the agent was at work. Its file tells; where it does not, what it said of itself."""
+    """Whether the agent was working, according to its file or, if that does not say, to its own
+    report."""
     if session.stop is None:
         return ended is not None and ended.status == "busy"  # nothing was ever asked, or just now
     if session.stop.reason is not StopReason.UNKNOWN:
@@ -69,9 +71,9 @@ def ending_of(
     hook: str = "",
     other_boot: bool = False,
 ) -> Stop:
-    """The verdict. `session` as it was found after the end; `hook` is the reason that the agent's
-    own hook gave for the session's end, if it did; `other_boot` if the machine was restarted
-    since."""
+    """The verdict. `session`: the session as it was found after the end; `hook`: the reason that
+    the agent's own hook gave for the session's end, if any; `other_boot`: the machine was
+    restarted since."""
     seen = session.stop
     by_hand = BY_USER.get(hook)
     number = signal_of(after.exit_code)
@@ -115,7 +117,7 @@ def _at_prompt(seen: StopSeen | None, after: After) -> Stop:
 
 
 def _cut(after: After) -> Stop:
-    """It ended in the middle of a turn, and by no signal that says more."""
+    """It ended in the middle of a turn, and no signal explains why."""
     if after.terminal == "gone":
         return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if after.exit_code == 0 and after.terminal != "none":
@@ -165,7 +167,7 @@ def _kept(session: Session, seen: StopSeen, ended_by: EndedBy) -> Stop:
 
 
 def _scope(session: Session, seen: StopSeen) -> str | None:
-    """Which of the plan's windows it was: the one that rejects, and resets then."""
+    """Which of the plan's limits it was: the one that rejects, and resets then."""
     fitting = [scope for scope, limit in session.limits.items() if limit.rejected] or [
         scope for scope, limit in session.limits.items() if limit.resets_at == seen.retry_at
     ]

@@ -19,7 +19,7 @@ _BUFFER_BYTES = 256 << 10
 
 
 class Folders:
-    """Watches folders; one that is not there yet must be added again."""
+    """Watches folders; one that does not exist yet must be added again."""
 
     def __init__(self) -> None:
         self._handle: int | None = None
@@ -42,7 +42,7 @@ class Folders:
         return folder in self._paths.values()
 
     def add(self, folder: str) -> bool:
-        """Watches it from now on; again is no matter. Whether that works."""
+        """Watches it from now on; adding it twice is harmless. Returns whether that works."""
         if self._handle is None:
             return False
         mask = _MASK | _MOVED_SELF | _ONLY_FOLDERS
@@ -52,8 +52,8 @@ class Folders:
         return bool(number >= 0)
 
     def drain(self) -> tuple[set[str], bool]:
-        """The paths of which something was told since the last time, and whether some are missing:
-        look at all then. Never waits."""
+        """The paths with events since the last call, and whether some events are missing: then
+        look at everything. Never waits."""
         told: set[str] = set()
         lost = False
         while self._handle is not None:
@@ -67,7 +67,7 @@ class Folders:
         return told, lost
 
     def close(self) -> None:
-        """Gives back the descriptor."""
+        """Closes the descriptor."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

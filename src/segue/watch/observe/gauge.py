@@ -18,7 +18,7 @@ READING_STEP = 0.01
 
 
 class ZoneGauge:
-    """Measures. Whoever calls holds the world's lock."""
+    """Measures sessions. The caller holds the daemon's lock."""
 
     def __init__(self, world: DaemonState, hands: HandoffWorker) -> None:
         self.world, self.hands = world, hands
@@ -59,13 +59,13 @@ class ZoneGauge:
         self.hands.measured(session)
 
     def remind(self) -> None:
-        """Those that are in a zone in which time alone is a reason to be told of."""
+        """Reminds sessions in zones where the passing of time alone is a reason to."""
         for kept in self.world.kept.values():
             if kept.memory.reminded_at is not None and kept.session.process is not None:
                 self.measure(kept)
 
     def hand_over_next(self) -> None:
-        """Several that reach the mark together are handed over a few at a time."""
+        """Hands over sessions that reach the mark together a few at a time."""
         while self.queued:
             kept = self.world.kept.get(self.queued[0])
             if kept is None or not self._may_hand_over(kept) or self.hands.of(kept.session):
@@ -95,7 +95,7 @@ class ZoneGauge:
                 self._remind(kept, told)
 
     def _tell_pane(self, kept: TrackedSession, crossing: zones.Crossing, *, wants: bool) -> None:
-        """What its user is told of the zone that it is in now, and not of those it passed."""
+        """Tells the user about the zone that the session is in now, not about those it passed."""
         session = kept.session
         if session.reading is None or crossing.zone is not kept.memory.zone:
             return
@@ -126,7 +126,8 @@ class ZoneGauge:
         self.world.notices.tell("needs_you" if is_last else "handoff", key, what, advice)
 
     def _remembered(self, session: Session) -> zones.ZoneMemory:
-        """What a former daemon noted: a crossing is not told again because segue was."""
+        """What a previous daemon logged: a crossing is not reported again because segue was
+        restarted."""
         log, name = self.world.log, (session.agent, session.session_id)
         crossed = log.of(*name, ("crossing",), 1)
         if not crossed:
@@ -146,7 +147,7 @@ class ZoneGauge:
         )
 
     def _count_turn(self, kept: TrackedSession) -> None:
-        """What a task cost, from the user's words to the end of the turn."""
+        """The cost of a task, from the user's prompt to the end of the turn."""
         session = kept.session
         if session.reading is None:
             return
@@ -160,7 +161,8 @@ class ZoneGauge:
                 self.world.note("turn", session, {"tokens": cost})
 
     def _is_due(self, kept: TrackedSession) -> bool:
-        """In its last zone, or about to pass the agent's own limit with its next reply."""
+        """Whether it is in its last zone, or about to pass the agent's own limit with its next
+        reply."""
         return kept.session.zone is Zone.HANDOFF or _is_near(kept.session)
 
     def _is_declined(self, kept: TrackedSession) -> bool:
@@ -173,7 +175,7 @@ class ZoneGauge:
         return kept.is_declined
 
     def _may_hand_over(self, kept: TrackedSession) -> bool:
-        """Only in a turn: at its prompt a session is its user's, or waits for a limit."""
+        """Only during a turn: at its prompt a session belongs to its user, or waits for a limit."""
         session = kept.session
         return (
             self.world.policy(session).auto_handoff
@@ -189,5 +191,5 @@ class ZoneGauge:
 
 
 def _is_near(session: Session) -> bool:
-    """Whether its next reply may leave less than a checkpoint needs."""
+    """Whether its next reply may leave less room than a checkpoint needs."""
     return session.forecast is not None and session.forecast.next_passes

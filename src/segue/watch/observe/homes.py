@@ -22,7 +22,7 @@ _LINE_BYTES = 1 << 16  # lines are not read here, only that there are some
 
 
 class HomeNews(NamedTuple):
-    """What happened to a session's file: the kind of `transcripts.follow.Change`, and more."""
+    """What happened to a session's file: the kind of change, and more."""
 
     path: str
     kind: str
@@ -30,7 +30,7 @@ class HomeNews(NamedTuple):
 
 
 class FolderEvents(NamedTuple):
-    """What the events of folders told: databases and processes; `lost` if some are missing."""
+    """Events of folders about databases and processes; `lost` if some are missing."""
 
     databases: set[str]
     pids: set[int]
@@ -38,7 +38,7 @@ class FolderEvents(NamedTuple):
 
 
 class SessionHomes:
-    """`ring` is called, in another thread, when there is news."""
+    """The homes of all agents. `ring` is called, in another thread, when there is news."""
 
     def __init__(self, env: Mapping[str, str], ring: Callable[[], None]) -> None:
         self.homes: list[Home] = []
@@ -54,21 +54,21 @@ class SessionHomes:
 
     @property
     def degraded(self) -> str:
-        """Why there are no events of files, in one line."""
+        """Why there are no file events, in one line."""
         return self._follower.degraded if self._follower is not None else ""
 
     @property
     def is_blind(self) -> bool:
-        """Whether of some folder nothing is told: whoever wants to know must look."""
+        """Whether some folder has no events, so that it must be polled."""
         return self._is_unwatched or self.folders.fileno() is None
 
     def has_moved(self, added: Mapping[str, Sequence[str]]) -> bool:
-        """Whether there are other homes than there were, or nobody follows these any more."""
+        """Whether the homes have changed, or are no longer followed."""
         is_followed = self._thread is not None and self._thread.is_alive()
         return not is_followed or find.homes(self._env, added) != self.homes
 
     def open(self, added: Mapping[str, Sequence[str]]) -> None:
-        """Follows all homes that there are now. What is in them already is no news."""
+        """Follows all current homes. Their existing content is not news."""
         self.homes = find.homes(self._env, added)
         self.places = places = Places(self.homes)
         if self._follower is not None:
@@ -86,7 +86,7 @@ class SessionHomes:
         self._stamps = {}
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Closes everything."""
         if self._follower is not None:
             self._follower.close()
         self.folders.close()
@@ -102,7 +102,7 @@ class SessionHomes:
     # Folders
 
     def watch_folders(self) -> None:
-        """Those that are there now; again is no matter."""
+        """Watches the folders that exist now; calling it again is harmless."""
         self._is_unwatched = False
         for home in self.homes:
             files = pid_files(home)
@@ -121,7 +121,7 @@ class SessionHomes:
         return False
 
     def drain(self) -> FolderEvents:
-        """What was told since the last time."""
+        """The news since the last call."""
         told = FolderEvents(set(), set(), False)
         paths, lost = self.folders.drain()
         for path in paths:
@@ -135,7 +135,7 @@ class SessionHomes:
         return told._replace(lost=lost)
 
     def database_home(self, path: str) -> Home | None:
-        """Whose database it is."""
+        """The home that this database belongs to."""
         folder, name = os.path.split(path)
         fitting = (h for h in self.homes if h.store.database and h.path == folder)
         return next((h for h in fitting if fnmatchcase(name, h.store.database)), None)
@@ -153,7 +153,7 @@ class SessionHomes:
         return [f for f in find.sessions(homes) if (f.agent, f.session_id) in names]
 
     def changed_unfollowed(self) -> list[str]:
-        """What changed since the last time, of databases and of files in folders that are full of
+        """Databases that changed since the last call, and files in folders that are full of
         other things."""
         found = find.sessions([home for home in self.homes if not _is_followed(home)])
         changed = [file.path for file in found if self._stamps.get(file.path) != file.stamp]
@@ -162,12 +162,12 @@ class SessionHomes:
 
 
 def _roots(home: Home) -> set[Path]:
-    """The parts of a home below which its session files are."""
+    """The parts of a home that contain session files."""
     firsts = {pattern.split("/")[0] for pattern in home.store.files}
     return {Path(home.path) if "*" in first else Path(home.path, first) for first in firsts}
 
 
 def _is_followed(home: Home) -> bool:
-    """Not where session files lie beside anything else, at the top of a folder of any size."""
+    """Not where session files are next to anything else, at the top of a folder of any size."""
     files = home.store.files
     return bool(files) and any("**" in file or "*" not in file.split("/")[0] for file in files)

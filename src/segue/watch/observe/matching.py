@@ -20,8 +20,8 @@ _CHILDREN = 4096
 
 
 class Matching:
-    """`sights` are the sessions that are known, by name: read here, changed by the caller, who then
-    tells `session_changed`."""
+    """Matches processes to sessions. `sights` are the known sessions, by name: read here, and
+    changed by the caller, who then calls `session_changed`."""
 
     def __init__(self, sights: dict[Name, Sight]) -> None:
         self._sights = sights
@@ -32,7 +32,7 @@ class Matching:
         self._children: OrderedDict[str, alive.Subject] = OrderedDict()
 
     def process_of(self, name: Name) -> Process | None:
-        """The process behind a session."""
+        """The process that has a session open."""
         if self._silent.get(name[0]):
             return self._behind.get(name[0], {}).get(name)
         claims = self._claims.get(name)
@@ -57,11 +57,13 @@ class Matching:
             self._children.popitem(last=False)
 
     def session_changed(self, name: Name) -> set[Name]:
-        """A session was written to, or is new: whose process may be another one now."""
+        """A session was written to, or is new: returns the sessions whose process may have
+        changed."""
         return self._again(name[0]) | {name} if self._silent.get(name[0]) else {name}
 
     def update(self, came: Iterable[Process], went: Iterable[Process]) -> set[Name]:
-        """Processes came or changed, and went: whose process may be another one now."""
+        """Processes started, changed or ended: returns the sessions whose process may have
+        changed."""
         affected: set[Name] = set()
         agents: set[str] = set()
         for process in went:
@@ -85,7 +87,7 @@ class Matching:
         return affected
 
     def unmatched(self) -> Iterator[Name]:
-        """Sessions that a process says it works on, and that nobody has seen."""
+        """Sessions that a process says it works on, and that have not been seen."""
         return (name for name in self._claims if name not in self._sights)
 
     def of_agent(self, agent: str) -> list[Process]:

@@ -50,13 +50,11 @@ _NOTES = 200
 
 
 class Observer:
-    """Sees all sessions of this user. One thread steps and closes; any thread may `wake`, `nudge`
-    and read `sessions`. The first step sees all sessions that are live or recent.
-
-    `policy_for` is asked at every look; `homes` are folders with sessions besides the usual ones,
-    by agent; `clock` is the time, `steady` one that nobody sets. Raises StateError if segue's state
-    cannot be kept, and for nothing else.
-    """
+    """Observes all sessions of this user. One thread calls `step` and `close`; any thread may
+    call `wake` and `nudge` and read `sessions`. The first step finds all sessions that are
+    live or recent. `policy_for` is called at every look; `homes` are additional folders with
+    sessions, by agent; `clock` is the time, `steady` a clock that nobody sets. Raises only
+    StateError, if segue's state cannot be stored."""
 
     def __init__(
         self,
@@ -99,13 +97,13 @@ class Observer:
 
     @property
     def sessions(self) -> Mapping[Name, Session]:
-        """Those with a process behind them, and those that were active in the last day, as they are
-        now. A copy: it does not change."""
+        """The sessions that an agent has open, and those that were active in the last day, in
+        their current state. A copy: it does not change."""
         return MappingProxyType(dict(self._known.sessions))
 
     def changes(self, after: int) -> tuple[int, list[Session], list[Name]] | None:
-        """The revision now, the sessions that changed since that one, and those that are gone;
-        None if it is too long ago to tell."""
+        """The current revision, the sessions that changed since that one, and those that are
+        gone; None if it is too long ago."""
         known = self._known
         now = known.revision  # first: what changes meanwhile is told again
         if not known.first_revision <= after <= now:
@@ -121,36 +119,36 @@ class Observer:
 
     @property
     def degraded(self) -> str:
-        """Why changes may be seen late, in one line; empty if all is well."""
+        """Why changes may be seen late, in one line; empty if everything works."""
         return self._ground.degraded
 
     def wake(self) -> None:
-        """A step that waits comes back soon."""
+        """Makes a waiting step return soon."""
         self._is_woken = True
         self._bell.ring()
 
     def nudge(self, agent: str, session_id: str, path: str = "") -> None:
-        """Something happened to this session just now: it is looked at without delay. `path` is of
-        its file, if that is known."""
+        """Something has just happened to this session: look at it without delay. `path`: its
+        file, if known."""
         self._nudges.append((agent, session_id, path))
         self._bell.ring()
 
     def ending_of(self, sighting: Sighting, *, hook: str = "", other_boot: bool = False) -> Stop:
-        """Why the process that was behind it ended. Surer SETTLE_S after it was seen to: a terminal
-        that is closed goes a moment after the agent in it. See `endings.ending_of`."""
+        """Why the process that had it open ended. More certain SETTLE_S after the exit: a
+        closing terminal disappears a moment after its agent. See `endings.ending_of`."""
         after = self.after(sighting.ended) if sighting.ended is not None else endings.After()
         return endings.ending_of(
             sighting.session, sighting.ended, after, hook=hook, other_boot=other_boot
         )
 
     def after(self, ended: Process) -> endings.After:
-        """What is left of a process that ended within the last minute."""
+        """What is known about a process that ended within the last minute."""
         return self._lives.after(ended)
 
     def reload(
         self, policy_for: PolicyFor, homes: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        """Other settings count from the next step on. By the thread that steps."""
+        """Other settings apply from the next step on. For the thread that calls `step`."""
         self._policy_for, self._added = policy_for, homes or {}
         if self._viewer is not None:
             self._viewer.policy_for = policy_for
@@ -158,7 +156,7 @@ class Observer:
         self.wake()
 
     def close(self) -> None:
-        """Gives everything back; no step may be under way."""
+        """Closes everything; no step may be in progress."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -170,8 +168,7 @@ class Observer:
         self._bell.close()
 
     def step(self, timeout_s: float) -> list[Sighting]:
-        """What changed, in its order. Waits for it at most so long; may come back earlier with
-        nothing."""
+        """The changes, in order. Waits at most this long; may return earlier with nothing."""
         if self._is_closed:
             return []
         if self._viewer is None:
@@ -280,8 +277,8 @@ class Observer:
         return seen
 
     def _press(self, path: str, seen: Sequence[Sighting]) -> None:
-        """A session that works and may soon be full is measured at each of its records: one that is
-        seen a second later may have compacted by then."""
+        """A session that works and may soon be full is measured at every record: a second later
+        it may already have compacted."""
         for sighting in seen:
             name = (sighting.session.agent, sighting.session.session_id)
             if self._is_close(name):
@@ -297,7 +294,7 @@ class Observer:
         return session.forecast is not None and session.forecast.is_close
 
     def _say(self, note: str) -> None:
-        """Once until the next refresh."""
+        """Says it once until the next refresh."""
         if note not in self._said and len(self._said) < _NOTES:
             self._said.add(note)
             self.notes.append(note)
@@ -318,7 +315,7 @@ class Observer:
         return seen
 
     def _look_in(self, path: str) -> list[Sighting]:
-        """A database: the sessions in it that changed."""
+        """Looks at the changed sessions in a database."""
         home = self._ground.database_home(path)
         file = self._known.places.found(home, path) if home is not None else None
         if home is None or file is None:
@@ -336,7 +333,7 @@ class Observer:
         return seen
 
     def _seek(self, name: Name) -> None:
-        """A session was written to. If no process is behind it: who was it?"""
+        """A session without a known process was written to: looks for the process."""
         session = self._known.sessions.get(name)
         now = self._steady()
         is_new = now >= self._sought.get(name, float("-inf")) + SWEEP_S
@@ -369,7 +366,7 @@ class Observer:
     # Now and then
 
     def _open(self) -> None:
-        """Follows all homes that there are now; what is in them is looked at by the next sweep."""
+        """Follows all current homes; the next sweep looks at their content."""
         self._ground.open(self._added)
         self._known.places = self._ground.places
         viewer, self._viewer = self._viewer, None  # if that fails, the next step begins anew
@@ -385,7 +382,7 @@ class Observer:
         self._is_new, self._refreshed_at = True, self._steady()
 
     def _sweep(self) -> list[Sighting]:
-        """Looks for what no event tells."""
+        """Looks for changes that no event reports."""
         began = self._steady()
         if self._ground.has_moved(self._added):
             self._open()
@@ -408,7 +405,7 @@ class Observer:
         return seen
 
     def _look_at_all(self) -> list[Sighting]:
-        """All files of all homes, once: those that are recent or that a process may be behind."""
+        """Looks once at all files of all homes that are recent or that a process may have open."""
         self._is_new = False
         since = self._clock() - RECENT_S
         self._ground.changed_unfollowed()
@@ -422,8 +419,9 @@ class Observer:
         return seen
 
     def _look_for_named(self, now: float) -> None:
-        """Sessions that a process says it works on, and that were not written to since they are
-        known: an old one that was just resumed. One that is not found has no file yet."""
+        """Looks for sessions that a process says it works on and that were not written to since
+        segue knows them, such as an old one that was just resumed. One that is not found has
+        no file yet."""
         names = {*self._known.matching.unmatched()} - self._sought.keys()
         if names and now >= self._scan_at:
             self._sought |= dict.fromkeys(names, float("inf"))

@@ -12,9 +12,9 @@ _PRESSING_SHARE = 3  # and this, if every change counts
 
 
 class Pace:
-    """A path that changes is due a little later, and however often it changes, at most once until
-    then. One that goes on changing is due less and less often, down to once in MOST_S, unless it
-    is pressing."""
+    """A path that changes is due a little later, and at most once until then, however often it
+    changes. One that keeps changing is due less and less often, down to once in MOST_S,
+    unless it is pressing."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
@@ -37,7 +37,7 @@ class Pace:
             self._pressing.discard(path)
 
     def hurry(self, path: str, now: float) -> None:
-        """It changed, and somebody waits."""
+        """It changed, and somebody is waiting."""
         self._set(path, now)
 
     def next_at(self) -> float:
@@ -47,7 +47,7 @@ class Pace:
         return self._order[0][0] if self._order else float("inf")
 
     def due(self, now: float) -> str | None:
-        """One that is due; it no longer is."""
+        """Returns one path that is due, and removes it."""
         if self.next_at() > now:
             return None
         _, path = heappop(self._order)
@@ -66,7 +66,7 @@ class Pace:
         self._looked[path] = (at, max(pause_s, rest_s))
 
     def tidy(self, now: float) -> None:
-        """Forgets what has come to rest."""
+        """Drops paths that no longer change."""
         self._looked = {
             path: (at, pause_s)
             for path, (at, pause_s) in self._looked.items()

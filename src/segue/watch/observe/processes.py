@@ -40,7 +40,7 @@ _CLOCK_SET_S = 2.0
 
 
 class ProcessPlace(NamedTuple):
-    """Where a process sits: the leader of its terminal session is the shell it was started in."""
+    """Where a process runs: the leader of its terminal session is the shell it was started in."""
 
     has_terminal: bool
     leader: int
@@ -49,8 +49,8 @@ class ProcessPlace(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a look found: processes that are new or say something else now, those that are gone,
-    and those that live and are no agent's at work any more."""
+    """What a scan found: processes that are new or report something new, those that are gone,
+    and live ones that are no longer a working agent's."""
 
     changed: list[Process]
     ended: list[Process]
@@ -64,7 +64,7 @@ class _Remains(NamedTuple):
 
 
 class ProcessTracker:
-    """Knows the running agents. `selector` is told of ends: their keys have `data` = a pid."""
+    """Tracks the running agents. `selector` learns about exits: their keys have `data` = a pid."""
 
     def __init__(self, selector: selectors.BaseSelector, on: System | None = None) -> None:
         self.on = on or system()
@@ -80,13 +80,13 @@ class ProcessTracker:
 
     @property
     def must_look(self) -> bool:
-        """Whether some process would end without a word: only a look finds that out."""
+        """Whether some process could exit unnoticed, so that only a scan finds out."""
         return len(self._handles) < len(self.known)
 
     # Looking
 
     def look(self, homes: Sequence[Home], now: float) -> Changes:
-        """At all processes."""
+        """Scans all processes."""
         self._bury(now)
         if self._is_own and abs(_booted_at() - self._booted_at) > _CLOCK_SET_S:
             self.on, self._booted_at = system(), _booted_at()  # the clock was set
@@ -122,7 +122,7 @@ class ProcessTracker:
         return Changes(changed, [*ended, *gone], idle)
 
     def reread(self, homes: Sequence[Home], pids: Collection[int], now: float) -> Changes:
-        """At these only, because the files that they keep about themselves have changed."""
+        """Looks only at these, because the files that they keep about themselves have changed."""
         telling = [home for home in homes if _files_of(home)]
         names = {pid: self._name(pid) for pid in pids}
         found = living(telling, _Some(self.on, {p: n for p, n in names.items() if n is not None}))
@@ -152,7 +152,7 @@ class ProcessTracker:
         yield process
 
     def _has_ended(self, pid: int, process: Process, names: dict[int, str]) -> bool:
-        """Only for those without a handle: the others' ends are told."""
+        """Only for processes without a handle: handles report the exits of the others."""
         if pid in self._handles:
             return False
         facts = self.on.facts(pid) if pid in names else None
@@ -161,24 +161,24 @@ class ProcessTracker:
     # Ends
 
     def ended(self, pid: int, now: float) -> Process | None:
-        """A handle told of an end; whose it was."""
+        """A handle reported an exit; returns whose it was."""
         return self._end(pid, now)
 
     def after(self, process: Process) -> After:
-        """What is left of it now. A terminal that is closed goes a moment after its agent."""
+        """What is known about it now. A closing terminal disappears a moment after its agent."""
         remains = self._remains.get((process.pid, process.start_ticks))
         if remains is None:
             return After()
         return After(terminal=self._terminal(process, remains.place), exit_code=_exit_code(remains))
 
     def close(self) -> None:
-        """Gives back all handles."""
+        """Closes all handles."""
         for pid in [*self._handles]:
             self._forget(pid)
         self._bury(float("inf"))
 
     def _hold(self, process: Process) -> bool:
-        """Whether it lives: a handle is of whoever has the pid now."""
+        """Whether it is alive: a handle belongs to whichever process has the pid now."""
         pid = process.pid
         handle = _opened(pid)
         facts = self.on.facts(pid)
@@ -250,7 +250,7 @@ class ProcessTracker:
 
 
 class _Some:
-    """The system with some of its processes only."""
+    """The system restricted to some of its processes."""
 
     def __init__(self, on: System, names: dict[int, str]) -> None:
         self._on, self._names = on, names
@@ -281,7 +281,7 @@ class _Some:
 
 
 def pid_files(home: Home) -> PidFiles | None:
-    """What this home's agent keeps about its processes."""
+    """The files that this home's agent keeps about its processes."""
     signs = signs_of(home.agent)
     if signs is None:
         from segue import agents
@@ -292,7 +292,7 @@ def pid_files(home: Home) -> PidFiles | None:
 
 
 def _files_of(home: Home) -> bool:
-    """Whether its processes tell about themselves there. Old versions did not."""
+    """Whether its processes describe themselves there. Old versions did not."""
     files = pid_files(home)
     return files is not None and os.path.isdir(os.path.join(home.path, files.folder))
 
@@ -328,7 +328,7 @@ def _max_handles() -> int:
 
 
 def _allow_more() -> bool:
-    """More open files, as far as this user may: one for each agent is needed."""
+    """Raises the limit on open files as far as this user may: segue needs one per agent."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -342,13 +342,14 @@ def _allow_more() -> bool:
 
 
 def _booted_at() -> float:
-    """By the clock as it is set now; 0 where the system does not tell."""
+    """The boot time according to the current clock; 0 if the system does not say."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
 
 
 def _exit_code(remains: _Remains) -> int | None:
-    """As its parent was told; known once it was. Older systems tell only the parent."""
+    """The exit code as its parent received it; known only after that. Older systems tell only
+    the parent."""
     if remains.handle is None:
         return None
     import fcntl

@@ -20,8 +20,8 @@ _MOST_GONE = 1_000
 
 
 class Sighting(Struct, frozen=True):
-    """A session that changed. `before` is None when it is seen for the first time; `ended` is a
-    process that was behind it and is gone."""
+    """A session that changed. `before` is None if it is seen for the first time; `ended` is a
+    process that had it open and is gone."""
 
     session: Session
     before: Session | None = None
@@ -78,7 +78,7 @@ class SessionTable:
         return self.view(self.matching.session_changed(name))
 
     def lost(self, path: str) -> None:
-        """A file is no more. A session that somebody works on stays known."""
+        """A file is gone. A session that an agent works on stays known."""
         name = self._names.pop(path, None)
         self._parents.pop(path, None)
         self._untold.discard(path)
@@ -90,7 +90,7 @@ class SessionTable:
     # What it means
 
     def view(self, names: Iterable[Name], ended: Process | None = None) -> list[Sighting]:
-        """What these sessions mean now; those of them that mean something else than before."""
+        """Evaluates these sessions now, and returns those whose result has changed."""
         seen, now = [], self._clock()
         for name in names:
             sight = self.sights.get(name)
@@ -120,22 +120,22 @@ class SessionTable:
         return seen
 
     def next_limit_at(self) -> float | None:
-        """When the next limit is over."""
+        """When the next limit resets."""
         return min(self._limits.values(), default=None)
 
     def past_limits(self) -> list[Sighting]:
-        """Sessions whose limit is over now."""
+        """Sessions whose limit has reset."""
         now = self._clock()
         return self.view([name for name, at in self._limits.items() if at <= now])
 
     def of_models(self, models: set[str]) -> list[Sighting]:
-        """Sessions of models of which something was found out."""
+        """Sessions of models about which something new is known."""
         if not models:
             return []
         return self.view([n for n, s in self.sights.items() if s.seen.look.model in models])
 
     def behind(self, process: Process) -> set[Name]:
-        """The sessions that this process was last seen behind."""
+        """The sessions that this process was last seen to have open."""
         return {
             name
             for name, session in self.sessions.items()
@@ -145,8 +145,8 @@ class SessionTable:
         }
 
     def ended_early(self, process: Process) -> None:
-        """It ended, and nobody has seen the session that it was at work on: its file may still be
-        on its way. Whoever sees that soon is told of the end."""
+        """A process ended before its session was seen: the file may still appear. When it soon
+        does, the end is reported."""
         ids = {process.session_id} if process.session_id else {h.session_id for h in process.holds}
         for name in ((process.agent, each) for each in ids - {""}):
             if name not in self.sights and len(self._early) < _MOST_EARLY:

@@ -43,8 +43,8 @@ class Sight(NamedTuple):
 
 
 class Viewer(Survey):
-    """Looks where it is told to. Not much is kept from one look to the next: what was seen before
-    comes from the caller, or from the index."""
+    """Looks at single sessions. It keeps little between looks: earlier looks come from the
+    caller, or from the index."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Viewer(Survey):
         self._unsaved: dict[str, tuple[Stamp, bytes]] = {}
 
     def close(self) -> None:
-        """Writes down what was seen, and gives the index back."""
+        """Saves what was seen, and closes the index."""
         self.save()
         self._cache.close()
 
@@ -96,8 +96,8 @@ class Viewer(Survey):
         before: Sequence[Sight],
         now: float,
     ) -> list[Sight]:
-        """The sessions of these files that were active since then, or that one of the processes may
-        be behind."""
+        """The sessions of these files that were active since then, or that one of the processes
+        may have open."""
         for sight in before:
             name = f"{sight.seen.path}#{sight.seen.look.session_id}"
             self.known[name] = (sight.stamp, _encode(sight.seen.look))
@@ -137,13 +137,13 @@ class Viewer(Survey):
         return resolved
 
     def refresh(self) -> None:
-        """The agents' own configs are read again when they are needed."""
+        """Makes segue read the agents' own configs again when they are needed."""
         self.windows.configured.clear()
 
     # The index: only a cache
 
     def save(self) -> None:
-        """Writes down what was seen since the last time, for whoever looks next."""
+        """Saves what was seen since the last call, for later looks."""
         unsaved, self._unsaved = self._unsaved, {}
         try:
             self._cache.keep_looks([(path, *kept) for path, kept in unsaved.items()])
@@ -155,7 +155,7 @@ class Viewer(Survey):
                 self._unsaved = unsaved | self._unsaved  # the next time, then
 
     def answered(self) -> set[str]:
-        """The models whose windows the price list has told meanwhile."""
+        """The models whose windows the price list has supplied in the meantime."""
         answers = self._asker.take()
         for model, tokens in answers.items():
             try:
@@ -185,7 +185,7 @@ class Viewer(Survey):
         self.known.clear()
 
     def kept(self, name: str, stamp: Stamp) -> Look | None:
-        """A former look: the caller's, or the index's."""
+        """An earlier look: the caller's, or the index's."""
         if name not in self.known:
             try:
                 found = self._cache.look(name)
@@ -197,7 +197,8 @@ class Viewer(Survey):
         return super().kept(name, stamp)
 
     def _failed(self, fault: sqlite3.Error) -> None:
-        """Goes on without the index, and says so: what is seen must not be lost with it."""
+        """Continues without the index, and says so: a problem with the index must not lose what
+        was seen."""
         if not is_damage(fault):
             self.notes.append(f"the index was not used: {fault}")
             return
@@ -211,8 +212,8 @@ class Viewer(Survey):
 
 
 class Asker:
-    """Asks the price list for windows, in a process of its own: it is large, and hardly ever
-    needed. One model after the other; `done` is called, in another thread, after each."""
+    """Queries the price list for windows, in a separate process: the list is large, and hardly
+    ever needed. One model after the other; `done` is called, in another thread, after each."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         self.known: dict[str, int | None] = {}
@@ -223,7 +224,7 @@ class Asker:
         self._thread: threading.Thread | None = None
 
     def ask(self, model: str) -> None:
-        """The answer comes later; until then there is none."""
+        """Requests an answer, which arrives later."""
         with self._lock:
             self.known[model] = None
             self._waiting.append(model)
@@ -232,7 +233,7 @@ class Asker:
                 self._thread.start()
 
     def take(self) -> dict[str, int | None]:
-        """What was answered since the last time."""
+        """The answers since the last call."""
         with self._lock:
             answers, self._answers = self._answers, {}
         return answers
@@ -269,7 +270,8 @@ class Places:
         ]
 
     def home_of(self, path: str) -> Home | None:
-        """Whose file it would be. No agent gives names that are no text, as `find` knows too."""
+        """The home that the file would belong to. Agents never use names that are not text;
+        `find` relies on that too."""
         if not path.isascii() and not _is_text(path):
             return None
         for home, prefix, pattern in self._patterns:

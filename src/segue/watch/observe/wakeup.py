@@ -24,12 +24,12 @@ class Wakeup:
             os.write(self._button, b"!")
 
     def hush(self) -> None:
-        """It was heard."""
+        """Resets it after a ring."""
         with suppress(OSError):
             os.read(self._ear, 4096)
 
     def close(self) -> None:
-        """Who rings afterwards must not write into the file that has its number then."""
+        """Closes it; a later ring must not write to another file that has its number then."""
         with self._lock:
             for handle in (self._ear, self._button):
                 with suppress(OSError):

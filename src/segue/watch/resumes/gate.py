@@ -20,7 +20,7 @@ _GUESS_S = 600.0
 
 
 class AccountGate:
-    """Whoever calls holds the world's lock."""
+    """Coordinates with accounts. The caller holds the daemon's lock."""
 
     def __init__(self, world: DaemonState) -> None:
         self.world = world
@@ -29,12 +29,12 @@ class AccountGate:
         self._met_at = float("-inf")
 
     def account(self, kept: TrackedSession) -> Account | None:
-        """Whose limits count for it; None if its file lies outside of its agent's home."""
+        """The account whose limits apply to it; None if its file is outside its agent's home."""
         session = kept.session
         return account_at(session.agent, session.path, self.world.env, flags=kept.flags)
 
     def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
-        """A session met a limit. `tries`: how often it was resumed since the user's last word."""
+        """A session hit a limit. `tries`: how often it was resumed since the user's last prompt."""
         session, now = kept.session, self.world.clock.now()
         policy = self.world.policy(session)
         if stop.reason is not StopReason.RATE_LIMIT or not policy.is_sure(stop):
@@ -61,8 +61,8 @@ class AccountGate:
         self._met_at = float("-inf")
 
     def ask(self, kept: TrackedSession, *, takes_turn: bool) -> Answer:
-        """Whether it may send a request now. `takes_turn`: it will; else somebody asks again who
-        sends it, such as a run."""
+        """Whether it may send a request now. `takes_turn`: it will do so; otherwise the sender,
+        such as a run, asks again."""
         account, now = self.account(kept), self.world.clock.now()
         if account is None:
             return Answer()
@@ -76,7 +76,8 @@ class AccountGate:
             self.accounts.left(account, kept.session.session_id)
 
     def replied(self, kept: TrackedSession) -> None:
-        """It works: if it got a reply since the reset, whoever started it, the others follow."""
+        """It works: if it got a reply since the reset, whoever started it, the others may
+        follow."""
         session, now = kept.session, self.world.clock.now()
         at = session.reading.at if session.reading is not None else None
         if at is None or session.agent not in self._agents_met(now):
@@ -89,7 +90,7 @@ class AccountGate:
             self.accounts.replied(account, session.session_id, at)
 
     def is_free(self, account: Account) -> bool:
-        """Whether another agent's account takes work just now."""
+        """Whether another agent's account accepts work now."""
         now = self.world.clock.now()
         return accounts.ask(self.accounts.find(account), "", now)[1].until is None
 

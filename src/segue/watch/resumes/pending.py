@@ -29,7 +29,7 @@ _OVER = frozenset({"leave", "over", "resumed", "relayed", "cancelled", "rest"})
 
 @dataclass(kw_only=True)
 class Pending:
-    """All of it is in the log, but for what goes on just now."""
+    """All of it is in the log, except for what is in progress right now."""
 
     id: str  # "w-…", of a to z, digits and dashes
     ending: wake.StoppedSession
@@ -51,7 +51,7 @@ class Pending:
         return self.resumes, self.last_resume_at
 
     def noted(self) -> dict[str, Any]:
-        """What the next daemon needs to go on with it."""
+        """What the next daemon needs to continue."""
         kept = self.kept
         return {
             "id": self.id,
@@ -95,7 +95,7 @@ class ResumeAttempt:
 
 
 def from_notes(log: Log, now: float, since: float) -> list[Pending]:
-    """Those that are not over, by the last note on each."""
+    """The unfinished ones, by the last note on each."""
     latest: dict[str, Note] = {}
     seq = 0
     while notes := log.since(seq, ("wake",)):
@@ -122,7 +122,7 @@ def relayed(log: Log, since: float) -> dict[tuple[str, str], float]:
 
 
 def _taken_over(log: Log, since: float) -> dict[str, Note]:
-    """Orders of relays that were carried out, by id: `segue back` became the new agent."""
+    """The relay orders that were carried out, by id: `segue back` became the new agent."""
     relays = {
         note.data.get("id")
         for note in log.since(0, (ORDER,), 1_000_000)
@@ -198,9 +198,9 @@ def _verdict(data: dict[str, Any], at: float, now: float) -> wake.Verdict:
 def resumed(
     notes: Iterable[Note], *, session: Session | None = None, words: str = ""
 ) -> tuple[int, float | None, float | None]:
-    """How often a session was resumed since the user's last word, when first of these times, and
-    when last. By its notes; with `session`, its own records tell of the user's words, too: prompts
-    without the `words` that all of segue's have."""
+    """How often a session was resumed since the user's last prompt, and the first and last of
+    those times, by its notes. With `session`, its own records also show the user's prompts:
+    those without the `words` that all of segue's have."""
     times: list[float] = []
     last_at: float | None = None
     for note in notes:
@@ -219,7 +219,7 @@ def resumed(
 
 
 def own_words(messages: Messages) -> str:
-    """What all resume prompts begin with; "" if the user's own text begins with a blank."""
+    """How all resume prompts begin; "" if the user's own template begins with a placeholder."""
     some = [
         messages.resume(reason=reason, leg=leg, call_in_doubt=None)
         for reason, leg in ((StopReason.CRASH, 1), (StopReason.RATE_LIMIT, 9))
@@ -229,8 +229,8 @@ def own_words(messages: Messages) -> str:
 
 
 def has_file(session: Session) -> bool:
-    """Whether the session is still on disk: agents begin another one for an id that they do not
-    know. What cannot be read is believed to be there."""
+    """Whether the session is still on disk: agents start another one for an id that they do not
+    know. If that cannot be read, the answer is yes."""
     if not os.path.exists(session.path):
         return False
     store = agents.stores().get(session.agent)
@@ -245,7 +245,7 @@ def has_file(session: Session) -> bool:
 def ending_of(
     kept: TrackedSession, stop: Stop, state: Literal["exited", "at_prompt"], at: float
 ) -> wake.StoppedSession:
-    """What is known of a session that stopped; what has yet to be looked at is not in it."""
+    """What is known about a stopped session, without what has yet to be looked up."""
     session = kept.session
     scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
     reading = session.reading
@@ -276,24 +276,24 @@ def has_replied(session: Session, since: float) -> bool:
 
 
 def is_same_stop(one: wake.StoppedSession, other: wake.StoppedSession) -> bool:
-    """Whether it is one stop, told of twice: by a former daemon, and by this one."""
+    """Whether these are one stop, reported twice: by a previous daemon, and by this one."""
     if one.stop is None or other.stop is None or one.state != other.state:
         return False
     return one.at == other.at and one.stop.reason is other.stop.reason
 
 
 def due_of(verdict: wake.Verdict) -> float | None:
-    """When it is to be decided anew."""
+    """When to decide again."""
     return verdict.until if isinstance(verdict, wake.WaitForReset | wake.StandBy) else None
 
 
 def tag_of(verdict: wake.Verdict) -> str:
-    """Its name, as the log and users have it."""
+    """Its name in the log and for users."""
     return str(verdict.__struct_config__.tag)
 
 
 def data_of(verdict: wake.Verdict) -> dict[str, Any]:
-    """What else it says."""
+    """Its other data."""
     found: dict[str, Any] = msgspec.to_builtins(verdict)
     found.pop("type", None)
     return found

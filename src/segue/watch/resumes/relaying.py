@@ -38,8 +38,9 @@ class Successor(Struct, frozen=True):
 
 
 def successors(world: DaemonState, gate: AccountGate, session: Session) -> Iterator[Successor]:
-    """The agents of the user's list that are installed, signed in as far as can be seen, have a
-    terminal that segue knows, and are not limited; in order. No program is started to find out."""
+    """The agents of the user's list that are installed, signed in as far as segue can see, have
+    a terminal that segue knows, and are not limited; in order. No program is started to find
+    out."""
     settings = world.rules.user_settings
     for name in settings.relay:
         agent = canonical(name)
@@ -58,7 +59,7 @@ def successors(world: DaemonState, gate: AccountGate, session: Session) -> Itera
 
 
 def begun(world: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
-    """How the new agent is started, with what it is told."""
+    """How the new agent is started, with its prompt."""
     unread = instructions.unread_after(session.cwd, to.drive, session.agent)
     relay = Relay(before=session.agent, agent=to.agent, unread=unread)
     prompt = world.rules.messages(session.cwd).handoff_resume(

@@ -52,18 +52,18 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class NotDone(NamedTuple):
-    """Why it could not be done; `retry`: just now."""
+    """Why it could not be done; `retry`: only for the moment."""
 
     why: str
     retry: bool = False
 
 
 class _Stopping(Exception):  # noqa: N818
-    """The daemon ends: the next one looks what came of it."""
+    """The daemon is ending: the next one checks the result."""
 
 
 class Resumer:
-    """Carries resumes out, one after the other, in the thread of `HandoffWorker`."""
+    """Carries out resumes, one after the other, in the thread of `HandoffWorker`."""
 
     def __init__(
         self, world: DaemonState, hands: HandoffWorker, *, verify_s: float = VERIFY_S
@@ -77,11 +77,11 @@ class Resumer:
         self._runs: list[subprocess.Popen[bytes]] = []
 
     def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
-        """Has it done; the answer is given to `stops.carried`."""
+        """Queues a resume; the result is passed to `stops.carried`."""
         self.hands.do(lambda: self.carry_out(pending, verdict))
 
     def carry_out(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
-        """Does it now. In the thread that touches terminals."""
+        """Does it now. For the thread that touches terminals."""
         try:
             failed = self._carry(pending, verdict)
         except _Stopping:
@@ -124,7 +124,7 @@ class Resumer:
         return self._continue_once_idle(pending)
 
     def _relay(self, kept: TrackedSession, pending: Pending, verdict: wake.Relay) -> NotDone | None:
-        """Begins the other agent in a window beside it. The session itself is not touched."""
+        """Starts the other agent in a window beside it. The session itself is not touched."""
         session = kept.session
         with self.world.lock:
             found = relaying.successors(self.world, self.gate, session)
@@ -145,8 +145,8 @@ class Resumer:
         return self._verify(pending, document.name, began, to.agent)
 
     def _begin(self, kept: TrackedSession, pending: Pending, place: Place) -> NotDone | None:
-        """In the place that was decided on, or, if that is not free any more, in the next that the
-        user allows."""
+        """Starts it in the chosen place or, if that is no longer free, in the next place that
+        the user allows."""
         places = self.world.policy(kept.session).resume_places
         rest = places[places.index(place) :] if place in places else (place,)
         tried: list[str] = []
@@ -208,7 +208,7 @@ class Resumer:
         return NotDone(why, retry=refused.why in _PASSING)
 
     def _continue_once_idle(self, pending: Pending) -> NotDone | None:
-        """Types what the agent does not take when it is started."""
+        """Types what the agent does not accept on its command line."""
         until = time.monotonic() + self.verify_s
         failed: NotDone | None = NotDone("it did not return to its prompt")
         idle_since: float | None = None
@@ -241,8 +241,8 @@ class Resumer:
     # In a new process
 
     def _write_order(self, kept: TrackedSession, pending: Pending, verdict: wake.Resume) -> str:
-        """Writes down what `segue back` is to start; the name of the handoff document that a new
-        session is told of, or ""."""
+        """Logs what `segue back` is to start; returns the name of the handoff document for a new
+        session, or ""."""
         session, terminal = kept.session, kept.terminal
         program = _program(kept, self.world.env)
         if terminal is None or not program:
@@ -263,7 +263,7 @@ class Resumer:
         return marker
 
     def _document(self, kept: TrackedSession, pending: Pending) -> Path:
-        """The rule-made handoff of a session that cannot be asked any more."""
+        """The rule-made handoff of a session that can no longer be asked."""
         session, now = kept.session, self.world.clock.now()
         folder = handoffs.folder_of(session.cwd, self.world.policy(session).handoff_folder)
         text = own_document(
@@ -279,7 +279,7 @@ class Resumer:
         return handoffs.write(folder, documents.name(now, pending.id), text)
 
     def _in_pane(self, kept: TrackedSession, pending: Pending) -> str:
-        """Types one line of segue's own into the shell in which the agent was; why not, or ""."""
+        """Types one fixed command into the shell in which the agent ran; returns why not, or ""."""
         seat = kept.seat
         if seat is None:
             return "its pane is unknown"
@@ -297,7 +297,7 @@ class Resumer:
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
     def _in_window(self, kept: TrackedSession, pending: Pending, agent: str = "") -> str:
-        """In the tmux where it ran. `agent`: who is begun, if not its own."""
+        """Starts it in the tmux where it ran. `agent`: the agent to start, if not its own."""
         agent = agent or kept.session.agent
         if kept.socket == state.open_socket_path():
             # A window there would be seen by nobody: a session of its own can be returned to.
@@ -316,8 +316,8 @@ class Resumer:
     def _verify(
         self, pending: Pending, marker: str, began: float, agent: str = ""
     ) -> NotDone | None:
-        """Waits until an agent is behind the session, or behind one that was told to read the
-        handoff. `agent`: whose that is, if not its own's."""
+        """Waits until an agent has the session open, or one that was told to read the handoff.
+        `agent`: which agent, if not its own."""
         until = time.monotonic() + self.verify_s
         while time.monotonic() < until:
             if self._goes_on(pending, marker, began, agent or pending.ending.agent):
@@ -341,7 +341,7 @@ class Resumer:
         )
 
     def _why_not_back(self, pending: Pending, began: float) -> str:
-        """What `segue back` had to say, if it could not start the agent."""
+        """The message of `segue back`, if it could not start the agent."""
         for note in reversed(self.world.log.of(pending.ending.agent, pending.ending.session_id)):
             if note.at < began - 1:
                 break
@@ -352,7 +352,7 @@ class Resumer:
     # Without a terminal
 
     def _headless(self, kept: TrackedSession, pending: Pending) -> str:
-        """A run takes the work over, in a session of its own, with what segue knows of it."""
+        """A run takes the work over in its own session, with what segue knows about it."""
         session = kept.session
         self.gate.left(kept)  # the run asks for itself
         self._runs = [run for run in self._runs if run.poll() is None]
@@ -395,7 +395,7 @@ _NO_COMMAND = {
 
 
 def program() -> tuple[str, ...]:
-    """How this segue is started again: the same interpreter, wherever the PATH leads."""
+    """How to start this segue again: the same interpreter, whatever the PATH says."""
     script = Path(sys.executable).parent / "segue"
     if script.is_file() and os.access(script, os.X_OK):
         return (str(script),)
@@ -403,7 +403,7 @@ def program() -> tuple[str, ...]:
 
 
 def _holder(kept: TrackedSession) -> str:
-    """Why somebody else is writing to the session; "" if nobody is."""
+    """Why another process is writing to the session; "" if none is."""
     session = kept.session
     with open_store() as store:
         holder = store.holder(f"session:{session.agent}:{session.session_id}")
@@ -415,7 +415,7 @@ def _holder(kept: TrackedSession) -> str:
 
 
 def _program(kept: TrackedSession, env: Mapping[str, str]) -> str:
-    """What ran; if that was replaced since, what its name leads to now."""
+    """The program that ran; if it was replaced since, what its name leads to now."""
     if kept.program and os.access(kept.program, os.X_OK):
         return kept.program
     return shutil.which(kept.session.agent, path=env.get("PATH")) or ""
@@ -426,7 +426,8 @@ def _marker(text: str) -> str:
 
 
 def _env(env: Mapping[str, str]) -> dict[str, str]:
-    """What moves homes: a window has the tmux server's environment, not the daemon's."""
+    """The variables that move homes: a window has the tmux server's environment, not the
+    daemon's."""
     names = ("SEGUE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
     return {name: env[name] for name in names if env.get(name)}
 

@@ -61,13 +61,13 @@ Name = tuple[str, str]
 
 
 class Carrier(Protocol):
-    """Who carries a resume out, in a thread of its own; the answer comes to `Stops.carried`."""
+    """Carries out a resume in its own thread; the result goes to `Stops.carried`."""
 
     def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None: ...
 
 
 class Stops:
-    """All that stopped and may go on. Whoever calls holds the world's lock."""
+    """All stopped sessions that may continue. The caller holds the daemon's lock."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Stops:
             self._open(kept, ending)
 
     def at_prompt(self, kept: TrackedSession) -> None:
-        """It may sit at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
+        """It may be at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
         session, now = kept.session, self.world.clock.now()
         key = (session.agent, session.session_id)
         assert session.stop is not None
@@ -164,12 +164,12 @@ class Stops:
         self._open(kept, ending)
 
     def _is_relayed(self, session: Session) -> bool:
-        """Whether another agent does its work, and nobody went on with it since."""
+        """Whether another agent does its work, and nobody continued it since."""
         at = self._relayed.get((session.agent, session.session_id))
         return at is not None and (session.last_at or 0.0) <= at
 
     def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
-        """Whether a former daemon has seen this very stop."""
+        """Whether a previous daemon logged this very stop."""
         last = self.world.log.latest("stop", agent=session.agent, session_id=session.session_id)
         names = ("reason", "retry_at", "last_at")
         return last is not None and tuple(last.data.get(name) for name in names) == mark
@@ -198,7 +198,7 @@ class Stops:
         self._note(found, session, {"verdict": "over", "why": "it continued"})
 
     def user_spoke(self, session: Session) -> None:
-        """The user typed something into it: from now on resumes are counted anew."""
+        """The user typed something into it: the count of resumes starts again."""
         key = (session.agent, session.session_id)
         self.woken.pop(key, None)
         found = self.pending.get(key)
@@ -207,7 +207,7 @@ class Stops:
         self.world.note("hook", session, {"type": "user_spoke"})
 
     def _attend_woken(self, session: Session) -> None:
-        """A session that segue has resumed works: whether it may, and what that proves."""
+        """A session that segue resumed is working: decides whether it may, and what that proves."""
         key = (session.agent, session.session_id)
         woken = self.woken.get(key)
         if woken is None:
@@ -227,7 +227,7 @@ class Stops:
     # What is decided
 
     def tick(self, now: float) -> float | None:
-        """Decides on what is due; when the next one is."""
+        """Decides on what is due; returns when the next one is."""
         for key, due in list(self._again.items()):
             if due <= now:
                 kept = self.world.kept.get(key)
@@ -251,7 +251,7 @@ class Stops:
         return min([*times, *self._again.values()], default=None)
 
     def decide(self, pending: Pending) -> None:
-        """Asks what is done, writes it down, and has it done."""
+        """Decides, logs the decision, and has it carried out."""
         world, now = self.world, self.world.clock.now()
         kept = self.kept_of(pending)
         session = kept.session
@@ -281,7 +281,7 @@ class Stops:
     def _at_gate(
         self, kept: TrackedSession, pending: Pending, verdict: wake.Resume, now: float
     ) -> wake.Resume | wake.WaitForReset:
-        """The same, if its account lets it. A run asks once more by itself, under its own name."""
+        """The same, if its account allows it. A run asks again under its own name."""
         answer = self.gate.ask(kept, takes_turn=verdict.place != "headless")
         if answer.until is None:
             return verdict
@@ -289,7 +289,7 @@ class Stops:
         return wake.held_by_account(answer, policy, now=now, draw=pending.draw)
 
     def kept_of(self, pending: Pending) -> TrackedSession:
-        """What is known of its session: also when nobody has looked at that for days."""
+        """What is known about its session, even if nobody has looked at it for days."""
         kept = self.world.kept.get((pending.ending.agent, pending.ending.session_id))
         if kept is None:
             return pending.kept
@@ -301,7 +301,8 @@ class Stops:
         return kept
 
     def _still_there(self, pending: Pending, kept: TrackedSession, now: float) -> bool:
-        """Whether it is as it was left: at its prompt, or gone. Else what follows from that."""
+        """Whether it is as it was left: at its prompt, or gone. Otherwise, handles what follows
+        from that."""
         if pending.ending.state != "at_prompt" or kept.session.process is not None:
             return True
         if now < self._restored_at + FOUND_S or not pending.was_restored:
@@ -333,7 +334,7 @@ class Stops:
         self._tell(session, pending, verdict)
 
     def carried(self, pending: Pending, why_not: str, *, retry: bool = False) -> None:
-        """A resume was carried out, or could not be; with `retry`, just now."""
+        """A resume was carried out, or could not be; with `retry`, only for the moment."""
         pending.doing = False
         now = self._now()
         key = (pending.ending.agent, pending.ending.session_id)
@@ -378,7 +379,7 @@ class Stops:
     # What the user says
 
     def say_yes(self, session: Session, until: float) -> str:
-        """The user allows what is asked about."""
+        """The user allows what was asked."""
         key = (session.agent, session.session_id)
         self._yes_until[session.cwd] = until
         self.world.note("yes", session, {"until": until})
@@ -392,7 +393,7 @@ class Stops:
         return f"{label(session)}: {tag_of(pending.verdict)}: {pending.verdict.why}"
 
     def cancel(self, session: Session) -> str:
-        """The user wants it left alone."""
+        """The user wants the session left alone."""
         found = self.pending.pop((session.agent, session.session_id), None)
         if found is None:
             return ""
@@ -406,8 +407,8 @@ class Stops:
     # What is kept
 
     def restore(self) -> None:
-        """What a former daemon was waiting for, and what its user had said. One that was being
-        resumed is left time to show whether it went on."""
+        """Loads what a previous daemon was waiting for, and its user's answers. A session that
+        was being resumed gets time to show whether it continued."""
         now = self._restored_at = self._now()
         for pending in from_notes(self.world.log, now, now - KEEP_S):
             self.pending[pending.ending.agent, pending.ending.session_id] = pending
@@ -440,7 +441,7 @@ class Stops:
         self.decide(pending)
 
     def _resumed(self, session: Session) -> tuple[int, float | None]:
-        """How often it was resumed since the user's last word, and when last."""
+        """How often it was resumed since the user's last prompt, and when last."""
         notes = self.world.log.of(session.agent, session.session_id, ("wake", "hook"))
         count, first_at, last_at = resumed(notes)
         if count and first_at is not None:
@@ -473,7 +474,7 @@ class Stops:
         return tuple(each.agent for each in relaying.successors(self.world, self.gate, session))
 
     def _continues_at(self, pending: Pending, kept: TrackedSession) -> float | None:
-        """When the agent goes on by itself, if its screen says that it will."""
+        """When the agent continues by itself, if its screen says that it will."""
         stop = pending.ending.stop
         if pending.ending.state != "at_prompt" or stop is None:
             return None
@@ -532,7 +533,7 @@ class Stops:
 
 
 def _is_same_wait(before: wake.Verdict, verdict: wake.Verdict) -> bool:
-    """Whether it waits for the same as before, for a few seconds more."""
+    """Whether it waits for the same thing as before, for a few seconds longer."""
     if not isinstance(before, wake.WaitForReset) or not isinstance(verdict, wake.WaitForReset):
         return False
     return before.why == verdict.why and abs(verdict.until - before.until) <= 2 * wake.FOLLOW_S

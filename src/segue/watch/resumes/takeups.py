@@ -23,7 +23,7 @@ _SOON_S = 1.0
 
 
 class Takeups:
-    """In the thread of the daemon's loop."""
+    """Runs in the thread of the daemon's loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Takeups:
         self._last_at: float | None = None
 
     def tick(self, now: float) -> None:
-        """Looks, if it is time; goes on with what may go on."""
+        """Looks, if it is time, and resumes runs that may continue."""
         if now < self.next_at:
             return
         self.next_at = now + LOOK_S
@@ -95,7 +95,8 @@ class Takeups:
                 pass
 
     def _take_up(self, run: Run, why: str, number: int) -> None:
-        """Written down first: a daemon that is killed in between has tried, too."""
+        """Resumes a run. The try is logged first, so it counts even if the daemon is killed in
+        between."""
         now = self._last_at = self.world.clock.now()
         self.next_at = now + _SOON_S
         self.world.note("takeup", _session(run), {"run": run.id, "try": number, "why": why})
@@ -108,7 +109,7 @@ class Takeups:
         self.world.notices.tell("resume", f"{run.id}:{number}", f"{run.id} resumes", why)
 
     def _reap(self, store: Store) -> None:
-        """Those that have ended."""
+        """Reaps the processes that have ended."""
         for run_id, there in list(self._started.items()):
             if (code := there.process.poll()) is None:
                 continue
@@ -118,7 +119,7 @@ class Takeups:
                 self._say(found, f"its segue ended with {code}: {there.said()}")
 
     def _tries(self, run: Run) -> tuple[int, float | None]:
-        """How often it was taken up, and when last: by former daemons too."""
+        """How often it was resumed, and when last, including by previous daemons."""
         notes = self.world.log.of(run.agent, run.id, ("takeup",))
         return len(notes), notes[-1].at if notes else None
 
@@ -129,7 +130,7 @@ class Takeups:
 
 
 def _runs_of_tasks() -> set[str]:
-    """The runs of tasks that are not over."""
+    """The runs of unfinished tasks."""
     if not os.path.exists(queue_path()):
         return set()
     with open_queue() as queue:
@@ -137,5 +138,5 @@ def _runs_of_tasks() -> set[str]:
 
 
 def _session(run: Run) -> Session:
-    """What notes and pauses know a run by."""
+    """The name of a run in notes and pauses."""
     return Session(agent=run.agent, session_id=run.id, path="", cwd=run.cwd)

@@ -1,4 +1,4 @@
-"""`segue show RUN`: all that is known about one run."""
+"""`segue show RUN`: everything known about one run."""
 
 import os
 from itertools import zip_longest

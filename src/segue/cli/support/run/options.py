@@ -1,5 +1,5 @@
-"""What the commands that carry a run on take: `run`, `resume`, `rerun`, `rescue`. Imports nothing
-that a run needs: some of them only list."""
+"""The options shared by `run`, `resume`, `rerun` and `rescue`. It imports nothing that a run
+needs: some of them only list."""
 
 from typing import Any
 
