@@ -82,11 +82,11 @@ def test_the_text_is_the_adrs_sentence_and_a_statement_with_its_numbers() -> Non
     found = gate(sized, at(65), Zone.WARNING, Policy())
     assert found.text == (
         "Context at 65%, complete large tasks after handoff. This one is estimated at 12,100 tokens"
-        " (its text, and 12,000, the median of 10 earlier tasks here); in this session, start only"
-        " tasks of up to 4,999 tokens now."
+        " (its text, and 12,000, the median of 10 earlier tasks here); in this session, tasks may"
+        " have up to 4,999 tokens now."
     )
     assert (found.percent, found.tokens, found.limit_tokens) == (65, 12_100, 4_999)
-    assert "start no new task now" in ask(1, 90).text
+    assert "no new task should start now" in ask(1, 90).text
 
 
 def test_what_would_not_leave_the_reserve_is_too_large_in_every_zone() -> None:

@@ -107,10 +107,10 @@ def gate(
     if need <= limit:
         return Gate("allow", "", percent, need, limit)
     verdict: Literal["warn", "block"] = "block" if policy.gate == "block" else "warn"
-    start = f"start only tasks of up to {limit:,} tokens" if limit else "start no new task"
+    room = f"tasks may have up to {limit:,} tokens" if limit else "no new task should start"
     text = (
         f"Context at {percent}%, complete large tasks after handoff. This one is estimated at"
-        f" {need:,} tokens ({sized.why}); in this session, {start} now."
+        f" {need:,} tokens ({sized.why}); in this session, {room} now."
     )
     return Gate(verdict, text, percent, need, limit)
 
