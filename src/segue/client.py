@@ -5,9 +5,9 @@ times an hour: so one file, no module of the standard library that is not built 
 fail. A hook without an answer says nothing and ends with 0. `setup` writes these words; see
 docs/claude.md.
 
-Which policy counts, and so which zone it is, is not known here: without the daemon `segue
-statusline` is run, which knows; if that takes too long, the line has no zone. FORMER is a file with
-the command that was the status line before: its output stays first.
+Which policy counts, and so which zone it is, is unknown here: without the daemon `segue statusline`
+is run, which knows; if that takes too long, the line has no zone. FORMER is a file with the command
+that was the status line before: its output stays first.
 """
 
 import posix

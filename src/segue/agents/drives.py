@@ -32,7 +32,7 @@ def register(name: str, drive: Drive) -> None:
 
 
 def names() -> list[str]:
-    """All that `find` finds."""
+    """Everything that `find` finds."""
     added = [name for name in plugins.added() if _is_driven(name)]
     return list(dict.fromkeys((*NAMES, *added, *_loaded)))
 

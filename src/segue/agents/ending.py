@@ -117,7 +117,7 @@ def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
 
 
 def _typed_exit(ending: Ending) -> str:
-    """The word that is all that was left behind, if it is one by which people leave."""
+    """The word that is everything that was left behind, if it is one by which people leave."""
     spoken = [source.text for source in ending.sources if source.text.strip()]
     if any(source.turn is not None for source in ending.sources):
         return ""

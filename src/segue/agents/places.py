@@ -85,7 +85,7 @@ def _claude_told_parent(records: list[JSON]) -> str:
 
 
 def _claude_folder(path: str, cwd: str) -> str:
-    """The file lies in a folder that is named after the one where the session began."""
+    """The file is in a folder that is named after the one where the session began."""
     slug = path.split("/")[1] if path.count("/") > 1 else ""
     above = cwd
     while above.count("/") > 0 and above != "/":
@@ -113,7 +113,7 @@ def _codex_told_parent(records: list[JSON]) -> str:
 
 
 def _gemini_parent(path: str) -> str:
-    """Sub-agents' files lie in a folder that is named after their parent."""
+    """Sub-agents' files are in a folder that is named after their parent."""
     parts = path.split("/")
     return parts[3] if len(parts) > 4 else ""
 

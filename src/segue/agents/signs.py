@@ -13,7 +13,7 @@ class PidFiles(NamedTuple):
     start_ticks: str
     """The process's start as the kernel counts it: tells it from a later one of the same pid."""
     started_ms: str
-    """About the same by the clock, for systems where ticks are not known."""
+    """About the same by the clock, for systems where ticks are unknown."""
     domain: str
     """On which machine, and in which pid namespace, the pid means something."""
     status: str
@@ -43,11 +43,11 @@ class Signs(NamedTuple):
     session_flags: tuple[str, ...] = ()
     """Arguments after which the id of its session may stand."""
     latest_flags: tuple[str, ...] = ()
-    """Arguments by which it goes on with the newest session of its folder, if no id follows."""
+    """Arguments by which it continues the newest session of its folder, if no id follows."""
     hides_arguments: bool = False
     """It may write its own name over its arguments: by hand it may be at any session."""
     fork_flags: tuple[str, ...] = ()
-    """With one of these, it does not go on with the session that is named."""
+    """With one of these, it does not continue the session that is named."""
     folder_flags: tuple[str, ...] = ()
     """Arguments after which the session's folder stands, if that is not the process's own."""
     servers: tuple[str, ...] = ()

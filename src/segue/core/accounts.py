@@ -81,7 +81,7 @@ def note(account: Account, limits: Iterable[Limit]) -> Account:
         if before is not None and _still_holds(before, limit):
             limit = replace(before, used_percent=limit.used_percent or before.used_percent)
         elif limit.is_met:
-            first = None  # whoever went first has found out that it is not over
+            first = None  # whoever went first has found out that it has not ended
         known[limit.scope] = limit
     return replace(account, limits=tuple(known.values()), first=first)
 
@@ -126,8 +126,8 @@ def left(account: Account, who: str) -> Account:
 
 
 def replied(account: Account, who: str, now: float) -> Account:
-    """The account once the model answered `who`: a limit whose reset has passed is over. What is
-    said in the middle of a limit (by another model, out of a cache) lifts nothing."""
+    """The account once the model answered `who`: a limit whose reset has passed has ended. What
+    is said in the middle of a limit (by another model, out of a cache) lifts nothing."""
     is_first = account.first is not None and account.first.who == who
     left = tuple(
         replace(limit, is_met=False, used_percent=None, is_guess=False)

@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class SessionName(NamedTuple):
-    """What a session can be called by; "" where it is not known."""
+    """What a session can be called by; "" where it is unknown."""
 
     session_id: str
     path: str = ""

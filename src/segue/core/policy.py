@@ -10,9 +10,10 @@ from segue.core.stops.reasons import Resume, StopReason
 from segue.core.stops.types import Stop
 
 RelayReason = Literal["rate_limit", "billing", "auth", "overloaded"]
-"""After which stops another agent of the list may go on."""
+"""After which stops another agent of the list may continue."""
 Place = Literal["pane", "window", "headless"]
-"""Where a session that stopped goes on: its own pane, a new window of tmux, no terminal at all."""
+"""Where a session that stopped continues: its own pane, a new window of tmux, no terminal at
+all."""
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unknown_reset_wait_s: float = 30.0  # doubled each time
     unknown_reset_max_s: float = 300.0
     wait_jitter: float = 0.10  # of an unknown one, to both sides
-    reset_jitter_min_s: float = 5.0  # added to a known one, so that runs go on one by one
+    reset_jitter_min_s: float = 5.0  # added to a known one, so that runs continue one by one
     reset_jitter_max_s: float = 60.0
     max_limited_s: float = 8 * 86_400.0  # in a row; the longest limit of a plan is a week
     overload_tries: int = 8
@@ -69,7 +70,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_idle_replies: int | None = 100  # in a leg, without progress
     max_idle_tokens: int | None = 20_000_000
     max_idle_compactions: int | None = 3  # the agent's own
-    max_output_bytes: int | None = 2 << 30  # of one leg: an agent that prints for ever fills a disk
+    max_output_bytes: int | None = 2 << 30  # of one leg: an agent that prints forever fills a disk
     max_checks: int = 3
     recall_after_compaction: bool = True  # tells the agent what its own summary left out
     snapshots: bool = True  # of the working tree, under refs/segue/
@@ -84,7 +85,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Watching agents that are run by hand. Off: segue observes and reminds.
     auto_handoff: bool = False
     auto_resume: bool = False
-    relay: bool = False  # with auto_resume: a limited session goes on with another agent
+    relay: bool = False  # with auto_resume: a limited session continues another agent
     zone_slack: float = 0.02  # a zone is left only this far below its mark
     remind_every_s: float = 600.0  # in critical
     gate: Literal["off", "warn", "block"] = "warn"
@@ -142,7 +143,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (self.monitor_mark, self.warning_mark, self.critical_mark, self.hard_mark)
 
     def resume_after(self, reason: StopReason) -> Resume:
-        """How work goes on after such a stop, before confidence is looked at."""
+        """How work continues after such a stop, before confidence is looked at."""
         if reason is StopReason.USER_EXIT and self.resume_user_exits:
             return "same_session"
         return reason.resume
@@ -152,11 +153,11 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return stop.confidence >= self.min_confidence
 
     def may_resume_alone(self, stop: Stop) -> bool:
-        """Whether work goes on after this stop without asking."""
+        """Whether work continues after this stop without asking."""
         return stop.resume != "none" and self.is_sure(stop)
 
 
-# A second is the least that is waited: whoever tries again at once, tries for ever.
+# A second is the least that is waited: whoever tries again at once, tries forever.
 _LEAST: dict[float, tuple[str, ...]] = {
     0: (
         "wait_jitter",

@@ -1,8 +1,8 @@
 """Who may see the pages: one browser of this user's.
 
 The URL that is printed carries a token that works once; it becomes a cookie that scripts and other
-sites never see. All else without that cookie gets 403 and not a word more. What changes anything is
-a POST from these very pages: its Origin is checked, and it carries a second token.
+sites never see. Everything else without that cookie gets 403 and not a word more. What changes
+anything is a POST from these very pages: its Origin is checked, and it carries a second token.
 """
 
 import hmac
@@ -32,7 +32,7 @@ HEADERS = {
 }
 _KEPT_S = 30 * 86_400
 _METHODS = ("GET", "HEAD", "POST")
-# The page goes on by itself: a redirect would count as begun by whoever opened the link, and the
+# The page continues by itself: a redirect would count as begun by whoever opened the link, and the
 # browser would not send a SameSite=Strict cookie along.
 _WELCOME = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>segue</title>'

@@ -125,7 +125,7 @@ def waits(decisions: list[StoredDecision]) -> list[dict[str, Any]]:
 
 
 def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
-    """All that is shown of one. Raises InputError if there is none."""
+    """Everything that is shown of one. Raises InputError if there is none."""
     row = source.run(run_id)
     run = row.run
     with source.store() as store:

@@ -129,8 +129,8 @@ def counts(live: list[dict[str, Any]], runs: list[RunRow]) -> dict[str, Any]:
 
 
 def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-    """By agent and scope, as the newest word of any session has it. One whose reset is over tells
-    nothing any more."""
+    """By agent and scope, as the newest word of any session has it. One whose reset has ended
+    tells nothing any more."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
     for session in sessions:
         for limit in session["limits"]:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class RunRow(Struct, frozen=True):
-    """A run, and where it stands in a few words."""
+    """A run, and where it is in a few words."""
 
     run: Run
     state: str
@@ -42,7 +42,7 @@ class RunRow(Struct, frozen=True):
 
 
 class Picture(Struct, frozen=True, kw_only=True):
-    """All that is known at one moment."""
+    """Everything that is known at one moment."""
 
     at: float
     daemon: dict[str, Any] | None = None  # what it says of itself; None: there is none
@@ -139,8 +139,8 @@ class Source:
         )
 
     def _noted(self, after: int, sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same, but for those of which something was noted: they are asked for alone. If that
-        is too much or in vain, all are, soon."""
+        """The same, except for those of which something was noted: they are asked for alone. If
+        that is too much or in vain, all are, soon."""
         log = self.notes()
         names = {note.session_id for note in log.since(after)} - {""} if log is not None else set()
         known = {session["session_id"]: place for place, session in enumerate(sessions)}

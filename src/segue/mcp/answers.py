@@ -83,8 +83,8 @@ class Picked(NamedTuple):
 
 
 class Answers:
-    """For a server that an agent started in `folder`. Every call looks anew. Raises SegueError with
-    one line for whatever cannot be answered."""
+    """For a server that an agent started in `folder`. Every call looks again. Raises SegueError
+    with one line for whatever cannot be answered."""
 
     def __init__(
         self,
@@ -371,7 +371,7 @@ def _dicts(machine: Machine, since: float | None = None) -> list[Told]:
 
 
 def _fullness(one: Told) -> str:
-    """How full it is, and what became of it."""
+    """How full it is, and what happened to it."""
     said = _size(one)
     if one.get("handed_over_to"):
         said += f"; handed over to session {one_line(str(one['handed_over_to']))}"

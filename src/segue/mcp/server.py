@@ -158,8 +158,8 @@ def make_server(answers: Answers) -> McpServer:
     def request_handoff(
         reason: Annotated[str, Field(description="Why, in one sentence.")], session: Which = ""
     ) -> Annotated[CallToolResult, Requested]:
-        """Asks segue to hand this session over: it will ask for the document, clear the context and
-        have the work go on. Needs `segue watch`."""
+        """Asks segue to hand this session over: it will ask for the document, clear the context
+        and have the work continue. Needs `segue watch`."""
         return _result(lambda: answers.request_handoff(reason, session))
 
     @server.tool(title="All sessions", annotations=_READS)

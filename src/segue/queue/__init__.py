@@ -20,8 +20,8 @@ def queue_path() -> str:
 
 
 def open_queue(place: "Place | None" = None) -> "SqliteQueue":
-    """The user's tasks; the file is made if it is not there. Raises StateError with one clear line
-    if it cannot be used; it is left as it is then."""
+    """The user's tasks; the file is created if it does not exist. Raises StateError with one
+    clear line if it cannot be used; it is left as it is then."""
     from segue.queue.sqlite import SqliteQueue
 
     return SqliteQueue(queue_path() if place is None else place)

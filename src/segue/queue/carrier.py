@@ -1,8 +1,8 @@
-"""Carries one task: makes its tree, drives its run, and writes down what came of it.
+"""Carries one task: makes its tree, drives its run, and writes down the result.
 
 A process of its own, which outlives the worker that started it. The worker's claim becomes its own
 before anything is done, so no two carry one task. Whatever it is doing when it is killed, the queue
-and the run's log say how far it came, and the next one goes on from there.
+and the run's log say how far it came, and the next one continues from there.
 """
 
 import random
@@ -120,7 +120,7 @@ class Carrier:
         self._run()
 
     def _leave_other_machine(self) -> None:
-        """What a machine that was lost did is on its disk: the task is begun anew here."""
+        """What a machine that was lost did is on its disk: the task is begun again here."""
         task = self.task
         if not task.tree_machine or task.tree_machine == leases.machine():
             return

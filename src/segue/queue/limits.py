@@ -28,7 +28,7 @@ class Limits(Protocol):
         """Whose limits count if this agent works on this task."""
 
     def limited(self, now: float) -> Mapping[str, float]:
-        """The accounts that met a limit which is not over, and until when."""
+        """The accounts that met a limit which has not ended, and until when."""
 
     def proving(self, now: float) -> Mapping[str, Proving]:
         """The accounts whose limit has reset, and of which nobody got a reply yet."""

@@ -16,7 +16,7 @@ class UnknownTask(InputError):  # noqa: N818 - told to the user as it is
 
 
 class NotQueued(InputError):  # noqa: N818
-    """The task has begun, or is over: it can no longer be changed."""
+    """The task has begun, or has ended: it can no longer be changed."""
 
 
 def task_key(task_id: str) -> str:
@@ -38,7 +38,7 @@ class Queue(Protocol):
     """
 
     def close(self) -> None:
-        """Gives all back."""
+        """Releases everything."""
 
     def __enter__(self) -> Self: ...
 
@@ -55,15 +55,15 @@ class Queue(Protocol):
         is queued and nobody has begun it, UnknownTask."""
 
     def cancel(self, task_id: str, at: float) -> Task:
-        """A task that nobody carries is cancelled when this returns; of another `cancel_asked` is
-        set, and whoever carries it ends it. One that is over stays as it is."""
+        """A task that nobody carries is cancelled when this returns; of another `cancel_asked`
+        is set, and whoever carries it ends it. One that has ended stays as it is."""
 
     def retry(self, task_id: str, at: float) -> Task:
-        """Puts a task that is over, and was not done, in the queue again; its run and its tree stay
-        its own. Raises NotQueued for one that is done or not over."""
+        """Puts a task that has ended, and was not done, in the queue again; its run and its tree
+        stay its own. Raises NotQueued for one that is done or not over."""
 
     def forget(self, task_id: str) -> None:
-        """Deletes a task that is over. Raises NotQueued for one that is not."""
+        """Deletes a task that has ended. Raises NotQueued for one that is not."""
 
     # What is known
 
@@ -74,11 +74,11 @@ class Queue(Protocol):
         """In the order in which they were submitted."""
 
     def upcoming(self, machine: str, now: float) -> list[Task]:
-        """Those that are not over and that a worker of this machine has to look at now, in the
+        """Those that have not ended and that a worker of this machine has to look at now, in the
         order of their numbers: all, or, of a long queue, a part that changes with every call."""
 
     def with_trees(self, machine: str) -> list[Task]:
-        """Those that are over and whose tree may be on this machine."""
+        """Those that have ended and whose tree may be on this machine."""
 
     def find(self, prefix: str) -> list[str]:
         """The ids that begin so, in order."""
@@ -97,9 +97,9 @@ class Queue(Protocol):
     def claim(
         self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
     ) -> Lease | None:
-        """The right to carry a task, in an epoch of its own; the task is running from now on. None
-        if it is over or cancelled, if a living process has it, if another task is in its folder, or
-        if a cap is reached: of two that ask at once, one is given it."""
+        """The right to carry a task, in an epoch of its own; the task is running from now on.
+        None if it has ended or cancelled, if a living process has it, if another task is in
+        its folder, or if a cap is reached: of two that ask at once, one is given it."""
 
     def claim_first(
         self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
@@ -114,5 +114,5 @@ class Queue(Protocol):
         (`cancel_asked`) stays. Raises LeaseLost."""
 
     def note(self, task: Task) -> None:
-        """Keeps what is known of the tree of a task that is over (`work`, `is_tree_removed`).
-        Nothing happens if it is not over any more."""
+        """Keeps what is known of the tree of a task that has ended (`work`, `is_tree_removed`).
+        Nothing happens if it has already ended."""

@@ -61,7 +61,7 @@ def may_claim(
     caps: Caps,
     is_alive: IsAlive,
 ) -> bool:
-    """Whether a task may be carried by another process. `rows`: all that are not over."""
+    """Whether a task may be carried by another process. `rows`: all that have not ended."""
     if task.state.is_final or task.cancel_asked:
         return False
     jobs = projects = accounts = 0

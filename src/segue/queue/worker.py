@@ -1,5 +1,6 @@
-"""Works the queue off: starts what may start, each task in a process of its own, and starts again
-what lost its process. Holds nothing: whoever kills it, the tasks go on, and the next one sees them.
+"""Works the queue off: starts what may start, each task in a process of its own, and starts
+again what lost its process. Holds nothing: whoever kills it, the tasks continue, and the next
+one sees them.
 """
 
 import os
@@ -30,7 +31,7 @@ Say = Callable[[str], None]
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What the queue looks like: the plan of all that waits, and what runs."""
+    """What the queue looks like: the plan of everything that waits, and what runs."""
 
     verdicts: tuple[Verdict, ...] = ()
     running: tuple[Task, ...] = ()
@@ -140,8 +141,8 @@ class Worker:
         return Seen(verdicts=waiting, running=(*running, *started))
 
     def _start_first(self, tasks: list[Task], there: Conditions, now: float) -> None:
-        """As many as there are free places, of all that could start: others look at the same list,
-        and caps are reached that only the queue sees."""
+        """As many as there are free places, of everything that could start: others look at the
+        same list, and caps are reached that only the queue sees."""
         own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.elsewhere]
         places = self.caps.jobs - len([task for task in own if task.id not in there.lost])
         if places <= 0:
@@ -159,8 +160,8 @@ class Worker:
             wanted = wanted[wanted.index(chosen) + 1 :]
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
-        """A task whose process is lost again and again is started later each time, and in the end
-        not any more."""
+        """A task whose process is lost again and again is started later each time, and in the
+        end no longer."""
         task = verdict.task
         if not verdict.starts or task.state is not TaskState.RUNNING or not task.tries:
             return verdict

@@ -55,7 +55,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 def facts(store: Store | None, log: Log | None, *, since: float = 0.0, project: str = "") -> Facts:
-    """All that both logs tell of a time and, if one is named, of a project."""
+    """Everything that both logs tell of a time and, if one is named, of a project."""
     found = Facts(sessions=set(), exhausted=set(), handoffs=[], stops=Counter())
     own: set[str] = set()
     for run in store.runs() if store is not None else ():

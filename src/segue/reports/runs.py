@@ -10,7 +10,7 @@ from segue.runs.store.port import Entry, Store, StoredLeg
 
 
 def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> RunReport:
-    """All that is known of it. What cannot be told is left out, and `note` says why."""
+    """Everything that is known of it. What cannot be told is left out, and `note` says why."""
     entries = store.log(run.id)
     last = entries[-1].at if entries else run.created_at
     legs = store.legs(run.id)

@@ -18,7 +18,7 @@ WatchedWhat = Literal[
 
 
 class WaitReport(Struct, frozen=True, kw_only=True):
-    """A wait as it was: `until` is when it was over."""
+    """A wait as it was: `until` is when it had ended."""
 
     since: float
     until: float
@@ -47,7 +47,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     run: Run
     is_driven: bool  # a living segue drives it
     answer: str
-    ended_at: float | None  # None: it is not over
+    ended_at: float | None  # None: it has not ended
     last_at: float
     legs: list[StoredLeg]
     stops: dict[int, Stop]  # by leg
@@ -83,7 +83,7 @@ class WatchedReport(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """All that happened in some time, or one run."""
+    """Everything that happened in some time, or one run."""
 
     since: float | None  # None: one run, whenever it was
     until: float

@@ -78,7 +78,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     check: str = ""
     share_tree: bool = False
-    origin: Origin | None = None  # the session that it goes on with
+    origin: Origin | None = None  # the session that it continues
     others: tuple["RunRequest", ...] = ()
     """The same task for each other agent of the list, in order: who may take it over."""
 

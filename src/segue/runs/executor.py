@@ -70,7 +70,7 @@ class Executor:
         self.notifier = Notifier()
         self.progress = Progress()
         self.digest = Builder([run.task])
-        """Of all that the run's sessions said and saw, in their order."""
+        """Of everything that the run's sessions said and saw, in their order."""
         self.idle = Idle(run.policy)
         self.say: Callable[[str], None] = lambda line: None
         """What is no fact, and worth a line."""

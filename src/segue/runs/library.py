@@ -56,7 +56,7 @@ class RunFailed(SegueError):  # noqa: N818 - the name is a contract
     stop: why its last leg ended, with evidence; None if there was none. usage: what it took.
     outcome: how it ended, with the exit code that the command line has for it, and what to change.
     remediation: what to do, in words. state: "failed", "cancelled" or "needs-you". The run is kept,
-    and `segue resume` goes on with it."""
+    and `segue resume` continues it."""
 
     def __init__(
         self, run_id: str, state: str, outcome: Outcome, usage: RunUsage, stop: Stop | None = None
@@ -174,8 +174,8 @@ def _only_one() -> str:
 
 
 class _Teller:
-    """Tells the caller what happens. Its faults are not the run's: an agent must not go on without
-    anybody who sees to it."""
+    """Tells the caller what happens. Its faults are not the run's: an agent must not continue
+    without anybody who sees to it."""
 
     def __init__(self, loop: Loop, on_event: OnEvent | None) -> None:
         self.run_id, self.on_event = loop.run.id, on_event

@@ -102,9 +102,9 @@ class Loop:
         return self.journal.run
 
     def go(self, first: AnyFact | None = None) -> Run:
-        """To the end, or until segue has to go (`run.interrupted`). `first` is what begins it, or
-        begins it anew. Raises StateError if it cannot go on writing down what happens: the agent
-        works on then, and another loop can take it up.
+        """To the end, or until segue has to go (`run.interrupted`). `first` is what begins it,
+        or begins it again. Raises StateError if it cannot continue writing down what happens:
+        the agent works on then, and another loop can take it up.
         """
         with self.clock.beating(), self._woken:
             try:
@@ -211,7 +211,7 @@ class Loop:
 
     @property
     def _is_left(self) -> bool:
-        """Whether segue has to go, and its agent is gone: whoever comes next goes on."""
+        """Whether segue has to go, and its agent is gone: whoever comes next continues."""
         return self.run.interrupted != "" and not self.run.is_live
 
     @property
@@ -256,7 +256,7 @@ class Loop:
             return
         self._told = follower.number
         self.crew.keep_told(follower)
-        # Whoever stops it now may go on in a week: what is known is written down today.
+        # Whoever stops it now may continue in a week: what is known is written down today.
         stops = self.run.state is RunState.STOPPING
         number = self._write_checkpoint()[0] if stops else self.run.leg
         self._add(CheckpointReceived(leg=self.run.leg, number=number))
@@ -280,7 +280,7 @@ class Loop:
                 self.crew.say_recalled(follower, known)
 
     def _close_input(self) -> None:
-        """A turn is over: with no more input the agent ends, once its background work is done."""
+        """A turn has ended: with no more input the agent ends, once its background work is done."""
         follower = self.follower
         if follower is not None and follower.turn_is_over:
             self.crew.close(follower)
@@ -365,8 +365,8 @@ class Loop:
         return ["cost"] if too_dear is not None and self.run.cost_usd + cost_usd >= too_dear else []
 
     def _overflowed(self) -> None:
-        """An agent that prints for ever. Known before its end is judged: its keeper may have ended
-        it, while no segue was there."""
+        """An agent that prints forever. Known before its end is judged: its keeper may have
+        ended it, while no segue was there."""
         most, follower = self.run.policy.max_output_bytes, self.follower
         if most is None or follower is None or not self.run.is_live:
             return
@@ -445,8 +445,9 @@ class Loop:
         self._add(CheckpointComposed(number=number, has_told=has_told, limits=limits))
 
     def _write_checkpoint(self) -> tuple[int, bool]:
-        """Its number, and whether the agent's words are in it; 0 if it could not be written. What
-        was decided goes on without it: an agent that the user ended must not be left running."""
+        """Its number, and whether the agent's words are in it; 0 if it could not be written.
+        What was decided continues without it: an agent that the user ended must not be left
+        running."""
         try:
             return self.crew.compose(self.run, self.clock.now())
         except (SegueError, OSError, ValueError) as fault:

@@ -45,7 +45,7 @@ class FirstLeg(Struct, frozen=True, kw_only=True):
 
     way: Way
     prompt: str
-    session_id: str = ""  # that it goes on in; "": a new one
+    session_id: str = ""  # that it continues in; "": a new one
     waits_until: float | None = None
 
 

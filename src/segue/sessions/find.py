@@ -139,7 +139,7 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fi
         except UnicodeEncodeError:  # no agent gives such names, and no index or JSON can hold them
             return
     size, changed_ns = info.st_size, info.st_mtime_ns
-    if home.store.database:  # what was written last stands in a file beside it
+    if home.store.database:  # what was written last is in a file beside it
         try:
             log = os.stat(f"{entry.path}-wal")
             size, changed_ns = size + log.st_size, max(changed_ns, log.st_mtime_ns)
@@ -179,7 +179,7 @@ def _match(folder: str, parts: list[str], found: "list[os.DirEntry[str]]") -> No
 
 
 def _ending(pattern: str) -> str:
-    """What names by this pattern end with, if that is all that it says."""
+    """What names by this pattern end with, if that is everything that it says."""
     return pattern[1:] if pattern[0] == "*" and "*" not in pattern[1:] else ""
 
 
@@ -196,8 +196,7 @@ def open_file(path: str) -> int:
 
 
 def project_folder(home: str, store: SessionStore, path: str) -> str:
-    """The project's folder where the agent keeps that in a file of its own; "" if it is not
-    known."""
+    """The project's folder where the agent keeps that in a file of its own; "" if it is unknown."""
     try:
         with open(os.path.join(home, store.projects), encoding="utf-8") as file:
             known = json.load(file)

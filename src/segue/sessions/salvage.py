@@ -55,10 +55,10 @@ def salvage(
     cwd: str = "",
 ) -> Salvaged:
     """What a session's file tells, or its rows if the agent keeps a database (`session_id` says
-    which). `since`: only what happened from then on (but the todos as they are now). `told`: what
-    segue itself said in it, the task too; if that is not known, the first prompt is the task.
-    `cwd`: files below it are named from there. Never raises; nothing is known of what cannot be
-    read."""
+    which). `since`: only what happened from then on (but the todos as they are now). `told`:
+    what segue itself said in it, the task too; if that is unknown, the first prompt is the
+    task. `cwd`: files below it are named from there. Never raises; nothing is known of what
+    cannot be read."""
     profile = agents.find(agent)
     if profile is None:
         return Salvaged()
@@ -123,7 +123,7 @@ class Salvager:
                 del self.prompts[1 : -2 * _PROMPTS]
 
     def call(self, event: ToolCall) -> None:
-        # Some agents number their calls anew in each leg, others give them no name.
+        # Some agents number their calls again in each leg, others give them no name.
         key = f"{event.call_id} {len(self.calls)}"
         self.open.append(key)
         said = event.command or f"{event.name} {event.argument}".strip()
@@ -157,7 +157,7 @@ class Salvager:
             self.files = dict(list({**files, **self.files}.items())[-_FILES:])
 
     def result(self, told: Collection[str] = ()) -> Salvaged:
-        """`told`: what segue itself said in the session, the task too; if that is not known, the
+        """`told`: what segue itself said in the session, the task too; if that is unknown, the
         first prompt is the task."""
         flat = {_flat(text) for text in told}
         prompts = self.prompts if flat or not self.is_whole else self.prompts[1:]

@@ -113,7 +113,7 @@ class Survey:
             return None
         except sqlite3.Error:
             raise
-        except Exception as fault:  # whatever stands in one file, the others are seen
+        except Exception as fault:  # whatever is in one file, the others are seen
             name = file.session_id or os.path.basename(file.path)
             return Look(session_id=name, last_at=file.changed_at, unreadable=why_not(fault))
         return found
@@ -181,7 +181,7 @@ class Survey:
             _encode(found)  # what cannot be kept cannot be told either
         except (sqlite3.Error, database.Unreadable):
             raise
-        except Exception as fault:  # whatever stands in one row, the others are seen
+        except Exception as fault:  # whatever is in one row, the others are seen
             return Look(
                 session_id=row.session_id,
                 last_at=row.changed_at,
@@ -356,7 +356,7 @@ class _Wanted:
 
 
 def _each_once(seen: Sequence[SessionSeen]) -> list[SessionSeen]:
-    """A session that stands in several files: a stub that a resume left, a copy in an archive. The
+    """A session that is in several files: a stub that a resume left, a copy in an archive. The
     one that tells most counts, then the newest."""
     best: dict[tuple[str, str], SessionSeen] = {}
     for each in seen:

@@ -17,7 +17,7 @@ _MAX_CONFIG_BYTES = 4_000_000
 
 
 PriceWindow = Callable[[str], int | None]
-"""The window of a model by the price list; None if it is not there."""
+"""The window of a model by the price list; None if it does not exist."""
 
 
 def priced_window(model: str) -> int | None:

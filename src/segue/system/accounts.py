@@ -56,8 +56,9 @@ def account_at(
     *,
     flags: Sequence[str] = (),
 ) -> Account | None:
-    """Whose session a file is: of the login that its home has now; None if it lies in another home.
-    `homes` keeps logins for the next question; `flags`: those of its process, if they are known."""
+    """Whose session a file is: of the login that its home has now; None if it is in another
+    home. `homes` keeps logins for the next question; `flags`: those of its process, if they
+    are known."""
     known = {} if homes is None else homes
     if agent not in known:
         known[agent] = account_of(agent, env, flags=flags)
@@ -77,7 +78,7 @@ class Accounts:
         return [accounts.current(account, now) for account in self.known()]
 
     def known(self) -> list[Account]:
-        """Each with all that was noted."""
+        """Each with everything that was noted."""
         return self._read().accounts
 
     def find(self, account: Account) -> Account:

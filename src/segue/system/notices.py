@@ -119,8 +119,9 @@ class Notices:
         return bool(self._ways)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all that was told is out, or has failed, within that time of a service's. What
-        this process itself needs first is not counted: on a busy machine, that is the longer."""
+        """Whether everything that was told is out, or has failed, within that time of a
+        service's. What this process itself needs first is not counted: on a busy machine,
+        that is the longer."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_idle() or self._is_asking, _LOAD_S)
             return self._changed.wait_for(self._is_idle, timeout_s)
@@ -161,7 +162,7 @@ class Notices:
         for way in self._ways:
             try:
                 why = way(notice)
-            except Exception as fault:  # a service's own code: whatever it raises, others go on
+            except Exception as fault:  # a service's own code: whatever it raises, others continue
                 why = f"notice not sent: {type(fault).__name__}"
             if not why:
                 return True

@@ -302,7 +302,7 @@ class QueueTests:
         assert task is not None
         waiting = replace(task, state=TaskState.WAITING, run="run-1", not_before=START + 60)
         queue.save(waiting, lease, release=True)
-        assert claim(queue, "task-1", 2) is None  # half done: it goes on in there later
+        assert claim(queue, "task-1", 2) is None  # half done: it continues in there later
         dead.add(1)
         again = held(queue, "task-0", 3)
         queue.save(replace(waiting, state=TaskState.DONE), again, release=True)
@@ -337,7 +337,7 @@ class QueueTests:
         (task,) = queue.submit([make_task()])
         seen = replace(task, work=Work(commits=2), is_tree_removed=True)
         queue.note(seen)
-        assert queue.task("task-1") == task  # it is not over
+        assert queue.task("task-1") == task  # it has not ended
         ended = queue.cancel("task-1", START)
         queue.note(seen)
         assert queue.task("task-1") == replace(ended, work=Work(commits=2), is_tree_removed=True)

@@ -152,7 +152,7 @@ def story(text: str = "session-1") -> list[AnyFact]:
 
 
 class Driver:
-    """Writes what a machine makes of facts, one second after the other; also goes on with a run
+    """Writes what a machine makes of facts, one second after the other; also continues a run
     that is there."""
 
     def __init__(self, store: Store, run: Run, by: StepFunction = step, pid: int = 1) -> None:

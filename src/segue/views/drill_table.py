@@ -71,7 +71,7 @@ class DrillRow:
                 self.window = event["window"]
                 self.news = _news(request)
                 if step := _STEP.match(self.news):
-                    self._begin(int(step[1]))  # some are over before they are seen running
+                    self._begin(int(step[1]))  # some have ended before they are seen running
                     return ""  # told when it runs
             case "segue":
                 self.news = _line(event["said"])
@@ -117,7 +117,7 @@ class DrillPicture(Protocol):
         """Something happened in it."""
 
     def end(self, row: DrillRow) -> None:
-        """It is over."""
+        """It has ended."""
 
 
 class DrillLines:
@@ -139,7 +139,7 @@ class DrillLines:
 
 
 class MovingDrill:
-    """The table itself, drawn anew as time goes by; for terminals."""
+    """The table itself, drawn again as time goes by; for terminals."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.live import Live
@@ -284,7 +284,7 @@ def below(rows: Sequence[DrillRow]) -> list[str]:
 
 
 def _missed(outcome: PlayOutcome) -> list[str]:
-    """What of the scenario never came about, but for answers that segue was there to avoid."""
+    """What of the scenario never came about, except for answers that segue was there to avoid."""
     avoided = outcome.with_segue and outcome.held
     return [name for name in outcome.unfired if not (avoided and name.startswith("rule "))]
 

@@ -88,8 +88,9 @@ class Out:
             self._changed.notify_all()
 
     def finish(self, stall_s: float | None = None) -> None:
-        """Waits until all is written, as long as there is a reader. With `stall_s`, one that takes
-        nothing for so long loses what may be dropped, and a terminal all that is left."""
+        """Waits until all is written, as long as there is a reader. With `stall_s`, one that
+        takes nothing for so long loses what may be dropped, and a terminal everything that is
+        left."""
         self.pump()
         with self._changed:
             self._moved_at = time.monotonic()
@@ -107,7 +108,7 @@ class Out:
         return visible(self._text.decode(data)).encode() if self.is_terminal else data
 
     def _drop(self) -> None:
-        """The oldest of what may be dropped, but for the one that is half written."""
+        """The oldest of what may be dropped, except for the one that is half written."""
         place = 1 if self._is_busy or self._written else 0
         while self._loose_bytes > _LOOSE_BYTES and place < len(self._held) - 1:
             data, must = self._held[place]
@@ -161,7 +162,7 @@ class Out:
                 return True
             if len(self._files) == 1:
                 return False
-            self._files.popleft()  # the next leg's has begun: this one is over
+            self._files.popleft()  # the next leg's has begun: this one has ended
         return False
 
     def _put(self, data: bytes) -> int:
@@ -201,7 +202,7 @@ class Loose:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits to be written: then nothing is drawn that will be drawn anew."""
+        """Whether something waits to be written: then nothing is drawn that will be drawn again."""
         return self._out.has_loose
 
     def write(self, text: str) -> int:

@@ -110,7 +110,7 @@ def pick(question: str, count: int) -> int:
 
 
 def style(text: str, **how: Any) -> str:
-    """The text in a style of segue's own, for `say`; as `click.style` takes it."""
+    """The text in segue's own style, for `say`; as `click.style` takes it."""
     begin, _, end = click.style("|", **how).partition("|")
     return painted(begin) + text + painted(end)
 

@@ -61,7 +61,7 @@ def as_dict(dead: Dead) -> dict[str, Any]:
 
 
 def origin_as_dict(origin: Origin) -> dict[str, Any]:
-    """The session that a run goes on with."""
+    """The session that a run continues."""
     return {
         "agent": origin.agent,
         "session_id": origin.session_id,

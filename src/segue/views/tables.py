@@ -56,7 +56,7 @@ def table_by_run(sessions: Sequence[Session], now: float, width: int) -> "Table"
 
 def _by_run(sessions: Sequence[Session]) -> list[Session]:
     """One session for each run, in place of its first: the one that carries it on, else the
-    newest. What is open again though its run is over is its user's, and stays."""
+    newest. What is open again though its run has ended is its user's, and stays."""
     best: dict[str, Session] = {}
     for session in filter(_is_run_line, sessions):
         run = session.run.id if session.run is not None else ""
@@ -214,7 +214,7 @@ def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> 
 
 def handoff(session: Session) -> str:
     """The time, else the turns or the tokens that are left before the handoff; "" of a session
-    that is over."""
+    that has ended."""
     return "" if session.ahead is None else countdown(session)
 
 

@@ -70,7 +70,7 @@ def _object(each: Tuned) -> dict[str, Any]:
 
 
 def toml(tuned: Sequence[Tuned]) -> str:
-    """All that is needed, to paste into config.toml."""
+    """Everything that is needed, to paste into config.toml."""
     return "\n".join(each.toml for each in tuned if each.is_needed)
 
 

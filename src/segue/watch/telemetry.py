@@ -26,7 +26,7 @@ class DaemonTelemetry:
         self._thread.start()
 
     def hear(self, note: Note) -> None:
-        """A handoff in a terminal that is over is a span."""
+        """A handoff in a terminal that has ended is a span."""
         span = span_of(note)
         if span is not None:
             self._sender.tell(Batch(spans=[span]))

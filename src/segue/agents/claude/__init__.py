@@ -1,1 +1,1 @@
-"""Claude: all that segue knows about this agent."""
+"""Claude: everything that segue knows about this agent."""

@@ -26,7 +26,7 @@ _LISTS = {"TodoWrite", "TaskCreate", "TaskUpdate"}
 _TELLING = _WRITERS | _LISTS
 
 
-# Fields stand in the order of the records: decoding is faster so.
+# Fields are in the order of the records: decoding is faster so.
 class _Written(Struct, gc=False):
     ephemeral_5m_input_tokens: int = 0
     ephemeral_1h_input_tokens: int = 0

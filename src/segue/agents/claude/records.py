@@ -108,7 +108,7 @@ _IDLE_SYSTEM = re.compile(
 
 
 class _Recent:
-    """Remembers the last ids it was given, at least so many: a stream may go on for days."""
+    """Remembers the last ids it was given, at least so many: a stream may continue for days."""
 
     def __init__(self, least: int = 2_000) -> None:
         self._least = least
@@ -247,7 +247,7 @@ class Reader:
             self.model = model or self.model
             yield from self.blocks(items(message, "content"))
             yield from self.count(self.parts(obj(message, "usage")), text(message, "id"))
-            if stop == "refusal":  # the client may go on once by itself: then a reply follows
+            if stop == "refusal":  # the client may continue once by itself: then a reply follows
                 yield ev.Failure(reason=R.REFUSAL, code=stop, **self.here)
             elif stop in ("end_turn", "stop_sequence") and said.strip() and "sessionId" in data:
                 self.held = ev.Ended(ok=True, code=stop, **self.here)
@@ -415,7 +415,7 @@ class Reader:
             if re.search("<command-name>/(exit|quit)<", said):
                 yield from self.leave()
         elif data.get("isMeta") is True or data.get("isSynthetic") is True:
-            self.held = None  # the client makes it go on: stop hook, cut output, empty reply
+            self.held = None  # the client makes it continue: stop hook, cut output, empty reply
         elif text(data, "origin", "kind") not in ("", "human") or said.startswith("<task-notif"):
             yield from self.begin()  # a turn that the client starts by itself
         elif content:

@@ -1,4 +1,4 @@
-"""segue's entries in claude's settings: hooks, and the status line. Pure but for `path`.
+"""segue's entries in claude's settings: hooks, and the status line. Pure except for `path`.
 
 Values are as `system/files/edits.parse` gives them. Nothing but segue's own entries is ever
 changed, moved or removed; they are known by the client that they start.
@@ -67,7 +67,7 @@ def added(settings: Any, groups: Mapping[str, JSON], line: JSON | None, where: s
 
 
 def _placed(groups: list[Any], group: JSON | None) -> list[Any]:
-    """The list with this group in the place of our own, else at the end."""
+    """The list with this group instead of our own, else at the end."""
     placed: list[Any] = []
     for each in groups:
         rest = _rest(each)
@@ -94,7 +94,7 @@ def _rest(group: Any) -> Any:
 
 
 def removed(settings: Any, former: Any) -> Any:
-    """Without segue's entries; `former` is the status line that ours stands in the place of."""
+    """Without segue's entries; `former` is the status line that ours is instead of."""
     if not isinstance(settings, dict):
         return settings
     found = deepcopy(settings)

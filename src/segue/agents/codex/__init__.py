@@ -1,1 +1,1 @@
-"""Codex: all that segue knows about this agent."""
+"""Codex: everything that segue knows about this agent."""

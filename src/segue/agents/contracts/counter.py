@@ -29,7 +29,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Tally(Struct, kw_only=True):
-    """What a whole file told, but for its requests (those are in the ledger)."""
+    """What a whole file told, except for its requests (those are in the ledger)."""
 
     session_id: str = ""
     forked_from: str = ""  # the session whose history it may hold a copy of
@@ -60,7 +60,7 @@ class Counter(Protocol):
     ledger: Ledger
 
     def feed(self, data: bytes, size: int) -> None:
-        """Takes in the lines that stand in the first `size` bytes."""
+        """Takes in the lines that are in the first `size` bytes."""
 
     def close(self) -> None:
         """The file ends here for now; more may be fed later."""

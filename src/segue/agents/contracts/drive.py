@@ -20,7 +20,7 @@ class LegOrder(Struct, frozen=True, kw_only=True):
 
     command: tuple[str, ...]  # the program, and what always comes with it
     prompt: str
-    session_id: str = ""  # go on with this one; "": a new one
+    session_id: str = ""  # continue this one; "": a new one
     new_id: str = ""  # a UUID that a new session may have, where the agent lets us choose
     flags: tuple[str, ...] = ()  # the user's own
     cwd: str
@@ -42,7 +42,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 Over = Literal["no", "maybe", "yes"]
-"""Whether a turn is over after a record; "maybe": if nothing comes for `settle_s`."""
+"""Whether a turn has ended after a record; "maybe": if nothing comes for `settle_s`."""
 
 
 class StreamWatch:
@@ -51,7 +51,7 @@ class StreamWatch:
     settle_s = 2.0
 
     def over(self, record: dict[str, Any]) -> Over:
-        """Whether the turn is over, so that the input may be closed."""
+        """Whether the turn has ended, so that the input may be closed."""
         return "no"
 
     def heard(self, record: dict[str, Any]) -> str:
@@ -80,7 +80,7 @@ class Drive(Struct, frozen=True, kw_only=True):
     say: Callable[[str, str], bytes] | None = None
     """Input that tells it something, by text and a key that is told back if it is; it reaches the
     model at the next boundary, and needs no interrupt."""
-    interrupt: bytes = b""  # input that stops the turn, and leaves the process able to go on
+    interrupt: bytes = b""  # input that stops the turn, and leaves the process able to continue
     interrupt_signal: str = "SIGINT"  # where there is no such input: the gentlest end
     resumes: bool = True
     resume_factor: float = 1.0  # how much larger a session is once it was resumed
@@ -88,8 +88,8 @@ class Drive(Struct, frozen=True, kw_only=True):
     refuses: Callable[[Sequence[str]], str] = lambda flags: ""
     """Why these flags of the user's cannot be taken, by name; "" if they can."""
     session_file: Callable[[str, Env, str], str] | None = None
-    """Where the session's file is, by its id, the environment and the working folder; "" if it is
-    not there (yet). None: by looking through the agent's home."""
+    """Where the session's file is, by its id, the environment and the working folder; "" if it
+    does not exist (yet). None: by looking through the agent's home."""
     session_place: Callable[[str, Env, str], str] | None = None
     """Where a session's file that comes from another machine has to be so that it can be resumed,
     by the file's name, the environment and the working folder; "" if that is no name of such a

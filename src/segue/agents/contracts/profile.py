@@ -38,8 +38,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     name: str  # as its binary
     knows: Callable[[dict[str, Any]], bool]
-    """Is this record surely one of this agent's (any of its forms: stream, result, session file)?
-    Cheap and strict: it is asked of records whose agent is not known."""
+    """Is this record surely one of this agent's (any of its forms: stream, result, session
+    file)? Cheap and strict: it is asked of records whose agent is unknown."""
     resembles: Callable[[dict[str, Any]], bool] | None = None
     """Could it be one of this agent's, or of an agent that copied its form? Asked when nobody
     knows the record."""

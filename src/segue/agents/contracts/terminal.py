@@ -17,7 +17,7 @@ Begun = Callable[[str, str, Sequence[str]], tuple[str, ...]]
 
 
 class Terminal(Struct, frozen=True, kw_only=True):
-    """An agent as it sits in a terminal. Keys have tmux's names."""
+    """An agent as it is in a terminal. Keys have tmux's names."""
 
     agent: str
     read: Callable[[PaneCapture], Screen]

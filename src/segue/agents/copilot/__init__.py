@@ -1,1 +1,1 @@
-"""Copilot: all that segue knows about this agent."""
+"""Copilot: everything that segue knows about this agent."""

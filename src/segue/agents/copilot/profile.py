@@ -2,7 +2,7 @@
 
 Known from published streams only, nothing was measured: `user.message`, `assistant.message`,
 `tool.execution_complete`, `session.task_complete`, and `result` with the exit code at the end.
-`assistant.turn_end` ends one round of the model, not the run: autopilot goes on after it.
+`assistant.turn_end` ends one round of the model, not the run: autopilot continues after it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -36,7 +36,7 @@ class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: dict[str, str] = field(default_factory=dict)  # set besides the user's own
     home: str = ""  # with `like`: where its sessions are, if not in that agent's home
     resume: tuple[str, ...] = ()
-    """The same with `{session}`, to go on with a session; without it there is only the new one."""
+    """The same with `{session}`, to continue a session; without it there is only the new one."""
     session: str = ""  # RE2: its one group is the session's id in a line of its output
     done: str = ""  # RE2: a line that says that the task is done
     failed: str = ""  # RE2: a line that says that it is not, and will not be
@@ -188,7 +188,7 @@ def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
 
 
 Search = Callable[[str], str | None]
-"""Looks for a pattern in a line: its one group, or all of it; None if it is not there."""
+"""Looks for a pattern in a line: its one group, or all of it; None if it does not exist."""
 
 
 def _compiled(name: str, pattern: str, groups: int | None = None) -> Search:

@@ -1,1 +1,1 @@
-"""Gemini: all that segue knows about this agent."""
+"""Gemini: everything that segue knows about this agent."""

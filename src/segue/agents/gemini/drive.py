@@ -1,4 +1,4 @@
-"""Gemini CLI: one prompt a process. Its stream does not tell the size of the context: its session
+"""Gemini CLI: one prompt per process. Its stream does not tell the size of the context: its session
 file does.
 
 Resuming makes a session up to twice as large: every tool result is sent twice.

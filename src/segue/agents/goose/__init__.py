@@ -1,1 +1,1 @@
-"""Goose: all that segue knows about this agent."""
+"""Goose: everything that segue knows about this agent."""

@@ -1,1 +1,1 @@
-"""Kimi: all that segue knows about this agent."""
+"""Kimi: everything that segue knows about this agent."""

@@ -1,1 +1,1 @@
-"""Opencode: all that segue knows about this agent."""
+"""Opencode: everything that segue knows about this agent."""

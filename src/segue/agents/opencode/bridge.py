@@ -56,7 +56,7 @@ JSON = dict[str, Any]
 
 
 class EndedError(Exception):
-    """It is over, with this exit code."""
+    """It has ended, with this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

@@ -98,7 +98,7 @@ def _refuses(flags: Sequence[str]) -> str:
 
 
 class _Watch(StreamWatch):
-    """Idle is over. So is a question: nobody is there to answer it. And so is a wait of over a
+    """Idle has ended. So is a question: nobody is there to answer it. And so is a wait of over a
     minute: waiting is segue's."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ Forms read:
 
 Rows come table by table, so stored messages are gathered, put in order and told at the end.
 
-`run` has no closing record, goes on after an error without a word, and prints the summary of a
+`run` has no closing record, continues after an error without a word, and prints the summary of a
 compaction as if it were an answer. So the end of a step is held back until it is known not to be
 the summary's, and an error is only ever a `Failure`: what comes after it decides.
 
@@ -57,11 +57,11 @@ _REASONS = {
 }
 _ERRORS = {name for name in _REASONS if name.endswith("Error")} | {"APIError", "UnknownError"}
 # Why a step ended, if the turn ends with it. "stop" is success; "tool-calls" and "unknown" (a
-# reply that broke off: asked again at once) go on; "error" has a record of its own.
+# reply that broke off: asked again at once) continue; "error" has a record of its own.
 _FINISHES = {"length": StopReason.ERROR, "content-filter": StopReason.REFUSAL, "other": None}
 
 # What opencode itself writes as the error of a tool that was not allowed to run. After the first
-# two the turn ends; after the third the model is told and goes on.
+# two the turn ends; after the third the model is told and continues.
 _REJECTED = ("The user rejected permission", "The user dismissed this question")
 _DENIED = (*_REJECTED, "The user has specified a rule which prevents you")
 

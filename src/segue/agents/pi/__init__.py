@@ -1,1 +1,1 @@
-"""Pi: all that segue knows about this agent."""
+"""Pi: everything that segue knows about this agent."""

@@ -2,8 +2,8 @@
 
 pi takes commands as they come: words that follow an abort at once become part of the turn that is
 being aborted, and are never answered. So what comes after an abort is held back here until pi says
-that it is done. All else is passed on as it is, both ways. Exit code: pi's own; 128 + the signal's
-number if it died of one.
+that it is done. Everything else is passed on as it is, both ways. Exit code: pi's own; 128 + the
+signal's number if it died of one.
 """
 
 import json

@@ -6,7 +6,7 @@ Forms read:
 - single messages inside turn_end and agent_end, when the input begins there.
 
 pi exits 0 after every API error in these modes: only the last assistant message's `stopReason`
-tells. A run of 0.73 goes on unseen after `compaction_start`, which is then the last record.
+tells. A run of 0.73 continues unseen after `compaction_start`, which is then the last record.
 
 One file: stream and session file hold the same messages, read by one reader.
 """
@@ -95,7 +95,7 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
             is_known = kind in _KNOWN or kind in _SHAPES
             yield Other(kind=kind or "record", known=is_known, **mark)
             if was_over and not is_known and _stop(state.last) == "stop":
-                yield from _ended(mark, state)  # the end of a run, by a name that is not known
+                yield from _ended(mark, state)  # the end of a run, by a name that is unknown
 
 
 def _session(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
@@ -190,7 +190,7 @@ def _call(block: JSON, mark: JSON) -> ToolCall:
 
 
 def _result(message: JSON, mark: JSON) -> ToolResult:
-    """The code of a command that failed stands at the end of its output."""
+    """The code of a command that failed is at the end of its output."""
     failed, is_shell = message.get("isError") is True, text(message, "toolName") in _SHELLS
     said = joined(message.get("content"))
     code = _EXIT_CODE.search(said[-_CODE_CHARS:]) if is_shell else None

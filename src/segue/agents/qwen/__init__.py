@@ -1,1 +1,1 @@
-"""Qwen: all that segue knows about this agent."""
+"""Qwen: everything that segue knows about this agent."""

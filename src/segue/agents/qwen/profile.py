@@ -130,7 +130,7 @@ class Reader(claude_form.Reader):
             printed=text(response, "output") or text(response, "error"),
             **self.here,
         )
-        if text(result, "status") == "cancelled":  # by the user, or by a signal; else it goes on
+        if text(result, "status") == "cancelled":  # by the user, or by a signal; else it continues
             yield ev.Failure(reason=R.USER_EXIT, code="cancelled", **self.here)
 
     def noted(self, subtype: str, note: JSON) -> claude_form.Events:

@@ -28,8 +28,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def argument_of(given: Any) -> str:
-    """All that a call is given, in short: other arguments give another text. What a model says
-    about its command for people does not count."""
+    """Everything that a call is given, in short: other arguments give another text. What a model
+    says about its command for people does not count."""
     if isinstance(given, str):
         said = given
     elif not given:
@@ -125,7 +125,7 @@ def todo_lists(record: JSON) -> Iterator[list[Todo]]:
 
 
 def _todos(listed: list[Any]) -> list[Todo]:
-    """The todos of a list, if all that it holds are todos."""
+    """The todos of a list, if everything that it holds are todos."""
     found = []
     for item in listed[:_MOST_TODOS]:
         said = next((said for name in _TEXTS if (said := text(item, name))), "")

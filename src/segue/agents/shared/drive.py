@@ -33,7 +33,7 @@ def is_set(flags: Sequence[str], *names: str) -> bool:
 
 
 def is_id(session_id: str) -> bool:
-    """Whether it may stand in a pattern of files."""
+    """Whether it may be in a pattern of files."""
     return _ID.fullmatch(session_id) is not None
 
 

@@ -14,8 +14,8 @@ MAX_EVENTS = 10_000
 
 class Guarded:
     """The same parser, as one that keeps its promises. Each time that it gives up (it raises,
-    returns before the end, says no event, or says events without end) it begins anew with the next
-    record, and the one that it stopped at counts as unread."""
+    returns before the end, says no event, or says events without end) it begins again with
+    the next record, and the one that it stopped at counts as unread."""
 
     def __init__(self, parse: Parse) -> None:
         self.parse = parse

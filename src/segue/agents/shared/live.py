@@ -2,8 +2,8 @@
 
 Parsers are generators over all records: they ask for the next one until there is none. To get the
 events of the records so far, and no more, they are given a pause when these are used up: a record
-that they do not know. Of such a record every parser says one thing, `Other`, and forgets it.
-When that comes back, all that the records before it tell has been told.
+that they do not know. Of such a record every parser says one thing, `Other`, and forgets it. When
+that comes back, everything that the records before it tell has been told.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ from segue.core.stops.events import (
 
 _HEAD_BYTES = 200
 _WHOLE = (b"}", b"}\r")
-_PAUSE = "\0pause"  # where it stands; nothing else stands there
+_PAUSE = "\0pause"  # where it stands; nothing else is there
 
 
 class Manner(Struct, frozen=True):
@@ -53,7 +53,7 @@ MANNERS = {
     "claude": Manner(idle=(_PIECES,)),
     "qwen": Manner(idle=(_PIECES,)),
     "codex": Manner(idle=(b'{"type":"item.updated"',), kept=(b'"todo_list"',)),
-    # 0.73 repeats all that was said so far in each of them.
+    # 0.73 repeats everything that was said so far in each of them.
     "pi": Manner(idle=(b'{"type":"message_update"', b'{"type":"tool_execution_update"')),
     # It puts the pieces of a reply together until a record of another type comes.
     "gemini": Manner(pause="message"),
@@ -70,7 +70,7 @@ class OpenCall(Struct, frozen=True):
 class Live:
     """What a stream tells so far.
 
-    Fed in whatever pieces, the events are those of `profile.parse` over all records at once, but
+    Fed in whatever pieces, the events are those of `profile.parse` over all records at once, except
     for those that are known not to matter. No input raises."""
 
     def __init__(self, profile: Profile, source: str = "stdout") -> None:
@@ -80,7 +80,7 @@ class Live:
         """The newest size, with the window if it was ever told. After a compaction the new size;
         None if that is not told yet."""
         self.open_calls: dict[str, OpenCall] = {}  # by the id of the call, the oldest first
-        self.ended: Ended | None = None  # the end of the last turn, if nothing went on after it
+        self.ended: Ended | None = None  # the end of the last turn, if nothing continued after it
         self.waiting: Retry | None = None  # it waits to try again by itself
         self.replies = 0
         self.calls = 0
@@ -89,8 +89,8 @@ class Live:
         self.unread = 0  # records that nobody knows
         self.lines = 0  # all that were fed, whatever they are
         self.has_text = False
-        """Whether there was anything but records, one a line, and blanks: then the text as a whole
-        may tell more than its lines do."""
+        """Whether there was anything but records, one per line, and blanks: then the text as a
+        whole may tell more than its lines do."""
         self.records: list[dict[str, Any]] = []
         """What the last `feed` decoded, in order; without the idle ones."""
         self._source = source
@@ -152,7 +152,7 @@ class Live:
                 return
             yield self._pause
             if not queue and not self._is_over:
-                return  # it did not answer, and must not be given pauses for ever
+                return  # it did not answer, and must not be given pauses forever
 
     def _drain(self, at: float) -> list[Event]:
         """What the queue leads to. Each round takes at least one record from it."""

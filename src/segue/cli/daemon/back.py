@@ -19,7 +19,7 @@ _ID = re.compile(r"w-[a-z0-9]{1,32}")
 
 
 class BackOrder(Struct):
-    """What is to be started, and where. `writes`: the session that it goes on with; `relay_to`: the
+    """What is to be started, and where. `writes`: the session that it continues; `relay_to`: the
     agent that takes over from another."""
 
     argv: list[str]

@@ -83,7 +83,7 @@ def status(as_json: bool) -> None:
 
 
 def is_installed() -> bool:
-    """Whether there is a unit of segue's."""
+    """Whether there is one of segue's units."""
     return os.path.exists(_unit()[0])
 
 

@@ -52,7 +52,7 @@ def command(session: str | None, transcript: bool, as_json: bool) -> None:
     costs = _costs(told.spend)
     try:
         taken = taken_over(found)
-    except StateError as fault:  # all else is known
+    except StateError as fault:  # everything else is known
         taken = None
         printing.complain(str(fault))
     if as_json:

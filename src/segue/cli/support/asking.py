@@ -15,7 +15,7 @@ def remote() -> Remote:
 
 
 def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Asks the daemon. Raises InputError with one line if it is not there, or refuses."""
+    """Asks the daemon. Raises InputError with one line if it does not exist, or refuses."""
     try:
         answer: dict[str, Any] = remote().post(path, body)
         return answer

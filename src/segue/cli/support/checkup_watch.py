@@ -102,7 +102,7 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
 
 
 def _commands(settings: dict[str, Any]) -> Iterator[str]:
-    """All that these settings have claude run, odd ones left out."""
+    """Everything that these settings have claude run, odd ones left out."""
     line = claude_settings.line_of(settings)
     if isinstance(line, dict) and isinstance(line.get("command"), str):
         yield line["command"]
@@ -126,8 +126,8 @@ def _missing(command: str) -> Iterator[str]:
 
 
 def service_unit(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
-    """Whether the service still starts this segue, and goes on when its user logs out. Nothing if
-    there is none."""
+    """Whether the service still starts this segue, and continues when its user logs out. Nothing
+    if there is none."""
     path = units.launchd_path() if sys.platform == "darwin" else units.systemd_path()
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")

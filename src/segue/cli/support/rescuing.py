@@ -38,7 +38,7 @@ class How(Struct, frozen=True, kw_only=True):
 
 
 def rescue(dead: Dead, how: How) -> int:
-    """Goes on with it; the exit code. Raises SegueError if it cannot be begun."""
+    """Continues it; the exit code. Raises SegueError if it cannot be begun."""
     wanted, settings = _wanted(dead, how)
     if wanted.origin is not None and wanted.origin.changed:
         printing.complain(
@@ -96,7 +96,7 @@ def _place(dead: Dead, folder: str | None) -> str:
 
 
 def _wanted(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
-    """The run that goes on with it. Raises InputError, ConfigError."""
+    """The run that continues it. Raises InputError, ConfigError."""
     session, cwd = dead.session, _place(dead, how.folder)
     settings = layered.load(cwd, os.environ, Flags(**how.flags))
     begin.register(settings)

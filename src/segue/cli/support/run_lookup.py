@@ -65,7 +65,8 @@ def find(store: Store, name: str | None) -> Run:
 
 
 def newest(store: Store) -> Run:
-    """Of this folder: the newest unfinished run; if all are over, the newest. Raises InputError."""
+    """Of this folder: the newest unfinished run; if all have ended, the newest. Raises
+    InputError."""
     cwd = folder()
     for unfinished in (True, False):
         for run in store.runs(cwd=cwd, unfinished=unfinished, limit=1):

@@ -38,7 +38,7 @@ def warn(wanted: RunRequest, env: Env, *, strict: bool) -> None:
 
 
 def warnings(wanted: RunRequest, env: Env) -> Iterator[str]:
-    """All that is found, the worst first."""
+    """Everything that is found, the worst first."""
     yield from preflight.warnings(wanted, env)
     if wanted.origin is None:  # else what is not committed there is the session's own
         yield from place(wanted.cwd, env)

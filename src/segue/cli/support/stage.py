@@ -33,9 +33,9 @@ _SAMPLES_KEPT = 400
 
 
 class RunStage:
-    """One run, as the user sees it. `--json`: one entry of the log a line on stdout. `--raw`: what
-    the agent prints, as it prints it. Else its last words on stdout, once it is done; all else is
-    on stderr."""
+    """One run, as the user sees it. `--json`: one entry of the log a line on stdout. `--raw`:
+    what the agent prints, as it prints it. Else its last words on stdout, once it is done;
+    everything else is on stderr."""
 
     def __init__(self, settings: Settings, *, as_json: bool, raw: bool) -> None:
         if as_json and raw:
@@ -136,7 +136,7 @@ class RunStage:
         )
 
     def end(self, run: Run, *, answer: str, now: float) -> int:
-        """Prints what came of it; its exit code."""
+        """Prints the result; its exit code."""
         self.run_id = run.id
         if run.interrupted:
             run = replace(run, outcome=outcomes.interrupted(run))
@@ -155,8 +155,8 @@ class RunStage:
         return run.outcome.exit_code if run.outcome is not None else 1
 
     def finish(self) -> None:
-        """Waits until stdout has all that it must, and stderr what it takes. Ctrl+C does not wait,
-        and changes nothing."""
+        """Waits until stdout has everything that it must, and stderr what it takes. Ctrl+C does
+        not wait, and changes nothing."""
         with suppress(KeyboardInterrupt):
             self.err.finish(STALL_S)
             self.out.finish(STALL_S)

@@ -128,7 +128,7 @@ class DrillScript(NamedTuple):
 
 
 class Drill:
-    """Plays, one after the other; `rows` has those that are over."""
+    """Plays, one after the other; `rows` has those that have ended."""
 
     def __init__(
         self, director: Director, picture: DrillPicture, matrix: Matrix | None, again: bool

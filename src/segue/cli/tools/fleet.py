@@ -145,8 +145,8 @@ def _account_line(row: dict[str, Any]) -> str:
 def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> None:
     """Cap what ACCOUNT does on all machines together: tasks at once, dollars in 24 hours.
 
-    An account that has reached its dollars starts no leg until the day is over; what runs goes on.
-    `segue fleet accounts` lists the accounts. Costs are at the API's list prices.
+    An account that has reached its dollars starts no leg until the day has ended; what runs
+    continues. `segue fleet accounts` lists the accounts. Costs are at the API's list prices.
     """
     if is_none == (tasks is not None or usd is not None):
         raise InputError("name --tasks N, --usd X or both; or --none to take the caps away")

@@ -102,7 +102,7 @@ class _View:
         self.is_live = False  # what comes now is news
 
     def show(self) -> int:
-        """Until the run is over, or nobody drives it; the exit code."""
+        """Until the run has ended, or nobody drives it; the exit code."""
         stage = self.stage
         self._take()
         if self.run.state.is_final:
@@ -118,7 +118,7 @@ class _View:
         return self._end() if is_over else self._nobody()
 
     def _follow(self) -> bool:
-        """Whether the run is over; else its segue process is gone."""
+        """Whether the run has ended; else its segue process is gone."""
         version, gone_at = -1, None
         while True:
             if (now := self.store.version()) != version:
@@ -153,7 +153,7 @@ class _View:
 
     def _take(self) -> None:
         """What is new in the log."""
-        run = self.store.run(self.run.id)  # first: if it is over, what is read next is all of it
+        run = self.store.run(self.run.id)  # first: if it has ended, what is read next is all of it
         for entry in self.store.log(self.run.id, self.seq):
             self.seq = entry.seq
             self._tell(entry)

@@ -73,7 +73,7 @@ def command(run: str | None) -> None:
 
 
 def end_run(store: Store, run_id: str) -> Run | None:
-    """Ends a run, whoever drives it; None if it has not ended after a minute. One that is over
+    """Ends a run, whoever drives it; None if it has not ended after a minute. One that has ended
     stays as it is."""
     until = time.monotonic() + _MOST_S
     ended = None
@@ -86,8 +86,8 @@ def end_run(store: Store, run_id: str) -> Run | None:
 
 
 def _the_one(store: Store) -> Run:
-    """The run of this folder that is not over, which is said. Raises InputError if there is none,
-    and if there are several: then the user must choose."""
+    """The run of this folder that has not ended, which is said. Raises InputError if there is
+    none, and if there are several: then the user must choose."""
     cwd = folder()
     found = store.runs(cwd=cwd, unfinished=True)
     if not found:
@@ -100,7 +100,7 @@ def _the_one(store: Store) -> Run:
 
 
 def _ask(store: Store, run: Run, until: float) -> Run | None:
-    """Asks the segue that drives it; None if it is gone before, or the time is over."""
+    """Asks the segue that drives it; None if it is gone before, or the time is up."""
     number = _put(store, run)
     said = f"{run.id}: asked the segue that drives it"
     printing.complain(f"{said} to end it")

@@ -88,7 +88,7 @@ def _ended_at(store: Store, run: Run) -> float:
 
 
 def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
-    """What was, or would be, deleted. Raises SegueError if the run is not over."""
+    """What was, or would be, deleted. Raises SegueError if the run has not ended."""
     folder = RunFolder(run.id).path
     _must_be_over(store, run, folder)
     sessions = _sessions(store, run)
@@ -138,7 +138,7 @@ def _must_be_over(store: Store, run: Run, folder: Path) -> None:
 
 
 def _sessions(store: Store, run: Run) -> dict[str, str]:
-    """The agent's sessions, and where it keeps each; "" if that is not known."""
+    """The agent's sessions, and where it keeps each; "" if that is unknown."""
     drive = _drive(run)
     found: dict[str, str] = {}
     for leg in store.legs(run.id):

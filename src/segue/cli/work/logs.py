@@ -164,7 +164,7 @@ def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bo
     while not out.is_gone:
         now = store.run(run.id) or run
         file = folder / f"leg-{number:03}" / name
-        # Read after the state: what is there by then is all of a leg that is over.
+        # Read after the state: what is there by then is all of a leg that has ended.
         place = _copy(file, place, out)
         is_last = number >= now.leg or leg is not None
         if not is_last:
@@ -176,7 +176,7 @@ def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bo
 
 
 def _copy(file: Path, place: int, out: Out) -> int:
-    """All from there on; where it ends."""
+    """All from there; where it ends."""
     try:
         with file.open("rb") as source:
             source.seek(place)

@@ -156,7 +156,7 @@ def wish(
     trusts: bool = False,
     dry: bool = False,
 ) -> tuple[RunRequest, Settings]:
-    """What the user wants, from all that they said. Raises InputError, ConfigError."""
+    """What the user wants, from everything that they said. Raises InputError, ConfigError."""
     cwd = folder()
     settings = layered.load(cwd, os.environ, flags)
     begin.register(settings)
@@ -229,7 +229,7 @@ def read_task(words: tuple[str, ...], file: str | None, command: str = "run") ->
 
 
 def _of_word(word: str) -> str:
-    """The task itself; - is stdin. A name of a file was perhaps meant for what stands in it."""
+    """The task itself; - is stdin. A name of a file was perhaps meant for what is in it."""
     if word == "-":
         return read_input()
     if not _is_file(word):
@@ -253,7 +253,7 @@ def _is_file(word: str) -> bool:
 
 
 def read_file(file: str) -> str:
-    """What stands in a file; - is stdin. Raises InputError."""
+    """What is in a file; - is stdin. Raises InputError."""
     if file == "-":
         return read_input()
     try:

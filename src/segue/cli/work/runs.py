@@ -20,7 +20,7 @@ from segue.views.verdicts import iso
 SCHEMA = 1
 _USUAL = 20
 _GAUGE = 8
-_WIDE = 130  # columns; below, the folder's name stands before the task
+_WIDE = 130  # columns; below, the folder's name is before the task
 _FOLDER = 40
 _TASK = 100
 _GAP = 2
@@ -183,7 +183,7 @@ def _tilde(path: str) -> str:
 
 
 def _next(shown: list[Run], drivers: dict[str, Holder | None]) -> list[str]:
-    """How to go on with those that do not by themselves."""
+    """How to continue those that do not by themselves."""
     found = []
     for run in shown:
         if run.state is RunState.NEEDS_YOU:

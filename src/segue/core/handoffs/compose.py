@@ -168,7 +168,7 @@ def _both(file: tuple[CallMade, ...], stream: tuple[CallMade, ...]) -> tuple[Cal
     for call in reversed(stream):  # the file may hold earlier legs: the last are the same
         found = named.get(call.call_id)
         if found is not None and not _may_be_same(file[found], call):
-            found = None  # numbered anew in each leg
+            found = None  # numbered again in each leg
         is_named_alike = bool(call.call_id) and _form(call.call_id) in forms
         if found is None and not is_named_alike and (same := places.get(call.text)):
             found = same.pop()

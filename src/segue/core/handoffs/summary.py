@@ -34,7 +34,7 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
     do_not_redo: str = ""
     decisions: str = ""
     other: tuple[tuple[str, str], ...] = ()
-    """Under headings that nobody asked for, and ("", …) for what stands before the first."""
+    """Under headings that nobody asked for, and ("", …) for what is before the first."""
     raw: str = ""  # all of it
     is_tagged: bool = True  # False: there was no block, and this is the whole answer
     is_whole: bool = True  # False: the block had no end, or was too long
@@ -213,7 +213,7 @@ def _sections(
     fenced = _fenced(lines)
     found = read_lines([Line(text, place in fenced) for place, text in enumerate(lines)])
     if fenced and not any(section.name for section in found):
-        # It is all in a fence, but for a word.
+        # It is all in a fence, except for a word.
         found = read_lines([Line(text) for text in lines if not _FENCE.fullmatch(text.strip())])
     share = max_chars // 6
     fields: dict[str, str] = {}

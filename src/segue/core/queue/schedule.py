@@ -30,7 +30,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
     limited: Mapping[str, float] = {}
     """Accounts that met a limit, and until when."""
     proving: Mapping[str, Proving] = {}
-    """Accounts whose limit is over, where one goes first."""
+    """Accounts whose limit has reset, where one goes first."""
     unreplied: frozenset[str] = frozenset()
     """Running tasks whose agent has not replied yet since it was started."""
     elsewhere: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
     lost: frozenset[str] = frozenset()
     """Running tasks whose process is gone."""
     known: Mapping[str, Task] = {}
-    """Tasks by id, also those that are over: what others come after."""
+    """Tasks by id, also those that have ended: what others come after."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class _Plan:
         return chosen
 
     def _tries(self, task: Task, proving: Proving | None) -> bool:
-        """Whether a running task was started to find out whether the limit is over."""
+        """Whether a running task was started to find out whether the limit has reset."""
         if proving is None or task.tried_at < proving.reset_at:
             return False
         return self.there.now - task.tried_at < REPLY_S
@@ -156,8 +156,8 @@ class _Plan:
 
 
 def plan(tasks: Sequence[Task], there: Conditions) -> list[Verdict]:
-    """A verdict on each task that is not over and has no living process, in the order in which they
-    start: what was begun goes first, then the higher priority, then the older one."""
+    """A verdict on each task that has not ended and has no living process, in the order in which
+    they start: what was begun goes first, then the higher priority, then the older one."""
     open_tasks = [t for t in tasks if not t.state.is_final]
     laid_out = _Plan(open_tasks, there)
     idle = [t for t in open_tasks if t.state is not TaskState.RUNNING or t.id in there.lost]

@@ -40,7 +40,7 @@ _SOURCES = {"header": 1, "record": 1, "text": 0}
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """What the first request of a session that goes on costs: all of it again if the cache is
+    """What the first request of a session that continues costs: all of it again if the cache is
     cold."""
 
     tokens: int
@@ -81,7 +81,7 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
 
     others: tuple[str, ...] = ()  # agents that could take the work over now, in the user's order
 
-    native_continues_at: float | None = None  # the agent itself says that it goes on then
+    native_continues_at: float | None = None  # the agent itself says that it continues then
     limit_scope: str = ""
     limits: dict[str, LimitSeen] = field(default_factory=dict)  # as they are known now
 
@@ -126,7 +126,7 @@ class WaitForReset(Struct, frozen=True, tag="wait"):
 
 
 class StandBy(Struct, frozen=True, tag="stand_by"):
-    """The agent goes on by itself; to be decided again then, if it did not."""
+    """The agent continues by itself; to be decided again then, if it did not."""
 
     until: float
     why: str
@@ -143,7 +143,7 @@ class Resume(Struct, frozen=True, tag="resume"):
 
 
 class Relay(Struct, frozen=True, tag="relay"):
-    """Another agent goes on now, in a new window, with a handoff that segue wrote."""
+    """Another agent continues now, in a new window, with a handoff that segue wrote."""
 
     agent: str
     why: str
@@ -203,8 +203,8 @@ def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
     """The reset of a limit that was seen again: the first that was told, unless the new one comes
     from a better source, or from as good a one and is earlier.
 
-    A banner that is read again and again would else move it on for ever: "resets 7pm", read at
-    8pm, is tomorrow.
+    A banner that is read again and again would else move it on forever: "resets 7pm", read at 8pm,
+    is tomorrow.
     """
     if new is None or new.at is None or not isfinite(new.at):
         return old
@@ -306,7 +306,7 @@ def ended_by_user(ending: StoppedSession) -> bool:
 
 
 def _native(ending: StoppedSession, policy: Policy, now: float) -> StandBy | None:
-    """The agent's own way to go on, which needs its process, and the main thread stopped."""
+    """The agent's own way to continue, which needs its process, and the main thread stopped."""
     at = ending.native_continues_at
     if at is None or ending.state != "at_prompt" or ending.is_subagent_only:
         return None
@@ -364,8 +364,8 @@ def _relay_to(
 
 
 def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) -> WaitForReset:
-    """A session that may go on by itself, and whose account does not let it: until the reset that
-    another session or run was told, or until the one that goes first got its reply."""
+    """A session that may continue by itself, and whose account does not let it: until the reset
+    that another session or run was told, or until the one that goes first got its reply."""
     assert answer.until is not None
     if answer.follows:
         until = min(answer.until, now + FOLLOW_S)

@@ -6,8 +6,8 @@ from segue.core.sessions.types import Look
 from segue.core.stops.reasons import StopReason
 
 Way = Literal["same_session", "new_session", "other_agent"]
-"""How the work goes on: in the session itself; in a new one of its agent, with a checkpoint; in one
-of another agent."""
+"""How the work continues: in the session itself; in a new one of its agent, with a checkpoint;
+in one of another agent."""
 
 _OVER = frozenset({StopReason.COMPLETED, StopReason.USER_EXIT})
 
@@ -30,9 +30,9 @@ def has_work_left(reason: StopReason | None) -> bool:
 def ways(
     reason: StopReason, *, is_driven: bool, resumes: bool, is_cut: bool = False
 ) -> tuple[Way, ...]:
-    """All that there are, the best first. `is_driven`: segue can start its agent, `resumes`: which
-    can go on with an old session; `is_cut`: its file ends in the middle of a record, to which the
-    next one would be glued."""
+    """All that there are, the best first. `is_driven`: segue can start its agent, `resumes`:
+    which can continue an old session; `is_cut`: its file ends in the middle of a record, to
+    which the next one would be glued."""
     found: list[Way] = []
     is_full = reason is StopReason.CONTEXT_EXHAUSTED
     if is_driven and resumes and not is_full and not is_cut:

@@ -34,7 +34,7 @@ Call = tuple[str, str]
 class Mark(Struct, frozen=True, kw_only=True):
     """The state of a run's work at one moment. Can be stored as JSON."""
 
-    tree: str = ""  # a digest; "" if it is not known
+    tree: str = ""  # a digest; "" if it is unknown
     has_written: bool = False  # anything since the run began
     closed: frozenset[str] = frozenset()  # todos
     failing: frozenset[str] = frozenset()

@@ -48,8 +48,8 @@ Purpose = Literal["work", "checkpoint"]
 """What a leg is started for: the task, or only to ask its session for a checkpoint."""
 
 PromptKind = Literal["task", "resume", "check", "checkpoint", "continuation"]
-"""What a leg is told: the task as given; to go on; that the check failed; to write a checkpoint;
-the task again, with what is known of the work so far."""
+"""What a leg is told: the task as given; to continue; that the check failed; to write a
+checkpoint; the task again, with what is known of the work so far."""
 
 Strategy = Literal["checkpoint", "rules", "minimal"]
 """What a continuation holds: all; what is known without the agent; nothing but the task. If a
@@ -66,21 +66,21 @@ HowEnded = Literal["", "close", "gentle", "kill"]
 """How hard the live leg was told to end, so far; "": not at all."""
 
 Again = Literal["", "same", "fresh", "strict"]
-"""How the user asked to go on while the run was being stopped; "": not at all."""
+"""How the user asked to continue while the run was being stopped; "": not at all."""
 
 Timer = Literal[
     "wait", "stall", "active", "wall", "tokens", "cost", "output", "checkpoint", "finish"
 ]  # fmt: skip
-"""wait: a wait is over. stall: no output for too long. active, wall, tokens, cost, output: limits.
-checkpoint: the session took too long to write one. finish: after the first Ctrl+C, the running tool
-took too long."""
+"""wait: a wait has ended. stall: no output for too long. active, wall, tokens, cost, output:
+limits. checkpoint: the session took too long to write one. finish: after the first Ctrl+C,
+the running tool took too long."""
 
 
 class Abilities(Struct, frozen=True, kw_only=True):
     """What the machine must know about an agent; comes from its drive."""
 
     talks: bool = False  # takes more words while it runs
-    resumes: bool = True  # can go on with an old session
+    resumes: bool = True  # can continue an old session
     resume_factor: float = 1.0
     """How much larger a session is once it was resumed; above this share of the window it is not
     asked for anything any more."""
@@ -115,7 +115,7 @@ class Wait(Struct, frozen=True, kw_only=True):
     draw: float = 0.0  # the random number in it
     tries: int = 1
     outage_since: float | None = None  # the network is unreachable since then
-    agent: str = ""  # who goes on after it, if that is another agent
+    agent: str = ""  # who continues after it, if that is another agent
     follows: str = ""  # not for a reset: for the first reply of this run or session
 
 
@@ -138,7 +138,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     stop: Stop  # why it stopped, as far as its records tell
     stopped_at: float | None = None
     reading: Reading | None = None
-    is_same: bool = False  # the run goes on in it; else in a new one, with a checkpoint
+    is_same: bool = False  # the run continues in it; else in a new one, with a checkpoint
     doubt: str | None = None
     """Its last tool call, if nobody knows whether it was done; "": not even the call is known."""
     changed: str = ""  # what changed in the working tree since it stopped
@@ -157,7 +157,7 @@ class Run(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()  # the user's own, for the agent
     check: str = ""
     relay: tuple[Member, ...] = ()  # all agents that may have it, in order; () if there is but one
-    out: tuple[Out, ...] = ()  # those of them that cannot go on now
+    out: tuple[Out, ...] = ()  # those of them that cannot continue now
     relay_to: str = ""  # the agent that is about to take over
     relays: int = 0  # how often another agent took over
     idle_relays: int = 0  # of those, in a row without progress
@@ -213,9 +213,9 @@ class Run(Struct, frozen=True, kw_only=True):
     again: Again = ""
     interrupted: str = ""  # what made segue end while the run had not ended; no segue drives it
     strict: bool = False  # the session loads again, or the run fails
-    active_s: float = 0.0  # of the legs that are over
+    active_s: float = 0.0  # of the legs that have ended
     leg_since: float | None = None  # when the live leg was started
-    tokens: int = 0  # spent by the legs that are over
+    tokens: int = 0  # spent by the legs that have ended
     cost_usd: float = 0.0
     outcome: Outcome | None = None
 

@@ -132,7 +132,7 @@ def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
 
 
 def _is_listed(data: bytes, start: int, end: int) -> bool:
-    """One word a line, as names stand in a list of a program."""
+    """One word a line, as names are in a list of a program."""
     before = data[data.rfind(b"\n", 0, start) + 1 : start]
     return not before.strip() and data[end : end + 2] in (b",\n", b",\r")
 

@@ -205,7 +205,7 @@ def _ended(data: bytes, end: int) -> int:
 
 
 def _begun(data: bytes, place: int) -> bytes:
-    """What of the name stands before the word."""
+    """What of the name is before the word."""
     begun = data[max(0, place - 40) : place]
     return begun[len(begun.rstrip(_NAME)) :]
 
@@ -215,7 +215,7 @@ _NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
     """Whether this is the name of a secret: not tokens, tokenizer, token_limit, public_key,
-    compass. What goes on after the word is so if its value looks like a key."""
+    compass. What continues after the word is so if its value looks like a key."""
     lower = word.lower()
     inside = len(word) <= 4 and before[-1:].isalpha() and not _begins_a_part(before, word)
     if inside and (is_hex(value) or not (is_random(value) or _is_variable(before, word, value))):

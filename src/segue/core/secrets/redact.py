@@ -1,6 +1,6 @@
 """Secrets out of texts that are kept or sent on: checkpoints, notes, logs, events.
 
-By form (what looks like a known vendor's key), by place (where a password stands in a command, a
+By form (what looks like a known vendor's key), by place (where a password is in a command, a
 header, an address) and by name (what is called a password). The rules of the first two are data of
 the package, `secrets/*.toml`. RE2 over bytes: the time is linear whatever the text is, and lone
 surrogates pass. Names stay, values go; a value that was found once goes everywhere in the text."""
@@ -83,7 +83,7 @@ def redact(text: str) -> tuple[str, int]:
 def redact_blocks(text: str) -> str:
     """The text without secrets, if one of them takes several lines: for those who keep single lines
     of long texts, and redact these later. Costs next to nothing where there is none."""
-    for word in OVER_LINES:  # no `any`: this is done to all that is printed
+    for word in OVER_LINES:  # no `any`: this is done to everything that is printed
         if word in text:
             return redact(text)[0]
     return text

@@ -1,4 +1,4 @@
-"""What the value of a secret looks like, and what stands in its place in code and documents."""
+"""What the value of a secret looks like, and what is in its place in code and documents."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -134,7 +134,7 @@ def _is_text(piece: bytes) -> bool:
 
 
 def _in_words(value: bytes) -> int:
-    """How many letters stand in what may be words: three small ones in a row, and more."""
+    """How many letters are in what may be words: three small ones in a row, and more."""
     return sum(map(len, _RUN.findall(value)))
 
 

@@ -31,8 +31,9 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[str, Process]:
-    """The process behind each session that has one, by the session's key. No process is behind two,
-    but for those that serve others; none is behind a sub-agent's session, whose parent has it."""
+    """The process behind each session that has one, by the session's key. No process is behind
+    two, except for those that serve others; none is behind a sub-agent's session, whose
+    parent has it."""
     running: dict[int, Process] = {}
     for process in sorted(processes, key=_rank, reverse=True):
         running.setdefault(process.pid, process)

@@ -244,7 +244,7 @@ def _ahead(used: int, point: int | None, growth: Growth | None) -> Ahead:
 def _quotient(tokens: int, rate: float | None) -> float | None:
     if tokens == 0:
         return 0.0
-    # What grows by less than a token in a million does not grow; what is no number is not known.
+    # What grows by less than a token in a million does not grow; what is no number is unknown.
     return tokens / rate if rate is not None and isfinite(rate) and rate > 1e-6 else None
 
 

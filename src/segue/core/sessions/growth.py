@@ -209,8 +209,8 @@ def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> f
 
 
 def _high(values: Sequence[float], share: float = 0.9) -> float:
-    """The largest but for the largest tenth, of which there is at least one; or but for less, if a
-    larger share is to add no more."""
+    """The largest except for the largest tenth, of which there is at least one; or except for
+    less, if a larger share is to add no more."""
     count = len(values)
     cut = int(count * (1 - share) + 1e-9)
     if share <= 0.9:

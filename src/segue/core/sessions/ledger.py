@@ -26,7 +26,7 @@ _MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
 
 
 class Entry(Struct, frozen=True):
-    """One request as it stands in a ledger."""
+    """One request as it is in a ledger."""
 
     key: int
     at: float | None

@@ -61,7 +61,7 @@ class Look(Struct, kw_only=True):
     limits: dict[str, LimitSeen] = field(default_factory=dict)
     growth: Growth | None = None
     stop: StopSeen | None = None
-    awaits_user: bool = False  # the turn is over, or a permission or an answer is asked for
+    awaits_user: bool = False  # the turn has ended, or a permission or an answer is asked for
     is_cut: bool = False  # its file ends in the middle of a record
     notes: tuple[str, ...] = ()
     unreadable: str = ""  # why nothing more is known of it
@@ -86,7 +86,7 @@ class Process(Struct, frozen=True, kw_only=True):
     session_id: str = ""  # if it says which one it works on
     holds: tuple[Hold, ...] = ()
     database: str = ""  # with sessions in it, that it keeps open
-    goes_on: bool = False  # was started to go on with the newest session of its folder
+    goes_on: bool = False  # was started to continue the newest session of its folder
     serves: bool = False  # for others, any number of sessions, and keeps those that nobody uses
     certain: bool = False  # says or shows its session; else that is guessed by folder and time
     status: str = ""  # "busy", "idle" or "waiting", where the agent says so itself
@@ -132,8 +132,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come of it: another session carries its work on, its run is
-        over, or no agent has it open. What its user opened again is not over."""
+        """Whether nothing more is to come of it: another session carries its work on, its run
+        has ended, or no agent has it open. What its user opened again has not ended."""
         if self.run is None or self.run.is_final:
             return not self.state.is_live
         if self.handed_over_to:
@@ -142,12 +142,12 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def ahead(self) -> Forecast | None:
-        """What lies ahead of it, to be shown: nothing does of one that is over."""
+        """What lies ahead of it, to be shown: nothing does of one that has ended."""
         return None if self.is_over else self.forecast
 
 
 def fit_in(session: Session, tokens: int, reserve_tokens: int | None = None) -> Fit | None:
-    """Whether a task of this size may be started in it; None if its size is not known yet.
+    """Whether a task of this size may be started in it; None if its size is unknown yet.
     `reserve_tokens`: what is kept for a checkpoint, if not what its policy says."""
     if session.reading is None:
         return None

@@ -87,7 +87,7 @@ def observe(
     """The memory after this reading, and what is to be written down, in order.
 
     Each crossing is told once, with the health check of the zone that is entered; going up through
-    all zones between, going down at once. The same reading again tells nothing, but for the
+    all zones between, going down at once. The same reading again tells nothing, except for the
     reminders: on entering critical, and every `remind_every_s` as long as it is there; and so in
     the handoff zone if segue may not hand off by itself. `forecast` tells where an agent's own
     limit lowers the marks; without one they are the policy's. A window of unknown size tells

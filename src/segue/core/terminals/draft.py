@@ -1,4 +1,4 @@
-"""A text in an agent's input line: what may be typed, and whether that is what stands there.
+"""A text in an agent's input line: what may be typed, and whether that is what is there.
 
 The line is wrapped as the agent likes, so blanks say nothing about whether two texts are the same.
 """
@@ -15,7 +15,8 @@ _FOLD = re.compile(r"\[Pasted [^\]\n]*\]")
 
 def typeable(text: str) -> tuple[str, int]:
     """A text without what a terminal would take for keys, and how much that was: control
-    characters but for newlines and tabs, and a `!` in front, with which some agents run a shell."""
+    characters except for newlines and tabs, and a `!` in front, with which some agents run a
+    shell."""
     clean, dropped = _UNTYPED.subn("", text.replace("\r\n", "\n"))
     clean = clean.strip()
     if clean.startswith("!"):

@@ -30,7 +30,7 @@ class Screen(Struct, frozen=True):
 
     state: State
     draft: str = ""
-    """What stands in the input line and was typed or pasted, without placeholders and suggestions.
+    """What is in the input line and was typed or pasted, without placeholders and suggestions.
     Lines that the agent folded are joined again where that can be told; compare with `same`."""
     pasted: bool = False
     """The draft is more than what is shown: a folded paste, or too many lines. It cannot be
@@ -57,8 +57,8 @@ _ESCAPE = re.compile(
 
 
 def ink(styled: Iterable[str]) -> tuple[Ink, ...]:
-    """The lines of a styled capture. tmux writes only what changes, so that a style goes on from
-    one line to the next."""
+    """The lines of a styled capture. tmux writes only what changes, so that a style continues
+    from one line to the next."""
     found, dim, reversed_ = [], False, False
     for line in styled:
         text, marks, place = [], [], 0
@@ -111,7 +111,7 @@ def columns(text: str) -> int:
 
 def joined(rows: Sequence[str], room: int) -> str:
     """The text of an input box whose agent breaks lines at `room` columns. A row that the next
-    word would still have fitted into ended with a line break; one that is full goes on."""
+    word would still have fitted into ended with a line break; one that is full continues."""
     found = rows[0] if rows else ""
     for before, row in pairwise(rows):
         word = re.split(r"\s", row, maxsplit=1)[0]
@@ -135,7 +135,7 @@ def padded(rows: Sequence[str], row: int, column: int) -> list[str]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two texts are the same but for blanks: boxes break lines where they like."""
+    """Whether two texts are the same except for blanks: boxes break lines where they like."""
     return "".join(one.split()) == "".join(other.split())
 
 

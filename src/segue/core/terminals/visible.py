@@ -19,7 +19,7 @@ _SEQUENCE = (
     r"|\x1b[0-OQ-WYZ\\`-~]"  # two characters, but none that opens one of the above
 )
 _UNSEEN = (
-    r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but for tab and newline, DEL, C1
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except for tab and newline, DEL, C1
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     r"\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
 )

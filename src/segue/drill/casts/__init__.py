@@ -1,4 +1,5 @@
-"""Who plays: one file for each agent, with all that a drill must know to start it privately."""
+"""Who plays: one file for each agent, with everything that a drill must know to start it
+privately."""
 
 import os
 import subprocess
@@ -64,7 +65,7 @@ class Cast(Struct, frozen=True, kw_only=True):
     prepare: Callable[[PlayStage], None]
     """Writes its private config into the stage's home: fake key, scripted model, nothing else."""
     start: Callable[[str, PlayStage, str, str], LegStart]
-    """Program, stage, prompt, and the session to go on with ("" for a new one)."""
+    """Program, stage, prompt, and the session to continue ("" for a new one)."""
     driven: Callable[[str, PlayStage], Driven]
     """The same for a play with segue: the flags are those of a user who would run it unattended."""
     kind: Callable[[Ask], Kind]

@@ -15,7 +15,7 @@ class Kind(StrEnum):
     TITLE = "title"  # a name for the session
     COMPACTION = "compaction"  # a summary, because the window is full
     CHECKPOINT = "checkpoint"  # what the next session must know
-    CONTINUATION = "continuation"  # the first request of a session that goes on from a checkpoint
+    CONTINUATION = "continuation"  # the first request of a session that continues from a checkpoint
     HANDOFF = "handoff"  # the same as a document, because the session is asked for one
     COUNT = "count"  # how many tokens would that be?
     OTHER = "other"  # what an agent asks beside its work: a router, a memory

@@ -94,7 +94,7 @@ class Connection:
             self.http.receive_data(data)
 
     async def body(self, request: h11.Request) -> bytes:
-        """All that belongs to a request."""
+        """Everything that belongs to a request."""
         given = dict(request.headers)
         if int(given.get(b"content-length", b"0")) > MAX_BODY_BYTES:
             raise RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")

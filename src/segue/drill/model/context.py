@@ -11,7 +11,7 @@ from segue.drill.scenarios.types import Context, Job
 BYTES_A_TOKEN = 4
 CALL_BYTES = 300  # a call and what an agent writes around its result, until one is seen
 _SPARE = 0.01  # full is a little more than the window, whatever the numbers round to
-_UNCACHED_TOKENS = 10  # of a prompt that goes on: providers report a handful
+_UNCACHED_TOKENS = 10  # of a prompt that continues: providers report a handful
 _FAULTED = 1.04  # of the window: the size of a prompt that a rule calls too long
 
 _WORK = (Kind.MAIN, Kind.CONTINUATION)

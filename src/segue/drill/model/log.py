@@ -13,8 +13,8 @@ _LABEL_CHARS = 60
 
 
 class Logged(Struct, kw_only=True):
-    """One request. It is there as soon as its answer is decided; `ended_at`, `is_finished` and, of
-    a broken delivery, `error` are filled in when the delivery is over."""
+    """One request. It is there as soon as its answer is decided; `ended_at`, `is_finished` and,
+    of a broken delivery, `error` are filled in when the delivery has ended."""
 
     number: int
     at: float  # unix time
@@ -30,7 +30,7 @@ class Logged(Struct, kw_only=True):
     delivery: str = "whole"
     status: int | None = None  # None: no headers were sent
     ended_at: float | None = None
-    is_finished: bool = False  # all that was to be sent was sent
+    is_finished: bool = False  # everything that was to be sent was sent
     error: str = ""  # why it was not, or what is wrong with the request or the script
     body: Any | UnsetType = UNSET  # only if bodies are asked for
 

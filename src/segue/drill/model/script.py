@@ -138,7 +138,7 @@ class Script:
     def _reply(
         self, ask: Ask, memory: ModelMemory, gauge: WindowGauge, rule: ScenarioRule | None = None
     ) -> ModelReply:
-        """The model's own, but for what a rule says."""
+        """The model's own, except for what a rule says."""
         if rule and (rule.text is not None or rule.command is not None):
             commands = [] if rule.command is None else [rule.command]
             self.last = "command" if commands else "text"

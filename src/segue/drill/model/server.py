@@ -35,7 +35,7 @@ class ModelServer:
     """Answers every wire's requests as `script` says, and logs them in `requests`.
 
     `log` is called with a request's record when its answer is decided, and again when its delivery
-    is over. `kind_of` says what a request is for (`casts.kind_of` if none is given). Whatever a
+    has ended. `kind_of` says what a request is for (`casts.kind_of` if none is given). Whatever a
     client does, other clients notice nothing of it. A client that begins a request and then sends
     nothing for `patience_s` is let go; one that is idle between two requests is not.
     """

@@ -1,1 +1,1 @@
-"""Plays: an agent, a scenario, a scratch folder, and what came of it."""
+"""Plays: an agent, a scenario, a scratch folder, and the result."""

@@ -134,7 +134,7 @@ class Director:
                     else:
                         tell(event)
             except BaseException:
-                play.terminate()  # it ends its agent and all that this one left
+                play.terminate()  # it ends its agent and everything that this one left
                 play.wait(_LEAVE_S)
                 raise
             finally:

@@ -17,8 +17,8 @@ _BEGINS = "Played on "
 
 
 class Matrix:
-    """Outcomes in a file, one a line. What was played with another version of the agent or another
-    form of the scenario does not count."""
+    """Outcomes in a file, one per line. What was played with another version of the agent or
+    another form of the scenario does not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,5 +1,6 @@
 """One leg of a play: one life of an agent's process, started here and waited for here, from its
-start to the end of all that it left behind. (The legs of runs outlive segue: `runs/legs/leg`.)
+start to the end of everything that it left behind. (The legs of runs outlive segue:
+`runs/legs/leg`.)
 """
 
 import contextlib
@@ -147,7 +148,8 @@ class PlayLeg:
         return self.wait(_KILL_S)
 
     def sweep(self, grace_s: float = GRACE_S) -> list[EndedProcess]:
-        """Ends it and all that it started, at any remove; what had to be ended, but for itself.
+        """Ends it and everything that it started, at any remove; what had to be ended, except for
+        itself.
 
         Out of reach is only what gave up the mark, the session and every living parent; and not
         even that, if the leg owns all."""
@@ -174,7 +176,7 @@ class PlayLeg:
             return self.exit_code
 
     def _sleep(self, limit_s: float) -> None:
-        """Until it ends or the time is over; earlier where there is nothing to wait on."""
+        """Until it ends or the time is up; earlier where there is nothing to wait on."""
         descriptor = None
         with self._lock:
             if self.exit_code is None and hasattr(os, "pidfd_open"):

@@ -42,7 +42,7 @@ def codex_parser() -> argparse.ArgumentParser:
 
 
 def claude(given: argparse.Namespace, settings: Settings) -> int:
-    """Starts or goes on with a session in the claude form."""
+    """Starts or continues a session in the claude form."""
     from segue.drill.rehearsal.claude_form import Session
     from segue.drill.rehearsal.claude_talk import run
     from segue.drill.rehearsal.claude_voice import Voice, complain
@@ -111,7 +111,7 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
 
 
 def codex(given: argparse.Namespace, settings: Settings) -> int:
-    """Starts or goes on with a thread in the codex form."""
+    """Starts or continues a thread in the codex form."""
     from segue.drill.rehearsal.codex_form import run
 
     words = list(given.words)

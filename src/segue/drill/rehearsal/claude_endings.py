@@ -100,7 +100,7 @@ class Endings:
 
     def stop(self, by: Interrupted) -> int:
         """The user's own will: no error of the agent's, so it exits 0 after a signal. After a
-        request on its input it goes on; if nothing comes, it exits 1."""
+        request on its input it continues; if nothing comes, it exits 1."""
         if self.tool is not None:
             self.tool.kill()
             for call in self.calls:

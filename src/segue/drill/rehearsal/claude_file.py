@@ -107,7 +107,7 @@ class History:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to go on with."""
+        """Whether there is nothing to continue."""
         return not self.messages
 
     def open_calls(self) -> list[str]:

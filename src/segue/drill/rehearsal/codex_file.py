@@ -102,7 +102,7 @@ class Rollout:
 
 
 class Past:
-    """What a thread said and did, to go on with."""
+    """What a thread said and did, to continue."""
 
     def __init__(self, path: Path) -> None:
         self.items: list[JSON] = []

@@ -183,7 +183,7 @@ class Thread:
         self.add(item)
 
     def compact(self) -> None:
-        """Silently, but for the file. Too long itself, it loses the oldest until nothing is
+        """Silently, except for the file. Too long itself, it loses the oldest until nothing is
         left."""
         asked = list(self.items)
         while True:
@@ -263,7 +263,7 @@ def _is_summary(item: JSON) -> bool:
 
 
 def run(settings: Settings, thread: str, prompt: str) -> int:
-    """Starts a thread, or goes on with one; the exit code."""
+    """Starts a thread, or continues one; the exit code."""
     path = find(settings.home, thread) if thread else None
     failed = "Error: thread/resume: thread/resume failed:"
     if thread and path is None:

@@ -1,4 +1,4 @@
-"""All that can happen to the agent, in one queue: signals, its model, its tool, its input.
+"""Everything that can happen to the agent, in one queue: signals, its model, its tool, its input.
 
 Signals are taken only where the agent waits. So no record is ever half written because of one, and
 each place that waits decides what an interruption means there.

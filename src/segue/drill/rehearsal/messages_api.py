@@ -50,7 +50,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """All that is said."""
+        """Everything that is said."""
         return "".join(block.get("text", "") for block in self.content)
 
     @property

@@ -68,7 +68,7 @@ class Api:
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self.settings, self.inbox = settings, inbox
-        # Without an answer it waits for ever; in a stream, as long as the idle time.
+        # Without an answer it waits forever; in a stream, as long as the idle time.
         self.model = Model(settings.openai_url, inbox, timeout_s=1e6, idle_s=settings.idle_s)
         self.on_retry: Callable[[str], None] = lambda message: None
         self.limits: JSON = {}  # of the plan, as the last answer told
@@ -88,7 +88,7 @@ class Api:
         while True:
             try:
                 return self._stream(body)
-            except BrokenError:  # nobody is there: it waits for the network for ever
+            except BrokenError:  # nobody is there: it waits for the network forever
                 wait_s = _NETWORK_WAITS_S[min(lost, len(_NETWORK_WAITS_S) - 1)]
                 lost += 1
                 said = "Connection failed: error sending request"

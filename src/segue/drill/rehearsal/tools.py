@@ -48,7 +48,7 @@ class Tool:
         return ran
 
     def kill(self) -> None:
-        """The command and all that it started, unless that went into another session."""
+        """The command and everything that it started, unless that went into another session."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -72,7 +72,7 @@ class Tool:
 
 
 def _shortened(said: str) -> str:
-    """Very long output loses its middle: what a command came to stands at its end."""
+    """Very long output loses its middle: what a command came to is at its end."""
     if len(said) <= _MOST_CHARS:
         return said
     half = _MOST_CHARS // 2

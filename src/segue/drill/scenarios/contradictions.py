@@ -32,7 +32,7 @@ _HEADER_TEXT = re.compile(r"[\x20-\x7e]*")
 
 
 def find(scenario: Scenario) -> Iterator[Found]:
-    """All of them, in the order in which a file is best mended."""
+    """All of them, in the order in which a file is best fixed."""
     if scenario.schema != 1:
         yield ("schema",), f"{scenario.schema} is not known: this segue reads 1"
     if not _NAME.fullmatch(scenario.name):
@@ -182,7 +182,7 @@ def _headers(rule: ScenarioRule) -> Iterator[Found]:
 
 
 def _hides(first: ScenarioRule, second: ScenarioRule) -> bool:
-    """Whether the first takes all that the second could."""
+    """Whether the first takes everything that the second could."""
     is_same = first.kind is second.kind
     is_wider = first.kind is Kind.MAIN and second.kind is Kind.CONTINUATION
     return (

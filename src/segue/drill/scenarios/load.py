@@ -62,7 +62,7 @@ def read(file: Path) -> Scenario:
 
 
 def parse(text: str, file: Path) -> Scenario:
-    """The scenario in a text; `file` gives its name, and stands in errors."""
+    """The scenario in a text; `file` gives its name, and is in errors."""
     try:
         # Editors on Windows leave a mark at the start.
         data = tomllib.loads(text.removeprefix("\ufeff"))
@@ -185,6 +185,6 @@ def _quoted(word: str) -> str:
 
 
 def _line(file: Path, what: str) -> str:
-    """One line, whatever stands in the file's name or in its keys."""
+    """One line, whatever is in the file's name or in its keys."""
     text = f"{file}: {what}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -20,7 +20,7 @@ class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     kind: Literal["printed", "decided", "changed"]
     told_in: int  # the step
-    needed_from: int  # this step and all that follow
+    needed_from: int  # this step and everything that follow
     changed_in: int | None = None
 
 
@@ -54,7 +54,7 @@ class ScenarioRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     kind: Kind = Kind.MAIN
     before_step: int | None = None  # when the model would do this step
     after_requests: int = 0  # so many of this kind came before
-    times: int | None = 1  # None: for ever
+    times: int | None = 1  # None: forever
     fault: Fault | None = None
     status: int | None = None
     body: str | None = None

@@ -72,7 +72,7 @@ class LastWork:
         return True
 
     def answered(self) -> None:
-        """It went on after the last call's result, or came to an end."""
+        """It continued after the last call's result, or came to an end."""
         self._is_answered = True
 
     def called(self, call: ToolCall, now: float) -> None:

@@ -12,14 +12,14 @@ class CheckpointAnswer(Struct):
     """What the session said since it was asked for a checkpoint."""
 
     text: str = ""
-    is_whole: bool = False  # it has said all that it will
+    is_whole: bool = False  # it has said everything that it will
 
 
 class AnswerTracker:
     """Tells the answer from the work.
 
-    `answer` is None until the session is asked. From then on its words are collected, but for those
-    that it said before it read the request, or along with a tool call of the work, until
+    `answer` is None until the session is asked. From then on its words are collected, except for
+    those that it said before it read the request, or along with a tool call of the work, until
     `answer.is_whole`. If it works on although it has read the request, `works_on` is set, and
     `answer` is None again: nothing after that will be one."""
 
@@ -95,6 +95,6 @@ class AnswerTracker:
             self.answer.text = ""
 
     def end(self) -> None:
-        """The turn is over: what it said is all."""
+        """The turn has ended: what it said is all."""
         if self.answer is not None and self.answer.text:
             self.answer.is_whole = True

@@ -96,7 +96,7 @@ def main(folder: str) -> None:
 
 
 class Keeper:
-    """One agent, from its start to the end of all that it left behind."""
+    """One agent, from its start to the end of everything that it left behind."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -203,7 +203,7 @@ class Keeper:
     # The agent runs
 
     def keep(self) -> None:
-        """Until the agent has ended, and all that it left behind; then writes down how."""
+        """Until the agent has ended, and everything that it left behind; then writes down how."""
         while self.exit_code is None:
             self.obey()
             self.feed()
@@ -317,7 +317,7 @@ class Keeper:
             self.kill_at = time.monotonic()
 
     def measure(self) -> None:
-        """An agent that prints for ever would fill the disk, also while no segue is there. It is
+        """An agent that prints forever would fill the disk, also while no segue is there. It is
         looked at the more often the less is left."""
         now = time.monotonic()
         if self.max_output_bytes is None or self.look_at is None or now < self.look_at:
@@ -398,7 +398,8 @@ class Keeper:
         return list(swept.values())
 
     def sweep_group(self) -> list[dict[str, Any]]:
-        """Where orphans do not come to us, the agent's own group is all that can be found."""
+        """Where orphans do not come to us, the agent's own group is everything that can be
+        found."""
         with contextlib.suppress(OSError):  # nothing is left
             if not self.is_hard:
                 os.killpg(self.agent, signal.SIGTERM)
@@ -475,7 +476,7 @@ def argv_of(pid: int) -> list[str]:
 
 
 def start_ticks(pid: int) -> int:
-    """When it started, in ticks since the machine did; 0 if it is not known."""
+    """When it started, in ticks since the machine did; 0 if it is unknown."""
     return stat_of(pid)[2]
 
 

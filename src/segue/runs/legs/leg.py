@@ -235,7 +235,7 @@ class Leg:
         return None
 
     def wait(self, timeout_s: float) -> LegStatus:
-        """Until it has ended, is lost, or the time is over."""
+        """Until it has ended, is lost, or the time is up."""
         until = time.monotonic() + timeout_s
         while True:
             status = self.status()
@@ -340,7 +340,7 @@ class Leg:
 
     def sweep_lost(self, grace_s: float = GRACE_S) -> Exit:
         """Ends what a lost leg left running, and writes that it was lost; how it ended, if it was
-        not lost after all. A leg that never began will not begin any more.
+        not lost after all. A leg that never began will never begin.
 
         Raises StateError if its keeper lives."""
         with self._locked():
@@ -417,7 +417,7 @@ def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def _record(path: Path, kind: type[_T]) -> _T | None:
-    """What a file holds; None if it is not there, or was cut short when the machine stopped."""
+    """What a file holds; None if it does not exist, or was cut short when the machine stopped."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), kind)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # msgspec's is one of these

@@ -42,7 +42,7 @@ class SessionFileTracker:
         return self._tail is not None
 
     def look(self, session_id: str, awake: float, *, at_once: bool = False) -> bool:
-        """Whether there is something new in it. Not if it is not known or not there, or was looked
+        """Whether there is something new in it. Not if it is unknown or not there, or was looked
         at just now, unless `at_once`. The first sight of it is new too: see `has_grown`."""
         if not session_id or (awake - self._looked_at < _LOOK_S and not at_once):
             return False
@@ -79,7 +79,7 @@ class SessionFileTracker:
         return seen if seen is not None and seen.used_tokens is not None else None
 
     def replay(self, now: float) -> Iterator[Event]:
-        """All that the leg added to it, of an agent whose file was not followed."""
+        """Everything that the leg added to it, of an agent whose file was not followed."""
         if self.is_followed or not self.path:
             return
         live = Live(self._profile)

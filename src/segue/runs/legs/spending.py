@@ -14,7 +14,7 @@ from segue.sessions import database, find
 from segue.sessions.count import scan
 
 INHERITED = "inherited"
-"""In a leg's folder: what was spent in its session before the run went on with it."""
+"""In a leg's folder: what was spent in its session before the run continued it."""
 
 
 def spent(agent: str, path: str, session_id: str) -> dict[str, Spend]:

@@ -40,7 +40,7 @@ class LegStream:
         return self._take(self.live.close(now))
 
     def replay(self) -> Iterator[Event]:
-        """All events of a leg that is over."""
+        """All events of a leg that has ended."""
         with self.tail:
             while (lines := self.tail.read()) or self.tail.has_more:
                 yield from self.feed(lines)
@@ -50,8 +50,8 @@ class LegStream:
 
     @property
     def turn(self) -> Turn | None:
-        """Its last turn. None if it holds anything but whole records, one a line, or none that is
-        surely this agent's: then its text has to be read."""
+        """Its last turn. None if it holds anything but whole records, one per line, or none that
+        is surely this agent's: then its text has to be read."""
         if not self._is_known or self.live.has_text:
             return None
         turn = self._last.turn()
@@ -69,7 +69,7 @@ class LegStream:
 
 
 class TurnEnd:
-    """Whether the agent's turn is over (`is_over`), by its records.
+    """Whether the agent's turn has ended (`is_over`), by its records.
 
     Some say so, of others only silence tells: `settle` is asked whenever there is nothing more to
     read. Times are those of the clock that nobody sets."""
@@ -92,7 +92,7 @@ class TurnEnd:
             self.is_over = self.is_over and not is_asked
             self.maybe_since = None
         else:
-            # Asked for a checkpoint: it may be the turn before the answer that is over.
+            # Asked for a checkpoint: it may be the turn before the answer that has ended.
             self.maybe_since = at
 
     def settle(self, at: float) -> None:

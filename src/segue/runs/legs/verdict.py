@@ -28,8 +28,8 @@ _BY: dict[str, EndedBy] = {"user": "user", "cancel": "user", "hangup": "system"}
 def verdict(
     run: Run, follower: LegFollower, ended: Exit, now: float, *, is_unchanged: bool = False
 ) -> Stop:
-    """Why a leg ended, by all that it left behind and by who ended it. `is_unchanged`: the tree is
-    surely as it was before the leg."""
+    """Why a leg ended, by everything that it left behind and by who ended it. `is_unchanged`:
+    the tree is surely as it was before the leg."""
     sources = [_stream(follower), source_of(follower.leg.stderr, "stderr")]
     path = follower.file.path
     if path.endswith(".jsonl"):

@@ -15,7 +15,7 @@ class Warm:
         self._thread = threading.Thread(target=_load, args=(policy,), daemon=True)
 
     def begin(self) -> None:
-        """From now on, beside all else."""
+        """From now on, beside everything else."""
         if self._thread.ident is None:
             self._thread.start()
 

@@ -51,7 +51,7 @@ class Batch:
         """Counts a file, from where it was left if it only grew."""
         old = self.index.counted(file.path) if file.path in self.known else None
         if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
-            old = None  # all that it had was its parent's: more of it may be
+            old = None  # everything that it had was its parent's: more of it may be
         try:
             counted = count(file, old)
         except OSError as fault:
@@ -227,7 +227,7 @@ def _known(handle: int, file: FileOnDisk, old: CountedFile | None) -> tuple[Tall
         device, inode, _, _ = old.stamp
         same = (device, inode) == file.stamp[:2] and file.size >= old.offset
         tally = _tally(old) if same and _print(handle, old.offset) == old.print else None
-        if tally is not None:  # else it is damaged, and what it counted is not known
+        if tally is not None:  # else it is damaged, and what it counted is unknown
             return tally, Ledger(old.ledger, old.models), old.offset
     return Tally(), Ledger(), 0
 

@@ -5,14 +5,14 @@ Two kinds of knowledge, each with the file's stamp (device, inode, size, time) i
 a whole in one transaction, so several segue processes may write at once and any of them may be
 killed: a row is what one of them saw, never a mixture.
 
-The same reply may stand in several files (forks, resumed sessions). `key` knows who has which,
-`twin` holds the rows of those that are in more than one file, and totals count one of them.
+The same reply may be in several files (forks, resumed sessions). `key` knows who has which, `twin`
+holds the rows of those that are in more than one file, and totals count one of them.
 
 Blobs carry a check sum: SQLite does not notice a flipped byte in a row, and what it would mean is
 anything. What fails it was never read, and is read again.
 
-Blobs are not looked into here, and what only a changed file needs is imported when there is one:
-a scan that finds nothing new must cost next to nothing.
+Blobs are not looked into here, and what only a changed file needs is imported when there is one: a
+scan that finds nothing new must cost next to nothing.
 
 One file: all of its SQL, in view of the tables.
 """
@@ -142,7 +142,7 @@ class CountedFile(NamedTuple):
 
 
 class Index(Database):
-    """An open index. Use `open_index`, which also mends."""
+    """An open index. Use `open_index`, which also fixes."""
 
     def prepare(self) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
@@ -406,7 +406,7 @@ class Index(Database):
         return [(key, number) for key in keys]
 
     def _match_twins(self, added: list[tuple[int, int]], ledgers: dict[str, "Ledger"]) -> None:
-        """Replies that stand in a file of this batch and in another one."""
+        """Replies that are in a file of this batch and in another one."""
         if not added:
             return
         # A hash seen twice: by one pass over the keys if many are new, else by looking them up.
@@ -559,7 +559,7 @@ def _same_rows(old: bytes, new: bytes) -> int:
 
 
 def open_index(place: Place) -> tuple[Index, str]:
-    """The index, and one line to say if it was damaged: it is set aside then, and made anew."""
+    """The index, and one line to say if it was damaged: it is set aside then, and made again."""
     note = ""
     for _ in range(_TRIES):
         try:

@@ -16,7 +16,7 @@ from msgspec import Struct
 HEAD_BYTES = 256
 """How much of a file's beginning is compared before more of it is read."""
 TAIL_BYTES = 64
-"""How much before the place where reading goes on is compared."""
+"""How much before the place where reading continues is compared."""
 LINE_BYTES = 64 << 20
 """A line that is longer is passed over and counted: no record is that large."""
 
@@ -49,7 +49,7 @@ class Grown(Struct, frozen=True):
 
 
 class Restarted(Struct, frozen=True):
-    """What was read so far is void; the cursor stands at the beginning again."""
+    """What was read so far is void; the cursor is at the beginning again."""
 
     why: Why
 
@@ -202,7 +202,7 @@ class Names:
         return self.folders.get(folder, {}).get(name)
 
     def add(self, path: str, file: File) -> None:
-        """A name that led to nothing leads to this file now; again is no matter."""
+        """A name that led to nothing leads to this file now; again does not matter."""
         folder, name = os.path.split(path)
         known = self.folders.setdefault(folder, {})
         if name not in known:

@@ -20,7 +20,7 @@ BUSY_S, BUSY_MS, CALM_MS = 2.0, 10, 40
 """How often watchfiles looks into its queue: a look costs 50 µs, and it takes two to answer."""
 DELETED = 3
 """As in watchfiles.Change."""
-# FSEvents watches whole trees, and starts anew for every path that is added. With inotify each
+# FSEvents watches whole trees, and starts again for every path that is added. With inotify each
 # folder is named: in a tree, one that may not be read would leave others unwatched, in silence.
 TREES = sys.platform == "darwin"
 
@@ -115,7 +115,7 @@ class FolderWatch:
         return told
 
     def close(self) -> None:
-        """Gives back what watching took."""
+        """Releases what watching took."""
         if self._notify is not None:
             self._notify.close()
             self._notify = None

@@ -53,9 +53,9 @@ class FileChange(Struct, frozen=True):
                 `skipped` more were too long to be kept
     restarted   it was "truncated", "replaced" or "rewritten" (`why`): its former lines are void,
                 and those that it has now follow from the beginning
-    moved       its name is now `path` and no longer `was`; its lines go on where they were
+    moved       its name is now `path` and no longer `was`; its lines continue where they were
     gone        it no longer exists
-    unreadable  it cannot be read, and `why`; said once, and it goes on by itself when it can
+    unreadable  it cannot be read, and `why`; said once, and it continues by itself when it can
     """
 
     path: str

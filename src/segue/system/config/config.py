@@ -39,7 +39,7 @@ def folder() -> Path:
 
 
 def user_file() -> Path:
-    """The user's `config.toml`, which need not be there."""
+    """The user's `config.toml`, which need not exist."""
     return folder() / "config.toml"
 
 
@@ -165,9 +165,9 @@ def _is_label(text: object) -> bool:
 
 
 def remember_agent(name: str) -> str:
-    """Writes `agent` into `[run]` of the user's file, and leaves all else in it as it is; what to
-    tell the user. Raises ConfigError if that file is broken; if it cannot be written, that is
-    told, and nothing is changed."""
+    """Writes `agent` into `[run]` of the user's file, and leaves everything else in it as it is;
+    what to tell the user. Raises ConfigError if that file is broken; if it cannot be written,
+    that is told, and nothing is changed."""
     path = user_file()
     written = read(path)
     own = f"agent = {json.dumps(name, ensure_ascii=False)}"
@@ -248,7 +248,7 @@ class Written(NamedTuple):
 
 
 def read(path: Path) -> Written:
-    """A config file; empty if it is not there. Raises ConfigError, in one line, for one that
+    """A config file; empty if it does not exist. Raises ConfigError, in one line, for one that
     cannot be read, is no TOML, or has a table that nobody knows."""
     try:
         raw = files.read_plain(path, _MOST_BYTES)

@@ -49,7 +49,7 @@ def _rates(model: str) -> tuple[Decimal, Decimal, Decimal, Decimal] | None:
 
 
 def window_tokens(model: str) -> int | None:
-    """The model's window by the list; None if it is not there."""
+    """The model's window by the list; None if it does not exist."""
     from genai_prices import Usage, calc_price
 
     try:
@@ -59,8 +59,8 @@ def window_tokens(model: str) -> int | None:
 
 
 def provider(model: str) -> str:
-    """Whose model it is by the list, as OpenTelemetry's conventions name providers; "" if it is
-    not there."""
+    """Whose model it is by the list, as OpenTelemetry's conventions name providers; "" if it
+    does not exist."""
     from genai_prices import Usage, calc_price
 
     try:

@@ -85,8 +85,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def policy(self, agent: str = "", model: str = "") -> Policy:
         """The policy for an agent and a model, as far as they are known, in the folder that was
-        loaded for. Never raises: `load` has tried all of them, but for combinations that are
-        nonsense only together; those get what is set for all."""
+        loaded for. Never raises: `load` has tried all of them, except for combinations that
+        are nonsense only together; those get what is set for all."""
         return self._made(agent, model)[0]
 
     def _made(self, agent: str, model: str) -> tuple[Policy, dict[str, Source]]:

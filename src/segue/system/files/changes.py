@@ -25,7 +25,7 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 
 
 class Notifier:
-    """Watches files by name, those too that are not there yet."""
+    """Watches files by name, those too that do not exist yet."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}  # by the number of their watch
@@ -66,7 +66,7 @@ class Notifier:
         return told
 
     def close(self) -> None:
-        """Gives back the descriptor; `fileno` is None from then on."""
+        """Releases the descriptor; `fileno` is None from then on."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

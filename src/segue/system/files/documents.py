@@ -115,7 +115,7 @@ def read_document(path: str, *, project: str = "") -> tuple[str, str]:
 
 
 def prepare(folder: Path) -> None:
-    """Makes the folder, private, if it is not there. Raises OSError."""
+    """Makes the folder, private, if it does not exist. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _keep_out_of_git(folder)
 

@@ -28,8 +28,8 @@ class Edit(msgspec.Struct, kw_only=True):
 
     agent: str
     backups: list[str] = []  # the first one is the file as it was; "": there was none
-    former: str = ""  # JSON: what segue's entry stands in the place of
-    aside: str = ""  # a file of segue's own that the entry names
+    former: str = ""  # JSON: what segue's entry is instead of
+    aside: str = ""  # segue's own file that the entry names
 
 
 class Raw(str):
@@ -105,7 +105,7 @@ def _string(text: str) -> str:
 
 
 def read(path: str) -> str | None:
-    """A file's text; None if it is not there. Raises InputError, one line."""
+    """A file's text; None if it does not exist. Raises InputError, one line."""
     try:
         return files.read_plain(path, _MOST_BYTES).decode()
     except FileNotFoundError:
@@ -125,9 +125,9 @@ def change(
     stamp: str,
     aside: str = "",
 ) -> str:
-    """Writes `after` in the place of `before`, and remembers `edit`; where the copy is, "" if there
-    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or StateError, and
-    then all is as it was."""
+    """Writes `after` instead of `before`, and remembers `edit`; where the copy is, "" if there
+    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or
+    StateError, and then all is as it was."""
     backup = ""
     if before is not None:
         backup = _free(f"{path}.segue-{stamp}")

@@ -21,7 +21,7 @@ _OWN: dict[str, re.Pattern[str]] = {
         rf"{_DATABASE}|drill\.jsonl|doubts\.jsonl|doubts\.[0-9]+\.new|dashboard-[0-9a-f]{{8}}\.html"
         r"|accounts\.(?:json|lock|damaged)|\.accounts\.json\.[0-9]+"
     ),
-    "runs": RUN_ID,  # with all that is in them
+    "runs": RUN_ID,  # with everything that is in them
     "tasks": re.compile("task-[0-9a-f]{8}"),
     "fleet": re.compile(r"leash\.(?:json|lock)"),
     "trusted": re.compile("[0-9a-f]{64}"),

@@ -20,8 +20,9 @@ _decode = msgspec.json.Decoder(Spooled).decode
 
 
 def take(path: str) -> list[Spooled]:
-    """All that was left there, in the order in which it came; lines that cannot be read are passed
-    over. It is given again until `drop` is called, once what it says is written down."""
+    """Everything that was left there, in the order in which it came; lines that cannot be read
+    are passed over. It is given again until `drop` is called, once what it says is written
+    down."""
     aside = _aside(path)
     if not os.path.exists(aside):
         with suppress(OSError):

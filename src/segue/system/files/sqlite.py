@@ -21,7 +21,8 @@ _NO_DAMAGE = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_INTERRUPT,
 )
-"""Faults of the machine. All else is damage: also a table that is missing, text that is none."""
+"""Faults of the machine. Everything else is damage: also a table that is missing, text that is
+none."""
 
 Place = str | os.PathLike[str]
 Identity = tuple[int, int]
@@ -84,7 +85,7 @@ class Database:
                 time.sleep(0.01)
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Closes the file."""
         self.db.close()
 
     @contextmanager

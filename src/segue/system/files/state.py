@@ -80,8 +80,8 @@ def _short(found: str) -> str:
 
 
 def spool_path() -> str:
-    """Where hooks leave what must not be lost while no daemon listens: beside the socket, which is
-    all that the client is told."""
+    """Where hooks leave what must not be lost while no daemon listens: beside the socket, which
+    is everything that the client is told."""
     return socket_path() + SPOOL_ENDING
 
 

@@ -16,14 +16,13 @@ LINE_BYTES = 64 << 20
 
 
 class Tail:
-    """The lines of a file from `offset` on. The file need not be there yet."""
+    """The lines of a file from `offset` on. The file need not exist yet."""
 
     def __init__(
         self, path: str | os.PathLike[str], offset: int = 0, *, line_bytes: int = LINE_BYTES
     ) -> None:
         self.offset = offset
-        """Where the last line ends that was given out: a new Tail from there goes on with the
-        next."""
+        """Where the last line ends that was given out: a new Tail from there continues the next."""
         self.skipped = 0
         """Lines that were too long. Each was given out as an empty one, so that lines can be
         counted."""
@@ -75,7 +74,7 @@ class Tail:
         return line
 
     def close(self) -> None:
-        """Closes the file; the next `read` opens it again and goes on."""
+        """Closes the file; the next `read` opens it again and continues."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

@@ -25,9 +25,9 @@ IGNORED = frozenset(
 
 
 def digest(folder: str, *, max_files: int = MOST_FILES, max_s: float = MOST_S) -> str:
-    """Another one if a file below it came, went, or has another size or time. The first
-    `max_files` count, in the order of their names. "" if it takes too long or is no folder. Links
-    are not followed."""
+    """Another one if per file below it came, went, or has another size or time. The first
+    `max_files` count, in the order of their names. "" if it takes too long or is no folder.
+    Links are not followed."""
     until = time.monotonic() + max_s
     found = hashlib.blake2b(digest_size=16)
     try:

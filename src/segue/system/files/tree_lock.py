@@ -30,7 +30,7 @@ class TreeLock:
         self._file = file
 
     def release(self) -> None:
-        """Gives it back."""
+        """Releases it."""
         os.close(self._file)
 
 

@@ -170,8 +170,9 @@ def run(
     with_errors: bool = False,
     quiet: tuple[str, ...] = _QUIET,
 ) -> GitOutput:
-    """What git printed; it and all that it started are ended at that time. `with_errors`: also what
-    it said on stderr. `quiet`: the options that keep a repository's programs from being run."""
+    """What git printed; it and everything that it started are ended at that time. `with_errors`:
+    also what it said on stderr. `quiet`: the options that keep a repository's programs from
+    being run."""
     program = _program()
     if program is None:
         return GitOutput()
@@ -233,7 +234,7 @@ def absolute(path: str) -> str:
 
 
 def _config(top: str, until: float) -> dict[str, str]:
-    """All that is set for a repository, the last word of each; listing runs nothing."""
+    """Everything that is set for a repository, the last word of each; listing runs nothing."""
     said = run(top, ("config", "--list", "-z"), until, environment())
     found = {}
     for entry in said.out.split(b"\0"):

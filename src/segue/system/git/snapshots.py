@@ -42,7 +42,7 @@ class NoRepository(InputError):  # noqa: N818 - a fact about the folder
 
 class Snapshot(Struct, frozen=True, kw_only=True):
     """`leg-2.0` is the tree when leg 2 began, `leg-2.1` at its first boundary that was kept, and
-    `leg-2` when it was over."""
+    `leg-2` when it had ended."""
 
     run: str
     name: str
@@ -81,7 +81,7 @@ def start_name(leg: int) -> str:
 
 
 def end_name(leg: int) -> str:
-    """Of the tree when it was over."""
+    """Of the tree when it had ended."""
     return f"leg-{leg}"
 
 

@@ -75,7 +75,7 @@ def start(path: str, ref: str) -> Start:
 
 
 def mirror(url: str, folder: str) -> str:
-    """A bare copy of a repository, fetched anew; its path. Raises GitError."""
+    """A bare copy of a repository, fetched again; its path. Raises GitError."""
     env, until = _env(), time.monotonic() + CLONE_S
     if not os.path.isdir(os.path.join(folder, "objects")):
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -138,7 +138,7 @@ def _set_aside(top: str, branch: str, commit: str, until: float) -> None:
 
 
 def remove(top: str, path: str) -> None:
-    """Takes the tree away, with all that is in it; its branch stays."""
+    """Takes the tree away, with everything that is in it; its branch stays."""
     _loud(top, ("worktree", "remove", "--force", "--force", "--", path), time.monotonic() + MAKE_S)
 
 
@@ -302,7 +302,7 @@ def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str,
 
 
 def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]:
-    """The files that differ from what is checked out, but for those that are left alone."""
+    """The files that differ from what is checked out, except for those that are left alone."""
     words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
              "--ignore-submodules=dirty")  # fmt: skip
     names = [entry[3:] for entry in git(words, until).out.split(b"\0") if len(entry) > 3]

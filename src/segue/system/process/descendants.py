@@ -71,8 +71,8 @@ def marked(name: str, value: str, started: float) -> list[psutil.Process]:
 
 def left_by(mark: str, agent_pid: int, agent_start_ticks: int) -> list[psutil.Process]:
     """What runs anywhere on this machine and is of a leg whose keeper is gone, the oldest first:
-    all that carries its mark, the agent's session, and all below those. Only this user's own, and
-    never this process or one above it."""
+    everything that carries its mark, the agent's session, and all below those. Only this
+    user's own, and never this process or one above it."""
     session = agent_pid if _is_still(agent_pid, agent_start_ticks) else 0
     found = set()
     for process in psutil.process_iter():
@@ -105,7 +105,7 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def near(started: float) -> Iterable[psutil.Process]:
-    """All that can be of a leg which was started then."""
+    """Everything that can be of a leg which was started then."""
     if IS_LINUX:
         return psutil.Process().children(recursive=True)
     # Orphans are not ours here: look at everything younger.

@@ -10,8 +10,8 @@ Attributes = Mapping[str, str | int | float | bool]
 
 
 class SpanRecord(Struct, frozen=True, kw_only=True):
-    """Something that took time and is over. Equal names in one trace are the same span: whoever
-    tells it again, after a crash, tells it with the same id."""
+    """Something that took time and has ended. Equal names in one trace are the same span:
+    whoever tells it again, after a crash, tells it with the same id."""
 
     trace: str  # a name; its id is made from it
     name: str  # unique in the trace
@@ -70,7 +70,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 def bounds_for(unit: str) -> tuple[float, ...]:
-    """The conventions' buckets for durations; powers of four for all else (tokens)."""
+    """The conventions' buckets for durations; powers of four for everything else (tokens)."""
     if unit == "s":
         return (1, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 28_800)
     return tuple(float(4**power) for power in range(14))

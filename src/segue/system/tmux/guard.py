@@ -145,7 +145,7 @@ class PaneGuard:
         ]
 
     def release(self) -> None:
-        """Lets the user's keys go on. May be called at any time, and again."""
+        """Lets the user's keys continue. May be called at any time, and again."""
         table, self._hold = self._hold, ""
         if not table:
             return
@@ -163,7 +163,7 @@ class PaneGuard:
                 time.sleep(_POLL_S * 2)
 
     def mark(self, digest: str) -> str:
-        """The command that notes whose text stands in the input line now; "": nobody's."""
+        """The command that notes whose text is in the input line now; "": nobody's."""
         if not digest or self._began is None:
             return f'set-option -p -q -u -t "{self.pane}" @segue_text'
         return f'set-option -p -t "{self.pane}" @segue_text "{note(digest, self._began)}"'
@@ -197,7 +197,7 @@ class PaneGuard:
 
 
 def note(digest: str, moment: PaneMoment) -> str:
-    """What stands in a pane's option while a text of segue's stands in its input line: which text,
+    """What is in a pane's option while one of segue's texts is in its input line: which text,
     and when the user had last pressed a key."""
     return f"{digest}/{moment.keys.replace(';', '.')}"
 

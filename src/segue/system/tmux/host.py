@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 WAIT_S = 30  # for what is to be started, and for the first terminal that shows it
-SEEN_S = 10.0  # for a terminal that showed it to the end, to take over what stands there
+SEEN_S = 10.0  # for a terminal that showed it to the end, to take over what is there
 END_FILE = "SEGUE_OPEN_END"
 """Names, to a terminal's tmux client, the file into which it writes the exit code."""
 _LOOK_S = 0.1
@@ -68,7 +68,7 @@ def _become(told: dict[str, Any]) -> None:
 
 
 def _end_of(agent: int) -> int:
-    """Its exit code, as a shell tells it. One that stops itself goes on: nobody could wake it."""
+    """Its exit code, as a shell tells it. One that stops itself continues: nobody could wake it."""
     while True:
         _, status = os.waitpid(agent, os.WUNTRACED)
         if not os.WIFSTOPPED(status):

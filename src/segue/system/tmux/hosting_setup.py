@@ -132,7 +132,7 @@ def _bindings() -> list[tuple[str, ...]]:
             unless_asked(key, full=copied.format(what), else_=copied.format(what))
             for key, what in clicks.items()
         ),
-        # Whoever scrolled back and goes on typing types to the agent.
+        # Whoever scrolled back and continues typing types to the agent.
         ("copy-mode", "Any", "send-keys", "-X", "cancel", ";", "send-keys"),
         ("copy-mode", "WheelUpPane", "send-keys", "-N", "3", "-X", "scroll-up"),
         ("copy-mode", "WheelDownPane", "send-keys", "-N", "3", "-X", "scroll-down"),

@@ -85,7 +85,7 @@ class InputLine:
     # Ours
 
     def stands(self, view: InputView, text: str) -> bool:
-        """Whether our text, and only that, stands there from a call that was killed."""
+        """Whether our text, and only that, is there from a call that was killed."""
         was_put = view.moment.ours == note(_digest(text), view.moment)
         return is_all(view.screen, text) or (was_put and shows(view.screen, text))
 
@@ -116,8 +116,8 @@ class InputLine:
             return ""
 
     def kept_with(self, draft: str) -> str:
-        """That, and what stands there. A call that was killed may have kept what it did not take
-        out any more."""
+        """That, and what is there. A call that was killed may have kept what it did not take out
+        any more."""
         kept = self.kept()
         return kept if same(kept, draft) else kept + draft
 
@@ -130,7 +130,7 @@ class InputLine:
         """Leaves in the input line what is the user's: what was kept of it, and what they typed
         since. If keys of theirs went in, waits for a pause. Whether it is so."""
         until = self._times.clock() + _TIDY_S
-        seen_at = None  # that keys of theirs went in: they may have waited, so when is not known
+        seen_at = None  # that keys of theirs went in: they may have waited, so when is unknown
         while True:
             view = self.look()
             is_intact = self.guard.is_intact(view.moment)
@@ -149,7 +149,7 @@ class InputLine:
             self._times.sleep(LOOK_S)
 
     def _renew(self) -> InputView | None:
-        """Begins anew, in a pause of the user's."""
+        """Begins again, in a pause of the user's."""
         self.guard.release()
         self.guard.reset()
         view = self.look()

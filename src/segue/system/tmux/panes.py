@@ -45,7 +45,7 @@ class _Posture(NamedTuple):
 def seat_of(
     process: Process, *, tmux_for: Callable[[str], Tmux] = Tmux, on: System | None = None
 ) -> AgentPane | None:
-    """The pane that a process sits in; None if it sits in none that can be found. What its
+    """The pane that a process is in; None if it is in none that can be found. What its
     environment says counts only if the pane's terminal is the process's: it is inherited by
     whatever is started from a pane."""
     on = on or system()
@@ -125,7 +125,7 @@ def _above(pid: int, on: System) -> Iterator[int]:
 
 
 def _told(pid: int) -> Iterator[tuple[str, str]]:
-    """Servers and panes that a process may sit in; "": any pane of it."""
+    """Servers and panes that a process may be in; "": any pane of it."""
     told = _variables(pid, ("TMUX", "TMUX_PANE"))
     socket = told.get("TMUX", "").rsplit(",", 2)[0]
     if socket and told.get("TMUX_PANE"):

@@ -53,7 +53,7 @@ class Tmux:
 
     def __init__(self, socket: str = "") -> None:
         self.socket = socket  # "": the user's usual one
-        # Without TMUX, which would lead to the server that this process itself sits in.
+        # Without TMUX, which would lead to the server that this process itself is in.
         self._env = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE")}
 
     def run(self, *arguments: str, input: bytes = b"") -> str:
@@ -196,7 +196,7 @@ class Tmux:
 
 
 def checked(pane: str) -> str:
-    """The same, if it is a pane's id: it also stands in commands that tmux parses."""
+    """The same, if it is a pane's id: it also is in commands that tmux parses."""
     if not _PANE.fullmatch(pane):
         raise TmuxError(f"{pane!r} is not a pane")
     return pane

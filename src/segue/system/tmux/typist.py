@@ -94,8 +94,9 @@ class Typist:
         tries: int = 3,
     ) -> TypingRefused | None:
         """Types a text and submits it; None once `landed` says that the agent has it. With
-        `keep_draft`, a draft of the user's is taken out and put back behind it. If the text stands
-        in the input line already, because an earlier call was killed, it is only submitted."""
+        `keep_draft`, a draft of the user's is taken out and put back behind it. If the text
+        is in the input line already, because an earlier call was killed, it is only
+        submitted."""
         text, dropped = typeable(text)
         if dropped:
             self._say(f"{dropped} characters that a terminal takes for keys were left out")
@@ -249,7 +250,7 @@ class Typist:
     def _submit(
         self, desk: InputLine, text: str, landed: Callable[[], bool], tries: int
     ) -> TypingRefused | None:
-        """Presses Enter while our text stands in the input line and nothing else does, until it has
+        """Presses Enter while our text is in the input line and nothing else does, until it has
         left. The text itself is never typed again."""
         settled = self._times.clock() + desk.terminal.settle_s
         desk.wait(lambda view: shows(view.screen, text), desk.terminal.settle_s + _SHOW_S)

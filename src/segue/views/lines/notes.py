@@ -69,7 +69,7 @@ def step(note: Note) -> str:
 
 
 def text(data: dict[str, Any], key: str) -> str:
-    """Without control characters: what stands in sessions must not move the cursor."""
+    """Without control characters: what is in sessions must not move the cursor."""
     value = str(data.get(key) or "")
     return "".join(char if char.isprintable() else " " for char in value)[:300]
 

@@ -98,7 +98,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _without_repeats(lines: list[str]) -> list[str]:
-    """A label stands at the first of its lines."""
+    """A label is at the first of its lines."""
     found, before = [], ""
     for line in lines:
         label = line[:_LABEL].strip()

@@ -75,7 +75,7 @@ def needs_you(each: RunReport) -> bool:
 
 
 def next_lines(each: RunReport) -> list[str]:
-    """What to do, literally; none of a run that is done or goes on."""
+    """What to do, literally; none of a run that is done or continues."""
     run = each.run
     if run.state is RunState.DONE or (not run.state.is_final and each.is_driven):
         return []

@@ -145,6 +145,6 @@ def _wrapped(text: str, label: str, width: int | None, indent: int = _LABEL) -> 
     if width is None or begun + len(text) <= width:
         return [label + text]
     room = max(20, width - indent)
-    pad = "·" * (begun - indent)  # what stands before the text in the first line beyond the indent
+    pad = "·" * (begun - indent)  # what is before the text in the first line beyond the indent
     first, *rest = textwrap.wrap(pad + text, room, break_on_hyphens=False) or [""]
     return [label + first[len(pad) :], *(" " * indent + line for line in rest)]

@@ -85,7 +85,7 @@ class Story(Struct, frozen=True, kw_only=True):
 
     waits: int = 0
     waited_s: float = 0.0
-    tried: tuple[str, ...] = ()  # one line a leg that did not end it
+    tried: tuple[str, ...] = ()  # one line per leg that did not end it
 
     def add(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> "Story":
         """The story with one more fact, which came at that time."""

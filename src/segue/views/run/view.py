@@ -136,8 +136,8 @@ class RunLines(QuietRun):
 
 
 class MovingRun(RunLines):
-    """The block, drawn anew when it changes and at most four times a second; what happened stays
-    above it, in lines."""
+    """The block, drawn again when it changes and at most four times a second; what happened
+    stays above it, in lines."""
 
     _stamp = "%H:%M:%S"
 

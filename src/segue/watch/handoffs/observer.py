@@ -124,7 +124,7 @@ class HandoffObserver:
             return TypingRefused("gone", "it is not in a terminal")
         return self.world.typist.look(seat, terminal)
 
-    # All that is so now
+    # Everything that is so now
 
     def facts(self, cycle: TerminalHandoff) -> list[AnyFact]:
         """The new facts about a handoff, in order."""
@@ -168,7 +168,7 @@ class HandoffObserver:
         shrunk = reading.fraction < cycle.fraction * COMPACTED and zone is not Zone.HANDOFF
         waits = cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.NEEDS_USER)
         waits = waits and not cycle.is_cleared
-        # One that was interrupted does not go on by itself: it is handed over all the same.
+        # One that was interrupted does not continue by itself: it is handed over all the same.
         wanted = cycle.by_user or cycle.was_cut
         if shrunk and waits and not wanted:
             return Cancel("the agent compacted its context by itself")

@@ -42,7 +42,7 @@ BY_USER = {
 
 _KILL = 9
 _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, StopReason.UNKNOWN)
-"""After these an agent waits at its prompt or works on; all else is why it can't."""
+"""After these an agent waits at its prompt or works on; everything else is why it can't."""
 
 
 class After(Struct, frozen=True, kw_only=True):

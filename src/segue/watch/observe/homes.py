@@ -96,7 +96,7 @@ class SessionHomes:
             for batch in follower:
                 self.news += [HomeNews(c.path, c.kind, c.was or c.why) for c in batch]
                 self._ring()
-        except Exception as fault:  # whatever it is: the next sweep begins anew
+        except Exception as fault:  # whatever it is: the next sweep begins again
             self.news.append(HomeNews("following files", "unreadable", str(fault) or repr(fault)))
 
     # Folders

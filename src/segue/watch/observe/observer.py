@@ -184,7 +184,7 @@ class Observer:
     # Waiting
 
     def _wait(self, until: float) -> list[int]:
-        """The pids of those that ended; all else is noted where it belongs."""
+        """The pids of those that ended; everything else is noted where it belongs."""
         now = self._steady()
         at = min(until, self._pace.next_at(), self._sweep_at)
         if (limit_at := self._known.next_limit_at()) is not None:
@@ -326,7 +326,7 @@ class Observer:
         since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
         processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
         seen: list[Sighting] = []
-        # Each anew: a message may be finished without its session's time being moved.
+        # Each again: a message may be finished without its session's time being moved.
         for sight in self._view().look_in([file], since, processes, (), now):
             seen += self._known.saw(sight, is_file=False)
             self._seek((sight.seen.agent, sight.seen.look.session_id))
@@ -369,7 +369,7 @@ class Observer:
         """Follows all current homes; the next sweep looks at their content."""
         self._ground.open(self._added)
         self._known.places = self._ground.places
-        viewer, self._viewer = self._viewer, None  # if that fails, the next step begins anew
+        viewer, self._viewer = self._viewer, None  # if that fails, the next step begins again
         if viewer is not None:
             viewer.close()
         self._viewer = Viewer(

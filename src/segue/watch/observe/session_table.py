@@ -41,7 +41,7 @@ class SessionTable:
         self._children: Counter[Name] = Counter()
         self._parents: dict[str, str] = {}  # by file, where only records tell
         self._untold: set[str] = set()  # files that were found before that was told
-        self._limits: dict[Name, float] = {}  # when a limit is over
+        self._limits: dict[Name, float] = {}  # when a limit has reset
         self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
         self.revision = self.first_revision = int(clock() * 1_000)
         """Grows with every change, also over restarts; changes since the first one are known."""

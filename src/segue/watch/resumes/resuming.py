@@ -42,7 +42,7 @@ from segue.watch.resumes.stops import Stops
 from segue.watch.state import ORDER, DaemonState, TrackedSession
 
 VERIFY_S = DOUBT_S
-"""How long a session may take to show that it goes on."""
+"""How long a session may take to show that it continues."""
 _LOOK_S = 0.25
 _STEADY_S = 1.0  # for so long an agent that was just started must show its prompt
 _RUN_S = 2.0  # a run that cannot be begun says so by then
@@ -73,7 +73,7 @@ class Resumer:
         self.is_stopping = False
         self.stops: Stops | None = None
         self.wakes: Callable[[], None] = lambda: None
-        """Called when one is done: what was decided on it may be decided anew."""
+        """Called when one is done: what was decided on it may be decided again."""
         self._runs: list[subprocess.Popen[bytes]] = []
 
     def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:

@@ -354,7 +354,7 @@ class Stops:
         pending.resumes = max(0, pending.resumes - 1)
         pending.retries += 1
         if isinstance(pending.verdict, wake.Relay):
-            pending.relay_failed = True  # its own agent goes on with it, once it may
+            pending.relay_failed = True  # its own agent continues it, once it may
             pending.verdict = wake.WaitForReset(now, f"no relay: {why_not}")
             self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
             self.world.say(f"{label(session)}: it could not be relayed: {why_not}")

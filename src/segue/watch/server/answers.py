@@ -135,7 +135,7 @@ class DaemonAnswers:
                 self.world.news.wait(min(left, 5.0))
 
     def metrics(self) -> dict[str, Any]:
-        """Numbers since the log was begun, but for calls: those since the daemon was started."""
+        """Numbers since the log was begun, except for calls: those since the daemon was started."""
         self._count()
         sessions: dict[str, Counter[str]] = {}
         for session in self.watch.observer.sessions.values():
@@ -172,7 +172,7 @@ class DaemonAnswers:
         now = time.monotonic()
         if now - self._figures[0] >= _FIGURES_S:
             listed: list[dict[str, Any]] = []
-            with suppress(SegueError):  # the runs cannot be read: all else can be told
+            with suppress(SegueError):  # the runs cannot be read: everything else can be told
                 listed = self.figures(None).get("figures", [])
             values = {each["name"]: each["value"] for each in listed if each["value"] is not None}
             self._figures = (now, values)
@@ -194,7 +194,7 @@ class DaemonAnswers:
         }
 
     def handoffs(self) -> list[dict[str, Any]]:
-        """Those that are under way, and the last that are over; the newest first."""
+        """Those that are under way, and the last that have ended; the newest first."""
         with self.world.lock:  # what was read once is kept: the log only grows
             while notes := self.world.log.since(self._handoffs_seq, ("handoff",)):
                 for note in notes:

@@ -50,7 +50,7 @@ class Daemon(Protocol):
         """The first `limit` notes after that one, of these kinds or of all, in order."""
 
     def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
-        """The same for all kinds, once there are some; none if the time is over first."""
+        """The same for all kinds, once there are some; none if the time is up first."""
 
     def metrics(self) -> Mapping[str, Any]:
         """By the names in `metrics.KNOWN`: a number, or numbers by label, nested."""
@@ -65,7 +65,7 @@ class Daemon(Protocol):
         """Takes `pause` back."""
 
     def handoff(self, session: str, *, retry: bool) -> str:
-        """Begins one now; `retry`: goes on with one that needs the user."""
+        """Begins one now; `retry`: continues one that needs the user."""
 
     def cancel(self, session: str) -> str:
         """Gives up a session's handoff or resume."""
@@ -108,8 +108,8 @@ class ApiReply(NamedTuple):
 
 
 class ApiStream(NamedTuple):
-    """An answer that goes on: notes after `after`, of these kinds or of all. `latest` is the log's
-    last note when it was asked for."""
+    """An answer that continues: notes after `after`, of these kinds or of all. `latest` is the
+    log's last note when it was asked for."""
 
     after: int
     kinds: tuple[str, ...]
@@ -232,7 +232,7 @@ class Api:
             after = _count(given.last_event_id, "Last-Event-ID")
         elif "after" in given.query:
             after = given.number("after")
-        # A number that is not there yet is of a log that was lost: all of the new one is news.
+        # A number that does not exist yet is of a log that was lost: all of the new one is news.
         return ApiStream(after if after <= latest else 0, kinds, latest)
 
     def metrics(self, given: ApiInput) -> ApiReply:

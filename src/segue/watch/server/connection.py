@@ -157,14 +157,14 @@ class Connection:
         self.phase, self.due_at = Phase.LINGERING, now + _LINGER_S
 
     def begin_stream(self) -> None:
-        """The head of an answer that goes on."""
+        """The head of an answer that continues."""
         self.request = None
         headers = [("content-type", EVENTS), ("cache-control", "no-store")]
         self._send(h11.Response(status_code=200, headers=headers, reason=b"OK"))
         self.phase, self.due_at = Phase.STREAMING, None
 
     def more(self, data: bytes) -> None:
-        """Some of an answer that goes on."""
+        """Some of an answer that continues."""
         self._send(h11.Data(data=data))
 
     def _send(self, event: h11.Event) -> None:

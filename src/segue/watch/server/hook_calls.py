@@ -44,7 +44,7 @@ class HookCalls:
         watch.on_first_look = self.read_spool
 
     def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
-        """What a hook prints, and its exit code. Of a session that is not known nothing is read
+        """What a hook prints, and its exit code. Of a session that is unknown nothing is read
         and nothing kept; it is looked for."""
         name = str(event.get("hook_event_name") or "")
         session_id = str(event.get("session_id") or "")
@@ -163,8 +163,8 @@ class HookCalls:
         self.world.note("checkpoint", session, {"file": str(path)})
 
     def _know(self, session: Session) -> None:
-        """What it will have to be told again. The summary is not there yet, so nothing of this can
-        be left out for standing in it."""
+        """What it will have to be told again. The summary does not exist yet, so nothing of this
+        can be left out for standing in it."""
         if not self.world.policy(session).recall_after_compaction:
             return
         builder = Builder()

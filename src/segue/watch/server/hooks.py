@@ -31,7 +31,7 @@ EVENTS = (
 """Those that `setup` asks for."""
 
 TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
-"""Those by which the agent can be told something without being made to go on."""
+"""Those by which the agent can be told something without being made to continue."""
 
 MAX_RECALL_CHARS = 7_800
 """What is left for the words around it."""
@@ -77,7 +77,7 @@ class HookMemory(Struct, frozen=True):
 
 
 class SessionStarted(Struct, frozen=True, tag="started"):
-    """A session begins or goes on: startup, resume, clear, compact, fork."""
+    """A session begins or continues: startup, resume, clear, compact, fork."""
 
     source: str
 
@@ -179,8 +179,8 @@ def answer(
     words: HookTexts,
     told: HookMemory = HookMemory(),  # noqa: B008 - frozen
 ) -> HookReply:
-    """The reply to a hook; never raises, whatever the event is. An event of a sub-agent is not the
-    session's: it gets nothing. `view` None: the session is not known yet."""
+    """The reply to a hook; never raises, whatever the event is. An event of a sub-agent is not
+    the session's: it gets nothing. `view` None: the session is unknown yet."""
     name = _text(event, "hook_event_name")
     if event.get("agent_id") is not None:
         return HookReply(told=told)
@@ -276,7 +276,7 @@ class _Answer:
         if self.view.handoff_file and self.view.handoff_file in str(given):
             return Gate("allow")
         if self.view.file_bytes is None:
-            return Gate("allow")  # of what is not known nothing is said
+            return Gate("allow")  # of what is unknown nothing is said
         size = len(str(given)) if given else 0
         name = _text(self.event, "tool_name")
         return self._gate(size_of_tool(name, size, self.view.file_bytes))

@@ -67,8 +67,8 @@ def text(values: Mapping[str, Any]) -> str:
 
 
 def samples(values: Mapping[str, Any], since: float) -> list[Sample]:
-    """The same numbers for OpenTelemetry, but for the figures, which are told with what they mean.
-    `since`: when they began to grow."""
+    """The same numbers for OpenTelemetry, except for the figures, which are told with what they
+    mean. `since`: when they began to grow."""
     found = []
     for key, metric in KNOWN.items():
         if key in ("info", "figures") or key not in values:

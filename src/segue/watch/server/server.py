@@ -93,7 +93,7 @@ class Server:
             thread.start()
 
     def close(self) -> None:
-        """Nothing of it is left afterwards, but for a call that the daemon does not come back
+        """Nothing of it is left afterwards, except for a call that the daemon does not come back
         from."""
         if self._closing:
             return

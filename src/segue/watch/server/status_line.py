@@ -56,7 +56,7 @@ def _fullness(
     fraction, size = client.fullness_of(dict(payload))
     if fraction is None:
         return None, ""
-    # Its file is not known yet: the zone is by the same rules, of what claude tells itself.
+    # Its file is unknown yet: the zone is by the same rules, of what claude tells itself.
     policy = policy_for(AGENT, _text(payload, "model", "id"), _folder(payload))
     window = round(size) or policy.default_window_tokens
     reading = Reading(input_tokens=round(fraction * window), window_tokens=window)

@@ -301,7 +301,7 @@ def typed_request(
     is_heard = isinstance(fact, PromptSeen)
     asked = replace(_counted(cycle, "request"), is_heard=is_heard, refused_at=None, is_stale=False)
     asked = replace(asked, asked_at=asked.asked_at or moment.now, owes=True)
-    if not is_heard:  # at its prompt: what was to be interrupted is over
+    if not is_heard:  # at its prompt: what was to be interrupted has ended
         asked = replace(asked, cut_at=None)
     if asked.has_document:  # it was written meanwhile
         return _written(asked, moment)

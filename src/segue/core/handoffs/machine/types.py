@@ -15,7 +15,7 @@ class HandoffStep(StrEnum):
     """The step of a handoff. Users see these values."""
 
     WAITING = "waiting"  # for the turn to end, or for the moment in which it is interrupted
-    RESTING = "resting"  # the turn is over: the next move is the user's
+    RESTING = "resting"  # the turn has ended: the next move is the user's
     ASKING = "asking"  # the request is being typed
     ASKED = "asked"  # the session has it, and has yet to write the document
     WRITING = "writing"  # segue writes the rule-made document
@@ -23,7 +23,7 @@ class HandoffStep(StrEnum):
     CLEARING = "clearing"  # the context is being cleared
     CLEARED = "cleared"  # a new session is there; waits until it can be told something
     RESUMING = "resuming"  # it is being told to read the document
-    RESUMED = "resumed"  # it was told, and has yet to read it and to go on
+    RESUMED = "resumed"  # it was told, and has yet to read it and to continue
     DONE = "done"
     NEEDS_USER = "needs_user"
     CANCELLED = "cancelled"
@@ -81,12 +81,12 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     tries: dict[str, int] = field(default_factory=dict)  # how often each thing was done
     refused_at: float | None = None  # since when nothing could be typed
     blocked: str = ""  # what is in the way that only the user can take away, such as a dialog
-    was_cut: bool = False  # a turn was interrupted for it: the session does not go on by itself
+    was_cut: bool = False  # a turn was interrupted for it: the session does not continue by itself
     cut_at: float | None = None  # when that was last decided; None: never, or much happened since
     cuts: int = 0  # how often in this turn, without success
     owes: bool = False
-    """segue has kept the session from its work, so it is for segue to have it go on. Else a session
-    at its prompt is its user's: it has done what it was asked, or they stopped it."""
+    """segue has kept the session from its work, so it is for segue to have it continue. Else a
+    session at its prompt is its user's: it has done what it was asked, or they stopped it."""
     is_declined: bool = False  # the user interrupted what segue asked for
     near_tokens: int | None = None
     """The size at which it was first seen that the next reply may reach the agent's own limit."""
@@ -98,7 +98,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     cleared_at: float | None = None
     over_at: float | None = None
     last_used_tokens: int = 0  # of the session that is replaced
-    new_used_tokens: int = 0  # of the one that goes on
+    new_used_tokens: int = 0  # of the one that continues
     next_fits: bool | None = None  # whether the next work would still have fitted; None: unknown
 
     @property

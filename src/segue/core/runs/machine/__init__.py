@@ -105,7 +105,7 @@ _Rows = dict[tuple[RunState, ...], tuple[Handler, tuple[RunState, ...]]]
 _LIVE = (STARTING, WORKING, CHECKPOINTING, HANDING_OVER, RESUMING, STOPPING)
 _FINAL = tuple(state for state in RunState if state.is_final)
 _STAYS: tuple[RunState, ...] = ()
-# After a verdict: goes on in the same session, in a new one, after a wait; or not at all.
+# After a verdict: continues in the same session, in a new one, after a wait; or not at all.
 _VERDICT = (RESUMING, CHECKPOINTING, WAITING, CHECKING, *_FINAL)
 
 # For each fact: in which states, what is done, and where that may lead besides the same state.

@@ -44,7 +44,8 @@ _PASSING, _ACCOUNT = of_nature("passing"), of_nature("account")
 _FINAL = _ACCOUNT | of_nature("final")
 """Nothing follows by itself."""
 _NOT_OURS = _PASSING | _ACCOUNT | {StopReason.CONTEXT_EXHAUSTED, StopReason.NEEDS_USER}
-"""What a leg that segue ended may have ended of before; all else are traces of our own signals."""
+"""What a leg that segue ended may have ended of before; everything else is a trace of our own
+signals."""
 _WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.loads)
 """Says nothing about the account: without a reply, it is the session that does not load."""
 
@@ -123,7 +124,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
         if sure and stop.reason is StopReason.MAX_TURNS:
             return fail(run, outcomes.stopped(run, stop))
         if sure and (stop.reason in _PASSING or _is_outage(run, stop)):
-            # The same session goes on after the wait, and is asked again as soon as it replies.
+            # The same session continues after the wait, and is asked again as soon as it replies.
             outage = _is_outage(run, stop)
             return wait(run, moment, stop, outage=outage, limits=fact.limits)
         if sure and stop.reason is StopReason.COMPLETED and not run.abilities.talks:

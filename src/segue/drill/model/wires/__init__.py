@@ -16,7 +16,7 @@ NAMES = ("anthropic", "responses", "chat", "gemini")
 
 
 class Http(Struct, frozen=True):
-    """An HTTP answer but for its body's delivery."""
+    """An HTTP answer except for its body's delivery."""
 
     status: int
     headers: dict[str, str]

@@ -60,7 +60,7 @@ def _part(item: dict[str, Any]) -> Part | None:
             is_error = output.get("success") is False
             output = output.get("content")
         return f.result(item.get("call_id"), f.text(output), is_error)
-    return None  # reasoning, and what is not known yet
+    return None  # reasoning, and what is unknown yet
 
 
 def _usage(answer: ModelAnswer) -> dict[str, Any]:
