@@ -115,4 +115,4 @@ class Queue(Protocol):
 
     def note(self, task: Task) -> None:
         """Keeps what is known of the tree of a task that has ended (`work`, `is_tree_removed`).
-        Nothing happens if it has already ended."""
+        Does nothing if the task is active again."""
