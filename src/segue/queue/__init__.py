@@ -20,8 +20,8 @@ def queue_path() -> str:
 
 
 def open_queue(place: "Place | None" = None) -> "SqliteQueue":
-    """The user's tasks; the file is created if it does not exist. Raises StateError with one
-    clear line if it cannot be used; it is left as it is then."""
+    """Opens the user's tasks, and creates the file if it does not exist. Raises StateError with
+    one clear line if the file cannot be used, and leaves it unchanged."""
     from segue.queue.sqlite import SqliteQueue
 
     return SqliteQueue(queue_path() if place is None else place)

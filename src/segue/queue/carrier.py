@@ -1,8 +1,9 @@
-"""Carries one task: makes its tree, drives its run, and writes down the result.
+"""Carries out one task: creates its worktree, drives its run, and records the result.
 
-A process of its own, which outlives the worker that started it. The worker's claim becomes its own
-before anything is done, so no two carry one task. Whatever it is doing when it is killed, the queue
-and the run's log say how far it came, and the next one continues from there.
+It has its own process, which outlives the worker that started it. It takes over the worker's
+claim before it does anything, so no two processes carry out one task. Whatever it is doing when
+it is killed, the queue and the run's log show how far it came, and the next process continues
+from there.
 """
 
 import random
@@ -67,7 +68,7 @@ class Carrier:
         say: Say = lambda line: None,
         seize: bool = False,
     ) -> None:
-        """`seize`: this process held the run before, and could not give it back."""
+        """`seize`: this process held the run before, and could not release it."""
         self.queue, self.store, self.lease, self.task = queue, store, lease, task
         self.env, self.say, self.clock, self.seize = env, say, Clock(), seize
         self.began: Callable[[Task], None] = lambda task: None
@@ -87,8 +88,9 @@ class Carrier:
         """Are told every entry of the run's log."""
 
     def carry(self) -> Task:
-        """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
-        another, and StateError or OSError if nothing can be written: the worker tries again."""
+        """Carries the task to its end, or to a wait; returns the task as it was left. Raises
+        LeaseLost if it was given to another process, and StateError or OSError if nothing can
+        be written: the worker tries again."""
         try:
             self._carry()
         except (TreeTaken, Held) as fault:
@@ -120,7 +122,7 @@ class Carrier:
         self._run()
 
     def _leave_other_machine(self) -> None:
-        """What a machine that was lost did is on its disk: the task is begun again here."""
+        """The work of a lost machine is on its disk: the task starts again here."""
         task = self.task
         if not task.tree_machine or task.tree_machine == leases.machine():
             return
@@ -137,7 +139,8 @@ class Carrier:
         self._save(trees.salvage(anew))
 
     def _settings(self) -> Settings:
-        """Of the folder where the task was submitted. What is run is what the user saw then."""
+        """The settings of the folder where the task was submitted. What runs is what the user
+        saw then."""
         task = self.task
         flags = Flags(
             policy=task.policy or None, set=task.sets, agent=task.agent, project_check=False
@@ -147,7 +150,7 @@ class Carrier:
         return settings
 
     def _base(self) -> str:
-        """Who comes after a task of the same repository begins with its work."""
+        """A task that comes after another one of the same repository starts from its work."""
         for name in reversed(self.task.after):
             before = self.queue.task(name)
             if before is None or before.project != self.task.project or before.is_tree_removed:
@@ -159,7 +162,7 @@ class Carrier:
     # The tree
 
     def _set_up(self) -> bool:
-        """Runs the setup command of the tree; False if the task ended over it."""
+        """Runs the worktree's setup command; False if that ended the task."""
         command = self.task.setup
         if not command:
             return True
@@ -278,7 +281,7 @@ class Carrier:
         self._save(replace(self.task, state=state, why=why, not_before=until), release=True)
 
     def _try_later(self, why: str) -> None:
-        """A repository that cannot be reached now: as often and as long as after a limit."""
+        """The repository cannot be reached now: retries as often and as long as after a limit."""
         tries = self.task.tries + 1
         wait_s = backoff_s(Policy(), tries, random.random())  # noqa: S311 - spreads tries
         until = self.clock.now() + wait_s
@@ -313,7 +316,7 @@ def told(task: Task) -> str:
 
 
 def take(queue: Queue, task_id: str, epoch: int, now: float) -> tuple[Lease, Task]:
-    """The claim of a worker becomes this process's. Raises LeaseLost, UnknownTask."""
+    """This process takes over the worker's claim. Raises LeaseLost, UnknownTask."""
     lease = queue.take_over(
         Lease(task_key(task_id), epoch), leases.me(f"segue worker: {task_id}"), now
     )

@@ -1,7 +1,7 @@
-"""Which accounts are limited now, and until when: what the queue has to know of them.
+"""Which accounts are limited now, and until when: what the queue has to know about them.
 
-One account, one limit: what any run, session or task of this machine met is in `system/accounts`,
-and the plan goes by that, so nobody starts a process that would only wait.
+One account, one limit: any limit that a run, session or task of this machine has hit is in
+`system/accounts`, and the plan uses that, so nobody starts a process that would only wait.
 """
 
 from collections.abc import Mapping
@@ -22,16 +22,16 @@ _FRESH_S = 10.0
 
 
 class Limits(Protocol):
-    """Whoever knows the limits of accounts."""
+    """A source of the accounts' limits."""
 
     def account_of(self, task: Task, agent: str) -> str:
-        """Whose limits count if this agent works on this task."""
+        """The account whose limits apply if this agent works on this task."""
 
     def limited(self, now: float) -> Mapping[str, float]:
-        """The accounts that met a limit which has not ended, and until when."""
+        """The accounts that hit a limit which has not reset, and until when."""
 
     def proving(self, now: float) -> Mapping[str, Proving]:
-        """The accounts whose limit has reset, and of which nobody got a reply yet."""
+        """The accounts whose limit has reset, and that have had no reply since."""
 
 
 class _Looked(Struct, frozen=True):
@@ -40,7 +40,7 @@ class _Looked(Struct, frozen=True):
 
 
 class AccountLimits:
-    """What this machine knows. `env` is that of the tasks' processes."""
+    """What this machine knows. `env`: the environment of the tasks' processes."""
 
     def __init__(self, env: Mapping[str, str], known: Accounts | None = None) -> None:
         self._env, self._known = env, known or Accounts()
@@ -74,7 +74,7 @@ class AccountLimits:
         return found
 
     def _look(self, task: Task, agent: str) -> str:
-        """With the flags that its run has. Settings that cannot be read fail the task, not this."""
+        """Uses the flags of its run. Settings that cannot be read fail the task, not this."""
         flags = task.flags
         try:
             settings = layered.load(task.cwd, self._env)

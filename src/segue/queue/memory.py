@@ -1,4 +1,5 @@
-"""A queue in memory: for tests of what is above a queue, and the contract in its plainest form."""
+"""A queue in memory: for tests of what is built on a queue, and as the simplest form of the
+contract."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""What a queue is: tasks in their order, and who may carry which.
+"""The interface of a queue: tasks in their order, and who may carry out which.
 
-`segue.testing.queues` holds the tests that every queue must pass.
+`segue.testing.queues` has the tests that every queue must pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ class UnknownTask(InputError):  # noqa: N818 - told to the user as it is
 
 
 class NotQueued(InputError):  # noqa: N818
-    """The task has begun, or has ended: it can no longer be changed."""
+    """The task has started or has ended: it can no longer be changed."""
 
 
 def task_key(task_id: str) -> str:
-    """What a lease on a task is called."""
+    """The name of the lease on a task."""
     return f"task:{task_id}"
 
 
 class Candidate(NamedTuple):
-    """A task that may start, and with whom."""
+    """A task that may start, and with which agent."""
 
     task: str
     agent: str
@@ -33,9 +33,9 @@ class Candidate(NamedTuple):
 
 
 class Queue(Protocol):
-    """Tasks, kept. Each writing call is one transaction: all of it is kept, or nothing; once it
-    returned, it is kept for good. Raises StateError with one line if the machine does not let it.
-    """
+    """Stores tasks. Each writing call is one transaction: everything is stored, or nothing; once
+    the call has returned, the data is durable. Raises StateError with one line if the machine
+    prevents that."""
 
     def close(self) -> None:
         """Releases everything."""
@@ -47,23 +47,24 @@ class Queue(Protocol):
     # What users do
 
     def submit(self, tasks: Sequence[Task]) -> list[Task]:
-        """Adds them in this order, all or none; what is returned has numbers. Raises ValueError if
-        one already exists, UnknownTask if one comes after a task that is not."""
+        """Adds tasks in this order, all or none; the returned tasks have numbers. Raises
+        ValueError if one already exists, UnknownTask if one comes after a task that does not
+        exist."""
 
     def edit(self, task_id: str, change: Callable[[Task], Task]) -> Task:
-        """Changes what was asked for, and tells the task as it is now. Raises NotQueued unless it
-        is queued and nobody has begun it, UnknownTask."""
+        """Changes the request, and returns the changed task. Raises NotQueued unless it is
+        queued and nobody has started it, UnknownTask."""
 
     def cancel(self, task_id: str, at: float) -> Task:
-        """A task that nobody carries is cancelled when this returns; of another `cancel_asked`
-        is set, and whoever carries it ends it. One that has ended stays as it is."""
+        """Cancels a task that nobody carries out; for any other task, sets `cancel_asked`, and
+        the process that carries it out ends it. A task that has ended stays as it is."""
 
     def retry(self, task_id: str, at: float) -> Task:
-        """Puts a task that has ended, and was not done, in the queue again; its run and its tree
-        stay its own. Raises NotQueued for one that is done or not over."""
+        """Queues a task again that has ended and is not done; it keeps its run and its worktree.
+        Raises NotQueued for one that is done or has not ended."""
 
     def forget(self, task_id: str) -> None:
-        """Deletes a task that has ended. Raises NotQueued for one that is not."""
+        """Deletes a task that has ended. Raises NotQueued for one that has not."""
 
     # What is known
 
@@ -74,45 +75,46 @@ class Queue(Protocol):
         """In the order in which they were submitted."""
 
     def upcoming(self, machine: str, now: float) -> list[Task]:
-        """Those that have not ended and that a worker of this machine has to look at now, in the
-        order of their numbers: all, or, of a long queue, a part that changes with every call."""
+        """The unfinished tasks that a worker of this machine has to look at now, in the order of
+        their numbers: all of them or, for a long queue, a part that changes with every call."""
 
     def with_trees(self, machine: str) -> list[Task]:
-        """Those that have ended and whose tree may be on this machine."""
+        """The tasks that have ended and whose worktree may be on this machine."""
 
     def find(self, prefix: str) -> list[str]:
-        """The ids that begin so, in order."""
+        """The ids that begin like this, in order."""
 
     def holder(self, task_id: str) -> Holder | None:
-        """Who was given it last and has not given it back; may be dead."""
+        """The last holder that has not released it; it may be dead."""
 
     def lives(self, holder: Holder) -> bool:
-        """Whether a holder may still be at work, as far as can be told from here."""
+        """Whether a holder may still be at work, as far as segue can tell from here."""
 
     def version(self) -> int:
-        """Another number once another process has written. Costs next to nothing."""
+        """A number that changes once another process has written. Costs next to nothing."""
 
     # Who carries what
 
     def claim(
         self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
     ) -> Lease | None:
-        """The right to carry a task, in an epoch of its own; the task is running from now on.
-        None if it has ended or cancelled, if a living process has it, if another task is in
-        its folder, or if a cap is reached: of two that ask at once, one is given it."""
+        """Claims a task, in a new epoch; the task is running from now on. None if it has ended
+        or was cancelled, if a live process has it, if another task is in its folder, or if a
+        cap is reached: of two processes that ask at once, only one gets it."""
 
     def claim_first(
         self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
     ) -> tuple[Candidate, Lease] | None:
-        """The same for the first of several that can be had; None if none can."""
+        """The same for the first of several that is available; None if none is."""
 
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
-        """The same right for another process, in a new epoch. Raises LeaseLost if it was lost."""
+        """Transfers the claim to another process, in a new epoch. Raises LeaseLost if it was
+        lost."""
 
     def save(self, task: Task, lease: Lease, *, release: bool = False) -> None:
-        """Keeps what became of a task; `release`: and gives it back. What a user asked meanwhile
-        (`cancel_asked`) stays. Raises LeaseLost."""
+        """Stores the result of a task; `release`: also releases it. What a user asked in the
+        meantime (`cancel_asked`) stays. Raises LeaseLost."""
 
     def note(self, task: Task) -> None:
-        """Keeps what is known of the tree of a task that has ended (`work`, `is_tree_removed`).
-        Does nothing if the task is active again."""
+        """Stores what is known about the worktree of a task that has ended (`work`,
+        `is_tree_removed`). Does nothing if the task is active again."""

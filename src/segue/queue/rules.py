@@ -1,4 +1,4 @@
-"""What every queue does alike: how a task changes, whoever keeps it."""
+"""What every queue does in the same way: how a task changes, wherever it is stored."""
 
 from collections.abc import Iterable, Mapping
 
@@ -61,7 +61,7 @@ def may_claim(
     caps: Caps,
     is_alive: IsAlive,
 ) -> bool:
-    """Whether a task may be carried by another process. `rows`: all that have not ended."""
+    """Whether another process may carry out a task. `rows`: all unfinished tasks."""
     if task.state.is_final or task.cancel_asked:
         return False
     jobs = projects = accounts = 0
@@ -86,7 +86,7 @@ def may_claim(
 
 
 def claimed(task: Task, now: float, *, agent: str, account: str) -> Task:
-    """A task that is given to a process. One that was running before has lost its own."""
+    """A task that is given to a process. One that was running before has lost its process."""
     was_lost = task.state is TaskState.RUNNING
     is_again = was_lost and now - task.tried_at <= LIVED_S
     return replace(
@@ -104,7 +104,7 @@ def claimed(task: Task, now: float, *, agent: str, account: str) -> Task:
 
 
 def saved(now: Task, new: Task) -> Task:
-    """What is kept of `new`: a user may have asked for something meanwhile."""
+    """What is stored of `new`: a user may have asked for something in the meantime."""
     return replace(new, cancel_asked=now.cancel_asked or new.cancel_asked)
 
 

@@ -1,4 +1,4 @@
-"""A tree for each task: made before its run, measured and cleaned up after it."""
+"""A worktree for each task: created before its run, measured and cleaned up after it."""
 
 import hashlib
 import os
@@ -22,13 +22,13 @@ _MAX_MADE = 200  # names that are kept with a task; of more, only the folders th
 
 
 def folder(task_id: str) -> str:
-    """What is kept of a task beside the queue: its log, and its setup's."""
+    """The folder of a task's own files: its log, and its setup's."""
     return os.path.join(state.state_folder(), "tasks", task_id)
 
 
 def make(task: Task, start_ref: str = "") -> Task:
-    """The tree of a task that has none, on its branch; the task with where it is. `start_ref`: what
-    to begin at if the user named nothing. Raises GitError, OSError."""
+    """Creates the worktree of a task that has none, on its branch; returns the task with its
+    location. `start_ref`: where to start if the user named nothing. Raises GitError, OSError."""
     ref = task.base or task.ref or start_ref
     if task.is_url:
         start = worktrees.mirrored(worktrees.mirror(task.repo, top(task)), ref)
@@ -47,13 +47,13 @@ def make(task: Task, start_ref: str = "") -> Task:
 
 
 def snapshot_ref(task: Task) -> str:
-    """Where a task's work is pushed to, for whoever takes it over."""
+    """Where a task's work is pushed, for the machine that takes it over."""
     return f"refs/segue/{task.id}"
 
 
 def salvage(task: Task) -> Task:
-    """A tree with what a machine that was lost had pushed of its work; the task as it was if there
-    is nothing. Raises GitError, OSError."""
+    """A worktree with the work that a lost machine had pushed; the unchanged task if there is
+    none. Raises GitError, OSError."""
     if not task.is_url:
         return task
     place = worktrees.mirror(task.repo, top(task))
@@ -74,8 +74,8 @@ def top(task: Task) -> str:
 
 
 def link(task: Task) -> Task:
-    """Links from the tree to the untracked files that the user listed; the task with those that
-    were made. What the tree has already is left as it is. Raises OSError."""
+    """Links the untracked files that the user listed into the worktree; returns the task with
+    the links that were made. Existing files are left as they are. Raises OSError."""
     made = []
     for name in () if task.is_url else task.link:  # of a URL there is no folder to link to
         there, here = os.path.join(task.repo, name), os.path.join(task.tree, name)
@@ -140,7 +140,7 @@ def not_its_work(task: Task) -> tuple[str, ...]:
 
 
 def cwd(task: Task) -> str:
-    """Where the agent works: the same place in the tree as the one where it was submitted."""
+    """Where the agent works: the same place in the worktree as where the task was submitted."""
     if task.here:
         return task.cwd
     if task.is_url:
@@ -153,8 +153,8 @@ def cwd(task: Task) -> str:
 
 
 def finish(task: Task) -> Task:
-    """After the run: commits what is left of a task that is done, measures, and removes what holds
-    nothing."""
+    """After the run: commits what is left of a finished task, measures the work, and removes an
+    empty worktree."""
     if not task.tree or task.is_tree_removed:
         return task
     note = ""
@@ -185,7 +185,8 @@ def settle(task: Task, note: str = "") -> Task:
 
 
 def refreshed(tasks: list[Task]) -> list[Task]:
-    """The tasks whose branches or targets have moved since they were looked at, as they are now."""
+    """The tasks whose branches or targets have moved since the last look, in their current
+    state."""
     found = []
     by_repo: dict[str, list[Task]] = {}
     for task in tasks:
@@ -214,7 +215,7 @@ def _remove(task: Task, work: Work) -> None:
 
 
 def how_to_merge(task: Task) -> str:
-    """The literal next command for a task's branch; "" if there is nothing to merge."""
+    """The next command to type for a task's branch; "" if there is nothing to merge."""
     work = task.work
     if work is None or task.is_tree_removed or not task.tree:
         return ""

@@ -1,7 +1,6 @@
-"""Works the queue off: starts what may start, each task in a process of its own, and starts
-again what lost its process. Holds nothing: whoever kills it, the tasks continue, and the next
-one sees them.
-"""
+"""Works through the queue: starts tasks that may start, each in its own process, and restarts
+tasks that lost their process. It holds no state: if it is killed, the tasks continue, and the
+next worker finds them."""
 
 import os
 import subprocess
@@ -31,19 +30,19 @@ Say = Callable[[str], None]
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What the queue looks like: the plan of everything that waits, and what runs."""
+    """The state of the queue: the plan of all waiting tasks, and what is running."""
 
     verdicts: tuple[Verdict, ...] = ()
     running: tuple[Task, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing runs, and nothing will without the user."""
+        """Whether nothing is running, and nothing will without the user."""
         return not self.running and all(verdict.is_blocked for verdict in self.verdicts)
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """What this machine has for tasks. `agents` None: whatever they need."""
+    """What this machine offers to tasks. `agents` None: whatever they need."""
 
     labels: frozenset[str] = frozenset()
     agents: frozenset[str] | None = None
@@ -61,7 +60,7 @@ def conditions(
     now: float,
     here: Here = ANYTHING,
 ) -> Conditions:
-    """How the world stands, for a plan of these tasks."""
+    """The current conditions, for a plan of these tasks."""
     running = [task for task in tasks if task.state is TaskState.RUNNING]
     lost, unreplied, elsewhere = set(), set(), set()
     machine = leases.machine()
@@ -94,7 +93,7 @@ def conditions(
 
 
 class Worker:
-    """In one process; `look` does what there is to do, and returns at once."""
+    """A worker in one process; `look` does what there is to do, and returns at once."""
 
     def __init__(
         self,
@@ -118,8 +117,8 @@ class Worker:
         """What became of the tasks that were not over when it began."""
 
     def look(self, now: float, *, whole: bool = True) -> Seen:
-        """Starts what may start now. Not `whole`: of a long queue it looks at a part each time, and
-        does not know whether it is empty."""
+        """Starts what may start now. Without `whole`, it looks at a part of a long queue each
+        time, and does not know whether the queue is empty."""
         self._reap()
         if whole:
             tasks = self.queue.tasks(unfinished=True)
@@ -141,8 +140,8 @@ class Worker:
         return Seen(verdicts=waiting, running=(*running, *started))
 
     def _start_first(self, tasks: list[Task], there: Conditions, now: float) -> None:
-        """As many as there are free places, of everything that could start: others look at the
-        same list, and caps are reached that only the queue sees."""
+        """Fills the free places from all tasks that could start: others look at the same list,
+        and only the queue knows when a cap is reached."""
         own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.elsewhere]
         places = self.caps.jobs - len([task for task in own if task.id not in there.lost])
         if places <= 0:
@@ -160,8 +159,8 @@ class Worker:
             wanted = wanted[wanted.index(chosen) + 1 :]
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
-        """A task whose process is lost again and again is started later each time, and in the
-        end no longer."""
+        """A task whose process is lost again and again is started later each time, and finally
+        no longer."""
         task = verdict.task
         if not verdict.starts or task.state is not TaskState.RUNNING or not task.tries:
             return verdict
@@ -213,7 +212,7 @@ class Worker:
         self.say(f"{task.id} {verb} with {agent}")
 
     def _spawn(self, task_id: str, epoch: int) -> "subprocess.Popen[bytes]":
-        """A process that carries the task. It outlives whoever started it."""
+        """Starts a process for the task. It outlives the process that started it."""
         folder = trees.folder(task_id)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         own = dict(self.env)
@@ -232,13 +231,13 @@ class Worker:
             )
 
     def _reap(self) -> None:
-        """Those that have ended."""
+        """Reaps the processes that have ended."""
         for task_id, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[task_id]
 
     def _tell(self, tasks: list[Task], verdicts: list[Verdict]) -> None:
-        """What has changed since it was last told."""
+        """Reports what has changed since the last report."""
         open_ids = {task.id for task in tasks}
         for task_id in [name for name in self._told if name not in open_ids]:
             del self._told[task_id]
@@ -256,7 +255,8 @@ class Worker:
                     self.say(f"{name} waits: {why}")
 
     def _clean(self, now: float) -> None:
-        """Now and then: trees of tasks whose branch was merged meanwhile."""
+        """Removes, from time to time, worktrees of tasks whose branch was merged in the
+        meantime."""
         if now < self._clean_at:
             return
         self._clean_at = now + _CLEAN_S

@@ -31,7 +31,7 @@ ODD: tuple[Any, ...] = (
 
 
 def missing(name: str) -> list[str]:
-    """What an agent's package does not have, and what segue cannot do without it."""
+    """What an agent's package lacks, and what segue cannot do without it."""
     found = []
     try:
         if agents.find(name) is None:
@@ -55,7 +55,7 @@ def missing(name: str) -> list[str]:
 
 
 class AgentTests:
-    """Derive from it, and set `agent` and `records`."""
+    """Derive from this class, and set `agent` and `records`."""
 
     agent: ClassVar[str]
     records: ClassVar[Sequence[dict[str, Any]]]
@@ -68,7 +68,7 @@ class AgentTests:
         return found
 
     def events(self, records: Sequence[dict[str, Any]]) -> list[Event]:
-        """What its parser makes of records."""
+        """The events that its parser makes from the records."""
         return list(self.profile.parse([Record(data, f"t:{n}") for n, data in enumerate(records)]))
 
     def test_it_is_listed_under_its_own_name(self) -> None:

@@ -33,8 +33,9 @@ def scripted_model() -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture
 def scratch_job(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
-    """`scratch_job(scenario)` makes the numbered steps in a repository of their own: its folder,
-    and the prompt. `segue.testing.check_job` tells afterwards what was lost or repeated."""
+    """`scratch_job(scenario)` creates the numbered steps in a repository of their own, and
+    returns its folder and the prompt. Afterwards `segue.testing.check_job` reports what was
+    lost or repeated."""
 
     def make(scenario: str | Path | Scenario) -> tuple[Path, str]:
         found = scenario if isinstance(scenario, Scenario) else load.load(scenario)
@@ -63,8 +64,8 @@ def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.PlayStage
 def run_rehearsal(
     rehearsal_stage: Callable[[Running, Path], casts.PlayStage], tmp_path: Path
 ) -> Callable[[Running, Path, str], tuple[int | None, Path]]:
-    """`run_rehearsal(model, folder, prompt)` runs the rehearsal agent to its end: its exit code,
-    and the file with its output."""
+    """`run_rehearsal(model, folder, prompt)` runs the rehearsal agent to its end, and returns
+    its exit code and the file with its output."""
 
     def run(model: Running, project: Path, prompt: str) -> tuple[int | None, Path]:
         stage = rehearsal_stage(model, project)
@@ -87,8 +88,9 @@ def run_rehearsal(
 
 @pytest.fixture
 def enclosure_command() -> Callable[[list[str]], list[str]]:
-    """`enclosure_command(argv)` is what runs a program with loopback and nothing else. Skips the
-    test where no network namespace can be made: a real agent must not be started then."""
+    """`enclosure_command(argv)` returns the command that runs a program with loopback and no
+    other network. Skips the test if no network namespace can be made: a real agent must not
+    be started then."""
     if why := enclosure.why_not():
         pytest.skip(why)
     return enclosure.command

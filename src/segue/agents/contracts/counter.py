@@ -29,7 +29,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Tally(Struct, kw_only=True):
-    """What a whole file told, except for its requests (those are in the ledger)."""
+    """What a whole file says, apart from its requests (those are in the ledger)."""
 
     session_id: str = ""
     forked_from: str = ""  # the session whose history it may hold a copy of
@@ -54,7 +54,7 @@ class Tally(Struct, kw_only=True):
 
 
 class Counter(Protocol):
-    """Fed with whole lines, in order. Never raises on what is in them."""
+    """Takes in whole lines, in order. Never raises, whatever they contain."""
 
     tally: Tally
     ledger: Ledger
@@ -63,25 +63,25 @@ class Counter(Protocol):
         """Takes in the lines that are in the first `size` bytes."""
 
     def close(self) -> None:
-        """The file ends here for now; more may be fed later."""
+        """The file ends here for now; more lines may follow later."""
 
 
 Count = Callable[[Tally, Ledger], Counter]
 
 
 def key_of(*names: bytes) -> int:
-    """A row's key, the same in every process; 0 is kept for "no key"."""
+    """A row's key, the same in every process; 0 is reserved for "no key"."""
     digest = blake2b(b"\0".join(names), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True) or 1
 
 
 def print_of(data: bytes) -> bytes:
-    """Tells other bytes from these."""
+    """A fingerprint that distinguishes these bytes from others."""
     return blake2b(data, digest_size=16).digest()
 
 
 def milliseconds(stamp: str) -> int:
-    """A record's time stamp in unix milliseconds; 0 if it is none."""
+    """A record's time stamp in unix milliseconds; 0 if it is not one."""
     try:
         when = datetime.fromisoformat(stamp)
         if when.tzinfo is None:
@@ -92,7 +92,7 @@ def milliseconds(stamp: str) -> int:
 
 
 def objects(data: bytes) -> Iterator[JSON | None]:
-    """The records of whole lines; None for a line that is none."""
+    """The records of whole lines; None for a line that is not a record."""
     for line in data.split(b"\n"):
         if line and not line.isspace():
             value = read_line(line)

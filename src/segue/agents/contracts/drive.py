@@ -18,35 +18,35 @@ Env = Mapping[str, str]
 class LegOrder(Struct, frozen=True, kw_only=True):
     """What a leg is to do."""
 
-    command: tuple[str, ...]  # the program, and what always comes with it
+    command: tuple[str, ...]  # the program, and its fixed arguments
     prompt: str
     session_id: str = ""  # continue this one; "": a new one
-    new_id: str = ""  # a UUID that a new session may have, where the agent lets us choose
+    new_id: str = ""  # a UUID for a new session, if the agent lets segue choose it
     flags: tuple[str, ...] = ()  # the user's own
     cwd: str
-    folder: str  # the leg's own, for files that it needs
-    env: Env  # as the user has it
+    folder: str  # the leg's own folder, for files that it needs
+    env: Env  # the user's environment
 
 
 class Launch(Struct, frozen=True, kw_only=True):
     """How to start it."""
 
     argv: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict)  # set besides the user's own
-    files: dict[str, str] = field(default_factory=dict)  # written into the leg's folder first
-    input: bytes = b""  # given at once
+    env: dict[str, str] = field(default_factory=dict)  # in addition to the user's own
+    files: dict[str, str] = field(default_factory=dict)  # written to the leg's folder first
+    input: bytes = b""  # sent at once
     stays_open: bool = False
-    """Whether its input stays open, for more words and the interrupt; else it is closed after
+    """Whether its input stays open for messages and the interrupt; otherwise it is closed after
     `input`."""
-    session_id: str = ""  # if it is known before the agent tells it
+    session_id: str = ""  # if it is known before the agent reports it
 
 
 Over = Literal["no", "maybe", "yes"]
-"""Whether a turn has ended after a record; "maybe": if nothing comes for `settle_s`."""
+"""Whether a turn has ended after a record; "maybe": if nothing follows for `settle_s`."""
 
 
 class StreamWatch:
-    """Looks at the records of a leg's stream, as they come. One for each leg."""
+    """Examines the records of a leg's stream as they arrive. There is one for each leg."""
 
     settle_s = 2.0
 
@@ -55,61 +55,63 @@ class StreamWatch:
         return "no"
 
     def heard(self, record: dict[str, Any]) -> str:
-        """The key of the words (`Drive.say`) that this record tells back: they are part of the
-        conversation from here on. "" if it tells none."""
+        """The key of the message (`Drive.say`) that this record confirms: from here on, the message
+        is part of the conversation. "" if it confirms none."""
         return ""
 
 
 class LineMeaning(Struct, frozen=True):
-    """What a line of an agent says that writes no records."""
+    """What an output line says, for an agent that writes no records."""
 
     session_id: str = ""
     said: Literal["", "done", "failed"] = ""
 
 
 class Drive(Struct, frozen=True, kw_only=True):
-    """An agent as segue drives it."""
+    """How segue drives an agent."""
 
-    agent: str  # whose profile and parser
+    agent: str  # whose profile and parser to use
     find: Callable[[Env], tuple[str, ...] | None]
-    """Its command by the PATH: the native program, not a launcher, where that matters. None if it
-    is not installed."""
-    install: str  # how a user gets it, in one line
+    """Its command, found on the PATH: the native program, not a launcher, where that matters. None
+    if it is not installed."""
+    install: str  # how a user installs it, in one line
     launch: Callable[[LegOrder], Launch]
-    talks: bool = False  # takes more words while it runs (`say`)
+    talks: bool = False  # accepts messages while it runs (`say`)
     say: Callable[[str, str], bytes] | None = None
-    """Input that tells it something, by text and a key that is told back if it is; it reaches the
-    model at the next boundary, and needs no interrupt."""
-    interrupt: bytes = b""  # input that stops the turn, and leaves the process able to continue
-    interrupt_signal: str = "SIGINT"  # where there is no such input: the gentlest end
+    """Input that sends it a message, from a text and a key; the agent repeats the key once the
+    message is part of the conversation. It reaches the model at the next boundary, without an
+    interrupt."""
+    interrupt: bytes = b""  # input that stops the turn and leaves the process able to continue
+    interrupt_signal: str = "SIGINT"  # if there is no such input: the gentlest way to end it
     resumes: bool = True
     resume_factor: float = 1.0  # how much larger a session is once it was resumed
     watch: Callable[[], StreamWatch] = StreamWatch
     refuses: Callable[[Sequence[str]], str] = lambda flags: ""
-    """Why these flags of the user's cannot be taken, by name; "" if they can."""
+    """Why segue cannot accept these flags of the user, naming the flag; "" if it can."""
     session_file: Callable[[str, Env, str], str] | None = None
     """Where the session's file is, by its id, the environment and the working folder; "" if it
-    does not exist (yet). None: by looking through the agent's home."""
+    does not exist (yet). None: segue searches the agent's home."""
     session_place: Callable[[str, Env, str], str] | None = None
-    """Where a session's file that comes from another machine has to be so that it can be resumed,
-    by the file's name, the environment and the working folder; "" if that is no name of such a
-    file. None: it cannot be resumed elsewhere."""
+    """Where a session file from another machine must be placed so that it can be resumed, by the
+    file's name, the environment and the working folder; "" if such a file cannot have that name.
+    None: it cannot be resumed elsewhere."""
     hears: Callable[[str], LineMeaning] | None = None
     """For an agent without records: what a line of its output says."""
     tidy: Callable[[str, Env, str], None] | None = None
-    """Takes away what a leg left beside its session and what would harm the session later; asked
-    for as `session_file` is, after each leg and before the next. Doing it twice does not matter."""
-    size_from: Literal["stream", "file"] = "stream"  # who tells the size of the context
-    size_after_tools: bool = False  # the stream does, when the tools of that reply have run
+    """Removes files that a leg left beside its session and that would harm the session later; has
+    the arguments of `session_file`, and is called after each leg and before the next. Calling it
+    twice is harmless."""
+    size_from: Literal["stream", "file"] = "stream"  # what reports the size of the context
+    size_after_tools: bool = False  # the stream reports it after the tools of that reply
     calls_from: Literal["stream", "file"] = "stream"
-    """Who tells of every tool call, also of those that the agent refuses."""
+    """What reports every tool call, including those that the agent refuses."""
     permissions: Permissions | None = None
-    login: LoginOf | None = None  # whose limits count; None: nobody can tell
+    login: LoginOf | None = None  # whose limits apply; None: unknown
     instructions: tuple[str, ...] = ()
-    """The project's files that it reads by itself when it begins, such as AGENTS.md."""
-    first_instructions_only: bool = False  # of those, only the first that is there
+    """The project's files that it reads by itself when it starts, such as AGENTS.md."""
+    first_instructions_only: bool = False  # of those, only the first that exists
     repeatable: frozenset[str] = frozenset()
     """Flags that may be given more than once: a second one adds to the first."""
     same_flags: Mapping[str, str] = {}
-    """Flags that say the same, or cannot be combined, by the one that stands for them."""
+    """Flags that are equivalent or cannot be combined, each with the flag that represents them."""
     version: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda command: (*command, "--version")

@@ -19,7 +19,7 @@ Kind = Literal["", "plan", "key"]
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """As far as the agent's flags, variables and files tell."""
+    """The account, as far as the agent's flags, variables and files reveal it."""
 
     home: str  # its config home
     who: str = ""  # a hash; "": nothing tells, and the home stands for it
@@ -31,12 +31,12 @@ LoginOf = Callable[[Sequence[str], Env, str], Login]
 
 
 def hashed(*parts: str) -> str:
-    """A short hash of what tells an account from others; the same on every machine."""
+    """A short hash of what distinguishes an account; the same on every machine."""
     data = "\0".join(parts).encode("utf-8", "surrogateescape")
     return blake2b(data, digest_size=5, person=b"segue-account").hexdigest()
 
 
 def by_key(env: Env, *names: str, also: str = "") -> str:
-    """The hash of the first of these variables that is set; "" if none is. `also`: whose they are
-    as well, such as the address that they are sent to."""
+    """The hash of the first of these variables that is set; "" if none is. `also`: what else
+    belongs to the identity, such as the address that the key is sent to."""
     return next((hashed(name, env[name], also) for name in names if env.get(name)), "")

@@ -28,7 +28,7 @@ _MAX_PROGRAMS = 4
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """What an agent may do unattended, as far as its flags and files tell. None: they don't."""
+    """What an agent may do unattended, as far as its flags and files say. None: unknown."""
 
     edits: bool | None = None
     commands: bool | None = None
@@ -42,7 +42,8 @@ class Access(Struct, frozen=True, kw_only=True):
 
 
 class RefusedCall(Struct, frozen=True, kw_only=True):
-    """A tool call that an agent was not allowed, and where. `tool` "": it did not even begin."""
+    """A tool call that an agent was not allowed to make, and where. `tool` "": it did not even
+    start."""
 
     tool: str = ""
     command: str = ""
@@ -53,7 +54,7 @@ class RefusedCall(Struct, frozen=True, kw_only=True):
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """How an agent is asked what it may do, and allowed more."""
+    """How to find out what an agent may do, and how to allow more."""
 
     look: Callable[[Sequence[str], Env, str], Access] | None
     """By the user's flags, the environment and the working folder. None: nobody can tell."""
@@ -63,7 +64,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
 def values(flags: Sequence[str], *names: str, many: bool = False) -> list[str]:
     """What the user gave to these flags, in order. `many`: each takes all words up to the next
-    flag; words are taken apart at commas and blanks outside of brackets."""
+    flag; words are split at commas and blanks outside brackets."""
     found: list[str] = []
     place = 0
     while place < len(flags):
@@ -83,7 +84,7 @@ def values(flags: Sequence[str], *names: str, many: bool = False) -> list[str]:
 
 
 def listed(words: str) -> list[str]:
-    """A list in one word, by commas or blanks: "Edit,Bash(git *)" holds two."""
+    """A list in one word, separated by commas or blanks: "Edit,Bash(git *)" contains two items."""
     found, depth = [""], 0
     for char in words:
         depth += (char == "(") - (char == ")")
@@ -100,7 +101,7 @@ def has(flags: Sequence[str], *names: str) -> bool:
 
 
 def programs(command: str) -> tuple[str, ...]:
-    """The programs that a shell command starts, as far as that is plain; () if it is not."""
+    """The programs that a shell command starts, if that is plain; () if it is not."""
     found: dict[str, None] = {}
     for part in _PARTS.split(command):
         words = [word for word in part.split() if not _ASSIGNED.fullmatch(word)]
@@ -113,7 +114,7 @@ def programs(command: str) -> tuple[str, ...]:
 
 
 def read_json(path: Path | str) -> JSON:
-    """An object with or without comments; {} if there is none, or none that can be read."""
+    """An object with or without comments; {} if there is none that can be read."""
     said = read_text(path)
     for text in (said, _TRAILING.sub(_kept, _COMMENT.sub(_kept, said))):
         try:
@@ -146,7 +147,7 @@ def read_text(path: Path | str) -> str:
 
 
 def is_filled(path: Path | str) -> bool:
-    """Whether there is a file with more in it than an empty object. It is not opened."""
+    """Whether there is a file that contains more than an empty object. It is not opened."""
     try:
         return os.stat(path).st_size > 2
     except (OSError, ValueError):
@@ -154,7 +155,7 @@ def is_filled(path: Path | str) -> bool:
 
 
 def within(cwd: str) -> Iterator[Path]:
-    """A folder and those above it, up to the top of its repository."""
+    """A folder and its parents, up to the top of its repository."""
     here = Path(os.path.realpath(cwd))
     for folder in (here, *here.parents):
         yield folder
@@ -163,5 +164,5 @@ def within(cwd: str) -> Iterator[Path]:
 
 
 def home(env: Env) -> Path:
-    """The user's."""
+    """The user's home folder."""
     return Path(env.get("HOME") or Path.home())

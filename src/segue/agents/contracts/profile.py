@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Record(Struct, frozen=True):
-    """One JSON object of a stream or session file, and where it stands ("stdout:12")."""
+    """One JSON object of a stream or session file, and its position ("stdout:12")."""
 
     data: dict[str, Any]
     where: str = ""
@@ -29,7 +29,7 @@ Parse = Callable[[Iterable[Record]], Iterator[Event]]
 
 
 def no_limit(window_tokens: int) -> int | None:
-    """It fills its window to the end."""
+    """The agent uses its whole window."""
     return None
 
 
@@ -38,16 +38,17 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     name: str  # as its binary
     knows: Callable[[dict[str, Any]], bool]
-    """Is this record surely one of this agent's (any of its forms: stream, result, session
-    file)? Cheap and strict: it is asked of records whose agent is unknown."""
+    """Whether this record certainly comes from this agent, in any form (stream, result, session
+    file). Must be cheap and strict: it is called for records whose agent is unknown."""
     resembles: Callable[[dict[str, Any]], bool] | None = None
-    """Could it be one of this agent's, or of an agent that copied its form? Asked when nobody
-    knows the record."""
+    """Whether the record could come from this agent, or from one that copied its format. Called
+    when no agent knows the record."""
     parse: Parse
-    """Records of one stream or one session file, oldest first, into events. May start anywhere
-    (a tail), must end where the input ends, never raises on odd shapes."""
+    """Turns the records of one stream or one session file, oldest first, into events. The input may
+    start anywhere (a tail); the parser must end where the input ends, and never raise on odd
+    shapes."""
     exit_reasons: dict[int, StopReason] = field(default_factory=dict)
-    """Exit codes with a meaning of their own."""
+    """Exit codes with a special meaning."""
     exit_is_http_status: bool = False
     """Exits with the failed request's HTTP status modulo 256."""
     cut_exit_reasons: dict[int, StopReason] = field(default_factory=dict)
@@ -63,9 +64,9 @@ class Profile(Struct, frozen=True, kw_only=True):
     signs: Signs | None = None
     """How to tell that a plug-in's agent runs; the built-in ones' are in `segue.agents.signs`."""
     windows: dict[str, int] = field(default_factory=dict)
-    """Windows this agent works with where its records don't tell, by the beginning of the model's
-    name, before the common table; "" is what it takes for a model that it does not know."""
+    """The windows that this agent uses if its records do not say, by the beginning of the model's
+    name; they come before the common table. "" is its window for unknown models."""
     window_in: Callable[[dict[str, Any], str], int | None] | None = None
     """The window of a model by the agent's own config file (`Store.configs`)."""
     enforced: Callable[[int], int | None] = no_limit
-    """The point at which it compacts or refuses by itself, by its window; None if it does not."""
+    """The size at which it compacts or refuses by itself, given its window; None if it does not."""

@@ -17,38 +17,38 @@ Begun = Callable[[str, str, Sequence[str]], tuple[str, ...]]
 
 
 class Terminal(Struct, frozen=True, kw_only=True):
-    """An agent as it is in a terminal. Keys have tmux's names."""
+    """How an agent behaves in a terminal. Keys have tmux's names."""
 
     agent: str
     read: Callable[[PaneCapture], Screen]
     """What its screen says. Never raises; a screen that is not understood is "unknown"."""
     clear: str
-    """Typed and submitted, it empties the context: a new session begins, with its own id. "" if
-    only a new process does that."""
+    """The command that clears the context when it is typed and submitted: a new session begins, with
+    its own id. "" if only a new process does that."""
     interrupt: tuple[str, ...]
-    """Keys that stop the turn, each pressed by itself, and leave the process and its session."""
+    """Keys that stop the turn, each pressed separately, and keep the process and its session."""
     dismiss: tuple[str, ...] = ()
-    """Keys that close a dialog of which the screen says that it is harmless; () if none is."""
+    """Keys that close a dialog that `read` calls harmless; () if there is none."""
     submit: str = "Enter"
     erase: tuple[str, ...] = ()
-    """Keys that take one line of the input away, wherever in it the cursor is: pressed again until
-    the draft is empty (at most twice for each line of it). They do nothing to an empty input."""
-    settle_s: float = 0.4  # between the text and `submit`
-    steady_s: float = 0.2  # for so long an idle screen must be one before it is believed
+    """Keys that delete one line of the input, wherever the cursor is: pressed again until the draft
+    is empty (at most twice for each line). They do nothing to an empty input."""
+    settle_s: float = 0.4  # the pause between the text and `submit`
+    steady_s: float = 0.2  # how long a screen must stay idle before it counts as idle
     takes_paste: bool = True
     """Bracketed paste; a long one may be shown folded ("[Pasted text #1 +12 lines]")."""
     resume_argv: Resumed
     new_argv: Begun
     resumes_with_prompt: bool = True
-    """Whether a resumed process takes its prompt from the arguments; else it must be typed."""
+    """Whether a resumed process accepts its prompt as an argument; otherwise it must be typed."""
     kept_flags: Mapping[str, int] = field(default_factory=dict)
-    """The user's own flags that a process which takes over keeps, and how many values follow each;
-    -1: all up to the next flag."""
+    """The user's own flags that a process keeps when it takes over, and how many values follow
+    each; -1: all up to the next flag."""
 
 
 def kept(terminal: Terminal, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Those of a process's arguments that another process in its place must have: the user's own
-    choices, without the session and the prompt. `arguments`: without the program."""
+    """The arguments of a process that its replacement must have too: the user's own choices, without
+    the session and the prompt. `arguments`: without the program."""
     found: list[str] = []
     rest = list(arguments)
     while rest:

@@ -1,5 +1,5 @@
-"""What tool calls are about, told alike for all agents: the command, the files written, and a short
-text by which the same call is known again."""
+"""What tool calls do, in the same terms for all agents: the command, the files written, and a
+short text that identifies the same call when it is made again."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,8 +28,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def argument_of(given: Any) -> str:
-    """Everything that a call is given, in short: other arguments give another text. What a model
-    says about its command for people does not count."""
+    """All arguments of a call, in short: other arguments give another text. A model's
+    description of its command for people does not count."""
     if isinstance(given, str):
         said = given
     elif not given:
@@ -101,7 +101,7 @@ _TODO_TOOLS = re.compile(r"todo|plan|task", re.I)
 
 
 def todos_of(name: str, given: JSON) -> tuple[Todo, ...]:
-    """The list that a call of this tool writes; () if it writes none. Other tools may be given
+    """The todo list that a call of this tool writes; () if it writes none. Other tools may take
     lists of the same form: issues, pull requests."""
     if not _TODO_TOOLS.search(name):
         return ()
@@ -125,7 +125,7 @@ def todo_lists(record: JSON) -> Iterator[list[Todo]]:
 
 
 def _todos(listed: list[Any]) -> list[Todo]:
-    """The todos of a list, if everything that it holds are todos."""
+    """The todos of a list, if all its items are todos."""
     found = []
     for item in listed[:_MOST_TODOS]:
         said = next((said for name in _TEXTS if (said := text(item, name))), "")

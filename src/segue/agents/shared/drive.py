@@ -1,4 +1,4 @@
-"""What drives share."""
+"""Code that several drives share."""
 
 import os
 import re
@@ -14,8 +14,9 @@ _ID = re.compile(r"[\w-]+")
 
 
 def refusal(flags: Sequence[str], refused: Mapping[str, str]) -> str:
-    """Why these flags cannot be taken: the first of them that is `refused` (flag to reason), in
-    one line; "" if all can. What stands for itself is no flag: it would be taken for a prompt."""
+    """Why these flags cannot be accepted: the first of them that is `refused` (flag to reason),
+    in one line; "" if all can. A bare word is not a flag: the agent would take it for a
+    prompt."""
     if flags and not flags[0].startswith("-"):
         return f"{flags[0]!r} is not a flag: the task goes before `--`"
     for flag in flags:
@@ -33,17 +34,17 @@ def is_set(flags: Sequence[str], *names: str) -> bool:
 
 
 def is_id(session_id: str) -> bool:
-    """Whether it may be in a pattern of files."""
+    """Whether it may be used in a file pattern."""
     return _ID.fullmatch(session_id) is not None
 
 
 def homes(agent: str, env: Env) -> list[str]:
-    """The folders in which an agent keeps its sessions, if they are there."""
+    """The existing folders in which an agent keeps its sessions."""
     from segue.sessions import find
 
     return [home.path for home in find.homes(env) if home.agent == agent]
 
 
 def folders_of(cwd: str) -> list[str]:
-    """The working folder as it was named, and as it is without links."""
+    """The working folder as it was named, and with links resolved."""
     return list(dict.fromkeys([cwd, os.path.realpath(cwd)]))

@@ -39,7 +39,7 @@ def whole(value: Any, *path: str) -> int | None:
 
 
 def amount(value: Any, *path: str) -> int:
-    """A count of tokens at `path`; 0 for anything that is none."""
+    """A count of tokens at `path`; 0 for anything else."""
     found = whole(value, *path)
     return found if found is not None and 0 < found < _MOST_TOKENS else 0
 
@@ -67,12 +67,12 @@ def instant(value: Any) -> float | None:
 
 
 def dated(at: float) -> float | None:
-    """Unix seconds that a calendar has, since 1970; None for others."""
+    """Unix seconds since 1970 that a calendar can represent; None for others."""
     return at if 0 <= at < _YEAR_10000 else None
 
 
 def images(content: Any) -> tuple[str, ...]:
-    """The pictures in a message's content, by name where it tells one, else by their kind."""
+    """The images in a message's content, by name if there is one, otherwise by kind."""
     if not isinstance(content, list):
         return ()
     found = []

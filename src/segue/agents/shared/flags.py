@@ -6,7 +6,7 @@ from segue.agents.contracts.drive import Drive
 
 
 def added(before: Sequence[str], more: Sequence[str], drive: Drive) -> tuple[str, ...]:
-    """Both, where a flag that may be given once is what `more` says of it."""
+    """Both lists of flags; for a flag that may be given only once, `more` wins."""
 
     def stands_for(group: tuple[str, ...]) -> str:
         name = group[0].partition("=")[0]

@@ -1,7 +1,8 @@
-"""Holds parsers to what they promise: they take all records, end where these end, and never raise.
+"""Enforces what parsers promise: to accept all records, to end where they end, and never to raise.
 
-A plug-in's parser may do none of that, and a run must not stand still over it. What a parser leaves
-undone is passed over here, as records that nobody could read."""
+A plug-in's parser may break any of these promises, and a run must not hang because of it.
+Records that a parser leaves unread are skipped here and counted as unreadable.
+"""
 
 from collections.abc import Generator, Iterable, Iterator
 
@@ -13,9 +14,9 @@ MAX_EVENTS = 10_000
 
 
 class Guarded:
-    """The same parser, as one that keeps its promises. Each time that it gives up (it raises,
-    returns before the end, says no event, or says events without end) it begins again with
-    the next record, and the one that it stopped at counts as unread."""
+    """The same parser, made to keep its promises. Whenever it gives up (it raises, returns
+    before the end, yields no event, or yields events without end), it starts again with the
+    next record, and the record that it stopped at counts as unread."""
 
     def __init__(self, parse: Parse) -> None:
         self.parse = parse
@@ -69,5 +70,5 @@ class _Given:
 
 
 def guarded(parse: Parse) -> Parse:
-    """This parser, held to its promises; once is enough."""
+    """This parser, made to keep its promises; wrapping it once is enough."""
     return parse if isinstance(parse, Guarded) else Guarded(parse)

@@ -1,5 +1,5 @@
-"""One line of JSON, as leniently as agents write it. Apart from `records`, because counting needs
-no parsers."""
+"""Reads one line of JSON, as leniently as agents write it. Separate from `records`, because
+counting needs no parsers."""
 
 import json
 import re
@@ -26,14 +26,15 @@ def decode(line: str) -> Any:
 
 
 def _whole(digits: str) -> int | float:
-    """A number that is out of all range is infinite, which nobody takes for one; as an int of
-    thousands of digits Python would refuse the whole line."""
+    """A number out of all range becomes infinite, which nothing accepts as a count; as an int of
+    thousands of digits, Python would refuse the whole line."""
     return int(digits) if len(digits) < 40 else float(digits)
 
 
 def read_line(line: bytes) -> Any:
-    """The JSON value of a line of a file, or None. What UTF-8 does not have (bytes that are not
-    UTF-8, halves of surrogate pairs) becomes a replacement character: it goes into the index."""
+    """The JSON value of a line of a file, or None. Anything that UTF-8 lacks (invalid bytes,
+    halves of surrogate pairs) becomes a replacement character, because it goes into the
+    index."""
     text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
     if not text.startswith("{"):
         return None

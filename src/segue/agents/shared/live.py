@@ -1,9 +1,10 @@
-"""Reads an agent's stream while it is written: the same parser, fed piece by piece.
+"""Reads an agent's stream while it is being written: the same parser, fed piece by piece.
 
-Parsers are generators over all records: they ask for the next one until there is none. To get the
-events of the records so far, and no more, they are given a pause when these are used up: a record
-that they do not know. Of such a record every parser says one thing, `Other`, and forgets it. When
-that comes back, everything that the records before it tell has been told.
+Parsers are generators over all records: they ask for the next record until there is none. To get
+the events of the records so far, and no more, they are given a pause when these are used up: a
+record that they do not know. Every parser answers such a record with one event, `Other`, and
+forgets it. When that event comes back, everything that the records before it say has been
+reported.
 """
 
 from collections import deque
@@ -37,7 +38,8 @@ _PAUSE = "\0pause"  # where it stands; nothing else is there
 
 
 class Manner(Struct, frozen=True):
-    """What must be known of an agent's stream to read it live: data, apart from the parsers."""
+    """What segue must know about an agent's stream to read it live: data, separate from the
+    parsers."""
 
     idle: tuple[bytes, ...] = ()
     """How lines begin that tell nothing, however many and large they are: pieces of what a later
@@ -61,17 +63,16 @@ MANNERS = {
 
 
 class OpenCall(Struct, frozen=True):
-    """A tool that runs, as far as the records tell."""
+    """A tool that is running, as far as the records show."""
 
     name: str
     since: float  # unix time: the record's own, else when it was read
 
 
 class Live:
-    """What a stream tells so far.
-
-    Fed in whatever pieces, the events are those of `profile.parse` over all records at once, except
-    for those that are known not to matter. No input raises."""
+    """What a stream says so far. However the input is split, the events are those of
+    `profile.parse` over all records at once, apart from those that are known not to matter.
+    No input raises."""
 
     def __init__(self, profile: Profile, source: str = "stdout") -> None:
         self.session_id = ""
@@ -103,8 +104,8 @@ class Live:
         self._events = self._parse(self._given())
 
     def feed(self, lines: Iterable[bytes], at: float = 0.0) -> list[Event]:
-        """The events of these lines, which were read at this unix time. A line that is no record
-        by itself is passed over."""
+        """The events of these lines, which were read at this unix time. A line that is not a
+        record by itself is skipped."""
         decode, queue = msgspec.json.decode, self._queue
         idle, kept = self._manner.idle, self._manner.kept
         self.records = []
@@ -130,7 +131,8 @@ class Live:
         return self._drain(at) if queue else []
 
     def close(self, at: float = 0.0) -> list[Event]:
-        """What is only said at the end of the input; once. Nothing may be fed after it."""
+        """The events that come only at the end of the input; call it once, and feed nothing
+        after it."""
         if self._is_over:
             return []
         self._is_over = True

@@ -1,7 +1,8 @@
-"""Cuts what an agent wrote into records and plain lines.
+"""Splits an agent's output into records and plain lines.
 
-Streams are JSON lines, results are sometimes pretty-printed, logs put a stamp before the record,
-and tails begin or end in the middle of one. What is not a record of a known agent stays text.
+Streams are JSON lines, results are sometimes pretty-printed, logs put a time stamp before the
+record, and tails begin or end in the middle of one. Anything that is not a record of a known
+agent stays text.
 """
 
 import json
@@ -41,7 +42,7 @@ class Split(Struct, frozen=True):
 
 
 def split(text: str, source: str, first_line: int = 1) -> Split:
-    """Cuts a text."""
+    """Splits a text."""
     lines = text.split("\n")
     records: list[Record] = []
     rest: list[Line] = []
@@ -94,8 +95,8 @@ def _objects(value: Any) -> list[dict[str, Any]] | None:
 
 
 class _Values:
-    """Values over several lines of one text, which is gone through in order. However many lines
-    begin one that does not end, the work is bounded."""
+    """Values that span several lines of one text, which is read in order. However many lines
+    begin a value that does not end, the work is bounded."""
 
     def __init__(self, text: str) -> None:
         self._text, self._left_chars = text, _TRIED_CHARS
@@ -122,7 +123,7 @@ class _Values:
 
 
 def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
-    """The plain fields of an object that is cut off or abridged."""
+    """The simple fields of an object that is cut off or abridged."""
     taken, chars = [lines[index]], len(lines[index])
     for number in range(index + 1, len(lines)):
         line = lines[number]
@@ -146,8 +147,8 @@ def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
 
 
 def spoken(records: list[Record], text: str) -> list[str]:
-    """The lines of a text that holds no known agent's records; if it is one record all the same,
-    what is said in it."""
+    """The lines of a text without any known agent's records; if it is nevertheless a single
+    record, its message."""
     if len(records) == 1:
         said = joined(obj(records[0].data, "message").get("content")) or joined(
             records[0].data.get("content")
@@ -173,8 +174,8 @@ def kept_errors(text: str) -> list[str]:
 
 
 def owner(records: list[Record], agent: str | None) -> Profile | None:
-    """Whose records are these? The named agent's if it knows any of them, else the first that
-    surely wrote one, looking from the end."""
+    """Whose records these are: the named agent's if it knows any of them, otherwise the first
+    agent that certainly wrote one, looking from the end."""
     records = records[-_OWNED:]
     named = agents.find(agent) if agent else None
     if named is not None:
