@@ -23,8 +23,8 @@ class Terminal(Struct, frozen=True, kw_only=True):
     read: Callable[[PaneCapture], Screen]
     """What its screen says. Never raises; a screen that is not understood is "unknown"."""
     clear: str
-    """The command that clears the context when it is typed and submitted: a new session begins, with
-    its own id. "" if only a new process does that."""
+    """The command that clears the context when it is typed and submitted: a new session begins,
+    with its own id. "" if only a new process does that."""
     interrupt: tuple[str, ...]
     """Keys that stop the turn, each pressed separately, and keep the process and its session."""
     dismiss: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class Terminal(Struct, frozen=True, kw_only=True):
 
 
 def kept(terminal: Terminal, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments of a process that its replacement must have too: the user's own choices, without
-    the session and the prompt. `arguments`: without the program."""
+    """The arguments of a process that its replacement must have too: the user's own choices,
+    without the session and the prompt. `arguments`: without the program."""
     found: list[str] = []
     rest = list(arguments)
     while rest:
