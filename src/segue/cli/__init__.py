@@ -174,12 +174,12 @@ def _folder(command: str) -> str:
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not an error
-    """Who read our output went away (`segue … | head`)."""
+    """The reader of our output went away (`segue … | head`)."""
 
 
 @contextmanager
 def _piping() -> Iterator[None]:
-    """click and rich make a broken pipe an exit code of their own, unless it is told before."""
+    """Handles a broken pipe first: click and rich would turn it into an exit code of their own."""
     try:
         yield
     except BrokenPipeError:
@@ -191,7 +191,7 @@ def _piping() -> Iterator[None]:
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name only."""
+    """A group that knows its commands only by name."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _piping():
@@ -282,7 +282,7 @@ def _run() -> int:
 
 
 def _unknown(fault: click.UsageError) -> str:
-    """What to say of a command or a value that nobody knows; "" of another fault."""
+    """The message for an unknown command or value; "" for another error."""
     if isinstance(fault, click.BadParameter) and fault.param is not None:
         return _not_a_choice(fault, fault.param)
     group = fault.ctx.command if fault.ctx is not None else None
@@ -298,7 +298,7 @@ def _unknown(fault: click.UsageError) -> str:
 
 
 def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
-    """What can stand there, and which of it was meant; "" if it can be anything."""
+    """The allowed values and the likely intention; "" if any value is allowed."""
     if not isinstance(param.type, click.Choice):
         return ""
     from segue.core.nearest import did_you_mean
@@ -322,7 +322,7 @@ def _printing() -> Any:
 
 
 def _broke(kind: type[BaseException], fault: BaseException, trace: Any) -> None:
-    """A fault of segue's own may quote what came from outside, as everything may."""
+    """Prints an internal error, made harmless: its text may quote foreign data."""
     import traceback
 
     _printing().say("".join(traceback.format_exception(kind, fault, trace)), err=True, nl=False)

@@ -30,8 +30,8 @@ class Feeds(Protocol):
 
 
 def read_session(builder: Feeds, agent: str, path: str, session_id: str = "") -> None:
-    """Feeds a session to a digest. `session_id` says which, where the agent keeps a database. Never
-    raises; of what cannot be read nothing is fed."""
+    """Feeds a session to a digest. `session_id` says which, if the agent keeps a database. Never
+    raises; parts that cannot be read are skipped."""
     profile = agents.find(agent)
     if path.endswith(".md"):
         _read_markdown(builder, path)

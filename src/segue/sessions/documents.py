@@ -31,15 +31,15 @@ _FIRST_MESSAGES = 20
 
 
 class Known(NamedTuple):
-    """A session, live or dead, as far as its records tell without its agent."""
+    """A session, live or dead, as far as its records show without its agent."""
 
     task: str  # word for word; "" if it cannot be read
     salvaged: Salvaged
 
 
 def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
-    """What a session was told to do, and what it did. One that was itself begun by a handoff has
-    its task, and the user's words, from that. Never raises."""
+    """What a session was asked to do, and what it did. If it was itself started by a handoff,
+    its task and the user's words come from that. Never raises."""
     if path.endswith(".md"):
         return Known(_markdown_task(path), Salvaged())
     task, before = _begun(agent, path, session_id, cwd)
@@ -49,14 +49,14 @@ def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
 
 
 def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
-    """The same, of its task alone: reads no more than the beginning."""
+    """Only its task: reads no more than the beginning."""
     if path.endswith(".md"):
         return _markdown_task(path)
     return _begun(agent, path, session_id, cwd)[0]
 
 
 def _begun(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recorded | None]:
-    """A session's task, and the document that it was begun with."""
+    """A session's task, and the document that it was started with."""
     first = first_prompt(agent, path, session_id)
     before = _before(first, cwd)
     return (before.task if before else task_in(first)), before
@@ -65,7 +65,7 @@ def _begun(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recor
 def checkpoint_of(
     known: Known, agent: str, path: str, session_id: str, cwd: str, *, window_tokens: int = 0
 ) -> Checkpoint:
-    """The checkpoint that rules make of it, secrets and all (`checkpoint.clean`)."""
+    """The rule-made checkpoint, including secrets (see `checkpoint.clean`)."""
     digest = Builder([known.task] if known.task else [])
     read_session(digest, agent, path, session_id)
     return compose(
@@ -79,7 +79,7 @@ def checkpoint_of(
 
 
 def _markdown_task(path: str) -> str:
-    """A workflow's file is its task: nobody's prompt is in it."""
+    """The task of a workflow is its file: it contains no prompt."""
     return (
         f"Continue the workflow in {path}, from its first unfinished step, and"
         " keep that file up to date."
@@ -97,9 +97,10 @@ def own_document(
     percent: float,
     env: Mapping[str, str],
 ) -> str:
-    """The rule-made document of a session, live or dead, from its records and the files. `path` ""
-    is looked for in the agent's home by `env`. A session that was itself begun by a handoff hands
-    on the user's words of that. Never raises; the less can be read, the less it says."""
+    """The rule-made document of a session, live or dead, from its records and the files. If
+    `path` is "", the agent's home is searched according to `env`. If the session was itself
+    started by a handoff, the user's words of that are handed over too. Never raises; the less
+    can be read, the less it says."""
     path = path or _path_of(agent, session_id, cwd, env)
     return own(
         checkpoint_of(known(agent, path, session_id, cwd), agent, path, session_id, cwd),
@@ -113,7 +114,7 @@ def own_document(
 
 
 def first_prompt(agent: str, path: str, session_id: str) -> str:
-    """The first words of the user's in a session, whole; "" if they cannot be read."""
+    """The user's first prompt in a session, whole; "" if it cannot be read."""
     profile = agents.find(agent)
     if profile is None or not path:
         return ""

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class MessageEvidence(Struct, frozen=True, kw_only=True):
-    """What the records show of one message of segue's. Times are the records' own."""
+    """What the records show about one of segue's messages. Times are the records' own."""
 
     prompt_at: float | None = None  # None: it is not there
     read_at: float | None = None  # a tool was called with the document's name, after it
@@ -50,7 +50,7 @@ class LatestTurn(Struct, frozen=True, kw_only=True):
 
 
 def latest(agent: str, path: str, session_id: str) -> LatestTurn:
-    """How the last turn of a session stands. Never raises."""
+    """The state of a session's last turn. Never raises."""
     profile = agents.find(agent)
     if profile is None:
         return LatestTurn()

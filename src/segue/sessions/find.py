@@ -47,7 +47,7 @@ class FileOnDisk(NamedTuple):
 
     @property
     def is_document(self) -> bool:
-        """Whether it is one JSON object, and not a record a line."""
+        """Whether it is one JSON object instead of one record per line."""
         return self.path.endswith(".json")
 
     @property
@@ -68,7 +68,7 @@ def homes(
     environment: Mapping[str, str], added: Mapping[str, Iterable[str]] | None = None
 ) -> list[Home]:
     """Where to look, each folder once: what the environment says or the default places, and what
-    the user's config adds. Folders that are not there are left out."""
+    the user's config adds. Folders that do not exist are left out."""
     found: dict[tuple[str, str], Home] = {}
     for name, store in _stores():
         places = [*_places(store, environment), *((added or {}).get(name) or ())]
@@ -191,12 +191,12 @@ def _is_dir(entry: "os.DirEntry[str]", *, follow: bool) -> bool:
 
 
 def open_file(path: str) -> int:
-    """Opens a session file without waiting for anybody at its other end; raises OSError."""
+    """Opens a session file without waiting for another process; raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
 
 def project_folder(home: str, store: SessionStore, path: str) -> str:
-    """The project's folder where the agent keeps that in a file of its own; "" if it is unknown."""
+    """The project's folder, if the agent stores it in a file of its own; "" if unknown."""
     try:
         with open(os.path.join(home, store.projects), encoding="utf-8") as file:
             known = json.load(file)

@@ -24,7 +24,7 @@ _MARKDOWN_BYTES = 1 << 20
 
 
 class NotASession(Exception):  # noqa: N818 - not an error: a Markdown file like any other
-    """A file in a place for sessions that is none."""
+    """A file in a place for sessions that is not a session."""
 
 
 def look(found: FileOnDisk, profile: Profile | None, judge: Judge) -> Look:
@@ -61,7 +61,7 @@ def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Ju
 
 
 def judged(seen: TailLook, profile: Profile, judge: Judge) -> Look:
-    """What a tail tells, with the verdict on its last turn."""
+    """What a tail shows, with the verdict on its last turn."""
     turn, look = seen.turn, seen.look
     look.growth = growth(seen.samples)
     look.stop = _seen(judge(profile, turn) if turn.seen else None)

@@ -54,11 +54,11 @@ def salvage(
     told: Collection[str] = (),
     cwd: str = "",
 ) -> Salvaged:
-    """What a session's file tells, or its rows if the agent keeps a database (`session_id` says
-    which). `since`: only what happened from then on (but the todos as they are now). `told`:
-    what segue itself said in it, the task too; if that is unknown, the first prompt is the
-    task. `cwd`: files below it are named from there. Never raises; nothing is known of what
-    cannot be read."""
+    """What a session's file says, or its rows if the agent keeps a database (`session_id` says
+    which). `since`: only what happened from then on (but the current todos). `told`: what
+    segue itself said in it, including the task; if that is unknown, the first prompt is the
+    task. `cwd`: files below it are named relative to it. Never raises; nothing is known about
+    parts that cannot be read."""
     profile = agents.find(agent)
     if profile is None:
         return Salvaged()
@@ -72,7 +72,7 @@ def salvage(
 
 
 class _Outcome(Struct, frozen=True):
-    """What of a tool's result is kept: not what it printed."""
+    """What is kept of a tool's result: not its output."""
 
     exit_code: int | None
     failed: bool

@@ -46,8 +46,8 @@ class SessionSeen(NamedTuple):
 
 
 class Survey:
-    """Looks at sessions, remembers in the index what it saw, and says what was odd in `notes`.
-    Raises sqlite3.DatabaseError if the index is broken, and for nothing else that is wrong."""
+    """Looks at sessions, stores what it saw in the index, and lists anything odd in `notes`.
+    Raises only sqlite3.DatabaseError, if the index is broken."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Survey:
     def seen(
         self, since: float | None = None, processes: Sequence[Process] = ()
     ) -> list[SessionSeen]:
-        """The sessions that were active since then, and those that one of these processes may be
-        behind; without their sub-agents."""
+        """The sessions that were active since then, and those that one of these processes may
+        have open; without their sub-agents."""
         wanted = _Wanted(since, processes)
         seen: list[SessionSeen] = []
         for file in self.found:
@@ -252,7 +252,7 @@ class Survey:
     def session(
         self, seen: SessionSeen, process: Process | None, children: int, now: float
     ) -> Session:
-        """One session with its state; one that cannot be told is told so."""
+        """One session with its state; if it cannot be read, the result says so."""
         try:
             return self.session_of(seen, process, children, now)
         except (sqlite3.Error, SegueError):
@@ -272,8 +272,8 @@ class Survey:
     def session_of(
         self, seen: SessionSeen, process: Process | None, children: int, now: float
     ) -> Session:
-        """One session with its state, its window, zone and forecast: by the policy that counts for
-        it now. Whoever shows or acts on a session has it from here."""
+        """One session with its state, window, zone and forecast, by the policy that applies to
+        it now. Everything that shows or acts on a session gets it from here."""
         told = seen.look
         policy = self.policy_for(seen.agent, told.model, told.cwd)
         window, enforced = self.windows.of(seen.agent, told, policy)

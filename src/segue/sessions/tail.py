@@ -26,8 +26,8 @@ def read_back(
     block_bytes: int = BLOCK_BYTES,
     cap_bytes: int = CAP_BYTES,
 ) -> tuple[T, bool]:
-    """Shows `view` longer and longer tails until one is enough, the file's start is reached or the
-    cap is; the flag says that the cap was."""
+    """Shows `view` longer and longer tails until one is enough, or the file's start or the cap
+    is reached; the flag says that it was the cap."""
     length = block_bytes
     while True:
         start = max(0, size - length)
@@ -41,8 +41,8 @@ def read_back(
 
 
 def records(data: bytes, *, whole: bool = True) -> Iterator[Record]:
-    """The records of a piece of a file. Its first line is cut off unless the piece is `whole`;
-    lines that are no records are passed over, they are damage."""
+    """The records of a piece of a file. Its first line is dropped unless the piece is `whole`;
+    lines that are not records are skipped as damage."""
     lines = data.split(b"\n")
     for number, line in enumerate(lines):
         if number == 0 and not whole:

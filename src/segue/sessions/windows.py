@@ -28,7 +28,7 @@ def priced_window(model: str) -> int | None:
 
 
 class Windows:
-    """Remembers what agents' own config files said. `price_window` is asked only where nothing else
+    """Caches what agents' own config files say. `price_window` is called only if nothing else
     says how large a window is."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Windows:
         self.configured: dict[tuple[str, str, str], int | None] = {}
 
     def of(self, agent: str, told: Look, policy: Policy) -> tuple[Window, int | None]:
-        """How large the window is believed to be, and where the agent itself compacts or refuses,
+        """How large the window is assumed to be, and where the agent itself compacts or refuses,
         if it does."""
         profile = profile_of(agent)
         priced, said = None, told.told_window_tokens

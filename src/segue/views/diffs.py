@@ -31,5 +31,5 @@ def total(changed: Sequence[FileDiff]) -> str:
 
 
 def count(each: FileDiff) -> str:
-    """+12 −4, or that it is no text."""
+    """For example "+12 −4", or that it is not text."""
     return "binary" if each.added is None else f"+{each.added:,} −{each.removed or 0:,}"

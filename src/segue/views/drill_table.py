@@ -59,7 +59,7 @@ class DrillRow:
         return "; ".join(filter(None, (done.in_words, done.reason, done.way)))
 
     def hear(self, event: dict[str, Any]) -> str:
-        """Takes in what happened; a line about it, if it is worth one."""
+        """Takes in an event; returns a line about it, if it is worth one."""
         match event["kind"]:
             case "step":
                 self._begin(event["step"])
@@ -121,7 +121,7 @@ class DrillPicture(Protocol):
 
 
 class DrillLines:
-    """One line for what matters; for pipes."""
+    """One line for each thing that matters; for pipes."""
 
     def __init__(self) -> None:
         self.console = printing.console(stderr=True)
@@ -139,7 +139,7 @@ class DrillLines:
 
 
 class MovingDrill:
-    """The table itself, drawn again as time goes by; for terminals."""
+    """The table itself, redrawn as time passes; for terminals."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.live import Live
@@ -270,8 +270,8 @@ def table(rows: Sequence[DrillRow], width: int) -> "Table":
 
 
 def below(rows: Sequence[DrillRow]) -> list[str]:
-    """What stands below the table: why plays were not played, each reason once, and what of a
-    scenario never came about."""
+    """The text below the table: why plays were not run, each reason once, and which parts of a
+    scenario never took effect."""
     notes = []
     for row in rows:
         if row.refused:
@@ -284,7 +284,8 @@ def below(rows: Sequence[DrillRow]) -> list[str]:
 
 
 def _missed(outcome: PlayOutcome) -> list[str]:
-    """What of the scenario never came about, except for answers that segue was there to avoid."""
+    """Which parts of the scenario never took effect, apart from answers that segue was there to
+    avoid."""
     avoided = outcome.with_segue and outcome.held
     return [name for name in outcome.unfired if not (avoided and name.startswith("rule "))]
 

@@ -15,8 +15,8 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def q_quits() -> Iterator[None]:
-    """While it lasts, `q` is a Ctrl+C; afterwards, and when the process is told to end, the
-    terminal is as before. Without a terminal, or in the background, nothing is done."""
+    """While this lasts, `q` acts like Ctrl+C; afterwards, and when the process is ended, the
+    terminal is restored. Without a terminal, or in the background, nothing is done."""
     if not _is_ours():
         yield
         return

@@ -25,9 +25,9 @@ def known(
     env: Mapping[str, str],
     noted: Accounts | None = None,
 ) -> list[Account]:
-    """Every account of which a limit is known, by its id. `noted`: who knows what runs met. What
-    sessions tell is added for the one who looks: it is not kept, because nobody knows who was
-    signed in when they were written."""
+    """Every account with a known limit, by its id. `noted`: the source of limits that runs hit.
+    Limits from sessions are added for display only: they are not stored, because nobody knows
+    who was signed in when they were written."""
     found = {account.id: account for account in (noted or Accounts()).all(now)}
     homes: dict[str, Account] = {}
     for session in sessions:

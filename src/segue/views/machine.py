@@ -42,8 +42,8 @@ class Machine:
 def with_machine(
     work: Callable[[Machine], Result], *, with_processes: bool = True
 ) -> tuple[Machine, Result]:
-    """What `work` finds on this machine. Says on stderr, in one line each, what was odd. An index
-    that opens, and breaks while `work` reads it, is set aside, and the work done again."""
+    """Runs `work` on this machine's sessions. Prints anything odd on stderr, one line each. If
+    the index breaks while `work` reads it, it is set aside, and the work is done again."""
     index, note = open_index(state.index_path())
     _say(note)
     try:
@@ -85,7 +85,7 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
 
 
 def list_sessions(machine: Machine, since: float | None = None) -> list[Session]:
-    """Sessions that were active since then or have an agent behind them, the newest first."""
+    """Sessions that were active since then or that an agent has open, the newest first."""
     seen = machine.survey.seen(since, machine.processes)
     sessions = machine.survey.sessions(seen, machine.processes, machine.now)
     sessions, notes = owners.told(sessions)
@@ -106,7 +106,8 @@ def say_notes(machine: Machine, most: int = 5) -> None:
 
 
 def choose(sessions: Sequence[Session], name: str) -> Session:
-    """The one session that a name means; raises InputError with the list if there are several."""
+    """The one session that a name refers to; raises InputError with the list if there are
+    several."""
     if not name.strip():
         raise InputError("SESSION is empty; `segue sessions` lists them")
     found = meant(name, sessions, lambda s: SessionName(s.session_id, s.path, s.cwd), _real)

@@ -54,11 +54,11 @@ class Out:
         return self._loose_bytes > 0
 
     def write(self, data: bytes) -> None:
-        """What an agent printed: all of it comes through."""
+        """Writes an agent's output, all of it."""
         self._hold(self._shown(data), must=True)
 
     def write_text(self, text: str, *, must: bool = True) -> None:
-        """What `printing` made of a text. Unless it must come through, it is dropped if nobody
+        """Writes text from `printing`. Unless it is required output, it is dropped if nobody
         reads it for long, the oldest first."""
         self._hold(text.encode(self.encoding, "replace"), must=must)
 
@@ -73,7 +73,7 @@ class Out:
         self.pump()
 
     def follow(self, path: str | os.PathLike[str]) -> None:
-        """Copies a file that grows, after those that were named before; all of it comes through."""
+        """Copies a growing file, after those that were named before; all of it is written."""
         with self._changed:
             self._files.append((os.fspath(path), 0))
         self.pump()
@@ -88,9 +88,9 @@ class Out:
             self._changed.notify_all()
 
     def finish(self, stall_s: float | None = None) -> None:
-        """Waits until all is written, as long as there is a reader. With `stall_s`, one that
-        takes nothing for so long loses what may be dropped, and a terminal everything that is
-        left."""
+        """Waits until everything is written, as long as there is a reader. With `stall_s`, a
+        reader that accepts nothing for that long loses optional output, and a terminal loses
+        everything that is left."""
         self.pump()
         with self._changed:
             self._moved_at = time.monotonic()

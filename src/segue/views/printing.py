@@ -41,8 +41,8 @@ _terminals: dict[int, "Out"] = {}
 def say(
     text: object = "", *, err: bool = False, nl: bool = True, color: bool | None = None
 ) -> None:
-    """Prints text of one or several lines, of which any part may come from outside. What goes to
-    stderr is dropped if that is a terminal which nobody reads: no run waits for it."""
+    """Prints text of one or several lines, any part of which may be foreign. Output to stderr is
+    dropped if that is a terminal that nobody reads: no run waits for it."""
     shown = rendered(str(text))
     if err and sys.stderr is not None and _is_terminal(sys.stderr):
         _say_to_terminal(click.unstyle(shown) if color is False else shown, nl=nl)
@@ -68,23 +68,23 @@ def _say_to_terminal(text: str, *, nl: bool) -> None:
 
 
 def complain(line: object) -> None:
-    """Says on stderr, in one line, what is odd."""
+    """Prints a warning on stderr, in one line."""
     say(f"segue: {one_line(str(line))}", err=True)
 
 
 def fail(lines: Iterable[str]) -> None:
-    """Says on stderr why nothing more is done: one line, and those that belong to it."""
+    """Prints on stderr why nothing more is done: one line, and those that belong to it."""
     for place, line in enumerate(lines):
         say(one_line(line) if place else f"segue: {one_line(line)}", err=True)
 
 
 def say_json(value: dict[str, Any]) -> None:
-    """Prints an object on stdout, as one line of JSON that says which form it has."""
+    """Prints an object on stdout, as one line of JSON with its schema number."""
     say(to_json(with_schema(value)))
 
 
 def with_schema(value: dict[str, Any]) -> dict[str, Any]:
-    """The same, with the number of its form: it grows when a field changes its meaning."""
+    """The same, with the schema number: it increases when a field changes its meaning."""
     return value if "schema" in value else {"schema": SCHEMA, **value}
 
 
@@ -102,7 +102,7 @@ def choose(question: str, options: Sequence[str]) -> str:
 
 
 def pick(question: str, count: int) -> int:
-    """Which of so many the user wants, asked on stderr; 0: none."""
+    """Which of several the user wants, asked on stderr; 0: none."""
     chosen: int = click.prompt(
         one_line(question), type=click.IntRange(0, count), default=0, show_default=False, err=True
     )
@@ -110,7 +110,7 @@ def pick(question: str, count: int) -> int:
 
 
 def style(text: str, **how: Any) -> str:
-    """The text in segue's own style, for `say`; as `click.style` takes it."""
+    """The text in segue's own style, for `say`; takes the arguments of `click.style`."""
     begin, _, end = click.style("|", **how).partition("|")
     return painted(begin) + text + painted(end)
 
@@ -131,7 +131,7 @@ def cell(text: str, style: str = "") -> "Text":
 
 
 def width(*, stderr: bool = False) -> int:
-    """The columns of the terminal; `COLUMNS` goes first if it can be one."""
+    """The columns of the terminal; `COLUMNS` takes precedence if it is valid."""
     told = os.environ.get("COLUMNS", "")
     if told.isascii() and told.isdigit() and len(told) < 6 and int(told):
         return min(int(told), _MOST_WIDTH)

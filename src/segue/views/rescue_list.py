@@ -18,7 +18,7 @@ _ID_CHARS = 8
 
 
 class Dead(Struct, frozen=True, kw_only=True):
-    """A session that no process is behind."""
+    """A session that no process has open."""
 
     session: Session
     reason: StopReason
@@ -28,7 +28,7 @@ class Dead(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What of a session's work is in its tree."""
+    """What is left of a session's work in its tree."""
 
     files: int = 0  # that it wrote
     there: int = 0
@@ -134,7 +134,7 @@ def goes_on(dead: Dead, now: float) -> str:
 
 
 def in_tree(work: Work) -> str:
-    """What of its work is there; "" if nothing is known of it."""
+    """What is left of its work; "" if unknown."""
     parts = []
     if work.files:
         parts.append(f"{work.there} of {_counted(work.files, 'file')} it wrote still exist")

@@ -19,8 +19,8 @@ _GIT_S = 1.0
 
 
 def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list[Dead], list[str]]:
-    """Those that stopped since then with work left, the newest first; and the unfinished runs that
-    others belong to. `with_all`: also those that finished or were ended by the user."""
+    """The sessions that stopped since then with work left, the newest first; and the unfinished
+    runs that others belong to. `with_all`: also those that finished or that the user ended."""
     seen = machine.survey.seen(since, machine.processes)
 
     def is_wanted(each: SessionSeen) -> bool:
@@ -53,7 +53,7 @@ def _is_unfinished(run: str, sessions: Sequence[Session]) -> bool:
 
 
 def named(machine: Machine, name: str) -> Dead:
-    """The one that a name means, whatever became of it. Raises InputError."""
+    """The session that a name refers to, whatever happened to it. Raises InputError."""
     seen = machine.survey.seen(None, machine.processes)
     sessions = machine.survey.sessions(seen, machine.processes, machine.now)
     session = choose(sessions, name)
@@ -92,7 +92,7 @@ def _dead(session: Session, look: Look, task: str, driven: _Driven) -> Dead:
 
 
 def _fits(session: Session, drive: Drive) -> bool:
-    """Whether its window still holds it once it is resumed: some grow by that."""
+    """Whether its window still holds it once it is resumed: resuming makes some sessions larger."""
     reading = session.reading
     if reading is None or drive.resume_factor <= 1.0:
         return True

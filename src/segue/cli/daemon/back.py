@@ -19,8 +19,8 @@ _ID = re.compile(r"w-[a-z0-9]{1,32}")
 
 
 class BackOrder(Struct):
-    """What is to be started, and where. `writes`: the session that it continues; `relay_to`: the
-    agent that takes over from another."""
+    """What to start, and where. `writes`: the session that it continues; `relay_to`: the agent
+    that takes over from another."""
 
     argv: list[str]
     cwd: str
@@ -83,8 +83,8 @@ def _order(log: "Log", id: str) -> tuple["Note", BackOrder]:
 
 
 def _take(note: "Note", order: BackOrder) -> None:
-    """One writer a session. The agent that this process becomes has the lease for as long as it
-    lives. Raises SegueError if somebody else is at it."""
+    """Takes the lease: a session has one writer. The agent that this process becomes holds it as
+    long as it lives. Raises SegueError if another process is using the session."""
     if not order.writes:
         return
     from segue.runs import conflicts

@@ -163,7 +163,7 @@ def _program(name: str) -> tuple[str, ...]:
 
 
 def _is_watched() -> bool:
-    """Whether a daemon listens."""
+    """Whether a daemon is listening."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked, suppress(OSError):
         asked.settimeout(1.0)
         asked.connect(state.socket_path())
@@ -172,7 +172,7 @@ def _is_watched() -> bool:
 
 
 def _show(there: Hosted) -> int:
-    """Shows it until it ends or is left; the exit code."""
+    """Shows it until it ends or the user leaves; returns the exit code."""
     end = hosting.end_file()
     env = hosting_setup.client_env(os.environ) | {host.END_FILE: str(end)}
     argv = hosting_setup.client_argv(os.environ, state.open_socket_path(), there.session)
@@ -215,7 +215,7 @@ def _read(end: Path) -> int | None:
 
 
 def _print_rest(there: Hosted) -> None:
-    """What the agent left on its screen, as it would stand there without tmux."""
+    """Prints the agent's last screen, as it would be there without tmux."""
     with suppress(TmuxError):
         lines = hosting.last_screen(there).split("\n")
         rest = "\n".join(line for line in lines if not line.startswith(_NOTE)).strip("\n")

@@ -83,12 +83,12 @@ def status(as_json: bool) -> None:
 
 
 def is_installed() -> bool:
-    """Whether there is one of segue's units."""
+    """Whether segue's unit exists."""
     return os.path.exists(_unit()[0])
 
 
 def take_away() -> str:
-    """Removes the unit if there is one; what was done, "" if nothing."""
+    """Removes the unit if there is one; returns what was done, "" if nothing."""
     path, _ = _unit()
     if not os.path.exists(path):
         return ""

@@ -111,7 +111,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
 
 
 def _telemetry(link: "DaemonAnswers", say: Callable[[str], None]) -> "DaemonTelemetry | None":
-    """Where the user set it up, and it is installed."""
+    """The telemetry, if the user set it up and it is installed."""
     from segue.runs.telemetry.reporter import MISSING
     from segue.system.telemetry import setup
 
@@ -143,7 +143,8 @@ def _figures(since: float | None) -> dict[str, Any]:
 
 
 def _fill_closed_streams() -> None:
-    """What is opened gets the lowest free number: no socket of ours may become a child's stdout."""
+    """A new file gets the lowest free number: none of segue's sockets may become a child's
+    stdout."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -152,7 +153,7 @@ def _fill_closed_streams() -> None:
 
 
 def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> str:
-    """What it is about to do, plainly: nobody should find out by seeing it type."""
+    """Says plainly what it is about to do: nobody should find out by seeing it type."""
     places = []
     if auto:
         places.append(f"below {', '.join(folders)}" if folders else "in every project")
@@ -162,8 +163,8 @@ def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> 
 
 
 class _Printer:
-    """Prints in a thread of its own: whoever speaks never waits for a reader that does not read
-    (a pipe that nobody empties, a terminal after Ctrl+S), and does not hear of one that is gone."""
+    """Prints in its own thread: callers never wait for a reader that does not read (a full pipe,
+    a terminal after Ctrl+S), and do not notice one that is gone."""
 
     _MOST_WAITING = 10_000
     _CLOSE_S = 0.5

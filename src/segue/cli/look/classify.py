@@ -69,7 +69,7 @@ def _examples(name: str, as_json: bool) -> None:
 
 
 def _batch() -> int:
-    """One verdict a line, in order; a line that cannot be read gets one that says so."""
+    """One verdict per line, in order; a line that cannot be read gets a verdict that says so."""
     policy, failed = config.policy(), 0
     inputs.say()
     if sys.stdin is None:

@@ -91,7 +91,7 @@ def _figures(since: float | None, now: float, project: str | None, as_json: bool
 
 
 def _yesterday(now: float, tz: tzinfo) -> float:
-    """At six in the evening."""
+    """Yesterday at 18:00."""
     day = datetime.fromtimestamp(now, tz) - timedelta(days=1)
     return day.replace(hour=_EVENING_HOUR, minute=0, second=0, microsecond=0).timestamp()
 

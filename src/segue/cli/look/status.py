@@ -36,7 +36,7 @@ def command(watch: bool, as_json: bool) -> None:
 
 
 def _say_limits(sessions: list[Session], now: float) -> None:
-    """The accounts' limits, in a line."""
+    """Prints the accounts' limits on one line."""
     from segue.views import limits
 
     found = limits.known(sessions, now, os.environ)
@@ -46,7 +46,7 @@ def _say_limits(sessions: list[Session], now: float) -> None:
 
 
 def _say_daemon(now: float) -> None:
-    """What the daemon is about, if there is one."""
+    """Prints the state of the daemon, if there is one."""
     if not os.path.exists(state.socket_path()):
         return
     from segue.cli.support.asking import remote

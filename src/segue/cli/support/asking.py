@@ -15,7 +15,8 @@ def remote() -> Remote:
 
 
 def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Asks the daemon. Raises InputError with one line if it does not exist, or refuses."""
+    """Sends a request to the daemon. Raises InputError with one line if it does not exist, or
+    refuses."""
     try:
         answer: dict[str, Any] = remote().post(path, body)
         return answer
@@ -26,7 +27,7 @@ def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
-    """Asks, and prints what is answered."""
+    """Sends a request, and prints the answer."""
     answer = post(path, body)
     if as_json:
         printing.say_json(answer)

@@ -30,7 +30,7 @@ _TIME_ERROR = 5  # of adjtimex: the clock is not synchronised
 
 
 class HealthCheck(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at; `do` is what to do about it."""
+    """One check; `do` is what to do about it."""
 
     name: str
     status: Status
@@ -39,7 +39,7 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
 
 
 def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> str:
-    """What a program says to a harmless question; "" if it does not."""
+    """A program's answer to a harmless question; "" if there is none."""
     try:
         said = subprocess.run(  # noqa: S603 - names are ours, or the user's own agents
             argv,
@@ -76,8 +76,7 @@ def tools(env: Env) -> Iterator[HealthCheck]:
 
 
 def state_folder() -> Iterator[HealthCheck]:
-    """Whether segue can keep its state: privately, for long, and so that it is still true after a
-    power cut."""
+    """Whether segue can store its state privately, durably, and consistently after a power cut."""
     folder = Path(state.state_folder())
     move = "set SEGUE_HOME to a folder on a local disk"
     place = folder
@@ -111,7 +110,7 @@ def _space(place: Path, move: str) -> HealthCheck:
 
 
 def _locks(place: Path) -> str:
-    """Why segue's files cannot be there; "" if they can. Tries it, in a folder that goes again."""
+    """Why segue's files cannot be there; "" if they can. Tries it in a temporary folder."""
     import fcntl
 
     try:
@@ -165,7 +164,8 @@ def database() -> Iterator[HealthCheck]:
 
 
 def clock() -> Iterator[HealthCheck]:
-    """Whether it is kept right: limits reset at a time. Nothing where that cannot be told."""
+    """Whether the clock is synchronised, because limits reset at a time. Yields nothing if
+    unknown."""
     if sys.platform != "linux":
         return
     try:
@@ -251,7 +251,7 @@ def _text(path: Path) -> str:
 
 
 def namespaces(why_not: str) -> Iterator[HealthCheck]:
-    """Whether real agents can be rehearsed with."""
+    """Whether real agents can be drilled."""
     if why_not:
         what = f"real agents cannot be drilled: {why_not}"
         yield HealthCheck(

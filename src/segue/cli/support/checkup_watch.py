@@ -39,8 +39,8 @@ def examine(env: Env) -> Iterator[HealthCheck]:
 
 
 def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
-    """Whether it runs, answers, and hears of changes. It is missed only where something of segue's
-    counts on it."""
+    """Whether it is running, responds, and notices changes. It is missed only if part of segue
+    depends on it."""
     from segue.watch.server.remote import NoDaemon, Remote
 
     try:
@@ -71,8 +71,8 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
 
 
 def claude_hooks(env: Env) -> Iterator[HealthCheck]:
-    """Whether what `segue setup claude` wrote still leads to this segue. Nothing if it was never
-    called."""
+    """Whether the entries of `segue setup claude` still point to this segue. Yields nothing if
+    there are none."""
     from segue.cli.tools.setup import hook_groups
 
     path = claude_settings.path(env)
@@ -102,7 +102,7 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
 
 
 def _commands(settings: dict[str, Any]) -> Iterator[str]:
-    """Everything that these settings have claude run, odd ones left out."""
+    """Every command that claude runs according to these settings; malformed ones are left out."""
     line = claude_settings.line_of(settings)
     if isinstance(line, dict) and isinstance(line.get("command"), str):
         yield line["command"]
@@ -116,7 +116,7 @@ def _commands(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def _missing(command: str) -> Iterator[str]:
-    """The interpreter and the client of a command, if they are not there."""
+    """The interpreter and the client of a command, if they do not exist."""
     with suppress(ValueError):
         words = shlex.split(command)
         flags = words.index("-I")
@@ -126,8 +126,8 @@ def _missing(command: str) -> Iterator[str]:
 
 
 def service_unit(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
-    """Whether the service still starts this segue, and continues when its user logs out. Nothing
-    if there is none."""
+    """Whether the service still starts this segue, and continues when its user logs out. Yields
+    nothing if there is none."""
     path = units.launchd_path() if sys.platform == "darwin" else units.systemd_path()
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
@@ -147,7 +147,8 @@ def service_unit(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
 
 
 def tmux(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
-    """Whether the one that is there is new enough. Nothing if there is none, which `tools` says."""
+    """Whether the installed tmux is new enough. Yields nothing if there is none; `tools` reports
+    that."""
     program = shutil.which("tmux", path=env.get("PATH"))
     said = asked([program, "-V"]) if program else ""
     version = re.search(r"(\d+)\.(\d+)", said)

@@ -19,8 +19,8 @@ _MOST = 50
 
 
 def answer(commands: Sequence[tuple[str, str]]) -> bool:
-    """Prints what the word at the cursor may be; False if click is to be asked. `commands`: their
-    names and what they do."""
+    """Prints the completions of the word at the cursor; False if click should answer.
+    `commands`: their names and descriptions."""
     shell = os.environ["_SEGUE_COMPLETE"].removesuffix("_complete")
     kind = get_completion_class(shell)
     if kind is None:
@@ -104,7 +104,7 @@ def _runs() -> Iterator[tuple[str, str]]:
 
 
 def _sessions() -> Iterator[tuple[str, str]]:
-    """Those whose task is known, by id: `segue rescue` lists them."""
+    """Sessions whose task is known, by id: `segue rescue` lists them."""
     from segue.system.files.state import index_path
 
     with suppress(OSError, sqlite3.Error):

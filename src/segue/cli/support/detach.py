@@ -18,7 +18,8 @@ SCHEMA = 1
 
 
 def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> None:
-    """A new run. It is on disk before anything drives it, and driven when this returns."""
+    """Starts a new run. It is on disk before any process drives it, and driven when this
+    returns."""
     _refuse_raw(raw)
     with opened() as store:
         with Driver(
@@ -34,7 +35,8 @@ def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -
 def resume(
     store: Store, run: Run, options: Sequence[str], *, seize: bool, as_json: bool, raw: bool
 ) -> None:
-    """One that ended, or whose segue is gone. Raises InputError if a segue drives it."""
+    """Resumes a run that has ended, or whose segue is gone. Raises InputError if a segue drives
+    it."""
     _refuse_raw(raw)
     holder = driver(store, run)
     if holder is not None and not seize:

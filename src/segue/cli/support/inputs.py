@@ -31,7 +31,7 @@ class ClassifyInput(Struct, frozen=True, kw_only=True):
 
 
 def ending_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options by which an ending is described."""
+    """Adds the options that describe an ending."""
     options = (
         click.argument("file", required=False),
         click.option("--agent", metavar="A", help="Whose output it is: claude, codex, opencode …"),
@@ -76,7 +76,7 @@ def given(
     now: str | None,
     tz: str | None,
 ) -> ClassifyInput:
-    """Reads everything that was named; raises InputError with one clear line."""
+    """Reads all named input; raises InputError with one clear line."""
     zone = clock.parse_zone(tz) if tz else clock.local_zone()
     sources: list[Source] = []
     notes: list[str] = []
@@ -116,7 +116,8 @@ def given(
 
 
 def say(given: ClassifyInput | None = None) -> None:
-    """What the user should know before the verdict: odd input, and faults in their own files."""
+    """Prints what the user should know before the verdict: odd input, and errors in their own
+    files."""
     faults = load_catalogue(config.policy().exit_patterns).faults
     for line in (*(given.notes if given else ()), *faults):
         printing.complain(line)

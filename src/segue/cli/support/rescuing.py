@@ -24,7 +24,7 @@ from segue.views.run.story import not_carried_over
 
 
 class How(Struct, frozen=True, kw_only=True):
-    """What the user said of it."""
+    """The user's options."""
 
     flags: dict[str, Any]  # as `Flags` takes them
     given: tuple[str, ...] | None = None  # the agent's own
@@ -38,7 +38,7 @@ class How(Struct, frozen=True, kw_only=True):
 
 
 def rescue(dead: Dead, how: How) -> int:
-    """Continues it; the exit code. Raises SegueError if it cannot be begun."""
+    """Continues the session; returns the exit code. Raises SegueError if the run cannot start."""
     wanted, settings = _wanted(dead, how)
     if wanted.origin is not None and wanted.origin.changed:
         printing.complain(

@@ -16,8 +16,8 @@ _LIKE = 0.8  # ids all begin alike
 
 
 def opened(beside: Queue | None = None) -> Store:
-    """The user's runs; `beside`: a queue whose connection will do. Raises InputError if they cannot
-    be used: nothing was run, and it is the user who must do something."""
+    """Opens the user's runs; `beside`: a queue whose connection can be shared. Raises InputError
+    if they cannot be used: nothing was run, and the user has to do something."""
     try:
         try:
             return fleet.open_store(beside)
@@ -38,8 +38,8 @@ def folder() -> str:
 
 
 def find(store: Store, name: str | None) -> Run:
-    """A run by its id or the beginning of it; none named: the newest unfinished one of this folder.
-    Raises InputError."""
+    """A run by its id or the beginning of it; without a name, the newest unfinished one of this
+    folder. Raises InputError."""
     if name is None:
         cwd = folder()
         for run in store.runs(cwd=cwd):
@@ -65,7 +65,7 @@ def find(store: Store, name: str | None) -> Run:
 
 
 def newest(store: Store) -> Run:
-    """Of this folder: the newest unfinished run; if all have ended, the newest. Raises
+    """The newest unfinished run of this folder; if all have ended, the newest. Raises
     InputError."""
     cwd = folder()
     for unfinished in (True, False):
@@ -75,7 +75,8 @@ def newest(store: Store) -> Run:
 
 
 def find_or_newest(store: Store, name: str | None) -> Run:
-    """The run that is named, else the newest one here, which is said. Raises InputError."""
+    """The named run, or else the newest one here, with a message that says which. Raises
+    InputError."""
     if name is not None:
         return find(store, name)
     found = newest(store)
@@ -96,7 +97,7 @@ def must_be_here(store: Store, run: Run) -> None:
 
 
 def must_be_there(run: Run) -> None:
-    """Raises InputError if the folder that it works in is gone."""
+    """Raises InputError if its working folder is gone."""
     if not os.path.isdir(run.cwd):
         raise InputError(f"{run.id} works in {run.cwd}, which no longer exists")
 
@@ -107,7 +108,7 @@ def driver(store: Store, run: Run) -> Holder | None:
 
 
 def is_driven(run: Run, holder: Holder) -> str:
-    """What whoever wants to drive a run is told if another segue does."""
+    """The error for a run that another segue drives."""
     return (
         f"{run.id} is driven by process {holder.pid} already; to see it: segue attach {run.id};"
         f" to end it: segue cancel {run.id}"

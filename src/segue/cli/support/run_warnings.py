@@ -27,7 +27,7 @@ Env = Mapping[str, str]
 
 
 def warn(wanted: RunRequest, env: Env, *, strict: bool) -> None:
-    """Says what was found, on stderr. Raises InputError if there is anything and `strict`."""
+    """Prints the warnings on stderr. Raises InputError if there are any and `strict` is set."""
     found = 0
     for line in warnings(wanted, env):
         found += 1
@@ -52,7 +52,7 @@ def warnings(wanted: RunRequest, env: Env) -> Iterator[str]:
 
 
 def place(cwd: str, env: Env) -> Iterator[str]:
-    """Whether the agent could be undone there, and has anything to do there at all."""
+    """Whether the agent's work can be undone there, and whether it should work there at all."""
     here = os.path.realpath(cwd)
     found = git.status(cwd, max_s=_GIT_S)
     for folder, name in ((env.get("HOME", ""), "your home folder"), ("/", "the whole machine")):
@@ -70,7 +70,7 @@ def place(cwd: str, env: Env) -> Iterator[str]:
 
 
 def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
-    """Whether an account of the list is limited now, by what segue and the sessions know."""
+    """Whether an account of the list is limited now, as far as segue and the sessions know."""
     from segue.fleet import open_accounts
     from segue.views.limits import known
     from segue.views.machine import list_sessions, with_machine

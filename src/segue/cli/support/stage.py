@@ -33,9 +33,9 @@ _SAMPLES_KEPT = 400
 
 
 class RunStage:
-    """One run, as the user sees it. `--json`: one entry of the log a line on stdout. `--raw`:
-    what the agent prints, as it prints it. Else its last words on stdout, once it is done;
-    everything else is on stderr."""
+    """One run, as the user sees it. `--json`: one log entry per line on stdout. `--raw`: the
+    agent's output, unchanged. Otherwise its last words on stdout, once it is done; everything
+    else is on stderr."""
 
     def __init__(self, settings: Settings, *, as_json: bool, raw: bool) -> None:
         if as_json and raw:
@@ -53,8 +53,8 @@ class RunStage:
         self.run_id = ""
 
     def play(self, loop: Loop, first: AnyFact | None, entries: Sequence[Entry] = ()) -> int:
-        """To its end; the exit code. `entries` were written before: they are shown too. Afterwards
-        `finish`, once nothing of the run is held any more."""
+        """Runs to the end; returns the exit code. `entries` were written before, and are shown
+        too. Call `finish` afterwards, once everything of the run is released."""
 
         def heard(before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
             if isinstance(fact, LegStarted) and self.raw and loop.follower is not None:
@@ -90,7 +90,7 @@ class RunStage:
         return code
 
     def say(self, line: str) -> None:
-        """A line that must not be missed, whatever is shown."""
+        """Prints a line that must not be missed, whatever is shown."""
         if type(self.view) is QuietRun:
             self._tell(f"segue: {printing.one_line(clean(line))}")
         else:
@@ -99,7 +99,7 @@ class RunStage:
     def hear(
         self, before: Run, fact: AnyFact, step: RunStep, entry: Entry, *, is_old: bool = False
     ) -> None:
-        """What happened, as it is written down. `is_old`: before anybody looked; no news."""
+        """Takes in an entry as it is logged. `is_old`: from before this view started; not news."""
         self.put(entry)
         if isinstance(fact, ContextMeasured):
             self.samples.append(Sample(entry.at, fact.reading.used_tokens, 0))
@@ -116,7 +116,7 @@ class RunStage:
             self.out.write_text(as_json(entry.as_object()) + "\n")
 
     def see(self, run: Run, follower: LegFollower | None) -> None:
-        """How it stands now."""
+        """Shows the current state."""
         self.out.pump()
         self.show(run, follower.work if follower is not None else None)
 
@@ -136,7 +136,7 @@ class RunStage:
         )
 
     def end(self, run: Run, *, answer: str, now: float) -> int:
-        """Prints the result; its exit code."""
+        """Prints the result; returns the exit code."""
         self.run_id = run.id
         if run.interrupted:
             run = replace(run, outcome=outcomes.interrupted(run))
@@ -155,8 +155,8 @@ class RunStage:
         return run.outcome.exit_code if run.outcome is not None else 1
 
     def finish(self) -> None:
-        """Waits until stdout has everything that it must, and stderr what it takes. Ctrl+C does
-        not wait, and changes nothing."""
+        """Waits until all required output is on stdout, and as much as possible on stderr.
+        Ctrl+C skips the wait, and changes nothing."""
         with suppress(KeyboardInterrupt):
             self.err.finish(STALL_S)
             self.out.finish(STALL_S)
@@ -175,7 +175,7 @@ class RunStage:
                 sent.close()
 
     def _tell(self, text: str) -> None:
-        """On stderr, if anybody is there: who reads does not change how a run ends."""
+        """Prints on stderr, if anybody reads it: readers do not affect how a run ends."""
         shown = printing.rendered(text)
         if not self.err.is_terminal or os.environ.get("NO_COLOR"):
             shown = click.unstyle(shown)
@@ -183,7 +183,7 @@ class RunStage:
 
 
 def _numbers() -> list[telemetry.Sample]:
-    """The figures of this machine, for a collector: of a daemon's own, if there is one."""
+    """This machine's figures for a collector; a daemon sends its own, if there is one."""
     from segue.reports.reading import figure_samples
     from segue.runs.store import leases, open_store
 

@@ -105,8 +105,9 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
 def agents(
     env: Mapping[str, str], settings: Settings | None, *, is_enclosing: bool
 ) -> Iterator[HealthCheck]:
-    """Which agents there are, and whether these versions were tried. They are asked for their
-    version alone, with no home of the user's, and where it can be in a world without a network."""
+    """Which agents are installed, and whether these versions were tested. segue asks them only
+    for their version, with a home other than the user's and, where possible, without a
+    network."""
     own = settings.agents if settings else {}
     names = [*(n for n in drives.names() if n not in own), *own]
     found = {name: drive for name in names if (drive := _drive(name, own)) is not None}
@@ -133,7 +134,7 @@ def agents(
 def _unattended(
     name: str, drive: Drive, argv: tuple[str, ...], flags: tuple[str, ...], env: Mapping[str, str]
 ) -> Iterator[HealthCheck]:
-    """Whether it could work here while nobody is there to be asked."""
+    """Whether it could work here unattended."""
     from segue.runs import preflight
 
     for line in preflight.permissions(name, drive, argv, flags=flags, env=env, cwd=os.getcwd()):
@@ -201,7 +202,7 @@ def _node(name: str, node: str) -> Iterator[HealthCheck]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """2.1.325 in numbers that can be compared."""
+    """A version such as 2.1.325 as comparable numbers."""
     parts = version.split("-")[0].split("+")[0].split(".")
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 

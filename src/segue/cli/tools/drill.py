@@ -107,7 +107,7 @@ def command(
 
 @contextmanager
 def _tidy_ends() -> Iterator[None]:
-    """SIGTERM and a closed terminal end a drill as an exception does: its play is ended first."""
+    """SIGTERM and a closed terminal end a drill like an exception: its play is ended first."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -121,14 +121,14 @@ def _tidy_ends() -> Iterator[None]:
 
 
 class DrillScript(NamedTuple):
-    """A scenario, and what the play is to load."""
+    """A scenario, and the file that the play loads."""
 
     scenario: Scenario
     source: str
 
 
 class Drill:
-    """Plays, one after the other; `rows` has those that have ended."""
+    """Runs plays, one after the other; `rows` has those that have ended."""
 
     def __init__(
         self, director: Director, picture: DrillPicture, matrix: Matrix | None, again: bool
@@ -139,8 +139,8 @@ class Drill:
         """Why outcomes could not be kept; it is no reason to lose them."""
 
     def play(self, plays: Sequence[tuple[casts.Cast, DrillScript]], modes: Sequence[bool]) -> int:
-        """All of them, or until Ctrl+C; the exit code. `modes`: with segue or not; the last one's
-        plays are those that must hold."""
+        """Runs all plays, or until Ctrl+C; returns the exit code. `modes`: with segue or
+        without; the plays of the last mode must hold."""
         try:
             for cast, script in plays:
                 for with_segue in modes:
@@ -200,7 +200,7 @@ def _agents(given: Sequence[str]) -> list[str]:
 
 
 def _able(names: Sequence[str], director: Director) -> list[str]:
-    """Where no agent of these may be started: the rehearsal agent too."""
+    """If none of these agents can be started, adds the rehearsal agent."""
     if not director.no_enclosure or not all(casts.find(name).needs_namespace for name in names):
         return list(names)
     printing.say(
@@ -229,7 +229,7 @@ def _script(source: str, stack: ExitStack) -> DrillScript:
 
 
 def _matrix() -> Matrix:
-    """What was played before. Raises StateError if nothing can be added."""
+    """The results of earlier plays. Raises StateError if nothing can be added."""
     path = Path(state.state_folder()) / "drill.jsonl"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -245,7 +245,7 @@ def _no_state(path: Path, fault: OSError) -> StateError:
 
 
 def _check_place(place: Path) -> None:
-    """Before half an hour is spent: can the table be written?"""
+    """Checks that the table can be written, before half an hour is spent."""
     if os.path.isdir(place):
         raise InputError(f"--table {place}: is a folder")
     if not os.path.isdir(place.parent):

@@ -21,7 +21,7 @@ _MATCHERS = {"PreToolUse": "Read|NotebookRead"}
 
 
 class _Agent(click.Choice[str]):
-    """One with settings of its own to add to, by any of its names."""
+    """An agent with settings that segue can add to, by any of its names."""
 
     name = "agent"
 
@@ -57,7 +57,7 @@ def command(agent: str, only_print: bool, status_line: bool) -> None:
 
 
 def hook_groups() -> dict[str, dict[str, Any]]:
-    """segue's hooks as claude's settings have them."""
+    """segue's hooks in the format of claude's settings."""
     from segue.watch.server.hooks import EVENTS
 
     found: dict[str, dict[str, Any]] = {}
@@ -114,7 +114,8 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
 def _line(
     settings: Mapping[str, Any], edit: edits.Edit, path: str
 ) -> tuple[dict[str, Any] | None, str, list[str]]:
-    """The status line, what its file of before holds (and `edit` says where), and notes."""
+    """The status line, the content of the file with the former one (`edit` says where), and
+    notes."""
     there = settings.get("statusLine")
     if claude_settings.has_own_line(dict(settings)):
         former = edits.parse(edit.former, path) if edit.former else None

@@ -102,7 +102,7 @@ def _policy(preset: str | None) -> Policy:
 
 
 def _growth() -> "Growth":
-    """As the sessions of this machine have grown. Raises InputError if that says too little."""
+    """How the sessions of this machine have grown. Raises InputError if there are too few."""
     from segue.core.sessions.tuning import LEAST_TURNS
     from segue.errors import InputError
     from segue.testing.simulation.models import Growth

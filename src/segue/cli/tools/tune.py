@@ -106,7 +106,8 @@ def _tuned(machine: Machine, groups: _Groups, max_late: float) -> list[Tuned]:
 
 
 def _limit(session: Session) -> float:
-    """Where a request comes late: before the agent itself acts, by what a checkpoint needs."""
+    """The size from which a request is late: before the agent itself acts, by what a checkpoint
+    needs."""
     reading, enforced = session.reading, session.enforced_tokens
     if enforced is None or reading is None or reading.window_tokens <= 0:
         return LATE

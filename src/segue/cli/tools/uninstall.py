@@ -55,7 +55,7 @@ def command(purge: bool) -> None:
 
 
 def _places() -> Iterator[tuple[str, Callable[[], str]]]:
-    """Files that segue was added to, or would be, and how it is taken away."""
+    """Files that segue adds entries to, and how to remove them."""
     env = os.environ
     ways: dict[str, tuple[str, Callable[[str], str]]] = {
         "claude": (claude_settings.path(env), remove_claude),
@@ -71,7 +71,7 @@ def _places() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def remove_claude(path: str) -> str:
-    """Takes segue's entries out of claude's settings; how, "" if there are none."""
+    """Removes segue's entries from claude's settings; returns how, "" if there are none."""
     now = edits.read(path)
     settings: Any = edits.parse(now, path) if now is not None else None
     if now is None or not isinstance(settings, dict) or not claude_settings.is_there(settings):
@@ -91,7 +91,7 @@ def remove_claude(path: str) -> str:
 
 
 def _refuse_if_alive() -> None:
-    """Raises InputError while something works with what would be deleted."""
+    """Raises InputError while something uses what would be deleted."""
     if live := list(_live_runs()):
         ids = ", ".join(live[:5]) + (f" and {len(live) - 5} more" if len(live) > 5 else "")
         raise InputError(
@@ -110,7 +110,7 @@ def _refuse_if_alive() -> None:
 
 
 def is_daemon_alive() -> bool:
-    """Whether a daemon has this state folder, also one that does not answer."""
+    """Whether a daemon uses this state folder, even one that does not respond."""
     from segue.watch.server.remote import Remote
 
     place = state.socket_path()
@@ -148,7 +148,8 @@ def _live_runs() -> Iterator[str]:
 
 
 def _purge() -> None:
-    """What segue made in its state folder, by name: the folder may hold other things."""
+    """Deletes what segue created in its state folder, by name: the folder may contain other
+    things."""
     _refuse_if_alive()
     folder = Path(state.state_folder())
     left = own_files.delete(folder)

@@ -307,7 +307,7 @@ def _texts(catalogue: Catalogue) -> Iterator[tuple[str, Ending]]:
 
 
 def untrue(catalogue: Catalogue, file: str, wording: Wording) -> list[str]:
-    """The examples of a wording that it does not match, and the exceptions that it does."""
+    """The examples that a wording does not match, and the exceptions that it does."""
     agent = wording.agents[0] if wording.agents else None
     missed = [e for e in wording.example if not _matches(catalogue, wording, e, agent)]
     caught = [e for e in wording.except_for if _matches(catalogue, wording, e, agent)]

@@ -78,7 +78,7 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
 
 
 def _there(run: Run) -> str:
-    """Its folder, if that is still there: what is shown needs none."""
+    """Its folder, if that still exists: the view does not need it."""
     return run.cwd if os.path.isdir(run.cwd) else "/"
 
 
@@ -102,7 +102,7 @@ class _View:
         self.is_live = False  # what comes now is news
 
     def show(self) -> int:
-        """Until the run has ended, or nobody drives it; the exit code."""
+        """Shows the run until it has ended, or no process drives it; returns the exit code."""
         stage = self.stage
         self._take()
         if self.run.state.is_final:
@@ -118,7 +118,7 @@ class _View:
         return self._end() if is_over else self._nobody()
 
     def _follow(self) -> bool:
-        """Whether the run has ended; else its segue process is gone."""
+        """Whether the run has ended; otherwise its segue process is gone."""
         version, gone_at = -1, None
         while True:
             if (now := self.store.version()) != version:
@@ -207,7 +207,7 @@ class _Told:
 
 
 class _Doing:
-    """What the agent does now: from its own output, which is only read."""
+    """What the agent is doing now, from its own output, which is only read."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder, self.clock = folder, Clock()

@@ -73,8 +73,8 @@ def command(run: str | None) -> None:
 
 
 def end_run(store: Store, run_id: str) -> Run | None:
-    """Ends a run, whoever drives it; None if it has not ended after a minute. One that has ended
-    stays as it is."""
+    """Ends a run, whichever process drives it; None if it has not ended after a minute. A run
+    that has already ended stays as it is."""
     until = time.monotonic() + _MOST_S
     ended = None
     while ended is None and time.monotonic() < until:
@@ -86,8 +86,8 @@ def end_run(store: Store, run_id: str) -> Run | None:
 
 
 def _the_one(store: Store) -> Run:
-    """The run of this folder that has not ended, which is said. Raises InputError if there is
-    none, and if there are several: then the user must choose."""
+    """The unfinished run of this folder, with a message that says which. Raises InputError if
+    there is none, or several: then the user must choose."""
     cwd = folder()
     found = store.runs(cwd=cwd, unfinished=True)
     if not found:
@@ -100,7 +100,7 @@ def _the_one(store: Store) -> Run:
 
 
 def _ask(store: Store, run: Run, until: float) -> Run | None:
-    """Asks the segue that drives it; None if it is gone before, or the time is up."""
+    """Asks the segue that drives it; None if that is gone first, or the time is up."""
     number = _put(store, run)
     said = f"{run.id}: asked the segue that drives it"
     printing.complain(f"{said} to end it")
@@ -125,8 +125,8 @@ def _ask(store: Store, run: Run, until: float) -> Run | None:
 
 
 def _put(store: Store, run: Run) -> int:
-    """Writes the wish down. A segue that was stopped in the middle of a write keeps everybody from
-    writing: it is continued, and ends as it is asked to."""
+    """Stores the request. A segue that was stopped (SIGSTOP) in the middle of a write blocks all
+    writers: it is continued, and ends as requested."""
     try:
         return store.ask(run.id, "cancel", clock.now())
     except StateError:
@@ -138,8 +138,8 @@ def _put(store: Store, run: Run) -> int:
 
 
 class _Pressure:
-    """On a process that drives a run and does not take up what it is asked: SIGTERM, then SIGKILL.
-    What it was doing is on disk, and is ended from here once it is gone."""
+    """Ends a process that drives a run and does not respond: SIGTERM, then SIGKILL. What it was
+    doing is on disk, and is ended from here once it is gone."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -179,7 +179,7 @@ def _still_running(run: Run) -> str:
 
 
 def _end(store: Store, run: Run) -> Run | None:
-    """Ends it here: nobody drives it. None if somebody does after all."""
+    """Ends the run from here, because no process drives it. None if one does after all."""
     drive, program = _driven(run)
     with Driver(store, env=os.environ, prompts={}) as here:
         try:
@@ -201,7 +201,7 @@ def _end(store: Store, run: Run) -> Run | None:
 
 
 def _driven(run: Run) -> tuple[Drive, tuple[str, ...]]:
-    """As far as it is known: to end a leg, its keeper is enough."""
+    """How to drive it, as far as known: to end a leg, its keeper is enough."""
     with suppress(ConfigError):  # to end something must not fail over a slip in a file
         begin.register(layered.load(run.cwd, os.environ))
     drive = drives.find(run.agent)

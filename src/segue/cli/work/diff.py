@@ -90,8 +90,8 @@ def _changes(told: RunResult) -> dict[str, object]:
 
 
 def with_snapshots(run: Run) -> tuple[Run, list[Snapshot]]:
-    """The run, in the folder where its snapshots are: a repository that moved took them along, and
-    is asked if it is the one around. Raises InputError."""
+    """The run, in the folder where its snapshots are: if its repository moved, the snapshots
+    moved with it, and segue looks in the current repository. Raises InputError."""
     try:
         return run, snapshots.list_all(run.cwd, run.id)
     except NoRepository as fault:
@@ -114,7 +114,7 @@ def _moved_to(here: str, run: Run) -> list[Snapshot]:
 
 
 def _ends(run: Run, kept: list[Snapshot], leg: int | None) -> tuple[Snapshot, Snapshot]:
-    """From where to where. Raises InputError if one of them was not kept."""
+    """The two snapshots to compare. Raises InputError if one of them was not kept."""
     if not kept:
         raise InputError(f"{run.id} has no snapshots: they are off, or older than 30 days")
     if leg is None:

@@ -150,7 +150,7 @@ def _sessions(store: Store, run: Run) -> dict[str, str]:
 
 
 def _drive(run: Run) -> Drive | None:
-    """How its agent is driven, also one of the user's own if the config still names it."""
+    """How its agent is driven, including one of the user's own if the config still names it."""
     from segue.agents import drives
     from segue.runs import begin
     from segue.system.config import settings
@@ -176,7 +176,8 @@ def _delete(folder: Path) -> None:
 
 
 def _drop_snapshots(run: Run) -> None:
-    """Those in the repository that it worked in. One that moved keeps them for their 30 days."""
+    """Deletes those in the repository that it worked in. A repository that moved keeps them for
+    their 30 days."""
     from segue.system.git import snapshots
 
     with suppress(SegueError, OSError):

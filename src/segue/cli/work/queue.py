@@ -68,7 +68,7 @@ def _is_shown(task: Task, now: float) -> bool:
 
 
 def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
-    """Why those that wait do, by the plan that a worker goes by."""
+    """Why waiting tasks wait, according to the plan that a worker uses."""
     queued = layered.load("/", os.environ).queue
     caps = Caps(
         jobs=queued.jobs,
@@ -107,7 +107,7 @@ def cancel(names: tuple[str, ...]) -> None:
 
 
 def _cancel(queue: Queue, store: Store, task: Task) -> Task:
-    """Asks whoever carries it, and waits; what nobody carries is ended here."""
+    """Asks the process that carries out the task, and waits; a task without one is ended here."""
     until = time.monotonic() + _CANCEL_S
     if task.run and queue.holder(task.id) is None and store.run(task.run) is not None:
         from segue.cli.work.cancel import end_run

@@ -20,7 +20,7 @@ _USUAL = "7d"
 
 
 class RescueCommand(RunCommand):
-    """What stands after `--` is the agent's own."""
+    """Arguments after `--` belong to the agent."""
 
     takes = "SESSION"
 
@@ -120,7 +120,7 @@ def _named(name: str) -> Dead:
 
 
 def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead | None:
-    """The one that is meant, or chosen; else prints the list."""
+    """The session that was named or chosen; otherwise prints the list."""
 
     def look(machine: Machine) -> tuple[list[Dead], list[str], list[Any]]:
         dead, runs = rescues.find(machine, begins, with_all=with_all)

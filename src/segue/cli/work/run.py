@@ -117,7 +117,8 @@ def command(
 
 
 def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
-    """A new run, in the foreground; its exit code. Raises SegueError if it cannot be begun."""
+    """Plays a new run in the foreground; returns its exit code. Raises SegueError if it cannot
+    start."""
     stage = RunStage(settings, as_json=as_json, raw=raw)
     with (
         opened() as store,
@@ -141,7 +142,7 @@ def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) ->
 
 
 def whose_check(wanted: RunRequest, settings: Settings) -> str:
-    """A check that came with the repository is a command of somebody else's: the user is told."""
+    """Tells the user about a check that came with the repository: it is somebody else's command."""
     source = settings.sources["run.check"]
     if not wanted.check or wanted.check != settings.check or source.kind != "project file":
         return ""
@@ -156,7 +157,7 @@ def wish(
     trusts: bool = False,
     dry: bool = False,
 ) -> tuple[RunRequest, Settings]:
-    """What the user wants, from everything that they said. Raises InputError, ConfigError."""
+    """The complete request, from everything the user said. Raises InputError, ConfigError."""
     cwd = folder()
     settings = layered.load(cwd, os.environ, flags)
     begin.register(settings)
@@ -171,7 +172,7 @@ def wish(
 
 
 def accept_check(settings: Settings, trusts: bool) -> None:
-    """Asks once about a check of the project's, where somebody is there to answer."""
+    """Asks once about a project's check, if somebody is there to answer."""
     if not begin.needs_yes(settings) or settings.project_file is None:
         return
     if not trusts:
@@ -188,7 +189,8 @@ def accept_check(settings: Settings, trusts: bool) -> None:
 
 
 def choose_agent(settings: Settings) -> str:
-    """One: that one. Several: the user is asked, once. None: how to get one."""
+    """If one agent is installed, that one; if several, asks the user once; if none, says how to
+    get one."""
     found = list(begin.installed(os.environ))
     if len(found) == 1:
         return found[0]
@@ -229,7 +231,8 @@ def read_task(words: tuple[str, ...], file: str | None, command: str = "run") ->
 
 
 def _of_word(word: str) -> str:
-    """The task itself; - is stdin. A name of a file was perhaps meant for what is in it."""
+    """The task itself; - is stdin. If it is a file's name, the user may have meant the file's
+    content."""
     if word == "-":
         return read_input()
     if not _is_file(word):
@@ -269,7 +272,7 @@ def read_file(file: str) -> str:
 
 
 def read_input() -> str:
-    """What stands on stdin. Raises InputError."""
+    """The content of stdin. Raises InputError."""
     if sys.stdin is None or sys.stdin.closed:
         raise InputError("cannot read the task from stdin, which is closed")
     try:

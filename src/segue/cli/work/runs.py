@@ -98,7 +98,7 @@ def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:
 
 
 def agents_of(run: Run) -> str:
-    """Who works on it, and who began it if that was another: claude → codex."""
+    """Who works on it, and who started it if that was another agent: claude → codex."""
     first = run.relay[0].agent if run.relay else run.agent
     if not run.relays or first == run.agent:
         return clean(run.agent)
@@ -106,7 +106,7 @@ def agents_of(run: Run) -> str:
 
 
 def state_of(run: Run, holder: Holder | None, now: float) -> str:
-    """In a few words: what it does, and whether anybody sees to it."""
+    """What it does, in a few words, and whether a process drives it."""
     return tables.run_state(run_seen(run, holder), now)
 
 
@@ -183,7 +183,7 @@ def _tilde(path: str) -> str:
 
 
 def _next(shown: list[Run], drivers: dict[str, Holder | None]) -> list[str]:
-    """How to continue those that do not by themselves."""
+    """How to continue runs that do not continue by themselves."""
     found = []
     for run in shown:
         if run.state is RunState.NEEDS_YOU:

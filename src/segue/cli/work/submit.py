@@ -141,7 +141,7 @@ def command(
 
 
 def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
-    """Raises InputError. In a fleet, the agent may be on another machine than this one."""
+    """Raises InputError if no agent can do it. In a fleet, the agent may be on another machine."""
     try:
         begin.wanted(text, name, settings, os.environ, cwd=cwd, flags=flags)
     except begin.NoAgent:
@@ -225,12 +225,12 @@ def _placed(task: Task, repo: str | None) -> Task:
 
 
 def _machine() -> str:
-    """In a fleet, a folder is on one machine alone."""
+    """In a fleet, a folder exists on one machine only."""
     return leases.machine() if fleet.url() else ""
 
 
 def _accept(settings: Settings, trusts: bool, key: str, text: str, option: str) -> None:
-    """A command of the project's own file is run once the user has said yes to it."""
+    """A command from the project's own file runs only once the user has accepted it."""
     source = settings.sources[key]
     if not text or source.kind != "project file" or settings.project_file is None:
         return

@@ -74,7 +74,7 @@ class Batch:
         self._hold(file, row, ledger, row.offset - started)
 
     def finish(self) -> None:
-        """Writes the rest down, and finds the history that forks share with their parents."""
+        """Saves the rest, and finds the history that forks share with their parents."""
         self.flush()
         done: set[str] = set()
         while self._take_outdated(done):
@@ -128,7 +128,7 @@ class Batch:
             self.flush()
 
     def flush(self) -> None:
-        """Writes down what is held."""
+        """Saves what is buffered."""
         self.index.keep(self.held)
         self.held, self.held_bytes = [], 0
 

@@ -142,7 +142,7 @@ class CountedFile(NamedTuple):
 
 
 class Index(Database):
-    """An open index. Use `open_index`, which also fixes."""
+    """An open index. Use `open_index`, which also replaces a damaged one."""
 
     def prepare(self) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
@@ -163,7 +163,8 @@ class Index(Database):
             self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def wait_at_most(self, busy_s: float) -> None:
-        """For another writer: for who would rather do without. The fault is no damage."""
+        """Limits the wait for another writer, for callers that would rather do without. The
+        error does not mean damage."""
         self.db.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000)}")
 
     # The ends of files
@@ -559,7 +560,8 @@ def _same_rows(old: bytes, new: bytes) -> int:
 
 
 def open_index(place: Place) -> tuple[Index, str]:
-    """The index, and one line to say if it was damaged: it is set aside then, and made again."""
+    """The index, and one line to print if it was damaged: it is then set aside, and a new one is
+    built."""
     note = ""
     for _ in range(_TRIES):
         try:

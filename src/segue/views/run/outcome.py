@@ -76,7 +76,7 @@ def spent(run: Run, story: Story, now: float) -> str:
 
 
 def commands(run: Run) -> list[str]:
-    """What to paste, the most likely first; each with what it does."""
+    """Commands to paste, the most likely first; each with a description."""
     if run.state is RunState.DONE:
         return []
     found = [(f"segue resume {run.id}", "resume it")]
@@ -121,7 +121,7 @@ def _tried(story: Story) -> list[str]:
 
 
 def _setting(run: Run, settings: "Settings | None") -> list[str]:
-    """Which one was at work, what it is, and who set it."""
+    """Which setting caused it, its value, and where it was set."""
     change = clean(run.outcome.change) if run.outcome else ""
     if not change:
         return []

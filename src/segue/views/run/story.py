@@ -81,14 +81,14 @@ _TRACES = (StopReason.COMPLETED, StopReason.TIMEOUT, StopReason.USER_EXIT, StopR
 
 
 class Story(Struct, frozen=True, kw_only=True):
-    """What a run went through, for the report; the same facts make the same story."""
+    """What happened in a run, for the report; the same facts make the same story."""
 
     waits: int = 0
     waited_s: float = 0.0
     tried: tuple[str, ...] = ()  # one line per leg that did not end it
 
     def add(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> "Story":
-        """The story with one more fact, which came at that time."""
+        """The story with one more fact, which happened at that time."""
         found = self
         was, now = before.state is RunState.WAITING, step.run.state is RunState.WAITING
         if was and not now and before.wait is not None:
@@ -104,8 +104,8 @@ class Story(Struct, frozen=True, kw_only=True):
 
 
 def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -> list[str]:
-    """What is worth a line of its own, in order: what happened, then what is done about it. Most
-    facts are not."""
+    """The lines that are worth printing, in order: what happened, then what segue does about it.
+    Most facts have none."""
     run, said = step.run, _happened(before, fact, step)
     for decision in step.decisions:
         reason = f": {clean(decision.reason)}" if decision.reason else ""
@@ -141,7 +141,7 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
 
 
 def not_carried_over(before: str, agent: str) -> str:
-    """What another agent does not have of the one before it; told once."""
+    """What the next agent does not get from the one before it; said once."""
     before, agent = clean(before), clean(agent)
     return f"{before}'s MCP servers, skills and memory files do not carry over to {agent}"
 
@@ -152,7 +152,7 @@ def repeats(fact: Arrived | Repeats) -> bool:
 
 
 def repeated(fact: Arrived | Repeats) -> str:
-    """What a session that took over did again."""
+    """What a session that took over repeated."""
     commands, files, questions = (
         f"{number} {name}{'' if number == 1 else 's'}"
         for number, name in (

@@ -41,7 +41,7 @@ _ANSWER_LINES = 30
 
 
 class RunAccount(msgspec.Struct, kw_only=True):
-    """What the store knows of a run."""
+    """What the store knows about a run."""
 
     run: Run
     holder: Holder | None
@@ -55,8 +55,8 @@ class RunAccount(msgspec.Struct, kw_only=True):
 
 
 def show(name: str | None, *, as_json: bool) -> None:
-    """Prints it; without a name, the newest of this folder. Raises InputError for a run that is
-    not there."""
+    """Prints it; without a name, the newest run of this folder. Raises InputError for an unknown
+    run."""
     with opened() as store:
         told = _account(store, find_or_newest(store, name))
     if as_json:
@@ -158,7 +158,7 @@ def _as_dict(told: RunAccount) -> dict[str, Any]:
 
 
 def _answer(run: Run) -> str | None:
-    """The last words of the work, as far as it got."""
+    """The last words of the work so far."""
     for number in range(run.leg, 0, -1):
         if text := read(Path(_leg_folder(run, number), "answer.md")):
             return text

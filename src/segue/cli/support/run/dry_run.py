@@ -37,7 +37,7 @@ _LABEL = 12
 def show(
     wanted: RunRequest, settings: Settings, *, as_json: bool, first: FirstLeg | None = None
 ) -> None:
-    """Prints it. `first`: what the first leg of a rescue is told. Raises ConfigError for prompts
+    """Prints it. `first`: the prompt of a rescue's first leg. Raises ConfigError for prompts
     that cannot be filled, as a run would."""
     Prompts(settings.prompts)
     found = as_dict(wanted, settings, first)

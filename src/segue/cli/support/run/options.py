@@ -12,7 +12,7 @@ _SEPARATOR = "--"
 
 
 class RunCommand(click.Command):
-    """What stands after `--` is the agent's own, and not looked at here."""
+    """Arguments after `--` belong to the agent, and are not examined here."""
 
     takes = '"TASK"'
 
@@ -40,7 +40,7 @@ class AgainCommand(RunCommand):
 
 
 def options(command: Any) -> Any:
-    """What `run`, `resume` and `rerun` have in common."""
+    """The options that `run`, `resume` and `rerun` share."""
     for option in reversed(
         (
             click.option("--policy", metavar="NAME", help="graduated, continuous or early."),
