@@ -132,7 +132,7 @@ def test_with_segue_who_ends_it_on_purpose_has_ended_the_run(
     outcome = play("rehearsal", mine, tmp_path, with_segue=True).outcome
     assert outcome.held is ended, outcome
     assert (outcome.exit_code, outcome.legs, outcome.done) == (code, 1, [1])
-    assert ended or outcome.reason.startswith("not over")
+    assert ended or outcome.reason.startswith("unfinished")
 
 
 def test_without_words_telling_scenarios_are_played_which_only_segue_survives() -> None:

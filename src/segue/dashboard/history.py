@@ -42,7 +42,7 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
             if max((leg.ended_at or leg.started_at or 0 for leg in legs), default=0) < since:
                 continue
             runs, handoffs = runs + 1, handoffs + run.handoffs
-            ends[run.state.value if run.state.is_final else "not over"] += 1
+            ends[run.state.value if run.state.is_final else "unfinished"] += 1
             for leg in legs:
                 if leg.ended_at is None or leg.ended_at < since:
                     continue

@@ -303,14 +303,15 @@ def told(task: Task) -> str:
     lost, what is there of its work."""
     if not task.former_runs:
         return task.text
-    what = "Nothing of what was done there is here: begin anew."
+    what = "None of the work done there is here: start over."
     if task.salvaged_at is not None:
         what = (
-            f"What was done there by {outcomes.when(task.salvaged_at)} is in this folder, committed"
-            " or not; what was done later is lost. Look at what is there first, and go on from it."
+            f"The work done there until {outcomes.when(task.salvaged_at)} is in this folder,"
+            " committed or not; later work is lost. Look at what is there first, and continue"
+            " from it."
         )
     return (
-        f"{task.text}\n\n[segue, automatically: this task was begun on another machine, which was"
+        f"{task.text}\n\n[segue, automatically: this task was started on another machine, which was"
         f" lost. {what}]"
     )
 

@@ -86,7 +86,7 @@ def figures(known: Facts) -> list[Figure]:
     return [
         _figure(
             "exhaustion_rate", _share(len(known.exhausted), sessions), "share", sessions,
-            "sessions that met a full window in the middle of their task, of all sessions",
+            "share of sessions that hit a full window in the middle of their task",
             "0 %", lambda v: v == 0,
         ),
         _figure(

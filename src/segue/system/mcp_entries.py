@@ -49,7 +49,7 @@ def add_codex(env: Mapping[str, str], stamp: str, only_print: bool) -> list[str]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     after = f"{text}{gap}{table}"
     if not isinstance(servers, dict) or not _says(after, settings, entry):
-        raise InputError(f"{path}: mcp_servers cannot be added to; add to it by hand: {table!r}")
+        raise InputError(f"{path}: segue cannot add to mcp_servers; add this yourself: {table!r}")
     _check_starts("codex", [program, *words])
     edit = edits.Edit(agent="codex")
     return _said("codex", path, edits.change(path, before, after, edit, stamp=stamp))

@@ -73,7 +73,7 @@ class UserCommands:
                 self.hands.cancel(cycle)
                 return f"handoff {cycle.id} is cancelled"
             said = self.stops.cancel(kept.session)
-            return said or f"{label(kept.session)}: nothing is under way"
+            return said or f"{label(kept.session)}: nothing is in progress"
 
     def yes(self, name: str) -> str:
         """Allows what the daemon asked about."""

@@ -303,7 +303,7 @@ def test_a_valid_file_that_still_changes_is_no_document_yet() -> None:
 
 def test_a_document_that_vanishes_is_written_by_segue_before_anything_is_cleared() -> None:
     led = written()
-    assert led.tell(FileSeen(ok=False, why="there is no such file")) == [WriteOwn()]
+    assert led.tell(FileSeen(ok=False, why="no such file")) == [WriteOwn()]
     led.tell(OwnWritten(900), Ready())
     assert led.at(HandoffStep.CLEARING)
     led.tell(FileSeen(ok=False))
@@ -464,7 +464,7 @@ def test_a_context_that_the_user_clears_ends_it(where: Callable[[], Led]) -> Non
     led.tell(Cleared("s9"))
     assert (led.cycle.step, led.cycle.why) == (
         HandoffStep.CANCELLED,
-        "the context was cleared by hand",
+        "the user cleared the context",
     )
 
 
@@ -516,7 +516,7 @@ def test_a_turn_that_goes_on_after_a_dialog_gets_its_whole_time() -> None:
 def test_a_user_who_goes_on_by_hand_in_the_new_session_ends_it() -> None:
     led = cleared()
     led.tell(AgentGone("?"), UserSpoke())
-    assert (led.cycle.step, led.cycle.why) == (HandoffStep.CANCELLED, "the user continued by hand")
+    assert (led.cycle.step, led.cycle.why) == (HandoffStep.CANCELLED, "the user continued the work")
 
 
 # Whose move it is

@@ -13,7 +13,9 @@ from segue.sessions.documents import checkpoint_of, known
 from segue.views import printing, rescues
 from segue.views.machine import say_notes, with_machine
 
-_IN_DOUBT = "## Last tool call, in doubt\n\nNobody saw how it ended: it may have been done or not."
+_IN_DOUBT = (
+    "## Last tool call, in doubt\n\nNobody saw how it ended: it may or may not have been done."
+)
 
 
 @click.command()

@@ -110,6 +110,6 @@ def driver(store: Store, run: Run) -> Holder | None:
 def is_driven(run: Run, holder: Holder) -> str:
     """The error for a run that another segue drives."""
     return (
-        f"{run.id} is driven by process {holder.pid} already; to see it: segue attach {run.id};"
+        f"{run.id} is already driven by process {holder.pid}; to see it: segue attach {run.id};"
         f" to end it: segue cancel {run.id}"
     )

@@ -66,7 +66,7 @@ _NO_TASK = "Unknown: the session's first words could not be read. Ask the user f
 _NO_SECRETS = f"Values that looked like secrets are {MARK}: the user knows them."
 _COMPARE = (
     "The session kept no list of what is left: compare the task with what the files and the history"
-    " hold, and go on with what is missing."
+    " hold, and continue with what is missing."
 )
 
 

@@ -92,7 +92,7 @@ The work so far was done by another agent ({before}); you are {agent}. Its tools
 servers, skills and memory files are not yours: use your own.
 """
 _UNREAD = """
-This project's instructions are also in {files}: read that before you go on, and keep to it.
+This project's instructions are also in {files}: read them before you continue, and follow them.
 """
 
 

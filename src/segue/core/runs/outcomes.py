@@ -106,7 +106,7 @@ def needs_user(run: Run, stop: Stop) -> Outcome:
     if not stop.grants:
         return outcome
     ways = [f"{_command(run, grant)} # {grant.what}" for grant in stop.grants]
-    how = "Nobody was there to allow it. Resume it so that it may, the narrowest way first:"
+    how = "Nobody was there to allow it. To resume with permission, the narrowest way first:"
     return replace(outcome, advice="\n".join([how, *ways]))
 
 

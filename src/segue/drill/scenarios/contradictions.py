@@ -43,7 +43,7 @@ def find(scenario: Scenario) -> Iterator[Found]:
     known = Policy.__struct_fields__
     for name in scenario.policy:
         if name not in known:
-            yield ("policy", name), "no such setting of segue's; docs/config.md lists them"
+            yield ("policy", name), "no such setting; docs/config.md lists them"
     yield from _job(scenario.job)
     if scenario.context is not None:
         yield from _context(scenario.context, scenario)
@@ -52,7 +52,10 @@ def find(scenario: Scenario) -> Iterator[Found]:
             yield ("rules", number, *key), what
         for before, other in enumerate(scenario.rules[:number]):
             if _hides(other, rule):
-                yield ("rules", number), f"never fits: rules[{before + 1}] takes it for ever"
+                yield (
+                    ("rules", number),
+                    (f"never matches: rules[{before + 1}] matches everything before it"),
+                )
     for number, turn in enumerate(scenario.turns):
         if turn.calls and turn.stop not in (None, "tool"):
             yield ("turns", number, "stop"), "a turn with a command stops for the tool"
@@ -176,7 +179,7 @@ def _before(rule: ScenarioRule, scenario: Scenario) -> Iterator[Found]:
 def _headers(rule: ScenarioRule) -> Iterator[Found]:
     for name, value in rule.headers.items():
         if not _HEADER.fullmatch(name) or not _HEADER_TEXT.fullmatch(value):
-            yield ("headers", name), "is no header: plain ASCII in one line"
+            yield ("headers", name), "is not a header: use plain ASCII on one line"
         if name.lower() in FRAMING:
             yield ("headers", name), "is the server's own"
 
@@ -198,7 +201,7 @@ def _event(event: ScenarioEvent, scenario: Scenario) -> Iterator[Found]:
         last = scenario.job.steps
         yield ("in_step",), f"there is no step {event.in_step}: the last is {last}"
     if scenario.job.step_s < EVENT_S:
-        yield ("in_step",), f"a step is over too soon: job.step_s must be {EVENT_S} or more"
+        yield ("in_step",), f"a step ends too soon: job.step_s must be {EVENT_S} or more"
     command = f"job/step {event.in_step}"
     runs = any(call.command.endswith(command) for turn in scenario.turns for call in turn.calls)
     if scenario.turns and not runs:

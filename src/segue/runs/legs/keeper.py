@@ -86,7 +86,9 @@ def main(folder: str) -> None:
         keeper = Keeper(folder)
         keeper.start()
     except (OSError, ValueError, KeyError) as fault:
-        os.write(1, f"{folder}: the leg cannot be kept: {fault}\n".encode("utf-8", "replace"))
+        os.write(
+            1, f"{folder}: the leg's files cannot be written: {fault}\n".encode("utf-8", "replace")
+        )
         raise
     if not keeper.error:
         null = os.open(os.devnull, os.O_RDWR)

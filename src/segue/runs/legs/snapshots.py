@@ -76,7 +76,7 @@ class RunSnapshots:
             self._is_on = False
             self._switch_off()
         except (StateError, OSError, ValueError) as fault:
-            self._tell(f"no snapshot of the work could be kept: {fault}")
+            self._tell(f"no snapshot of the work could be saved: {fault}")
         else:
             marked(taken.snapshot.commit)
             if taken.left_out:

@@ -112,7 +112,7 @@ def _own(run: Run, stop: Stop) -> Stop | None:
             quote, advice = "handed over", "Nothing: a new session continues the work."
         case "recall" if is_trace or stop.reason is StopReason.CONTEXT_EXHAUSTED:
             reason = StopReason.CONTEXT_EXHAUSTED
-            quote = "ended to be told what its own compaction left out"
+            quote = "ended so that segue can tell it what its own compaction left out"
             advice = "Nothing: the same session is resumed."
         case "stall" if is_trace:
             reason = StopReason.TIMEOUT

@@ -20,7 +20,7 @@ from segue.system.config.project import inside
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.md")
 _MOST_LISTED = 1_000
-_MISSING = "there is no such file"
+_MISSING = "no such file"
 
 
 class Document(Struct, frozen=True):

@@ -197,7 +197,7 @@ class HandoffObserver:
             found = os.lstat(cycle.file)
         except OSError:
             self._files.pop(cycle.id, None)
-            return [FileSeen(ok=False, why="there is no such file")] if cycle.has_document else []
+            return [FileSeen(ok=False, why="no such file")] if cycle.has_document else []
         now = self.world.clock.awake()
         size, changed = found.st_size, found.st_mtime_ns
         before = self._files.get(cycle.id)

@@ -220,7 +220,7 @@ class Stops:
         if why and not woken.rests:
             woken.rests = True
             self.world.note("wake", session, {"verdict": "rest", "why": why})
-            self.world.say(f"{label(session)}: {why}; it is no longer resumed without you")
+            self.world.say(f"{label(session)}: {why}; segue no longer resumes it without you")
             what = f"{label(session)} is working without you"
             self.world.notices.tell("needs_you", f"{woken.id}:rest", what, why)
 

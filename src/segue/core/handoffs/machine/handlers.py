@@ -268,7 +268,7 @@ def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContex
         # It may have come to its end just before it was to be interrupted.
         was_cut = cycle.cut_at is not None and not fact.is_over
         if not was_cut and (fact.is_over or fact.is_long):
-            return _rest(cycle, moment, "its turn is over: the next move is the user's")
+            return _rest(cycle, moment, "its turn has ended: the next move is the user's")
         if not (was_cut and fact.is_long):
             return cycle, []
     if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MOST_REQUESTS:
@@ -440,7 +440,7 @@ def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> St
     if cycle.step is HandoffStep.NEEDS_USER:
         return gone, []
     if not cycle.tries.get("clear_tried"):
-        return _end(cycle, HandoffStep.CANCELLED, moment, "the context was cleared by hand")
+        return _end(cycle, HandoffStep.CANCELLED, moment, "the user cleared the context")
     if cycle.has_document:
         return _to(gone, HandoffStep.CLEARED, moment), []
     return _write_own(gone, moment, "the document is gone or no longer valid")
@@ -476,7 +476,7 @@ def user_spoke(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) 
     if cycle.step in (HandoffStep.CLEARING, HandoffStep.RESUMING):
         return replace(cycle, is_stale=True), []
     if cycle.is_cleared:
-        return _ask(cycle, moment, "the new session was told something else by hand")
+        return _ask(cycle, moment, "the user told the new session something else")
     return _again(cycle, moment)
 
 
@@ -484,7 +484,7 @@ def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext
     """The user continues in the new session, instead of doing what segue asked for."""
     if not cycle.is_cleared:
         return cycle, []
-    return _end(cycle, HandoffStep.CANCELLED, moment, "the user continued by hand")
+    return _end(cycle, HandoffStep.CANCELLED, moment, "the user continued the work")
 
 
 def used(cycle: TerminalHandoff, fact: Used, moment: HandoffContext) -> Stepped:
