@@ -150,7 +150,7 @@ def test_what_a_lost_machine_had_pushed_is_there_where_its_task_goes_on(
     assert {"half.txt", "more.txt"} <= set(second.split())
     runs = {each["run"]: each for each in json.loads(segue("runs", "--json"))["runs"]}
     run = runs[shown(task)["run"]]
-    assert "this task was begun on another machine, which was lost" in run["task"]
+    assert "this task was started on another machine, which was lost" in run["task"]
     assert "what was done later is lost" in run["task"]
     hold.unlink()
 

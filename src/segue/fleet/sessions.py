@@ -354,7 +354,7 @@ def _lost(task: Task, before: str, now: str) -> str:
             " lost and must be done again"
         )
     moved = "" if before == now else f" (the folder is now {now}, no longer {before})"
-    return f"this task was begun on another machine, which was lost; {what}{moved}"
+    return f"this task was started on another machine, which was lost; {what}{moved}"
 
 
 def _write(path: str, data: bytes) -> None:
