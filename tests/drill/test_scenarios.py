@@ -183,7 +183,9 @@ MISTAKES = {
     "[[rules]]\ncommand='x'\nstop='end'": "rules[1].stop: a reply with a command stops",
     "[[rules]]\ntext='x'\nstop='tool'": 'rules[1].stop: "tool" needs a command',
     "[[rules]]\nusage={output_tokens=-1}": "rules[1].usage: must not be negative",
-    RULE + "times='for ever'\n" + RULE: "rules[2]: never matches: rules[1] matches everything before it",
+    RULE
+    + "times='for ever'\n"
+    + RULE: "rules[2]: never matches: rules[1] matches everything before it",
     RULE + "times='for ever'\n" + RULE + "kind='continuation'": "rules[2]: never fits",
     "[[turns]]\ncommand='a'\ncommands=['b']": "turns[1]: command and commands: one",
     "[[turns]]\ncomand='a'": "turns[1].comand: no such key; did you mean command?",

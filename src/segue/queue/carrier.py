@@ -83,7 +83,7 @@ class Carrier:
         self.seen: Callable[[Run], None] = lambda run: None
         """Is shown the run after every look at it."""
         self.left: Callable[[Run], None] = lambda run: None
-        """Is shown it before what came of it is written into the queue."""
+        """Is shown it before the result is written into the queue."""
         self.heard: list[Hear] = []
         """Are told every entry of the run's log."""
 
@@ -246,7 +246,7 @@ class Carrier:
         return loop, None if is_asked else first  # what the user asked meanwhile is heard
 
     def _left(self, run: Run) -> None:
-        """What the run's state makes of the task."""
+        """The task's state after the run."""
         self.left(run)
         state = _STATES.get(run.state)
         if state is not None:

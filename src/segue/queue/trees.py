@@ -170,8 +170,9 @@ def finish(task: Task) -> Task:
 
 
 def settle(task: Task, note: str = "") -> Task:
-    """Looks at a task's branch as it is now. Removes its tree, and its branch, once it is merged or
-    empty; not while anything in it is in no commit, and not as long as its run may go on."""
+    """Looks at the current state of a task's branch. Removes its worktree and branch once it is
+    merged or empty; not while it has uncommitted work, and not as long as its run may
+    continue."""
     work = worktrees.look(top(task), task.tree, task.branch, task.target, not_its_work(task))
     if not work.head and not work.note:
         return task

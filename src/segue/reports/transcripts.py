@@ -1,4 +1,4 @@
-"""The conversation of a session that segue did not run."""
+"""A conversation for people: who said what, with the tool calls in between."""
 
 from segue.runs.legs.words import Conversation, Said
 from segue.sessions.digest import read_session

@@ -42,7 +42,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     spend: tuple[SpendReport, ...] = ()
     patch: str = ""
     is_cut: bool = False  # there is more of the patch
-    is_final: bool = False  # the run is over, and this is all
+    is_final: bool = False  # the run has ended, and this is all
 
 
 def is_here(run: Run) -> bool:

@@ -214,7 +214,7 @@ class _Doing:
         self.follower: LegFollower | None = None
 
     def look(self, run: Run) -> LastWork | None:
-        """None if it cannot be told: the view does without."""
+        """None if unknown: the view works without it."""
         if not run.is_live:
             self.follower = None
             return None

@@ -130,13 +130,12 @@ def _print_log(store: Store, run: Run, as_json: bool, leg: int | None, follow: b
 
 
 def _portions(store: Store, run: Run, follow: bool) -> Iterator[list[Entry]]:
-    """What is written, and then what is added, until the run is over; empty if only something else
-    changed."""
+    """The existing entries, and then new ones, until the run has ended."""
     seq, version, is_told = 0, None, False
     while True:
         if (now := store.version()) != version:
             version = now
-            found = store.run(run.id)  # first: if it is over, what is read next is all of it
+            found = store.run(run.id)  # first: if it has ended, what is read next is all of it
             run = found or run
             if found is not None and run.state.is_final and follow:
                 wait_for_last(store, run, lambda: interrupts.wait(_LOOK_S))

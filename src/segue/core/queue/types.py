@@ -91,8 +91,8 @@ class Task(Struct, frozen=True, kw_only=True):
     target: str = ""  # the branch it is to be merged into
     is_ready: bool = False  # the tree is there, and its setup ran
     made: tuple[str, ...] = ()  # files that its setup made or changed; "name/": all in that folder
-    setups: int = 0  # how often the setup was begun anew
-    again: bool = False  # the user asked to go on with its run, which is over
+    setups: int = 0  # how often the setup was begun again
+    again: bool = False  # the user asked to continue its run, which has ended
     tries: int = 0  # processes in a row that were lost
     tried_at: float = 0.0
     started_at: float | None = None

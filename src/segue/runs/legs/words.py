@@ -132,7 +132,7 @@ class LegWords:
             return found
 
     def skip(self, keep_bytes: int) -> None:
-        """Passes over what is there, but for its end."""
+        """Passes over what is there, except for its end."""
         self._tail.skip(keep_bytes)
 
     def finish(self) -> list[Said]:

@@ -26,7 +26,7 @@ class DatedWords:
         self._waiting += [each for each in pieces if self._leg in (None, each.leg)]
 
     def until(self, at: float | None) -> list[str]:
-        """What was said before that time, for `printing.say`; None: all that is left."""
+        """What was said before that time, for `printing.say`; None: everything that is left."""
         found = []
         while self._waiting and (at is None or self._waiting[0].at < at):
             piece = self._waiting.popleft()

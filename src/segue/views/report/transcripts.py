@@ -39,7 +39,7 @@ class TranscriptLines:
             else:
                 if self._before:
                     yield ""
-                if each.who != self._speaker:  # who goes on talking after a tool is named once
+                if each.who != self._speaker:  # who continues talking after a tool is named once
                     yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
                 self._speaker = each.who
                 yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())
