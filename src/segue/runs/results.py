@@ -138,7 +138,7 @@ def _priced(agent: str, model: str, spend: Spend) -> SpendReport:
 def changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
     """Files that differ from before it began, its commits, and why that cannot be told."""
     if not os.path.isdir(run.cwd):
-        return None, [], f"{run.cwd} is not there any more: its changes cannot be told"
+        return None, [], f"{run.cwd} no longer exists, so its changes are unknown"
     try:
         kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
         if not kept:

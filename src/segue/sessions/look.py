@@ -28,7 +28,7 @@ class NotASession(Exception):  # noqa: N818 - not an error: a Markdown file like
 
 
 def look(found: FileOnDisk, profile: Profile | None, judge: Judge) -> Look:
-    """What the end of a session file tells. Raises OSError if it cannot be read."""
+    """What the end of a session file shows. Raises OSError if it cannot be read."""
     handle = find.open_file(found.path)
     try:
         if profile is None:

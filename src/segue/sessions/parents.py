@@ -26,8 +26,8 @@ class Resolved(NamedTuple):
 def resolve(
     found: Sequence[FileOnDisk], homes: Mapping[str, Home], index: Index | None
 ) -> Resolved:
-    """Fills in the parents that only records tell. Each file is asked once: what its first records
-    say does not change. A sub-agent's sub-agents belong to the session at the top."""
+    """Fills in the parents that only records name. Each file is read once: its first records do
+    not change. A sub-agent's sub-agents belong to the session at the top."""
     asked = {file.path for file in found if file.parent_id == UNTOLD}
     if not asked:
         return Resolved(list(found), [])

@@ -101,8 +101,8 @@ class Survey:
             self.notes.append(f"the index was not written: {fault}")
 
     def look_at_file(self, file: FileOnDisk) -> Look | None:
-        """What its end tells; None if it is no session, or cannot be read. What was not kept yet
-        is added to `new`."""
+        """What its end shows; None if it is not a session, or cannot be read. New looks are
+        added to `new`."""
         kept = self.kept(file.path, file.stamp)
         if kept is not None:
             return kept

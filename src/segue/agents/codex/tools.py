@@ -1,4 +1,4 @@
-"""Codex's tools: what a call was given, and what came of it. Items are told by the exec stream and
+"""Codex's tools: what a call was given, and the result. Items are told by the exec stream and
 the server; the wire's calls and results are in the session file."""
 
 import re

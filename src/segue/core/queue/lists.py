@@ -19,9 +19,9 @@ class TaskList(Struct, frozen=True, kw_only=True):
 
 
 def read(text: str) -> TaskList:
-    """The tasks in a text. With any item of a list at the margin it is a Markdown list: each such
-    item is a task, with the lines below that are indented. Else each line is one, but for empty
-    ones and those that begin with #."""
+    """The tasks in a text. With any item of a list at the margin it is a Markdown list: each
+    such item is a task, with the lines below that are indented. Else each line is one, except
+    for empty ones and those that begin with #."""
     lines = text.removeprefix("\ufeff").splitlines()
     if any(_ITEM.match(line) for line in lines):
         return _items(lines)

@@ -26,8 +26,9 @@ class LocalHost(NamedTuple):
 
 
 def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
-    """Whether it can be told that the holder is gone; `started` is when the process that has its
-    pid here was started, None if there is none. What cannot be seen from here lives."""
+    """Whether the holder is certainly gone; `started` is when the process that has its pid here
+    was started, None if there is none. A holder that cannot be seen from here counts as
+    alive."""
     is_same_boot = holder.boot == here.boot
     if holder.machine != here.machine and not (is_same_boot and here.boot):
         return False

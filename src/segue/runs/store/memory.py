@@ -33,7 +33,7 @@ Table = dict[tuple[Any, ...], dict[str, Any]]
 
 
 class MemoryStore(StoreRules):
-    """See `port.Store`. Threads may share one."""
+    """A store in memory; see `port.Store`. Threads may share it."""
 
     def __init__(self, *, machine: str = "memory", is_alive: IsAlive = leases.is_alive) -> None:
         self._machine = machine

@@ -53,8 +53,8 @@ def _driver(store: Store, run: Run) -> Holder | None:
 
 
 def _line(run: Run, legs: list[StoredLeg]) -> dict[str, str]:
-    """Each session of a run with the one that came after it, from the one that it goes on with.
-    Those of legs that never started are none."""
+    """Each session of a run with the one that came after it, beginning with the session that the
+    run continues. Sessions of legs that never started do not count."""
     begun = [run.origin.session_id] if run.origin is not None else []
     begun += [leg.session_id for leg in legs if leg.session_id and leg.started_at is not None]
     order = list(dict.fromkeys(begun))

@@ -92,7 +92,7 @@ class StoredDecision(Struct, frozen=True, kw_only=True):
 
 
 class StoredTimer(Struct, frozen=True, kw_only=True):
-    """A run that waits: any later process can read it and go on."""
+    """A run that waits: any later process can read it and continue."""
 
     run: str
     until: float
@@ -213,23 +213,23 @@ class Store(Protocol):
         """The ids that begin like this, in order."""
 
     def legs(self, run_id: str) -> list[StoredLeg]:
-        """By number."""
+        """The legs, by number."""
 
     def sessions(self) -> list[tuple[str, str]]:
         """The id of each session that was in a run, or that a run continues, with the run's id;
         in no particular order."""
 
     def readings(self, run_id: str) -> list[StoredReading]:
-        """As they came."""
+        """The readings, in order."""
 
     def stops(self, run_id: str) -> list[StoredStop]:
-        """As they came."""
+        """The stops, in order."""
 
     def decisions(self, run_id: str) -> list[StoredDecision]:
-        """As they were made."""
+        """The decisions, in order."""
 
     def timers(self, due_before: float | None = None) -> list[StoredTimer]:
-        """The runs that wait, the first due first; `due_before` is inclusive."""
+        """The waiting runs, the first due first; `due_before` is inclusive."""
 
     # What is too large for the log
 
@@ -251,7 +251,7 @@ class Store(Protocol):
         """Sends a request to the process that drives the run, and returns the request's number."""
 
     def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
-        """Those that no entry has taken yet."""
+        """The requests that no entry has taken yet."""
 
     def version(self) -> int:
         """A number that changes once another process has written. Costs next to nothing."""

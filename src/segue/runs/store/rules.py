@@ -31,7 +31,7 @@ class StoreRules(ABC):
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """One transaction: all that is written in it is kept, or nothing."""
+        """One transaction: everything that is written in it is kept, or nothing."""
 
     @abstractmethod
     def last_seq(self, run_id: str) -> int:
@@ -124,7 +124,7 @@ class StoreRules(ABC):
     def must_know(self, run_id: str) -> int:
         """The number of its last entry. Raises UnknownRun."""
         if not (last := self.last_seq(run_id)):
-            raise UnknownRun(f"{run_id}: there is no such run")
+            raise UnknownRun(f"{run_id}: no such run")
         return last
 
     def must_hold(self, key: str, epoch: int) -> None:

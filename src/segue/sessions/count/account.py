@@ -62,7 +62,8 @@ def account(
 
 
 def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
-    """Each reply once: a sub-agent's may stand in its parent's file too. As a scan decides."""
+    """Each reply once: a sub-agent's may be in its parent's file too. By the same rules as in a
+    scan."""
     merged = Ledger()
     for row in rows:
         for entry in Ledger(row.ledger, row.models):

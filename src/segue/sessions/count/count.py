@@ -48,7 +48,7 @@ class Batch:
         self.index.forget(paths)
 
     def add(self, file: FileOnDisk) -> None:
-        """Counts a file, from where it was left if it only grew."""
+        """Counts a file, from where counting stopped if it only grew."""
         old = self.index.counted(file.path) if file.path in self.known else None
         if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
             old = None  # everything that it had was its parent's: more of it may be
@@ -134,8 +134,8 @@ class Batch:
 
 
 def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledger, int] | None:
-    """What a file holds, and from where on it was read; None if its agent's files are not counted.
-    Raises OSError if it cannot be read."""
+    """Counts a file, and returns from where it was read; None if files of its agent are not
+    counted. Raises OSError if it cannot be read."""
     make = agents.counter(file.agent)
     if make is None:
         return None
@@ -209,7 +209,7 @@ def _told(row: dict[str, Any]) -> bytes:
 
 
 def tally_of(row: CountedFile) -> Tally:
-    """What a whole file told; nothing if that is damaged."""
+    """The tally of a whole file; empty if it is damaged."""
     return _tally(row) or Tally()
 
 
@@ -221,8 +221,8 @@ def _tally(row: CountedFile) -> Tally | None:
 
 
 def _known(handle: int, file: FileOnDisk, old: CountedFile | None) -> tuple[Tally, Ledger, int]:
-    """What was counted, if it is still there: the same file, not shorter, with the same bytes at
-    its start and just before the place up to which it was read."""
+    """What was counted before, if it is still valid: the same file, not shorter, with the same
+    bytes at its start and just before the place up to which it was read."""
     if old is not None:
         device, inode, _, _ = old.stamp
         same = (device, inode) == file.stamp[:2] and file.size >= old.offset

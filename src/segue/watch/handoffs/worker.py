@@ -87,7 +87,7 @@ class HandoffWorker:
     # For any thread
 
     def start(self) -> None:
-        """Goes on with what a former daemon left, too."""
+        """Starts, and continues what a previous daemon left."""
         self._bell, self._events = Wakeup(), Notifier()
         self.restore()
         self._thread.start()

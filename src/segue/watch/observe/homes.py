@@ -147,7 +147,7 @@ class SessionHomes:
         return find.sessions(self.homes)
 
     def named(self, names: set[tuple[str, str]]) -> list[FileOnDisk]:
-        """The files of these sessions, where a file's name tells."""
+        """The files of these sessions, for agents whose file names contain the session's id."""
         agents = {agent for agent, _ in names}
         homes = [h for h in self.homes if h.agent in agents and h.store.files]
         return [f for f in find.sessions(homes) if (f.agent, f.session_id) in names]

@@ -44,7 +44,7 @@ class Matching:
         return alive.behind([subject], claims.values()).get(subject.key)
 
     def child_seen(self, file: FileOnDisk) -> None:
-        """A sub-agent's session, which no process is said to be behind."""
+        """A sub-agent's session, which is never matched to a process."""
         self._children[file.path] = alive.Subject(
             key=file.path,
             agent=file.agent,

@@ -78,7 +78,7 @@ class Viewer(Survey):
     # Looking
 
     def look_at(self, file: FileOnDisk, before: Sight | None, now: float) -> Sight | None:
-        """One file; None if it is no session, or cannot be read."""
+        """Looks at one file; None if it is not a session, or cannot be read."""
         if before is not None:
             self.known[file.path] = (before.stamp, _encode(before.seen.look))
         self.judge = make_judge(self.policy_for, now)
@@ -119,13 +119,13 @@ class Viewer(Survey):
         ]
 
     def parent_of(self, file: FileOnDisk) -> str:
-        """The session that this file's is a sub-agent of; "" if it is none's, "?" if that is not
-        told, or not yet."""
+        """The session that this file's session is a sub-agent of; "" if it is not a sub-agent,
+        "?" if that is unknown so far."""
         ((resolved,), told) = parents.resolve([file], self.homes, None)
         return resolved.parent_id if told or file.size >= WHOLE_BYTES else parents.UNTOLD
 
     def with_parents(self, found: Sequence[FileOnDisk]) -> list[FileOnDisk]:
-        """All files with their parents; what is found out is written down."""
+        """All files with their parents; new findings are saved."""
         try:
             resolved, new = parents.resolve(found, self.homes, self._cache)
             self._cache.keep_parents(new)
