@@ -130,7 +130,7 @@ def is_daemon_alive() -> bool:
 
 
 def _live_runs() -> Iterator[str]:
-    """Runs that a segue drives, and those whose agent works on although its segue process is gone."""
+    """Runs that a segue drives, and runs whose agent still works although their segue is gone."""
     from segue.cli.support.run_lookup import driver
     from segue.runs.legs.leg import Leg
     from segue.runs.store import open_store, runs_path
