@@ -118,7 +118,7 @@ def next_lines(task: Task, merge: str) -> list[str]:
     work = task.work
     if task.state is TaskState.NEEDS_YOU or task.state is TaskState.FAILED:
         found.append(f"{task.id} {clean(task.ending)}")
-        found.append(f"  segue queue retry {task.id}  # tries again where it ended")
+        found.append(f"  segue queue retry {task.id}  # tries again from where it ended")
     elif task.tries and task.why and not task.state.is_final:
         found.append(f"{task.id} could not go on: {clean(task.why)}; it is tried again by itself")
         found.append(f"  segue queue cancel {task.id}  # gives it up")

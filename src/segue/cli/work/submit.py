@@ -217,7 +217,7 @@ def _placed(task: Task, repo: str | None) -> Task:
     if start.changes and not task.ref:
         those = "it" if start.changes == 1 else "them"
         printing.complain(
-            f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's tree begins at"
+            f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's worktree starts at"
             f" commit {start.commit[:9]}, without {those}"
         )
     project = os.path.realpath(start.top)
