@@ -48,7 +48,8 @@ def test_what_a_tool_printed_reaches_the_digest_and_nothing_that_judges_a_stop()
     """An agent may read a repository full of "rate limit exceeded"."""
     readers = set()
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text if ".printed" in text else "")):
             if isinstance(node, ast.Attribute) and node.attr == "printed":
                 readers.add(file.relative_to(PACKAGE).as_posix())
     assert readers == {"core/handoffs/digest/builder.py", "core/runs/idle.py"}  # idle: a checksum
@@ -60,7 +61,9 @@ def test_nobody_asks_which_agent_it_is() -> None:
     for file in PACKAGE.rglob("*.py"):
         if file.parent.parent.name == "agents" and file.parent.name in agents.BUILT_IN:
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        is_named = any(name in text for name in agents.BUILT_IN)
+        for node in ast.walk(ast.parse(text if is_named else "")):
             if isinstance(node, ast.Compare):
                 named = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
                 guilty += [(file.name, node.lineno) for n in named if n in agents.BUILT_IN]

@@ -1,6 +1,7 @@
 """The layers of the house: each imports only from those below it, also inside functions."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import segue
@@ -48,15 +49,22 @@ def modules() -> dict[str, Path]:
 
 def imported(file: Path, known: dict[str, Path]) -> set[str]:
     """Modules of segue that a file imports, anywhere in it."""
+    return {
+        f"{module}.{name}" if name and f"{module}.{name}" in known else module
+        for module, name in _imports(file)
+    }
+
+
+@cache
+def _imports(file: Path) -> set[tuple[str, str]]:
+    """Modules of segue, and the names that are taken from them."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in known else node.module)
-    return {name for name in found if name.startswith("segue.")}
+            found |= {(node.module, alias.name) for alias in node.names}
+    return {(module, name) for module, name in found if module.startswith("segue")}
 
 
 def test_every_layer_imports_only_from_below() -> None:
@@ -92,13 +100,3 @@ def test_no_exception_is_kept_that_nothing_needs() -> None:
         for other in imported(file, known) - ENTRANCES
     }
     assert set(ALLOWED) - used == set()
-
-
-def test_folders_are_small_enough_to_be_read() -> None:
-    """About fifteen modules beside each other; a longer one needs a reason."""
-    large = {}
-    for folder in [PACKAGE, *(each for each in PACKAGE.rglob("*") if each.is_dir())]:
-        count = len([file for file in folder.glob("*.py") if file.name != "__init__.py"])
-        if count > 18:
-            large[folder.relative_to(PACKAGE).as_posix()] = count
-    assert large == {}
