@@ -33,7 +33,15 @@ SLOW = (
     *("test_readme", "test_docs_elsewhere", "test_plugins", "test_simulation", "test_follow"),
     *("test_scan", "test_index", "test_broken_index", "test_secrets", "test_any_shape"),
 )
-"""Folders and files that play with processes, terminals, agents or much data."""
+"""Folders of tests/ and files that play with processes, terminals, agents or much data."""
+LONG = (
+    *("test_watch_stops", "test_watch_memory", "test_watch_interrupts", "test_open_agents"),
+    *("test_watch_handoffs", "test_rescue_real", "test_real_agents", "test_watch_kills"),
+    *("test_three_machines", "test_watch_relay", "test_real_queue", "test_pane_notices"),
+    *("test_real_takeover", "test_drive_opencode", "test_real_terminals", "test_permissions"),
+    *("test_drives_real", "test_loops", "test_readme", "test_rescue", "test_worker"),
+)
+"""Files whose tests take longest, mostly by waiting for a real agent; the longest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,18 +50,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out, with --quick, what stands in `SLOW`, and all that needs a real agent."""
-    if not config.getoption("--quick"):
-        return
-    here = Path(__file__).parent
-    slow = [
-        item
-        for item in items
-        if {*item.path.relative_to(here).with_suffix("").parts} & {*SLOW}
-        or "real" in item.path.stem
-    ]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in set(slow)]
+    """Leaves out, with --quick, what stands in `SLOW`, and all that needs a real agent. The rest is
+    put into an order in which the workers end together."""
+    if config.getoption("--quick"):
+        here = Path(__file__).parent
+        slow = {
+            item
+            for item in items
+            if {item.path.relative_to(here).parts[0], item.path.stem} & {*SLOW}
+            or "real" in item.path.stem
+        }
+        config.hook.pytest_deselected(items=list(slow))
+        items[:] = [item for item in items if item not in slow]
+    items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """`--dist worksteal` gives each worker a piece of the list, all of one length; a worker that
+    has nothing left takes from the end of another's. So what takes long is at the beginning of
+    every other piece: it starts early, and at most half of the workers wait for agents at once."""
+    if workers == 1:
+        return items
+    place = {name: number for number, name in enumerate(LONG)}
+    long = sorted(
+        (item for item in items if item.path.stem in place), key=lambda item: place[item.path.stem]
+    )
+    rest = [item for item in items if item.path.stem not in place]
+    pieces = [len(items) * n // workers for n in range(workers + 1)]
+    first = range(0, workers, 2)
+    files = list(dict.fromkeys(item.path.stem for item in long))
+    found: list[pytest.Item] = []
+    for n in range(workers):
+        own = {*files[n // 2 :: len(first)]} if n in first else set()
+        found += [item for item in long if item.path.stem in own]
+        more = max(0, pieces[n + 1] - len(found))
+        found += rest[:more]
+        del rest[:more]
+    return found + rest
 
 
 def pytest_collection_finish() -> None:
