@@ -27,7 +27,7 @@ steps = 4
 [[rules]]
 before_step = 3
 fault = "plan_limit"
-resets_in_s = 6
+resets_in_s = 12  # commands are asked before, and that may take long
 [options.rehearsal]
 plan = "1"
 """

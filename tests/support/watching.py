@@ -64,7 +64,7 @@ class Watching:
                 stderr=said,
             )
         process = self.process
-        self.until(lambda: self.remote.is_there() or process.poll() == -9, "the daemon", 30)
+        self.until(lambda: self.remote.is_there() or process.poll() == -9, "the daemon", 90)
 
     def killed(self) -> None:
         """Until it has killed itself where it was told to."""

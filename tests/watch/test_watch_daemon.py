@@ -369,7 +369,7 @@ def test_hooks_and_status_line_of_a_live_session(
         assert (project / ".segue" / ".gitignore").read_text() == "*\n"
         client.hook("SessionEnd", reason="prompt_input_exit")
         agent.end()
-        (stop,) = there.until(lambda: there.notes("stop"), "the end", 10)
+        (stop,) = there.until(lambda: there.notes("stop"), "the end")
         assert (stop.data["reason"], stop.data["ended_by"]) == ("user_exit", "user")
         assert stop.at - there.notes("hook")[-1].at < 2.0
         calls = there.remote.get("/metrics")

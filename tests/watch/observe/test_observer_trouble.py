@@ -272,12 +272,13 @@ def test_without_watches_folders_are_looked_into(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Folders, "add", lambda *_: False)
+    monkeypatch.setattr(observer_module, "SWEEP_S", 86_400.0)  # else that would find it, too
     claude_session(world.home, prompt(), reply(1, 100))
     agent = world.agent(status="busy")
     world.observer.step(0)
     agent.tells(SESSION, "idle")
     world.offset_s += observer_module.BLIND_S
-    world.until(lambda s: s.session.state is SessionState.WAITING_FOR_USER, 5.0)
+    world.until(lambda s: s.session.state is SessionState.WAITING_FOR_USER)
 
 
 def test_a_bell_that_was_closed_writes_into_nobodys_file(tmp_path: Path) -> None:
