@@ -115,6 +115,7 @@ def test_a_run_on_another_machine_is_seen_from_here_with_its_words_files_and_dif
     assert report["answer"].endswith("All is well.")
     assert [each["path"] for each in report["files"]] == ["a.txt"]
     assert "+two" in segue("diff", run)
+    assert json.loads(segue("show", run, "--json"))["answer"].endswith("All is well.")
     assert "All is well." in page
     everything = repr((told, page, report, segue("report", run), segue("logs", run)))
     assert SECRET not in everything

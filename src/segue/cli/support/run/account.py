@@ -2,7 +2,6 @@
 
 import os
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +14,9 @@ from segue.core.policy import PRESETS, Policy
 from segue.core.runs.types import Arrived, Run, RunState
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
-from segue.runs.folders import RunFolder, read
+from segue.fleet.database import FleetDatabase
+from segue.runs.folders import RunFolder
+from segue.runs.results import RunResult, is_here
 from segue.runs.store import runs_path
 from segue.runs.store.port import (
     Holder,
@@ -52,6 +53,7 @@ class RunAccount(msgspec.Struct, kw_only=True):
     checkpoint: Checkpoint | None
     arrivals: list[Arrived]
     """Of each leg that took over, in order."""
+    told: RunResult | None = None  # by the machine of the fleet that it is on, if that is not this
 
 
 def show(name: str | None, *, as_json: bool) -> None:
@@ -76,7 +78,16 @@ def _account(store: Store, run: Run) -> RunAccount:
         decisions=store.decisions(run.id),
         checkpoint=None if kept is None else msgspec.convert(kept, Checkpoint),
         arrivals=_arrivals(store, run),
+        told=_told(store, run),
     )
+
+
+def _told(store: Store, run: Run) -> RunResult | None:
+    if is_here(run) or not isinstance(store, FleetDatabase):
+        return None
+    from segue.fleet.output import result
+
+    return result(store, run.id)
 
 
 def _arrivals(store: Store, run: Run) -> list[Arrived]:
@@ -150,19 +161,18 @@ def _as_dict(told: RunAccount) -> dict[str, Any]:
             }
             for number, fact in enumerate(told.arrivals, 1)
         ],
-        "answer": _answer(run),
+        "answer": _answer(told),
         "checkpoint": None if told.checkpoint is None else render(told.checkpoint),
         "runs_file": runs_path(),
         "folder": str(RunFolder(run.id).path),
     }
 
 
-def _answer(run: Run) -> str | None:
+def _answer(told: RunAccount) -> str | None:
     """The last words of the work so far."""
-    for number in range(run.leg, 0, -1):
-        if text := read(Path(_leg_folder(run, number), "answer.md")):
-            return text
-    return None
+    if told.told is not None:
+        return told.told.answer or None
+    return RunFolder(told.run.id).answer(told.run.leg) or None
 
 
 def _waits(told: RunAccount) -> list[dict[str, Any]]:
@@ -197,7 +207,7 @@ def _print(told: RunAccount, now: float) -> None:
     if outcome is not None:
         row("outcome", f"{clean(outcome.what)} (exit code {outcome.exit_code})")
         row("setting", clean(outcome.change))
-    answer = _answer(run) if run.state.is_final else None
+    answer = _answer(told) if run.state.is_final else None
     for line in _first_lines(answer or "", f"segue report {run.id}"):
         row("answer", line)
     if told.holder is not None:
