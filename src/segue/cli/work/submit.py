@@ -217,8 +217,8 @@ def _placed(task: Task, repo: str | None) -> Task:
     if start.changes and not task.ref:
         those = "it" if start.changes == 1 else "them"
         printing.complain(
-            f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's worktree starts at"
-            f" commit {start.commit[:9]}, without {those}"
+            f"{counted(start.changes, 'uncommitted file')} in {start.top}: a task's worktree"
+            f" starts at commit {start.commit[:9]}, without {those}"
         )
     project = os.path.realpath(start.top)
     return _with(task, repo=start.top, project=project, machine=_machine())
