@@ -439,6 +439,19 @@ def test_permission_that_is_awaited_needs_the_user() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_call_that_ends_while_its_permission_is_awaited_was_not_allowed(
+    is_answered: bool,
+) -> None:
+    asked = server("permission.asked", id="per_1", permission="bash", tool={"callID": "c1"})
+    replied = [server("permission.replied", requestID="per_1")] if is_answered else []
+    state = {"status": "error", "input": {"command": "ls"}, "error": "Tool execution aborted"}
+    part = {"type": "tool", "tool": "bash", "callID": "c1", "state": state}
+    found = events(asked, *replied, server("message.part.updated", part=part))
+    (result,) = [event for event in found if isinstance(event, ToolResult)]
+    assert (result.failed, result.denied) == (True, not is_answered)
+
+
 def test_unknown_kinds_pass_as_unknown() -> None:
     assert events({"type": "novelty"}, line("text", type="hologram")) == [
         Other(kind="novelty", known=False),

@@ -120,6 +120,7 @@ class _Teller:
         self.windows: dict[str, int] = {}  # by model
         self.is_closing = False  # it was ended by us: what it says of that is not why
         self.asked: Failure | None = None  # what the user was asked last
+        self.unanswered: dict[str, str] = {}  # calls that wait for a permission, by the question
         self.has_failed = False  # since the last prompt
 
     def session(self, ident: str, put: Put) -> Iterator[Event]:
@@ -146,9 +147,12 @@ class _Teller:
             return
         if kind in ("permission.asked", "question.asked"):  # a sub-agent's stops all, too
             asked = text(what, "permission")
+            self.unanswered[text(what, "id")] = text(what, "tool", "callID")
             self.asked = Failure(reason=StopReason.NEEDS_USER, code=kind, message=asked, **put)
             yield self.asked
             return
+        if kind == "permission.replied":
+            self.unanswered.pop(text(what, "requestID"), None)
         if ident in self.children:
             return
         put["at"] = instant(what.get("time"))
@@ -297,9 +301,11 @@ class _Teller:
             # A shell that was ended half-way (Esc, its time) is "completed" too, with no exit code.
             is_cut_short = obj(part, "state", "metadata").get("exit", "") is None
             said = text(part, "state", "output")
+            asked = [each for each in self.unanswered.values() if each]
             yield ToolResult(
                 call_id=call,
-                denied=error.startswith(_DENIED),
+                # Who ends the agent while it asks ends the call, too: it was not allowed.
+                denied=error.startswith(_DENIED) or (bool(error) and call in asked),
                 exit_code=code,
                 failed=bool(error or code) or is_cut_short,
                 failing_tests=failing_tests(said) if text(part, "tool") == _SHELL else (),

@@ -58,11 +58,11 @@ def verdict(
     if (own := _own(run, stop)) is not None:
         return own
     if run.ending is None:
-        if stop.reason is StopReason.NEEDS_USER:
-            return _to_be_allowed(run, stop, follower)
-        # Who was refused an edit and changed nothing has done nothing, whatever it says.
         refusals = follower.refusals
         refused = refusals.call if refusals.was_last else None
+        if stop.reason is StopReason.NEEDS_USER:
+            return _to_be_allowed(run, stop, follower, refused)
+        # Who was refused an edit and changed nothing has done nothing, whatever it says.
         refused = refused or (refusals.edit if is_unchanged else None)
         if stop.reason is StopReason.COMPLETED and (refused is not None or refusals.was_last):
             return _to_be_allowed(run, stop, follower, refused)
