@@ -80,9 +80,9 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
             assert float(gauge.get_attribute("width") or 0) > before > 0
 
             daemon.kill()
-            page.get_by_text("No daemon runs.").wait_for()
+            page.get_by_text("No daemon is running.").wait_for()
             daemon.start()
-            page.get_by_text("No daemon runs.").wait_for(state="detached")
+            page.get_by_text("No daemon is running.").wait_for(state="detached")
             write(file, 3, 180_000, time.time())
             card.locator("strong", has_text="90 %").wait_for()
             assert page.evaluate("window.isSame")  # never loaded again

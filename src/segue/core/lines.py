@@ -4,7 +4,7 @@ LEFT_OUT = "[… {} left out …]"
 
 
 def count_of(lines: int) -> str:
-    """So many lines, in words."""
+    """A number of lines, in words."""
     return "1 line" if lines == 1 else f"{lines:,} lines"
 
 

@@ -7,8 +7,8 @@ _LEAST = 0.6
 
 
 def did_you_mean(name: str, known: Iterable[str], *, least: float = _LEAST) -> str:
-    """ "did you mean status?", or "": a name that begins so, else the one that looks most like it.
-    Case, dashes and underscores do not matter. `least`: how like it, from 0 to 1."""
+    """ "did you mean status?", or "": a name that begins like this, or else the most similar one.
+    Case, dashes and underscores do not matter. `least`: how similar, from 0 to 1."""
     import difflib
 
     names = {_plain(each): each for each in known}

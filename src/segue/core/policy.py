@@ -106,7 +106,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notify_terse: bool = True  # no paths, no text of sessions
 
     def __post_init__(self) -> None:
-        """Nonsense is refused here, by name, and not found out at three in the morning."""
+        """Refuses invalid values here, by name, so that they do not surface at three in the
+        morning."""
         marks = (*self.marks, self.soft_mark, self.context_risk_mark)
         if not all(mark > 0 for mark in marks) or list(self.marks) != sorted(self.marks):
             raise ValueError("marks must be above 0, and monitor, warning, critical, hard in order")
@@ -143,13 +144,13 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return (self.monitor_mark, self.warning_mark, self.critical_mark, self.hard_mark)
 
     def resume_after(self, reason: StopReason) -> Resume:
-        """How work continues after such a stop, before confidence is looked at."""
+        """How work continues after such a stop, before confidence is considered."""
         if reason is StopReason.USER_EXIT and self.resume_user_exits:
             return "same_session"
         return reason.resume
 
     def is_sure(self, stop: Stop) -> bool:
-        """Whether a verdict is sure enough to act on it without asking."""
+        """Whether a verdict is certain enough to act on without asking."""
         return stop.confidence >= self.min_confidence
 
     def may_resume_alone(self, stop: Stop) -> bool:

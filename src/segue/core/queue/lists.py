@@ -10,8 +10,8 @@ _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 
 
 class TaskList(Struct, frozen=True, kw_only=True):
-    """What a file holds. `ticked`: items that are ticked off; `ignored`: the numbers of lines that
-    are neither items nor headings, and not taken for tasks."""
+    """The content of a file. `ticked`: the number of items that are ticked off; `ignored`: the
+    numbers of lines that are neither items nor headings, and not taken for tasks."""
 
     tasks: tuple[str, ...]
     ticked: int = 0
@@ -19,9 +19,9 @@ class TaskList(Struct, frozen=True, kw_only=True):
 
 
 def read(text: str) -> TaskList:
-    """The tasks in a text. With any item of a list at the margin it is a Markdown list: each
-    such item is a task, with the lines below that are indented. Else each line is one, except
-    for empty ones and those that begin with #."""
+    """The tasks in a text. With any list item at the margin it is a Markdown list: each such
+    item is a task, with the indented lines below it. Otherwise each line is a task, apart
+    from empty lines and those that begin with #."""
     lines = text.removeprefix("\ufeff").splitlines()
     if any(_ITEM.match(line) for line in lines):
         return _items(lines)

@@ -11,15 +11,15 @@ from segue.core.queue.types import Caps, Task, TaskState
 
 
 class Proving(Struct, frozen=True):
-    """An account whose limit was reset then, and of which nobody got a reply yet. `first`: the run
-    or session that tries just now; "": nobody does."""
+    """An account whose limit has reset, and that has had no reply since. `first`: the run or
+    session that is trying now; "": none."""
 
     reset_at: float
     first: str = ""
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """How the world stands."""
+    """The current conditions."""
 
     now: float
     caps: Caps = Caps()
@@ -42,7 +42,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What the plan says of one task."""
+    """What the plan says about one task."""
 
     task: Task
     agent: str = ""  # start it now, with this agent; "": do not
@@ -113,7 +113,7 @@ class _Plan:
         return self.there.now - task.tried_at < REPLY_S
 
     def _is_tried(self, account: str, task: Task) -> bool:
-        """Whether somebody else finds that out just now."""
+        """Whether another task is finding that out now."""
         proving = self.there.proving.get(account)
         return proving is not None and proving.first not in ("", task.run)
 
@@ -133,8 +133,8 @@ class _Plan:
         return None
 
     def _agent(self, task: Task) -> Verdict:
-        """The first agent of its list that may work now. A run that was begun stays with its own;
-        it knows by itself when to hand over to another."""
+        """The first agent of its list that may work now. A run that has started stays with its
+        own agent; it knows when to hand over to another."""
         why, until = "", None
         for agent in (task.agent,) if task.run and task.agent else task.agents:
             account = self.there.account_of(task, agent)
@@ -156,8 +156,8 @@ class _Plan:
 
 
 def plan(tasks: Sequence[Task], there: Conditions) -> list[Verdict]:
-    """A verdict on each task that has not ended and has no living process, in the order in which
-    they start: what was begun goes first, then the higher priority, then the older one."""
+    """A verdict on each unfinished task without a live process, in the order in which they
+    start: tasks that have already started, then higher priorities, then older tasks."""
     open_tasks = [t for t in tasks if not t.state.is_final]
     laid_out = _Plan(open_tasks, there)
     idle = [t for t in open_tasks if t.state is not TaskState.RUNNING or t.id in there.lost]

@@ -8,7 +8,7 @@ from segue.core.runs.types import Outcome
 
 
 class TaskState(StrEnum):
-    """Where a task stands. The values are what users see."""
+    """The state of a task. Users see these values."""
 
     QUEUED = "queued"
     RUNNING = "running"  # a process has it: its tree is being prepared, or its run works
@@ -20,12 +20,12 @@ class TaskState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more happens by itself."""
+        """Whether nothing more happens automatically."""
         return self not in (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What a task's branch holds, compared with the branch it is to be merged into."""
+    """What a task's branch contains, compared with the branch it is to be merged into."""
 
     head: str = ""  # the branch's newest commit
     target: str = ""  # what it is compared with: a branch's name, or a commit
@@ -116,7 +116,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The tree that only one task may be in at a time."""
+        """The tree that only one task may use at a time."""
         return self.cwd if self.here else f"task:{self.id}"
 
 

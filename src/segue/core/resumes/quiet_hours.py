@@ -36,16 +36,14 @@ def _span(part: str) -> Span:
 
 
 def is_quiet(spans: Iterable[Span], now: float, local: Local) -> bool:
-    """Whether it is quiet now, by the clock on the wall."""
+    """Whether it is quiet now, by the local time."""
     return _span_at(spans, now, local) is not None
 
 
 def ends_at(spans: Iterable[Span], now: float, local: Local) -> float | None:
-    """When it is no longer quiet; None if it is not quiet now. Always later than now.
-
-    Spans that touch count as one. Where the clock is changed in between, or it is quiet all day,
-    it may be quiet still: ask again then.
-    """
+    """When the quiet time ends; None if it is not quiet now. Always later than now. Adjacent
+    spans count as one. If the clock changes in between, or it is quiet all day, it may still
+    be quiet: ask again then."""
     spans, at = tuple(spans), now
     for _ in spans:
         span = _span_at(spans, at, local)

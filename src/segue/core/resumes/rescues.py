@@ -13,8 +13,8 @@ _OVER = frozenset({StopReason.COMPLETED, StopReason.USER_EXIT})
 
 
 def died_of(look: Look) -> StopReason | None:
-    """Why a session stopped that no process is behind; None if nothing was ever asked of it.
-    Records that end in the middle of a turn are those of a process that was killed."""
+    """Why a session stopped that no process has open; None if it never got a prompt. Records
+    that end in the middle of a turn come from a process that was killed."""
     if look.stop is None:
         return None
     if look.stop.reason is StopReason.UNKNOWN and not look.awaits_user:
@@ -30,9 +30,9 @@ def has_work_left(reason: StopReason | None) -> bool:
 def ways(
     reason: StopReason, *, is_driven: bool, resumes: bool, is_cut: bool = False
 ) -> tuple[Way, ...]:
-    """All that there are, the best first. `is_driven`: segue can start its agent, `resumes`:
-    which can continue an old session; `is_cut`: its file ends in the middle of a record, to
-    which the next one would be glued."""
+    """All ways to continue, the best first. `is_driven`: segue can start its agent; `resumes`:
+    the agent can continue an old session; `is_cut`: its file ends in the middle of a record,
+    to which the next one would be glued."""
     found: list[Way] = []
     is_full = reason is StopReason.CONTEXT_EXHAUSTED
     if is_driven and resumes and not is_full and not is_cut:

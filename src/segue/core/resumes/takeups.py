@@ -21,7 +21,7 @@ SETTLE_S = 3.0
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """What is known of a run that nobody drives."""
+    """What is known about a run that no process drives."""
 
     run: Run
     last_at: float  # when something happened to it last
@@ -37,7 +37,7 @@ class Left(Struct, frozen=True, kw_only=True):
 
 
 class TakeUp(Struct, frozen=True, tag="take_up"):
-    """Go on with it now, in a process of its own."""
+    """Continue it now, in a process of its own."""
 
     why: str
 
@@ -46,8 +46,9 @@ Verdict = Leave | AskUser | WaitForReset | TakeUp
 
 
 def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float) -> Verdict:
-    """What is done about it. Never a `TakeUp` of what the user ended, in quiet hours, without
-    `auto_resume`, or more than `max_resumes` times. `draw`, from 0 to 1, spreads tries."""
+    """Decides what to do about the run. Never returns a `TakeUp` for what the user ended, in
+    quiet hours, without `auto_resume`, or more than `max_resumes` times. `draw`, from 0 to 1,
+    spreads tries."""
     held = _left_alone(left, policy, now)
     if held is not None:
         return held

@@ -20,6 +20,6 @@ _STEP = 0.04
 
 def adapted(quantile: float | None, read_at: float) -> float:
     """The quantile after a handoff whose request was read at this share of the window; 1 for a
-    window that was full before."""
+    window that filled up first."""
     moved = -ACCEPTED if read_at <= LATE else 1 - ACCEPTED
     return round(min(HIGHEST, max(LOWEST, (quantile or USUAL) + _STEP * moved)), 4)

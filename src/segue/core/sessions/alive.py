@@ -18,7 +18,7 @@ _RANKS = {"busy": 3, "waiting": 2, "idle": 1}
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """What matters here of a session."""
+    """The relevant data of a session."""
 
     key: str  # what the answer calls it: its path, or its id if it shares a database with others
     agent: str
@@ -31,8 +31,8 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[str, Process]:
-    """The process behind each session that has one, by the session's key. No process is behind
-    two, except for those that serve others; none is behind a sub-agent's session, whose
+    """The process that has each session open, by the session's key. No process has two sessions,
+    except for those that serve others; none is matched to a sub-agent's session, because its
     parent has it."""
     running: dict[int, Process] = {}
     for process in sorted(processes, key=_rank, reverse=True):
@@ -60,12 +60,12 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
 
 
 def _rank(process: Process) -> tuple[int, float, int]:
-    """Which of two processes on the same session is meant: the one at work, then the later one."""
+    """Which of two processes on the same session counts: the one at work, then the later one."""
     return (_RANKS.get(process.status, 0), process.started_at, process.pid)
 
 
 def _concerned(sessions: Iterable[Subject], processes: Collection[Process]) -> list[Subject]:
-    """The few sessions, of thousands, that any process could be behind."""
+    """The few sessions, of thousands, that any process could have open."""
     holds = [hold for process in processes for hold in process.holds]
     ids = {p.session_id for p in processes} | {hold.session_id for hold in holds}
     paths = {hold.path for hold in holds}
@@ -75,7 +75,7 @@ def _concerned(sessions: Iterable[Subject], processes: Collection[Process]) -> l
 
 
 class _Known:
-    """The sessions that can have a process, by what processes say of them."""
+    """The sessions that can have a process, by what processes say about them."""
 
     def __init__(self, sessions: Iterable[Subject]) -> None:
         self.by_key: dict[str, Subject] = {}
@@ -98,7 +98,7 @@ class _Known:
         return self.by_id.get((agent, hold.session_id)) if hold.session_id else None
 
     def of(self, process: Process) -> Subject | None:
-        """The session that a process says or shows; None if it has no file, or not yet."""
+        """The session that a process reports or shows; None if it has no file yet."""
         agent = process.agent
         if process.session_id:
             return self.by_id.get((agent, process.session_id))
@@ -118,8 +118,8 @@ class _Known:
 def _guess(
     known: _Known, loose: list[Process], servers: list[Process], found: dict[str, Process]
 ) -> None:
-    """Gives processes that say nothing the sessions in their folders, newest first. Of several
-    that fit, the one that began last: the others fit older sessions better."""
+    """Gives processes that report nothing the sessions in their folders, newest first. Of
+    several that fit, the one that started last: the others fit older sessions better."""
     waiting: dict[tuple[str, str], list[Process]] = {}
     for process in sorted(loose, key=lambda p: (p.started_at, p.pid), reverse=True):
         if process.cwd:

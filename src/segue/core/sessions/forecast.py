@@ -27,10 +27,8 @@ leave room for that; later, if the policy's own mark is later."""
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
-    """How far a point of the window is: 0 once it is reached, None if unknown or never.
-
-    `seconds` are of active time: a session that rests gets no nearer.
-    """
+    """The distance to a point of the window: 0 once it is reached, None if unknown or never.
+    `seconds` count active time: an idle session gets no nearer."""
 
     at_tokens: int | None = None
     tokens: int | None = None
@@ -40,14 +38,13 @@ class Ahead(Struct, frozen=True, kw_only=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The way to every zone, to the soft mark, and to where the agent can go no further.
-
-    `zone` is the reading's, unless the agent's own limit lies so low that the handoff is due.
-    `last_tokens` is where what a checkpoint needs is just left before `full`. `next_passes` if the
-    session would be there after its next reply, or past where it should have been asked for one,
-    and large ones of its own are expected; `is_close` if it would after a few. `result_passes` if
-    what its tool prints just now may reach `full` itself. None and False if handoffs are off.
-    """
+    """The distance to every zone, to the soft mark, and to the point where the agent can go no
+    further. `zone` is the reading's zone, unless the agent's own limit is so low that the
+    handoff is due. `last_tokens` is the size at which just enough room is left before `full`
+    for a checkpoint. `next_passes`: the session would be there after its next reply, or past
+    the point where it should have been asked, if that reply is as large as its large ones;
+    `is_close`: it would be after a few. `result_passes`: the output of its current tool may
+    reach `full`. None and False if handoffs are off."""
 
     zone: Zone
     zones: dict[Zone, Ahead]
@@ -60,12 +57,12 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
     @property
     def handoff(self) -> Ahead:
-        """The way to the handoff; all None if the policy switches handoffs off."""
+        """The distance to the handoff; all None if the policy switches handoffs off."""
         return self.zones[Zone.HANDOFF]
 
 
 class Fit(Struct, frozen=True, kw_only=True):
-    """Whether a task may be started. `ok` exactly if it needs no more than `room_tokens`."""
+    """Whether a task may start. `ok` exactly if it needs no more than `room_tokens`."""
 
     ok: bool
     room_tokens: int  # the largest task that may be started now
@@ -81,11 +78,9 @@ def forecast(
     reserve_tokens: int = RESERVE_TOKENS,
     enforced_at_tokens: int | None = None,
 ) -> Forecast:
-    """How far it is to each zone, at this growth; never raises.
-
-    `enforced_at_tokens` is where the agent itself compacts or refuses. The handoff then begins no
-    later than the reserve before it, and no zone after the handoff.
-    """
+    """The distance to each zone at this growth; never raises. `enforced_at_tokens` is where the
+    agent itself compacts or refuses. The handoff then begins at the latest one reserve before
+    it, and no zone begins after the handoff."""
     used, window = bounded(reading.used_tokens), bounded(reading.window_tokens)
     points = _points(reading, policy, reserve_tokens, enforced_at_tokens)
     handoff = points[Zone.HANDOFF]
@@ -124,7 +119,8 @@ def handoff_points(
 
 
 def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
-    """Where a session must have been asked for a checkpoint; None if handoffs are off."""
+    """The size by which a session must have been asked for a checkpoint; None if handoffs are
+    off."""
     share = _tokens_at(ASKED_BY, window)
     if last is None or handoff is None or share is None:
         return last
@@ -132,19 +128,17 @@ def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
 
 
 def _missed_turns(growth: Growth | None) -> float:
-    """How many replies come while somebody reacts: a few where they take less than a second, and
-    next to none where a model thinks."""
+    """How many replies arrive during segue's reaction time: a few if they take less than a
+    second, and almost none while a model thinks."""
     if growth is None or growth.reply_s is None:
         return 0.0
     return min(MAX_MISSED_TURNS, REACTION_S / max(growth.reply_s, 1e-3))
 
 
 def later(used_tokens: int, growth: Growth | None, *, turns: float) -> int:
-    """The size after so many turns, if they are as large as large ones of this session have been.
-
-    What the tools print that the last reply called for is in no reading yet: it is one turn, and
-    the next reply with its tools is the second.
-    """
+    """The size after this many turns, if they are as large as this session's large turns so far.
+    The output of tools that the last reply called is not in any reading yet: it counts as one
+    turn, and the next reply with its tools as the second."""
     large = (growth.large_reply_tokens if growth else None) or 0
     return bounded(used_tokens) + int(turns * bounded(large))
 
@@ -157,11 +151,9 @@ def fits(
     reserve_tokens: int = RESERVE_TOKENS,
     enforced_at_tokens: int | None = None,
 ) -> Fit:
-    """Whether a task of this size may be started now; never raises.
-
-    It may if the zone allows its size, and if it ends with the reserve left below the hard mark
-    (below the window's end, if handoffs are off) and below the agent's own limit.
-    """
+    """Whether a task of this size may start now; never raises. It may if the zone allows its
+    size, and if the reserve is left afterwards below the hard mark (below the end of the
+    window, if handoffs are off) and below the agent's own limit."""
     need, used, reserve = max(1, bounded(task_tokens)), bounded(reading.used_tokens), reserve_tokens
     zone = _zone(used, _points(reading, policy, reserve, enforced_at_tokens))
     if zone is Zone.HANDOFF:
@@ -210,7 +202,8 @@ def _points(
 
 
 def _before(limit: int, reserve_tokens: int) -> int:
-    """Half of it is for work: with a reserve larger than the window every leg would hand off."""
+    """Half of the room is for work: with a reserve larger than the window, every leg would hand
+    off."""
     return max(limit - bounded(reserve_tokens), limit // 2)
 
 
@@ -219,7 +212,7 @@ def _zone(used: int, points: dict[Zone, int | None]) -> Zone:
 
 
 def _tokens_at(mark: float, window: int) -> int | None:
-    """The least number of tokens whose fraction of the window reaches the mark."""
+    """The smallest number of tokens whose share of the window reaches the mark."""
     if window == 0 or not isfinite(mark * window):
         return None
     tokens = ceil(mark * window)

@@ -19,7 +19,7 @@ BYTES_PER_TOKEN = 3.5  # of code with line numbers, as agents read it
 
 
 class Sized(Struct, frozen=True):
-    """How many tokens something will take, and how that is known."""
+    """How many tokens something will take, and how segue knows."""
 
     tokens: int
     source: Literal["told", "prompt", "history", "file"]
@@ -27,8 +27,8 @@ class Sized(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """What is said to a task. `text` is a statement, empty if there is nothing to say; its numbers
-    are there for those who word it otherwise."""
+    """The answer to a task. `text` is a statement, empty if there is nothing to say; its numbers
+    are there for callers that word it differently."""
 
     verdict: Literal["allow", "warn", "block"]
     text: str = ""
@@ -38,16 +38,15 @@ class Gate(Struct, frozen=True):
 
 
 def told(tokens: int) -> Sized:
-    """A size that somebody states."""
+    """A size that was stated explicitly."""
     return Sized(bounded(tokens), "told", "as told")
 
 
 def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
-    """What the task of a prompt will cost: its own words, and what tasks here usually cost.
-
-    `costs`: those of the project's earlier tasks (`growth.task_costs`). With fewer than
-    `growth.LEAST_TASKS` of them the words alone count, which is too little rather than too much.
-    """
+    """What the task in a prompt will cost: its own text, and what tasks here usually cost.
+    `costs`: the costs of the project's earlier tasks (`growth.task_costs`). With fewer than
+    `growth.LEAST_TASKS` of them only the text counts, which is too little rather than too
+    much."""
     own = max(1, -(-bounded(chars) // CHARS_PER_TOKEN))
     usual = typical_task(costs)
     if usual is None:
@@ -59,7 +58,7 @@ def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
 
 
 def size_of_tool(name: str, argument_bytes: int, file_bytes: int | None) -> Sized:
-    """What a tool call will add: what it is given, and the file that it reads if that is known."""
+    """What a tool call will add: its input, and the file that it reads if that is known."""
     own = _tokens(argument_bytes)
     if file_bytes is None:
         return Sized(max(1, own), "prompt", f"the input of {name}; its result is unknown")
@@ -76,13 +75,11 @@ def gate(
     *,
     enforced_at_tokens: int | None = None,
 ) -> Gate:
-    """What the policy says to a task of this size; never raises.
-
-    In warning only small tasks are begun, in critical only tiny ones, in handoff none, and nowhere
-    one that would not leave the reserve. `zone` is the one that the session is in, which may be
-    held a little longer than the reading says (`zones`). Where the window is unknown all is
-    allowed. segue's own prompts are not to be asked about.
-    """
+    """What the policy says about a task of this size; never raises. In warning only small tasks
+    may start, in critical only tiny ones, in handoff none, and nowhere one that would not
+    leave the reserve. `zone` is the session's zone, which may last a little longer than the
+    reading says (`zones`). If the window is unknown, everything is allowed. Do not call it
+    for segue's own prompts."""
     if policy.gate == "off":
         return Gate("allow")
     fit = fits(

@@ -18,7 +18,7 @@ _SAMPLES_KEPT = 400
 
 
 class TailLook(Struct, kw_only=True):
-    """A look at a session's last records, and what it takes to judge whether they are enough."""
+    """A look at a session's last records, and what is needed to judge whether they are enough."""
 
     look: Look = field(default_factory=Look)
     """All but the growth and the verdict on the last turn, which take their time. `started_at` is

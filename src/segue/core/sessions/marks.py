@@ -7,20 +7,16 @@ from segue.core.sessions.forecast import handoff_points
 
 
 class Marks(Struct, frozen=True, kw_only=True):
-    """Inclusive: a session that holds as many tokens has reached the mark. None: never.
-
-    `soft_tokens` is never above `hard_tokens`, and there is one exactly if there is the other.
-    """
+    """Inclusive: a session with exactly this many tokens has reached the mark. None: never.
+    `soft_tokens` is never above `hard_tokens`, and both are None or neither is."""
 
     soft_tokens: int | None = None
     hard_tokens: int | None = None
 
 
 def marks(policy: Policy, window_tokens: int, enforced_tokens: int | None = None) -> Marks:
-    """The policy's marks in a window of this size.
-
-    Where the agent itself compacts or refuses at `enforced_tokens`, they lie before it by what a
-    checkpoint needs. A hard mark above 1 switches both off.
-    """
+    """The policy's marks in a window of this size. If the agent itself compacts or refuses at
+    `enforced_tokens`, they are before that by what a checkpoint needs. A hard mark above 1
+    switches both off."""
     soft, hard = handoff_points(policy, window_tokens, enforced_tokens)
     return Marks(soft_tokens=hard if soft is None else soft, hard_tokens=hard)

@@ -31,12 +31,10 @@ class Zone(StrEnum):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """Tokens in the window after the last main-thread reply: never a sum over requests.
-
-    The parts are disjoint, as Anthropic reports them: `input_tokens` is the uncached tail only,
-    so the prompt's size is input + cache write + cache read. Agents that report otherwise are
-    brought to this form by their parsers.
-    """
+    """Tokens in the window after the last main-thread reply: never a sum over requests. The
+    parts are disjoint, as Anthropic reports them: `input_tokens` is only the uncached tail,
+    so the prompt's size is input + cache write + cache read. For agents that report
+    differently, their parsers convert to this form."""
 
     input_tokens: int = 0
     cache_write_tokens: int = 0
@@ -48,7 +46,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def used_tokens(self) -> int:
-        """What occupies the window: the reply counts too, it is input of the next request."""
+        """What occupies the window: the reply counts too, because it is input of the next
+        request."""
         return (
             self.input_tokens
             + self.cache_write_tokens
@@ -58,7 +57,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def fraction(self) -> float:
-        """Used tokens as a fraction of the window; may exceed 1 if the window is believed wrong."""
+        """Used tokens as a fraction of the window; may exceed 1 if the assumed window is wrong."""
         return self.used_tokens / self.window_tokens if self.window_tokens > 0 else 0.0
 
     @property

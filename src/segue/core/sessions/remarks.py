@@ -16,7 +16,7 @@ class Todo(Struct, frozen=True):
 
 
 class LimitSeen(Struct, frozen=True):
-    """What a record last said about a plan window."""
+    """What a record last said about one of the plan's limits."""
 
     used_percent: float | None = None
     resets_at: float | None = None

@@ -79,7 +79,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def iso(at: float | None) -> str | None:
-    """An instant in UTC, or None; one that no calendar has is None too."""
+    """An instant in UTC, or None, also if no calendar can represent it."""
     if at is None:
         return None
     try:
@@ -115,7 +115,7 @@ def growth(session: Session) -> str:
 
 
 def countdown(session: Session) -> str:
-    """The same, whether or not an agent is seen behind it."""
+    """The same, whether or not an agent has it open."""
     if session.forecast is None:
         return ""
     ahead = session.forecast.zones[Zone.HANDOFF]

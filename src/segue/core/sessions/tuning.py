@@ -28,8 +28,8 @@ class History(Struct, frozen=True, kw_only=True):
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """Where the hard mark should be, and why. `hard_mark` is None if the history is too small, or
-    if no mark is good enough; `why` says which."""
+    """The suggested hard mark, and why. `hard_mark` is None if the history is too small, or if
+    no mark is good enough; `why` says which."""
 
     hard_mark: float | None
     why: str
@@ -44,8 +44,8 @@ class Advice(Struct, frozen=True, kw_only=True):
 def advise(
     histories: Iterable[History], *, now_mark: float, max_late: float = 0.05, limit: float = LATE
 ) -> Advice:
-    """The highest mark at which at most `max_late` of all handoffs are late. `limit`: where late
-    begins, of the window; lower where the agent itself compacts before."""
+    """The highest mark at which at most `max_late` of all handoffs are late. `limit`: from which
+    share of the window a handoff is late; lower if the agent itself compacts before."""
     pairs: list[tuple[float, float]] = []
     sessions = 0
     for history in histories:
@@ -93,7 +93,7 @@ def late_share(pairs: Sequence[tuple[float, float]], mark: float, limit: float) 
 
 
 def _rises(history: History) -> list[float]:
-    """What each reply added, of the window. A compaction is no turn."""
+    """What each reply added, as a share of the window. A compaction is not a turn."""
     window = history.window_tokens
     if window <= 0:
         return []

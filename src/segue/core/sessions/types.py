@@ -25,7 +25,7 @@ class SessionState(StrEnum):
 
     @property
     def is_live(self) -> bool:
-        """Whether an agent is behind the session."""
+        """Whether an agent has the session open."""
         return self in (
             SessionState.WORKING,
             SessionState.WAITING_FOR_USER,
@@ -34,7 +34,7 @@ class SessionState(StrEnum):
 
 
 class StopSeen(Struct, frozen=True):
-    """The verdict on the last turn, as far as the session file tells."""
+    """The verdict on the last turn, as far as the session file says."""
 
     reason: StopReason
     confidence: float
@@ -44,8 +44,8 @@ class StopSeen(Struct, frozen=True):
 
 
 class Look(Struct, kw_only=True):
-    """What the end of a session's file tells. Nothing in it depends on the time or on settings,
-    so it holds as long as the file does not change: the index keeps it."""
+    """What the end of a session's file says. Nothing in it depends on the time or on settings,
+    so it is valid as long as the file does not change: the index stores it."""
 
     session_id: str = ""
     cwd: str = ""
@@ -76,7 +76,7 @@ class Hold(Struct, frozen=True, kw_only=True):
 
 
 class Process(Struct, frozen=True, kw_only=True):
-    """A running agent, told from others by pid and start time."""
+    """A running agent, identified by pid and start time."""
 
     agent: str
     pid: int
@@ -94,7 +94,7 @@ class Process(Struct, frozen=True, kw_only=True):
 
 
 class RunSeen(Struct, frozen=True, kw_only=True):
-    """The run that a session is part of."""
+    """The run that a session belongs to."""
 
     id: str
     state: str
@@ -105,7 +105,7 @@ class RunSeen(Struct, frozen=True, kw_only=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """One conversation of an agent, now."""
+    """One conversation of an agent, in its current state."""
 
     agent: str
     session_id: str
@@ -132,8 +132,9 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come of it: another session carries its work on, its run
-        has ended, or no agent has it open. What its user opened again has not ended."""
+        """Whether nothing more will happen in it: another session continues its work, its run
+        has ended, or no agent has it open. A session that its user opened again has not
+        ended."""
         if self.run is None or self.run.is_final:
             return not self.state.is_live
         if self.handed_over_to:
@@ -142,12 +143,12 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def ahead(self) -> Forecast | None:
-        """What lies ahead of it, to be shown: nothing does of one that has ended."""
+        """The forecast to show: nothing for a session that has ended."""
         return None if self.is_over else self.forecast
 
 
 def fit_in(session: Session, tokens: int, reserve_tokens: int | None = None) -> Fit | None:
-    """Whether a task of this size may be started in it; None if its size is unknown yet.
+    """Whether a task of this size may start in it; None if its size is unknown.
     `reserve_tokens`: what is kept for a checkpoint, if not what its policy says."""
     if session.reading is None:
         return None
@@ -162,7 +163,7 @@ def fit_in(session: Session, tokens: int, reserve_tokens: int | None = None) -> 
 
 
 def state_of(look: Look, process: Process | None, now: float) -> SessionState:
-    """What a session is doing, from its last records and the process behind it."""
+    """What a session is doing, from its last records and its process."""
     stop = look.stop
     if process is None:
         known = stop is not None and stop.reason is not StopReason.UNKNOWN

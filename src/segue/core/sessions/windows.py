@@ -47,7 +47,8 @@ KNOWN_WINDOWS: dict[str, int] = {
 
 
 def find_window(model: str, table: Mapping[str, int] | None = None) -> int | None:
-    """The window of a model by a table (ours if none is given); None if it is not in it."""
+    """The window of a model according to a table (the bundled one by default); None if it is not
+    listed."""
     name = model.strip().lower().rsplit("/", 1)[-1].replace(" ", "-")
     if table is None and name.endswith("[1m]"):
         return 1_000_000
@@ -77,7 +78,7 @@ def raised(window: int, used: int) -> int:
 
 
 class Window(Struct, frozen=True):
-    """How large the window is believed to be, and who says so."""
+    """How large the window is assumed to be, and who says so."""
 
     tokens: int
     source: WindowSource
@@ -94,10 +95,10 @@ def believed_window(
     priced_tokens: int | None = None,
     default_tokens: int = DEFAULT_WINDOW_TOKENS,
 ) -> Window:
-    """The agent's own word, the user's config, our tables, the price list, then a
-    default with a warning. What was accepted cannot be too much: the belief was wrong. But what
-    the agent says is no belief: it works with that, whatever the provider takes beyond it (codex
-    keeps a twentieth back)."""
+    """The window from the agent's own records, the user's config, the bundled tables, the price
+    list, or else a default with a warning. If the provider accepted more, the assumption was
+    wrong. But what the agent itself says stands: it works with that number, whatever the
+    provider accepts beyond it (codex holds back a twentieth)."""
     window = _believed(told_tokens, model, configured, agents_own, priced_tokens, default_tokens)
     if told_tokens or accepted_tokens <= window.tokens:
         return window

@@ -31,7 +31,7 @@ _STATUS: dict[Zone, Status] = {
 
 
 class ZoneMemory(Struct, frozen=True):
-    """What is kept of a session from reading to reading. A new session begins with a new one."""
+    """What is remembered of a session between readings. A new session starts with a new one."""
 
     zone: Zone | None = None  # None: there was no reading yet
     since: float = 0.0
@@ -41,7 +41,7 @@ class ZoneMemory(Struct, frozen=True):
 
 
 class Crossing(Struct, frozen=True):
-    """A session's zone changed. `was` is None for what was passed before the first reading."""
+    """A session's zone changed. `was` is None for zones passed before the first reading."""
 
     was: Zone | None
     zone: Zone
@@ -52,8 +52,8 @@ class Crossing(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """The record of a check. `details` has `context_usage` (0 to 1), `zone`, `used_tokens`
-    and `window_tokens`; of a handoff also `handoff_triggered`."""
+    """The record of a health check. `details` has `context_usage` (0 to 1), `zone`,
+    `used_tokens` and `window_tokens`; for a handoff also `handoff_triggered`."""
 
     project: str
     check_type: CheckType
@@ -63,7 +63,7 @@ class Health(Struct, frozen=True):
 
 
 class Reminder(Struct, frozen=True):
-    """The session is to be told again how full it is. `number` counts from 1 in each stay."""
+    """The session must be told again how full it is. `number` counts from 1 in each stay."""
 
     zone: Zone
     fraction: float
@@ -84,15 +84,13 @@ def observe(
     at: float,
     forecast: Forecast | None = None,
 ) -> tuple[ZoneMemory, list[Noted]]:
-    """The memory after this reading, and what is to be written down, in order.
-
-    Each crossing is told once, with the health check of the zone that is entered; going up through
-    all zones between, going down at once. The same reading again tells nothing, except for the
-    reminders: on entering critical, and every `remind_every_s` as long as it is there; and so in
-    the handoff zone if segue may not hand off by itself. `forecast` tells where an agent's own
-    limit lowers the marks; without one they are the policy's. A window of unknown size tells
-    nothing.
-    """
+    """The memory after this reading, and what to log, in order. Each crossing is reported once,
+    with the health check of the zone that is entered: upwards through all zones in between,
+    downwards at once. The same reading again reports nothing, apart from reminders: on
+    entering critical, and every `remind_every_s` while it stays there; likewise in the
+    handoff zone if segue may not hand off by itself. `forecast` shows where an agent's own
+    limit lowers the marks; without one they are the policy's. A window of unknown size
+    reports nothing."""
     if reading.window_tokens <= 0:
         return memory, []
     fraction = reading.fraction
@@ -133,14 +131,14 @@ def health(zone: Zone, reading: Reading, *, project: str, at: float) -> Health:
 
 
 def triggered(check: Health) -> Health:
-    """The same check, of a handoff that was begun."""
+    """The same check, for a handoff that has begun."""
     return replace(check, details=check.details | {"handoff_triggered": True})
 
 
 def _held(
     was: Zone, zone: Zone, reading: Reading, policy: Policy, forecast: Forecast | None
 ) -> Zone:
-    """The zone of a size that fell: each one is left only well below its mark."""
+    """The zone of a size that dropped: a zone is left only well below its mark."""
     place, least = _PLACE[was], _PLACE[zone]
     while place > least:
         mark = _mark(_ORDER[place], reading, policy, forecast)

@@ -14,9 +14,9 @@ _FOLD = re.compile(r"\[Pasted [^\]\n]*\]")
 
 
 def typeable(text: str) -> tuple[str, int]:
-    """A text without what a terminal would take for keys, and how much that was: control
-    characters except for newlines and tabs, and a `!` in front, with which some agents run a
-    shell."""
+    """The text without anything that a terminal would treat as keys, and how many characters
+    that was: control characters except newlines and tabs, and a leading `!`, with which some
+    agents run a shell."""
     clean, dropped = _UNTYPED.subn("", text.replace("\r\n", "\n"))
     clean = clean.strip()
     if clean.startswith("!"):
@@ -26,13 +26,13 @@ def typeable(text: str) -> tuple[str, int]:
 
 
 def is_all(screen: Screen, text: str) -> bool:
-    """Whether the input line is seen to hold this text and nothing else."""
+    """Whether the input line shows this text and nothing else."""
     return not screen.pasted and _solid(screen.draft) == _solid(text)
 
 
 def shows(screen: Screen, text: str) -> bool:
-    """Whether the input line shows nothing else, after this text was put in: also if it is folded,
-    or too long to be shown whole."""
+    """Whether the input line shows nothing else after this text was inserted, even if it is
+    folded or too long to be shown whole."""
     if screen.pasted and _FOLD.fullmatch(screen.draft.strip()):
         return True
     seen = _solid(screen.draft)
@@ -40,7 +40,7 @@ def shows(screen: Screen, text: str) -> bool:
 
 
 def without(screen: Screen, text: str) -> str:
-    """The draft without this text; all of it, if the text is not found in it."""
+    """The draft without this text; the whole draft if it does not contain the text."""
     if shows(screen, text):
         return ""
     draft, ours = screen.draft, _solid(text)
@@ -54,7 +54,7 @@ def without(screen: Screen, text: str) -> str:
 
 
 def rows(draft: str) -> int:
-    """How many lines it may take on a screen, and rather more."""
+    """How many lines it may take on a screen, estimated generously."""
     return sum(len(line) // _NARROW + 1 for line in draft.split("\n"))
 
 

@@ -26,7 +26,7 @@ class PaneCapture(Struct, frozen=True):
 
 
 class Screen(Struct, frozen=True):
-    """What a pane's agent says by its screen."""
+    """What an agent's screen says."""
 
     state: State
     draft: str = ""
@@ -57,8 +57,8 @@ _ESCAPE = re.compile(
 
 
 def ink(styled: Iterable[str]) -> tuple[Ink, ...]:
-    """The lines of a styled capture. tmux writes only what changes, so that a style continues
-    from one line to the next."""
+    """The lines of a styled capture. tmux writes only changes, so a style continues from one
+    line to the next."""
     found, dim, reversed_ = [], False, False
     for line in styled:
         text, marks, place = [], [], 0
@@ -93,8 +93,8 @@ def _styled(codes: str, dim: bool, reversed_: bool) -> tuple[bool, bool]:
 
 
 def typed(line: Ink, start: int = 0) -> str:
-    """What of a line was typed: what is dim is a placeholder or a suggestion, and so is the letter
-    below the cursor if what follows is dim."""
+    """The part of a line that was typed: dim text is a placeholder or a suggestion, and so is
+    the letter under the cursor if dim text follows."""
     found = []
     for place in range(start, len(line.text)):
         mark, after = line.marks[place], line.marks[place + 1 : place + 2]
@@ -104,7 +104,7 @@ def typed(line: Ink, start: int = 0) -> str:
 
 
 def columns(text: str) -> int:
-    """How wide a terminal shows it."""
+    """How many columns a terminal uses for it."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
 
@@ -126,8 +126,7 @@ def joined(rows: Sequence[str], room: int) -> str:
 
 
 def padded(rows: Sequence[str], row: int, column: int) -> list[str]:
-    """The rows with the blanks that stand before the cursor: a capture ends with the last letter
-    of a line."""
+    """The rows with the blanks before the cursor: a capture ends with the last letter of a line."""
     found = list(rows)
     if 0 <= row < len(found):
         found[row] += " " * (column - columns(found[row]))
@@ -135,13 +134,13 @@ def padded(rows: Sequence[str], row: int, column: int) -> list[str]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two texts are the same except for blanks: boxes break lines where they like."""
+    """Whether two texts are the same apart from blanks: boxes break lines anywhere."""
     return "".join(one.split()) == "".join(other.split())
 
 
 def is_cut(rows: int, height: int, most: float = 0.5) -> bool:
-    """Whether an input box of so many rows may be scrolled, so that not all of it is shown; `most`
-    is the part of the screen that it is known to use before."""
+    """Whether an input box of this many rows may be scrolled, so that not all of it is shown;
+    `most` is the part of the screen that it is known to use before."""
     return rows >= height * most
 
 

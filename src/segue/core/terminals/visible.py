@@ -40,13 +40,13 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in one line: a name or a path cannot pretend to be a line of its own."""
+    """The same on one line: a name or a path cannot pretend to be a separate line."""
     return visible(text).replace("\n", " ").replace("\t", " ")
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON in ASCII: also a terminal that shows it shows nothing but JSON. What JSON
-    cannot say (NaN, infinity, a number of thousands of digits) is null."""
+    """One line of JSON in ASCII: even on a terminal it shows nothing but JSON. Values that JSON
+    lacks (NaN, infinity, a number with thousands of digits) become null."""
     try:
         text = json.dumps(value, allow_nan=False)
     except ValueError:
@@ -55,7 +55,7 @@ def to_json(value: Any) -> str:
 
 
 def escape_json(text: str) -> str:
-    """JSON that somebody else wrote, with everything that is not seen as itself escaped."""
+    """Foreign JSON, with every character escaped that is not displayed as itself."""
     return text if text.isascii() and text.isprintable() else _JSON.sub(_escaped, text)
 
 

@@ -1,5 +1,4 @@
-"""Who plays: one file for each agent, with everything that a drill must know to start it
-privately."""
+"""The agents that a drill can play: for each, everything it needs to be started privately."""
 
 import os
 import subprocess

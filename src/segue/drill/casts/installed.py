@@ -1,4 +1,4 @@
-"""What casts share: the agents' programs, and their private files."""
+"""Code that casts share: the agents' programs, and their private files."""
 
 import json
 from collections.abc import Iterator

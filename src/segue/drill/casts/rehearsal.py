@@ -1,9 +1,9 @@
-"""The rehearsal agent, in its claude form: it is part of segue, so it is always there.
+"""The rehearsal agent in its claude form: it is part of segue, so it is always available.
 
-Options of a drill: `plan` = "1": it is a subscriber, so that a plan limit means something to it;
-`retries`: how often it tries a refused request again; `timeout_ms`: for how long it waits for the
-first byte; `wait_scale`: what its own waits before a retry are multiplied with; `compact` = "0": it
-may not summarise by itself.
+Options of a drill: `plan` = "1": it has a subscription, so that a plan limit applies to it;
+`retries`: how often it retries a refused request; `timeout_ms`: how long it waits for the first
+byte; `wait_scale`: the factor for its own waits before a retry; `compact` = "0": it may not
+compact.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What the scripted model answers, in one form for all wires."""
+"""The scripted model's answers, in one form for all APIs."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the scripted model is asked, in one form for all wires."""
+"""The requests to the scripted model, in one form for all APIs."""
 
 from enum import StrEnum
 from typing import Literal

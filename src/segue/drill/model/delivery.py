@@ -1,4 +1,4 @@
-"""How an answer goes over a connection, decided before a byte is sent. Pure."""
+"""How an answer is sent over a connection, decided before the first byte. Pure."""
 
 import re
 from typing import Literal

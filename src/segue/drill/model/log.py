@@ -1,4 +1,4 @@
-"""What the scripted model was asked and did about it: one record for each request."""
+"""What the scripted model was asked and how it answered: one record per request."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a conversation tells an honest model about the job: everything that it may act on. Pure."""
+"""What a conversation tells an honest model about the job: the only basis for its actions. Pure."""
 
 import re
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Handoffs by a document, as a conversation shows them: a session that is asked to write one, and a
-session that is told to read one. Pure."""
+"""Handoffs by document, as a conversation shows them: a session that is asked to write one, and
+a session that is told to read one. Pure."""
 
 import re
 import shlex

@@ -1,5 +1,5 @@
-"""The scripted model. It is honest: it knows what it is sent, and nothing else. Pure: the clock is
-an argument, and the same requests get the same answers."""
+"""The scripted model. It is honest: it knows only what it is sent. Pure: the clock is an
+argument, and the same requests get the same answers."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the scripted model says when it is not at work: summaries, checkpoints, titles. Pure."""
+"""What the scripted model says besides its work: summaries, checkpoints, titles. Pure."""
 
 from collections.abc import Collection, Sequence
 

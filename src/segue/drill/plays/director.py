@@ -1,4 +1,4 @@
-"""Has plays played, each in a process and a scratch folder of its own, enclosed if need be."""
+"""Runs plays, each in its own process and scratch folder, isolated if necessary."""
 
 import json
 import os

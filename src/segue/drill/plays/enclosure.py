@@ -1,9 +1,8 @@
-"""A world with loopback and nothing else, for agents that might call the real one.
+"""A network with loopback and nothing else, for agents that might call the real API.
 
-`python -m segue.drill.plays.enclosure -- command…` runs a command in a network namespace of its
-own, in which only `lo` is up. It needs Linux, and either root or user namespaces; no other program.
-The user's ids and files stay what they are. Nothing comes back out: it ends with the last
-process in it.
+`python -m segue.drill.plays.enclosure -- command…` runs a command in its own network namespace,
+in which only `lo` is up. It needs Linux, and either root or user namespaces; no other program.
+The user's ids and files stay the same. The namespace ends with the last process in it.
 """
 
 import ctypes

@@ -1,8 +1,9 @@
-"""Facts that only a conversation holds: how a step prints them, how the model says and knows them,
-and how a step asks for them. Pure.
+"""Facts that exist only in a conversation: how a step prints them, how the model states and
+remembers them, and how a step asks for them. Pure.
 
-A word is made from the repository's first commit, so that it is another one in every play; no file
-holds it. What the model decides is its own word, and the step knows only its checksum."""
+A word is derived from the repository's first commit, so it is different in every play, and no
+file contains it. What the model decides is its own word, and the step knows only its checksum.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

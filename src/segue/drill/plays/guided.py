@@ -1,5 +1,5 @@
-"""A play with segue: `segue run` as a user would type it, in a home of its own, with waits that are
-short enough for a drill."""
+"""A play with segue: `segue run` as a user would type it, with its own home and with waits that
+are short enough for a drill."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The job that shows loss: numbered steps in a scratch git repository, and a look at what came of
-them."""
+"""The job that reveals lost work: numbered steps in a scratch git repository, and a check of the
+result."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""The full matrix, every agent in every scenario, without segue and with it: kept as it grows, so
-that it can be gone on with, and written as a table."""
+"""The full matrix, every agent in every scenario, without segue and with it: saved as it grows,
+so that it can be resumed, and written as a table."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What came of a play, in a form that is printed, kept and compared."""
+"""The result of a play, in a form that can be printed, stored and compared."""
 
 from msgspec import Struct
 

@@ -1,8 +1,8 @@
 """One play: one agent, one scenario, one scratch folder; the agent alone, or with segue. `python -m
 segue.drill.plays.play`.
 
-A play is a process of its own, because it is the one that orphans of a killed agent come to, and
-because it may be in a network namespace of its own. It tells what happens as JSON lines.
+A play has its own process, because it adopts the orphans of a killed agent, and because it may
+run in its own network namespace. It reports what happens as JSON lines.
 """
 
 import argparse

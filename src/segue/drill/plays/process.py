@@ -1,7 +1,5 @@
-"""One leg of a play: one life of an agent's process, started here and waited for here, from its
-start to the end of everything that it left behind. (The legs of runs outlive segue:
-`runs/legs/leg`.)
-"""
+"""One leg of a play: the lifetime of an agent's process, from its start to the end of everything
+it left behind. (The legs of runs outlive segue: `runs/legs/leg`.)"""
 
 import contextlib
 import os

@@ -1,7 +1,8 @@
-"""The rehearsal agent: a small agent of its own, for machines that have none.
+"""The rehearsal agent: a small agent for machines that have none.
 
 `python -m segue.drill.rehearsal` asks a scripted model on loopback what to do, runs the shell
 commands that it names in the working folder, keeps a session file and can continue it. It prints
-and writes what Claude Code does, or with `exec` what Codex does, as both were measured: their
-records, their retries, their way with signals and exit codes. It needs the standard library only.
+and writes what Claude Code does or, with `exec`, what Codex does, as both were measured: their
+records, their retries, their handling of signals and their exit codes. It needs only the
+standard library.
 """

@@ -1,6 +1,6 @@
-"""One file for each way of asking a model: reads its requests and writes its answers. Pure.
+"""One file for each model API: reads its requests and writes its answers. Pure.
 
-Each module has a `WIRE`; `find` gives the one that a path belongs to.
+Each module has a `WIRE`; `find` returns the one that a path belongs to.
 """
 
 from collections.abc import Callable, Iterator, Mapping

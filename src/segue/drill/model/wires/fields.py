@@ -1,4 +1,4 @@
-"""What the wires have in common: careful reading of any JSON, events, ids. Pure."""
+"""Code that the APIs share: careful reading of any JSON, events, ids. Pure."""
 
 import zlib
 from collections.abc import Iterator

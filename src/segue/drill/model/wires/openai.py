@@ -1,4 +1,4 @@
-"""What both of OpenAI's wires have in common: errors and usage. No wire of its own."""
+"""Code that both OpenAI APIs share: errors and usage."""
 
 from typing import Any
 
