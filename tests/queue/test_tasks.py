@@ -129,6 +129,28 @@ def test_a_tree_in_which_nothing_was_done_is_removed_at_once(place: Place) -> No
     assert git(place.repo, "branch", "--list", "segue/*") == ""
 
 
+def test_a_tree_stays_while_it_holds_work_that_its_branch_does_not(place: Place) -> None:
+    unread = place.submit('echo new > c.txt; echo broken > "$(git rev-parse --git-dir)/index"')
+    elsewhere = place.submit("git checkout -q -b own; echo 2 > a.txt; git commit -qam own")
+    detached = place.submit("git checkout -q --detach; echo 2 > a.txt; git commit -qam lost")
+    nested = place.submit("git init -q sub; echo 1 > sub/d.txt; echo new > c.txt")
+    place.work()
+    assert (place.tree(unread) / "c.txt").read_text() == "new\n"
+    assert "git status failed" in place.shown(unread)["work"]["note"]
+    assert git(place.tree(elsewhere), "branch", "--show-current") == "own"
+    told = f"1 commit is on the branch own, not on segue/{elsewhere}"
+    assert told in place.shown(elsewhere)["work"]["note"]
+    assert told in place.segue("queue")
+    assert git(place.tree(detached), "log", "-1", "--format=%s") == "lost"
+    assert "1 commit is on no branch" in place.shown(detached)["work"]["note"]
+    work = place.shown(nested)["work"]
+    assert (work["commits"], work["files"], work["uncommitted"]) == (1, 1, 1)
+    git(place.repo, "merge", "-q", f"segue/{nested}")
+    assert (place.tree(nested) / "sub" / "d.txt").read_text() == "1\n"
+    git(place.repo, "merge", "-q", "own")
+    assert place.shown(elsewhere)["tree"] is None
+
+
 def test_a_conflict_is_told_and_never_resolved(place: Place) -> None:
     task = place.submit("echo theirs > a.txt")
     place.work()

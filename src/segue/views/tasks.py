@@ -1,5 +1,6 @@
 """Tasks of the queue, for people and for programs."""
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -122,11 +123,13 @@ def next_lines(task: Task, merge: str) -> list[str]:
     elif task.tries and task.why and not task.state.is_final:
         found.append(f"{task.id} could not go on: {clean(task.why)}; it is tried again by itself")
         found.append(f"  segue queue cancel {task.id}  # gives it up")
+    if work is not None and work.note and not task.is_tree_removed:
+        found.append(f"{task.id}: {clean(work.note)}")
+        if not merge:
+            found.append(f"  cd {shlex.quote(task.tree)}")
     if work is None or not merge:
         return found
     into = task.target.removeprefix("refs/remotes/origin/")
-    if work.note:
-        found.append(f"{task.id}: {clean(work.note)}")
     if work.conflicts:
         names = ", ".join(clean(name) for name in work.conflicts[:5])
         more = f" and {len(work.conflicts) - 5} more" if len(work.conflicts) > 5 else ""

@@ -176,7 +176,7 @@ def accept_check(settings: Settings, trusts: bool) -> None:
     if not begin.needs_yes(settings) or settings.project_file is None:
         return
     if not trusts:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
             return  # refused below, in one line
         printing.say(
             f"{settings.sources['run.check'].at} sets a check, a command that segue runs here when"

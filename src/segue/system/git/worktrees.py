@@ -154,12 +154,13 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
     until = time.monotonic() + MAKE_S
     repo = find(path)
     branch = _branch(repo)
-    if not branch:
-        return "no branch is checked out in its tree"
     with repo.apart(until) as git:
-        names = _changed(git, until, leave)
+        # A repository in the tree would be committed as a mere link to what nobody else has.
+        names = [name for name in _changed(git, until, leave) if not name.endswith(b"/")]
         if not names:
             return ""
+        if not branch:
+            return "no branch is checked out in its tree"
         if filtered := _filtered(git, names, until):
             return f"{filtered} has a git filter; commit it yourself"
         env = {**git.env, **_identity(repo.top, until)}
@@ -260,7 +261,8 @@ def look(top: str, path: str, branch: str, target: str, leave: Sequence[str] = (
         if path and os.path.isdir(path) and work.head:
             with find(path).apart(until) as git:
                 left = len(_changed(git, until, leave))
-                work = replace(work, uncommitted=left)
+                stray = _stray(git, _branch(find(path)), branch, work, until)
+                work = replace(work, uncommitted=left, note=work.note or stray)
     except (GitError, OSError, ValueError) as fault:
         return Work(note=str(fault))
     return work
@@ -272,8 +274,7 @@ def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
     if not head or not to:
         missing = branch if not head else target
         return Work(head=head, target=target, note=f"{missing} no longer exists")
-    count = git(("rev-list", "--count", f"{to}..{head}"), until).out.strip()
-    commits = int(count) if count.isdigit() else 0
+    commits = _count(git, (f"{to}..{head}",), until)
     words = ("diff", "--shortstat", "--no-ext-diff", "--no-textconv", f"{to}...{head}")
     stat = _STAT.search(git(words, until).out)
     files, more, less = (int(n or 0) for n in stat.groups()) if stat else (0, 0, 0)
@@ -282,6 +283,28 @@ def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
         head=head, target=target, target_head=to, commits=commits, files=files, insertions=more,
         deletions=less, conflicts=conflicts, is_checked=is_checked,
     )  # fmt: skip
+
+
+def _count(git: Apart, which: tuple[str, ...], until: float) -> int:
+    """How many commits these are. Raises GitError: none would mean that nothing can be lost."""
+    said = git(("rev-list", "--count", *which), until)
+    count = said.out.strip()
+    if said.code != 0 or not count.isdigit():
+        raise GitError(f"{git.top}: git rev-list {_why(said)}")
+    return int(count)
+
+
+def _stray(git: Apart, now: str, branch: str, work: Work, until: float) -> str:
+    """What is committed in a task's tree, and neither on its branch nor merged: an agent may have
+    made a branch of its own, or none. `now`: the branch that is checked out there."""
+    head = _commit(git, "HEAD", until)
+    if now == branch or not head:
+        return ""
+    known = [f"^{commit}" for commit in (work.head, work.target_head) if commit]
+    if not (number := _count(git, (head, *known), until)):
+        return ""
+    what = "1 commit is" if number == 1 else f"{number} commits are"
+    return f"{what} on {f'the branch {now}' if now else 'no branch'}, not on {branch}"
 
 
 def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str, ...], bool]:
@@ -302,12 +325,23 @@ def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str,
 
 
 def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]:
-    """The files that differ from what is checked out, except for those that are left alone."""
+    """The files that differ from what is checked out, except for those that are left alone; those
+    that end with "/" are repositories themselves. Raises GitError: a tree of which git could not
+    tell must not pass for one without changes."""
     words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
              "--ignore-submodules=dirty")  # fmt: skip
-    names = [entry[3:] for entry in git(words, until).out.split(b"\0") if len(entry) > 3]
+    said = git(words, until)
+    if said.code != 0:
+        raise GitError(f"{git.top}: git status {_why(said)}")
+    names = [entry[3:] for entry in said.out.split(b"\0") if len(entry) > 3]
     left = {os.fsencode(name) for name in leave}
     return [name for name in names if name not in left]
+
+
+def _why(said: GitOutput) -> str:
+    if said.is_late:
+        return "took too long"
+    return "listed more than segue reads" if said.is_cut else "failed"
 
 
 def _filtered(git: Apart, names: Sequence[bytes], until: float) -> str:
