@@ -66,6 +66,20 @@ def test_an_exit_record_that_was_cut_short_does_not_count(kept: Kept) -> None:
     assert kept.leg.wait(LIMIT_S).state == "lost"
 
 
+def test_a_keepers_record_that_was_cut_short_loses_the_leg_instead_of_waiting_for_ever(
+    kept: Kept,
+) -> None:
+    """The machine went down just after the leg began: no keeper will ever report."""
+    status = kept.start("sleep 600")
+    os.kill(status.keeper_pid, signal.SIGKILL)
+    put(kept.leg, "keeper.json", "")
+    assert kept.leg.wait(LIMIT_S).state == "lost"
+    exit = kept.leg.sweep_lost()
+    assert (exit.lost, exit.error) == (True, "the machine was restarted")
+    assert "600" in [each.argv[-1] for each in exit.swept]
+    assert kept.leg.status().state == "ended"
+
+
 def test_two_starters_agree_on_one_spec(kept: Kept) -> None:
     kept.leg.folder.mkdir(parents=True)
     found = []
@@ -139,7 +153,7 @@ def test_a_number_that_is_used_again_is_not_taken_for_the_agent(kept: Kept) -> N
 
 def test_a_live_leg_is_not_swept(kept: Kept) -> None:
     kept.start("exec sleep 300")
-    with pytest.raises(StateError, match="its keeper lives"):
+    with pytest.raises(StateError, match="its keeper is still running"):
         kept.leg.sweep_lost()
     assert kept.leg.status().state == "running"
 
@@ -219,5 +233,5 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Pat
 
 def test_a_keeper_that_cannot_keep_says_so(kept: Kept) -> None:
     (kept.leg.folder / "keeper.json.new").mkdir(parents=True)
-    with pytest.raises(StateError, match=r"the leg cannot be kept: .*Is a directory"):
+    with pytest.raises(StateError, match=r"files cannot be written: .*Is a directory"):
         kept.start("true")

@@ -509,6 +509,8 @@ def write(path: str, record: dict[str, Any]) -> None:
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(file, "wb") as out:
         out.write(json.dumps(record).encode() + b"\n")
+        out.flush()
+        os.fsync(file)  # else a power cut may leave the name with nothing in it
     os.rename(aside, path)
 
 

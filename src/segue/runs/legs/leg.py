@@ -202,7 +202,7 @@ class Leg:
         for _ in range(2):
             if exit := self.exit():
                 return self._status("ended", exit)
-            if self._kept() is None:
+            if self._kept() is None and not self._was_kept():
                 return self._status(
                     "starting" if (self.folder / "spec.json").exists() else "not_started"
                 )
@@ -262,6 +262,11 @@ class Leg:
             started_at=kept.started_at,
             exit=exit,
         )
+
+    def _was_kept(self) -> bool:
+        """Whether a keeper ever took it, also if its record was cut short when the machine stopped:
+        then no other keeper will."""
+        return (self.folder / "keeper.json").exists()
 
     def _kept(self) -> KeeperRecord | None:
         return _record(self.folder / "keeper.json", KeeperRecord)
@@ -353,7 +358,7 @@ class Leg:
                 if kept and not self._is_this_boot(kept):
                     agent = (0, 0)
                 swept = end_all(lambda: left_by(stored.mark, *agent), grace_s)
-            error = "it was never started"
+            error = "the machine was restarted" if self._was_kept() else "it was never started"
             if kept:
                 error = "its keeper was killed"
                 if not self._is_this_boot(kept):

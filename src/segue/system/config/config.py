@@ -257,7 +257,7 @@ def read(path: Path) -> Written:
     except OSError as fault:
         raise ConfigError(f"{path}: cannot be read: {fault.strerror}") from None
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark
         written = Written(path, text, tomllib.loads(text))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: cannot be read: not UTF-8") from None
@@ -271,8 +271,21 @@ def read(path: Path) -> Written:
         raise ConfigError(f"{written.at(*keys)}: the number is out of range")
     for name, value in written.data.items():
         if name not in TABLES:
+            if not isinstance(value, dict) and (table := _table_of(name)):
+                raise ConfigError(
+                    f"{written.at(name)}: {name} is in no table: write it under [{table}]"
+                )
             raise written.unknown("table" if isinstance(value, dict) else "key", name, (), TABLES)
     return written
+
+
+def _table_of(key: str) -> str:
+    """The table that a key belongs to; "" if it is a key of none."""
+    from segue.system.config import layers
+
+    tables = {"run": layers.RUN, "policy": layers.KEYS, "queue": layers.QUEUE}
+    tables["worktree"] = layers.WORKTREE
+    return next((name for name, keys in tables.items() if key in keys), "")
 
 
 def _out_of_range(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
