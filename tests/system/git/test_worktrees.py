@@ -87,8 +87,8 @@ def test_what_is_left_is_committed_but_for_links_ignored_files_and_files_with_fi
     (tree / "a.txt").write_text("two\n")
     (tree / "ignored").write_text("x")
     (tree / ".env").symlink_to("/nowhere")
-    assert worktrees.commit_rest(str(tree), "what was left", [".env"]) == ""
-    assert git(tree, "log", "-1", "--format=%an %s") == "Me what was left"
+    assert worktrees.commit_rest(str(tree), "what was\udcff left", [".env"]) == ""
+    assert git(tree, "log", "-1", "--format=%an %s") == "Me what was? left"
     assert git(tree, "show", "--stat", "--format=", "--name-only").split() == ["a.txt", "new.txt"]
     assert git(tree, "status", "--porcelain") == "?? .env"
     work = worktrees.look(str(repo), str(tree), "segue/task-1", "main", [".env"])

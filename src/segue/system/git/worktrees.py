@@ -172,7 +172,9 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
             return "git add failed in its tree"
         tree = git(("write-tree",), until).out.decode().strip()
         head = _commit(git, "HEAD", until)
-        made = git(("commit-tree", "-F", "-", "-p", head, tree), until, message.encode())
+        made = git(
+            ("commit-tree", "-F", "-", "-p", head, tree), until, message.encode("utf-8", "replace")
+        )
         commit = made.out.decode().strip()
         if made.code != 0 or not commit:
             return "git commit failed in its tree"
