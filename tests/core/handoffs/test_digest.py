@@ -262,6 +262,18 @@ def test_how_a_long_output_begins_and_ends_is_kept_although_all_begin_so() -> No
     assert [n for n in range(1, 30) if f"wrote part {n} of" not in text] == []
 
 
+def test_of_logs_full_of_the_same_lines_only_the_last_line_and_what_is_new_are_kept() -> None:
+    def log(number: int, *more: str) -> str:
+        lines = [f"2026-11-03T10:{n % 60:02}:12Z INFO wrote batch {number}{n}" for n in range(200)]
+        return "\n".join([*lines[:90], *more, *lines[90:]])
+
+    events = [e for n in range(10) for e in run(f"make it-{n}", log(n), call=f"c{n}")]
+    events += run("make last", log(99, "listening on port 40123"), call="last")
+    digest = digest_of(*events)
+    assert [len(result.lines) for result in digest.results][1:-1] == [1] * 9
+    assert "listening on port 40123" in digest.results[-1].lines
+
+
 def test_a_long_result_does_not_push_out_the_others() -> None:
     rows = [f"{'xyz'[k % 3] * k} is there, and number" for k in range(1, 40)]
     long = [

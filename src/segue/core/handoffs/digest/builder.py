@@ -19,6 +19,7 @@ from segue.core.handoffs.digest.excerpts import (
     NOTHING,
     SHORT_CHARS,
     Kept,
+    UsualForms,
     clean,
     cut_line,
     lines_of,
@@ -80,6 +81,7 @@ _CORRECTS = re.compile(
     r"|don'?t touch|leave .{1,40} alone)\b"
 )
 _EDGES = swaps("\"'`,;:()[]", " ")
+_MAY_NAME = re.compile(r"[`\"\d]")
 _SPECIFIC = re.compile(r"`([^`\n]{3,60})`|\"([^\"\n]{3,60})\"|\b([A-Za-z_.-]*\d[\w.-]{2,})\b")
 
 
@@ -128,7 +130,7 @@ class Builder:
         self._asked = 0  # prompts of the user's, ever
         self._last: dict[str, int] = {}  # replies and their lengths
         self._last_chars = 0
-        self._said: list[tuple[int, str, list[str]]] = []  # not judged yet, and what they name
+        self._said: dict[str, int] = {}  # not judged yet, and where they were said last
         self._said_chars = 0
         self._statements: dict[str, Statement] = {}
         self._values: dict[str, _Value] = {}
@@ -142,6 +144,7 @@ class Builder:
         self._todos: dict[str, Todo] = {}
         self._images: dict[str, None] = {}
         self._mentions: dict[str, None] = {}
+        self._usual = UsualForms()
         self._shapes = Frequencies()  # of lines that were printed
         self._forms = Frequencies()  # of sentences
         self._compactions = 0
@@ -201,11 +204,11 @@ class Builder:
         self._last_chars += len(text)
         while self._last_chars - self._last[first := next(iter(self._last))] > _LAST_WORDS_CHARS:
             self._last_chars -= self._last.pop(first)
-        things = _named_in(text)
         if self._texts:
-            self._refer(things)
-        self._said.append((self._place, text, things))
-        self._said_chars += len(text)
+            self._refer(_named_in(text))
+        if self._said.pop(text, None) is None:
+            self._said_chars += len(text)
+        self._said[text] = self._place
         if self._said_chars > _SAID_CHARS:
             self._judge()
 
@@ -242,7 +245,7 @@ class Builder:
         before = self._outcomes.pop(call.text, None)
         if call.looks and is_long and not failed:
             return  # it can be seen again
-        kept = shorten(text, failed=failed, is_report=call.by_agent)
+        kept = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
         outcome = _Outcome(
             call.text,
             self._place,
@@ -314,13 +317,13 @@ class Builder:
 
     def _judge(self) -> None:
         """Takes what matters out of the replies so far."""
-        for place, text, things in self._said:
-            self._mention(things)
+        for text, place in self._said.items():
+            self._mention(_named_in(text))
             for found in sentences(text):
                 self._keep(
                     Statement(kind=found.kind, text=found.text, place=place, score=found.score)
                 )
-        self._said, self._said_chars = [], 0
+        self._said, self._said_chars = {}, 0
 
     def _keep(self, statement: Statement) -> None:
         key = _flat(statement.text.lower())
@@ -487,11 +490,14 @@ class Builder:
 
 def _form(text: str) -> bytes:
     """A sentence without what it names."""
-    return _SPECIFIC.sub("·", text)[:120].encode("utf-8", "replace")
+    bare = text if _MAY_NAME.search(text) is None else _SPECIFIC.sub("·", text)
+    return bare[:120].encode("utf-8", "replace")
 
 
 def _named_in(text: str) -> list[str]:
     """The things that a text names: quoted, or with a number in them."""
+    if _MAY_NAME.search(text, 0, _NAMED_CHARS) is None:
+        return []  # as of most that is said in passing
     found = islice(_SPECIFIC.finditer(text, 0, _NAMED_CHARS), _NAMED)
     return [match[match.lastindex or 0] for match in found]
 

@@ -10,7 +10,7 @@ goes.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, KeysView
 from string import ascii_letters, digits
 from typing import Any
 
@@ -38,6 +38,7 @@ _PIECE_CHARS = 160  # of a long line
 _WORDS_CHARS = 64 << 10  # that words are counted in
 _ERROR_CHARS, _ERROR_HITS, _ERRORS = 32 << 10, 40, 8
 _VALUES = 6
+_USUAL_LINES, _USUAL_FORMS = 32, 1_000
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)")
 _CONTROL = swaps("".join(map(chr, [*range(9), 11, 12, *range(14, 32), 127])), None)
@@ -70,6 +71,8 @@ _LOOKS = words(
     "cat head tail less more sed nl bat ls tree find fd grep rg ag awk wc stat file du pwd which"
     " type sort uniq cut tr diff xxd od hexdump readlink realpath basename dirname jq yq"
 )
+_SHOWS = _LOOKS - {"sed", "find"}  # whatever their arguments
+_JOINS = re.compile(r"[|&;\n>]")
 _LOOKERS = _LOOKS | {"cd", "git"}
 _GIT_LOOKS = words("status log diff show blame branch ls-files grep rev-parse shortlog")
 _WRITES = re.compile(r"sed\s+(?:-\w+\s+)*-i|find\b.*-(?:delete|exec)|>")
@@ -87,8 +90,12 @@ def clean(text: str) -> str:
 def only_looks(command: str) -> bool:
     """Whether a shell's command just shows what is on disk: all its parts do."""
     first = command.split(None, 1)[:1]
-    if first and "=" not in first[0] and first[0].rpartition("/")[2] not in _LOOKERS:
-        return False  # as most do, and at no cost
+    if first and "=" not in first[0]:
+        name = first[0].rpartition("/")[2]
+        if name not in _LOOKERS:
+            return False  # as most do, and at no cost
+        if name in _SHOWS and _JOINS.search(command) is None:
+            return True
     if _WRITES.search(command):
         return False
     parts = re.split(r"\|\||&&|[|;\n]", command)
@@ -125,10 +132,37 @@ class Kept(Struct, frozen=True):
 NOTHING = Kept()
 
 
-def shorten(text: str, *, failed: bool = False, is_report: bool = False) -> Kept:
+class UsualForms:
+    """Forms of lines that the logs of a session are full of. One more such line is no news in any
+    output, and need not be looked at again: most of what long logs cost."""
+
+    def __init__(self) -> None:
+        self._often: dict[bytes, int] = {}
+        self._usual: set[bytes] = set()
+
+    def others(self, forms: KeysView[bytes]) -> set[bytes]:
+        """Those that are not usual."""
+        return forms - self._usual
+
+    def add(self, form: bytes, lines: int) -> None:
+        """An output had so many lines of this form, too many to be odd."""
+        often = self._often.pop(form, 0) + lines
+        if often < _USUAL_LINES:
+            self._often[form] = often
+        elif len(form) <= LINE_CHARS:
+            self._usual.add(form)
+        if len(self._usual) + len(self._often) > _USUAL_FORMS:
+            self._often.clear()
+            self._usual.clear()
+
+
+def shorten(
+    text: str, *, failed: bool = False, is_report: bool = False, usual: UsualForms | None = None
+) -> Kept:
     """What may tell something of an output of any length: all of a short one, else its first lines,
     its last, and those unlike the others; without secrets that take several lines. `is_report`:
-    somebody wrote it to be read. Cheap: it is done to all that is printed."""
+    somebody wrote it to be read. `usual`: what the session's logs are full of. Cheap: it is done to
+    all that is printed."""
     if is_report and len(text) <= _REPORT_CHARS:
         return Kept(redact_blocks(text))
     if len(text) <= SHORT_CHARS and text.count("\n") < _SHORT_LINES:
@@ -140,24 +174,33 @@ def shorten(text: str, *, failed: bool = False, is_report: bool = False) -> Kept
         text = f"{text[:half]}\n{text[-half:]}"
     data = text.encode("utf-8", "replace")
     forms = data.translate(None, _DIGITS).split(b"\n")
-    seen = Counter(forms)
-    is_log = len(seen) <= len(forms) // _FORM_SHARE
-    if _OVER_LINES.search(b"\n%s" % b"\n".join(seen) if is_log else data) is not None:
+    distinct = dict.fromkeys(forms).keys()
+    is_log = len(distinct) <= len(forms) // _FORM_SHARE
+    new: Collection[bytes] = distinct
+    if is_log and usual is not None:
+        new = usual.others(distinct)
+    if new and _OVER_LINES.search(b"\n%s\n" % b"\n".join(new) if is_log else data) is not None:
         text, is_log = redact_blocks(text), False
     if not is_log:
         if len(text) > len(forms) * LINE_CHARS:
             text = _in_pieces(text)
         data = text.encode("utf-8", "replace")
         forms = data.translate(None, _WORD_BYTES).split(b"\n")
+    found: list[str] = []
+    if new:
         seen = Counter(forms)
-    max_alike = max(1 + len(forms) // _ODD_SHARE, min(_FEW_ALIKE, len(forms) // _ALIKE_SHARE))
-    rare = {form for form, number in seen.items() if number <= max_alike}
-    found = _odd_lines(text, forms, rare) if rare else []
+        max_alike = max(1 + len(forms) // _ODD_SHARE, min(_FEW_ALIKE, len(forms) // _ALIKE_SHARE))
+        rare = {form for form in (new if is_log else seen) if seen[form] <= max_alike}
+        found = _odd_lines(text, forms, rare) if rare else []
+        if is_log and usual is not None:
+            for form in new:
+                if form not in rare:
+                    usual.add(form, seen[form])
     if not is_log:
         found += _hits(data[_HEAD_CHARS:-_TAIL_CHARS], _GIVES_VALUE, _VALUES)
     if failed:
         found += _hits(data[-_ERROR_CHARS:-_TAIL_CHARS], _FAULTY, _ERROR_HITS)[-_ERRORS:]
-    first, last = (1, 2) if is_log else (_HEAD_LINES, _TAIL_LINES)
+    first, last = (_HEAD_LINES, _TAIL_LINES) if not is_log else (1, 2) if new else (0, 1)
     head = text[:_HEAD_CHARS].rpartition("\n")[0].split("\n", first)[:first]
     tail = text[-_TAIL_CHARS:].partition("\n")[2].rstrip().rsplit("\n", last)[-last:]
     return Kept("\n".join(head), tuple(found), "\n".join(tail))

@@ -5,19 +5,21 @@ another language has no such word, and counts by what it names: numbers, paths, 
 
 import re
 from collections.abc import Iterator
-from itertools import islice
+from string import ascii_lowercase
 
 from msgspec import Struct
 
 from segue.core.handoffs.digest.shapes import named_value
 from segue.core.handoffs.digest.types import Kind
+from segue.core.handoffs.digest.words import swaps
 
 MAX_CHARS = 500
 _MIN_CHARS = 12
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[])")
-_WORD = re.compile(r"[a-z']+")
+_NO_LETTERS = swaps("".join(set(map(chr, range(128))) - set(ascii_lowercase + "'")), " ")
 _BULLET = re.compile(r"^(?:[-*•]|\d{1,3}[.)]|#{1,6})\s+")
-_NAMED = re.compile(r"`[^`\n]{2,80}`|\"[^\"\n]{2,60}\"|[\w./-]*[/_.][\w/-]+|\b\w*\d[\w.-]*\b")
+_QUOTED = re.compile(r"`[^`\n]{2,80}`|\"[^\"\n]{2,60}\"")
+_NAMED = re.compile(r"[\w./-]*[/_.][\w/-]+|\b\w*\d[\w.-]*\b")  # in one word
 
 # The weight of a word. What is said in passing ("let me look") weighs less than nothing.
 _WORDS: dict[Kind, dict[str, float]] = {
@@ -86,10 +88,10 @@ def judge(sentence: str) -> Sentence | None:
     """What a sentence does; None if it matters to nobody."""
     text = sentence if len(sentence) <= MAX_CHARS else sentence[: MAX_CHARS - 1] + "…"
     totals: dict[Kind, float] = {}
-    for word in set(_WORD.findall(text.lower())):
+    for word in set(text.lower().translate(_NO_LETTERS).split()):
         if (found := _WEIGHTS.get(word)) is not None:
             totals[found[0]] = totals.get(found[0], 0.0) + found[1]
-    named = sum(1 for _ in islice(_NAMED.finditer(text), _NAMED_MAX))
+    named = _things(text)
     score = sum(totals.values()) + 0.7 * named
     if text.rstrip("`*\"') ").endswith("?"):
         return Sentence("question", text, score + 1.0)
@@ -101,3 +103,17 @@ def judge(sentence: str) -> Sentence | None:
         return None
     kind: Kind = max(totals, key=lambda k: totals[k]) if totals else "finding"
     return Sentence(kind, text, score)
+
+
+def _things(text: str) -> int:
+    """How many things a sentence names, up to a few. The pattern is slow, and plain words, as most
+    are, name none: it sees the others alone."""
+    found = 0
+    if "`" in text or '"' in text:
+        text, found = _QUOTED.subn(" ", text)
+    for word in text.split():
+        if found >= _NAMED_MAX:
+            break
+        if not word.isalpha() and not word.rstrip(".,;:!?)").isalpha():
+            found += len(_NAMED.findall(word))
+    return min(found, _NAMED_MAX)

@@ -35,11 +35,12 @@ def shape_of(line: str, *, is_row: bool | None = None) -> tuple[bytes, int]:
     one with many numbers is taken for that unless `is_row` says. By tables of bytes, since it is
     done to every line that is kept."""
     data = line.encode("utf-8", "replace")
-    if _LONG_HEX in data.translate(_HEXED) or b"0x" in data:
-        data = _HEX.sub(b" 0 ", data)
     numbers = len(data.translate(_NOT_DIGITS).split())
     if not numbers:
         return data, 0
+    if _LONG_HEX in data.translate(_HEXED) or b"0x" in data:
+        data = _HEX.sub(b" 0 ", data)
+        numbers = len(data.translate(_NOT_DIGITS).split())
     is_row = numbers >= ROW_NUMBERS if is_row is None else is_row
     return data.translate(None, _WORDS if is_row else _DIGITS), numbers
 
