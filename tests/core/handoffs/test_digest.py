@@ -206,6 +206,52 @@ def test_what_is_unlike_the_rest_of_a_long_output_is_kept_whatever_its_form(
     assert "heronwing" in text_of(digest_of(*run("make all", "\n".join(lines)), *noise))
 
 
+_MANY = {
+    "rows, each with its own words": lambda n: f"| {n:4} | {'abcdefghij'[n % 10] * 6} | {n % 7} |",
+    "builds of many kinds": lambda n: (
+        f"[{n}/900] Compiling {chr(97 + n % 26) * 4} v1.{n}.0",
+        f"  CC    src/{chr(97 + n % 26) * 3}/{chr(97 + n // 26 % 26) * 5}_{n}.o",
+        f"warning: unused variable `{chr(97 + n % 26) * 5}{n}`",
+    )[n % 3],
+    "encoded lines": lambda n: f"{n * 7919:064x}"[:40] + "abcdef0123456789",
+}
+
+
+@pytest.mark.parametrize("form", ["a word alone", "a setting", "Japanese", "Russian", "a sentence"])
+@pytest.mark.parametrize("around", _MANY)
+def test_among_very_many_lines_of_as_many_kinds_the_one_unlike_them_all_is_kept(
+    around: str, form: str
+) -> None:
+    lines = [_MANY[around](n) for n in range(2_000)]
+    lines.insert(1_001, _FORMS[form].format("heronwing"))
+    assert "heronwing" in text_of(digest_of(*run("make all", "\n".join(lines))))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Running the next one with heronwing at hand",
+        "OK, heronwing.",
+        "I will call it heronwing.",
+        "Das Wort ist heronwing.",
+        "| key | value |\n|---|---|\n| codename | heronwing |",
+    ],
+)
+def test_what_the_agent_says_in_passing_is_kept_if_it_says_nothing_like_it_again(said: str) -> None:
+    habits = ("Let me look at part {}.", "Step {0} is done. Now step {0}1.", "Running test {}.")
+    later = [Reply(text=habits[n % 3].format(n)) for n in range(900)]
+    digest = digest_of(Reply(text=said), *later)
+    assert "heronwing" not in digest.last_words
+    assert "heronwing" in text_of(digest)
+    assert len(digest.remarks) < 5
+
+
+def test_what_stands_in_the_midst_of_a_long_prompt_is_kept() -> None:
+    log = "\n".join(f"10:{n % 60:02} INFO handled {n}" for n in range(2_000))
+    text = f"Look at this:\n{log[:20_000]}\nthe queue is heronwing\n{log[20_000:]}"
+    assert "heronwing" in text_of(digest_of(Prompt(text=text)))
+
+
 def test_a_line_of_data_is_kept_whole_if_it_is_short_and_what_is_odd_in_it_if_not() -> None:
     short = json.dumps({f"field_{n}": f"value {n}" for n in range(30)} | {"lease": "heronwing"})
     assert 600 < len(short) < 1_000

@@ -14,7 +14,7 @@ _SPARE = 0.01  # full is a little more than the window, whatever the numbers rou
 _UNCACHED_TOKENS = 10  # of a prompt that continues: providers report a handful
 _FAULTED = 1.04  # of the window: the size of a prompt that a rule calls too long
 
-_WORK = (Kind.MAIN, Kind.CONTINUATION)
+_WORK = (Kind.MAIN, Kind.CONTINUATION, Kind.HANDOFF)
 _TALK = (*_WORK, Kind.COMPACTION, Kind.CHECKPOINT, Kind.COUNT)
 """Requests that carry the conversation of the work."""
 

@@ -57,6 +57,7 @@ _CALL_CHARS = 400
 _OPEN_CALLS = 500
 _SAID_CHARS = 64 << 10  # of replies, before they are judged
 _STATEMENTS = 1_200  # then the lesser half goes
+_REMARKS = 600  # then those alike go, and of the others the older ones
 _OUTCOMES = 1_500
 _HELD_CHARS = 1_200_000  # of all that was printed
 _FILES = 1_500
@@ -81,6 +82,7 @@ _CORRECTS = re.compile(
     r"|don'?t touch|leave .{1,40} alone)\b"
 )
 _EDGES = swaps("\"'`,;:()[]", " ")
+_DIGITS = b"0123456789"
 _MAY_NAME = re.compile(r"[`\"\d]")
 _SPECIFIC = re.compile(r"`([^`\n]{3,60})`|\"([^\"\n]{3,60})\"|\b([A-Za-z_.-]*\d[\w.-]{2,})\b")
 
@@ -133,6 +135,7 @@ class Builder:
         self._said: dict[str, int] = {}  # not judged yet, and where they were said last
         self._said_chars = 0
         self._statements: dict[str, Statement] = {}
+        self._remarks: dict[str, Statement] = {}
         self._values: dict[str, _Value] = {}
         self._open: dict[str, _Call] = {}
         self._outcomes: dict[str, _Outcome] = {}
@@ -185,7 +188,7 @@ class Builder:
         self._prompts.pop(flat, None)  # said again: it counts where it was said last
         self._prompts[flat] = UserPrompt(
             number=self._asked,
-            text=_cut_middle(text, _PROMPT_CHARS),
+            text=_cut_middle(text),
             is_correction=bool(self._prompts or self._asked > 1) and _corrects(text),
         )
         if len(self._prompts) > _PROMPTS_FIRST + _PROMPTS_LAST:
@@ -320,10 +323,19 @@ class Builder:
         for text, place in self._said.items():
             self._mention(_named_in(text))
             for found in sentences(text):
-                self._keep(
-                    Statement(kind=found.kind, text=found.text, place=place, score=found.score)
-                )
+                said = Statement(kind=found.kind, text=found.text, place=place, score=found.score)
+                if said.kind == "remark":
+                    form = self._forms.add(_form(said.text).translate(None, _DIGITS))
+                    self._remarks[said.text] = replace(said, form=form)
+                else:
+                    self._keep(said)
         self._said, self._said_chars = {}, 0
+        if len(self._remarks) > _REMARKS:
+            rare = [each for each in self._remarks.values() if self._is_rare(each)]
+            self._remarks = {each.text: each for each in rare[-_REMARKS // 2 :]}
+
+    def _is_rare(self, remark: Statement) -> bool:
+        return self._forms.of(remark.form) <= 1
 
     def _keep(self, statement: Statement) -> None:
         key = _flat(statement.text.lower())
@@ -476,6 +488,7 @@ class Builder:
                 replace(statement, score=round(self._worth(statement), 2))
                 for statement in sorted(self._statements.values(), key=lambda s: s.place)
             ),
+            remarks=tuple(filter(self._is_rare, self._remarks.values())),
             failures=tuple(failures),
             results=tuple(results),
             todos=tuple(self._todos.values()),
@@ -544,8 +557,11 @@ def _end(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else "…" + text[1 - max_chars :]
 
 
-def _cut_middle(text: str, max_chars: int) -> str:
-    if len(text) <= max_chars:
+def _cut_middle(text: str) -> str:
+    """Of a long prompt its beginning and its end, and what of the rest is unlike the rest."""
+    if len(text) <= _PROMPT_CHARS:
         return text
-    half = max_chars // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+    half = _PROMPT_CHARS // 2
+    odd = lines_of("\n".join(shorten(text[half:-half]).odd))
+    told = "\n".join([f"[… {len(text) - 2 * half:,} characters left out …]", *odd])
+    return f"{text[:half]}\n{told}\n{text[-half:]}"

@@ -7,7 +7,12 @@ from segue.core.secrets.redact import redact
 from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall
 
 _SUMMARY_CHARS = 400_000
-_BESIDES = ("Todo list", "Files touched", "Images")  # not worth a message of their own
+_BESIDES = (
+    "Todo list",
+    "Files touched",
+    "Said besides",
+    "Images",
+)  # not worth a message of their own
 
 
 class Compactions:

@@ -192,9 +192,11 @@ def shorten(
         max_alike = max(1 + len(forms) // _ODD_SHARE, min(_FEW_ALIKE, len(forms) // _ALIKE_SHARE))
         rare = {form for form in (new if is_log else seen) if seen[form] <= max_alike}
         found = _odd_lines(text, forms, rare) if rare else []
+        if not is_log and seen[b""] > len(forms) // 2:
+            found += _of_other_length(text.split("\n"), forms)
         if is_log and usual is not None:
             for form in new:
-                if form not in rare:
+                if seen[form] > max(max_alike, _FEW_ALIKE):
                     usual.add(form, seen[form])
     if not is_log:
         found += _hits(data[_HEAD_CHARS:-_TAIL_CHARS], _GIVES_VALUE, _VALUES)
@@ -233,21 +235,32 @@ def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[s
     return [lines[place] for place in places]
 
 
+def _of_other_length(lines: list[str], forms: list[bytes]) -> list[str]:
+    """In a list of words or of encoded lines, which have no form: those of another length."""
+    plain = [line for line, form in zip(lines, forms, strict=True) if not form]
+    lengths = Counter(map(len, plain))
+    found = [x for x in plain if lengths[len(x)] * _ALIKE_SHARE <= len(plain) and tells(x)]
+    return found[:_ODD_LINES] if len(lengths) <= _ODD_LINES else []
+
+
 def _most_telling(text: str, lines: list[str], places: list[int]) -> list[int]:
-    """Of too many lines those that say what no other says: by their words, by what they do, and by
-    what is left of them without words and numbers."""
-    step = -(-len(places) // _CANDIDATES)
-    places = places[::step]
+    """Of too many lines those that say what no other says: by what is left of them without words
+    and numbers, by their words, and by what they do. Of very many that are alike, some are
+    looked at; of those that are not, all."""
+    form_of = {place: _bare(lines[place]) for place in places}
+    alike = Counter(form_of.values())
+    most = len(places) // _ALIKE_SHARE
+    special = {place for place in places if alike[form_of[place]] <= most}
+    if len(places) > _CANDIDATES:
+        others = [place for place in places if place not in special]
+        places = sorted(special)[:_CANDIDATES] + others[:: -(-len(others) // _CANDIDATES) or 1]
     often = Counter(text[:_WORDS_CHARS].lower().split())
-    forms = [_bare(lines[place]) for place in places]
-    alike = Counter(forms)
-    form_of = dict(zip(places, forms, strict=True))
 
     def worth(place: int) -> float:
         line = lines[place][: 2 * LINE_CHARS].lower()
         said = line.split()
         score = sum(often[word] <= 1 for word in said) / (2 + len(said))
-        if alike[form_of[place]] * _ALIKE_SHARE <= len(places):
+        if place in special:
             score += 0.5
         if _has(line, _TELLS) or names_fault(line):
             score += 0.5

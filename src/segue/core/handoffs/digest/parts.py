@@ -33,6 +33,7 @@ _KINDS = {
     "dropped": "dropped",
     "plan": "planned",
     "question": "asked",
+    "remark": "said",
 }
 _NAMED = re.compile(r"[\w./-]*[\d/_.][\w/-]+|[A-Z][\w-]{3,}")
 _LINES_MAX = 40  # of one result
@@ -151,6 +152,7 @@ def _parts(digest: Digest, told: str) -> Iterable[DigestPart]:
         [Entry(1.0, f"- {_BOXES[todo.status]} {line(todo.text)}") for todo in digest.todos],
     )
     yield DigestPart("Files touched", 0.04, list(_files(digest.files)))
+    yield DigestPart("Said besides", 0.03, list(_remarks(digest.remarks, told)))
     yield DigestPart("Images", 0.01, [Entry(1.0, f"- {name(image)}") for image in digest.images])
 
 
@@ -166,6 +168,13 @@ def _prompts(prompts: Sequence[UserPrompt]) -> Iterable[Entry]:
 def _statement(statement: Statement) -> str:
     said = f"- {_KINDS[statement.kind]}: {line(statement.text)}"
     return f"{said} (before that: {line(statement.earlier)})" if statement.earlier else said
+
+
+def _remarks(remarks: Sequence[Statement], told: str) -> Iterable[Entry]:
+    """What names something first, then the newest."""
+    for place, remark in enumerate(remarks):
+        if not _stands_in(remark.text, told):
+            yield Entry(remark.score + place / len(remarks), f"- {line(remark.text)}")
 
 
 def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = False) -> list[Entry]:

@@ -14,7 +14,7 @@ from segue.core.handoffs.digest.types import Kind
 from segue.core.handoffs.digest.words import swaps
 
 MAX_CHARS = 500
-_MIN_CHARS = 12
+_MIN_CHARS = 8
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[])")
 _NO_LETTERS = swaps("".join(set(map(chr, range(128))) - set(ascii_lowercase + "'")), " ")
 _BULLET = re.compile(r"^(?:[-*•]|\d{1,3}[.)]|#{1,6})\s+")
@@ -48,6 +48,7 @@ _WORDS: dict[Kind, dict[str, float]] = {
         **dict.fromkeys(("then", "later", "finally", "step", "will", "need"), 0.5),
     },
     "question": {},
+    "remark": {},
 }
 _WEIGHTS: dict[str, tuple[Kind, float]] = {
     word: (kind, weight) for kind, words in _WORDS.items() for word, weight in words.items()
@@ -68,24 +69,27 @@ class Sentence(Struct, frozen=True):
 
 
 def sentences(text: str) -> Iterator[Sentence]:
-    """Those of a reply that matter at all, in order. Code in fences does not speak."""
+    """Those of a reply, in order. Code in fences does not speak."""
     fenced = False
     for line in text.split("\n"):
         bare = line.strip()
         if bare.startswith(("```", "~~~")):
             fenced = not fenced
             continue
-        if fenced or len(bare) < _MIN_CHARS or bare.startswith("|"):
+        if fenced or len(bare) < _MIN_CHARS:
+            continue
+        if bare.startswith("|"):
+            yield Sentence("remark", bare[:MAX_CHARS], 0.0)
             continue
         bare = _BULLET.sub("", bare)
         pieces = _SENTENCE.split(bare) if len(bare) > 120 else (bare,)
         for piece in pieces:
-            if len(piece) >= _MIN_CHARS and (found := judge(piece)) is not None:
-                yield found
+            if len(piece) >= _MIN_CHARS:
+                yield judge(piece)
 
 
-def judge(sentence: str) -> Sentence | None:
-    """What a sentence does; None if it matters to nobody."""
+def judge(sentence: str) -> Sentence:
+    """What a sentence does: nothing that matters by itself, if it is a remark."""
     text = sentence if len(sentence) <= MAX_CHARS else sentence[: MAX_CHARS - 1] + "…"
     totals: dict[Kind, float] = {}
     for word in set(text.lower().translate(_NO_LETTERS).split()):
@@ -100,7 +104,7 @@ def judge(sentence: str) -> Sentence | None:
     if _IN_PASSING.match(text):
         score -= 1.5
     if score <= 0.6:
-        return None
+        return Sentence("remark", text, score)
     kind: Kind = max(totals, key=lambda k: totals[k]) if totals else "finding"
     return Sentence(kind, text, score)
 

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from segue.core.sessions.remarks import Todo
 
-Kind = Literal["decision", "finding", "dropped", "plan", "question"]
-"""What a sentence of the agent's does. dropped: an approach that was given up, and why."""
+Kind = Literal["decision", "finding", "dropped", "plan", "question", "remark"]
+"""What a sentence of the agent's does. dropped: an approach that was given up, and why. remark:
+nothing of all that; it may still be the only place that names something."""
 
 
 class UserPrompt(Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class Digest(Struct, frozen=True, kw_only=True):
     prompts: tuple[UserPrompt, ...] = ()  # without the task and segue's own words
     last_words: str = ""
     statements: tuple[Statement, ...] = ()
+    remarks: tuple[Statement, ...] = ()  # unlike all else that it said
     failures: tuple[CommandResult, ...] = ()  # not repaired since
     results: tuple[CommandResult, ...] = ()
     todos: tuple[Todo, ...] = ()
