@@ -206,14 +206,20 @@ def test_what_is_unlike_the_rest_of_a_long_output_is_kept_whatever_its_form(
     assert "heronwing" in text_of(digest_of(*run("make all", "\n".join(lines)), *noise))
 
 
+def _some_word(number: int) -> str:
+    """One of some hundred, as if by chance."""
+    kind = number * number * 31 % 199
+    return "".join(chr(97 + kind * step % 26) for step in (1, 3, 5, 7))
+
+
 _MANY = {
-    "rows, each with its own words": lambda n: f"| {n:4} | {'abcdefghij'[n % 10] * 6} | {n % 7} |",
-    "builds of many kinds": lambda n: (
-        f"[{n}/900] Compiling {chr(97 + n % 26) * 4} v1.{n}.0",
-        f"  CC    src/{chr(97 + n % 26) * 3}/{chr(97 + n // 26 % 26) * 5}_{n}.o",
-        f"warning: unused variable `{chr(97 + n % 26) * 5}{n}`",
+    "rows of many words": lambda n: f"| {n:4} | {_some_word(n)} | {'up' if n % 3 else 'down'} |",
+    "a build": lambda n: (
+        f"[{n}/900] Compiling {_some_word(n)} v1.{n}.0",
+        f"  CC    src/{_some_word(n)}_{n}.o",
+        f"warning: unused variable `{_some_word(n)}{n}`",
     )[n % 3],
-    "encoded lines": lambda n: f"{n * 7919:064x}"[:40] + "abcdef0123456789",
+    "encoded lines": lambda n: "".join(f"{n * n * 7919 + k * k:016x}" for k in range(4)),
 }
 
 
