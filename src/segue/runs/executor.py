@@ -227,10 +227,11 @@ class Executor:
 
     def recall(self, run: Run, follower: LegFollower) -> str:
         """What this leg's session has to be told now, because its own compaction left it out; ""
-        if nothing. A tool call since then shows that it continues: a message after the end of
-        a turn would begin another."""
+        if nothing. Unless it surely continues, a tool call since then has to show that it does: a
+        message after the end of a turn would begin another."""
         seen, leg = follower.compactions, follower.leg
-        if seen.count <= follower.recalls.told or seen.works_after < seen.count:
+        goes_on = seen.works_after == seen.count or _is_told_at_once(follower)
+        if seen.count <= follower.recalls.told or not goes_on:
             return ""
         if not run.policy.recall_after_compaction or follower.has_more:
             return ""
@@ -246,7 +247,8 @@ class Executor:
         """Whether ending and resuming it now loses nothing, for an agent that accepts no input."""
         able = run.abilities
         is_able = able.resumes and able.resume_factor <= 1 and run.session_id != ""
-        return is_able and run.state is RunState.WORKING and follower.is_between_tools
+        is_idle = follower.is_between_tools or _is_told_at_once(follower)
+        return is_able and run.state is RunState.WORKING and is_idle
 
     def say_recalled(self, follower: LegFollower, known: str) -> None:
         """Sends it to the session, once for each compaction."""
@@ -254,9 +256,13 @@ class Executor:
         words = self.prompts.recall(known, at_work=True)
         self.digest.tell(words)
         write(Path(follower.leg.folder) / f"{_recall(number)}.md", words)
-        if (say := follower.drive.say) is not None:
-            said = say(words, follower.recalls.key(number))
-            follower.leg.command(_recall(number), "input", input=said)
+        drive, leg = follower.drive, follower.leg
+        if _is_told_at_once(follower) and drive.interrupt:
+            follower.cut_for_recall()
+            leg.command(f"cut-{number}", "input", input=drive.interrupt)
+        if drive.say is not None:
+            said = drive.say(words, follower.recalls.key(number))
+            leg.command(_recall(number), "input", input=said)
 
     def close(self, follower: LegFollower) -> None:
         """Closes the input: the agent ends once its background work is done."""
@@ -508,6 +514,13 @@ class Executor:
             folders = [self.folder.leg(number) for number in range(1, before)]
             progress, hand_of = self.progress, self.staff.of_leg
             self._printed |= handoff.prime(progress, self.digest, folders, hand_of, run.cwd)
+
+
+def _is_told_at_once(follower: LegFollower) -> bool:
+    """Whether it is about to act on nothing but the summary of its own compaction."""
+    seen, is_at_rest = follower.compactions, not follower.has_open_call
+    is_next = follower.drive.works_on_compacted and seen.works_after < seen.count
+    return is_next and seen.is_after_work and (is_at_rest or bool(follower.drive.interrupt))
 
 
 def _recall(compaction: int) -> str:

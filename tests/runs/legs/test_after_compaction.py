@@ -179,3 +179,21 @@ def test_an_agent_that_does_not_talk_is_resumed_with_it_between_two_tools(tmp_pa
         assert "to tell it what its own compaction left out" in ended.stderr
         told = (s.project / "done").read_text().split()
         assert told == sorted(set(told))
+
+
+def test_an_agent_that_would_act_on_its_summary_alone_is_told_before_it_does(
+    tmp_path: Path,
+) -> None:
+    """codex works on at once after its own compaction: the reply to that would do work again."""
+    full = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
+    slow = "[[rules]]\nafter_requests = 4\ndelay_s = 15\n"
+    works = ["echo it again >> done", "echo and on >> done"]  # what it would do, and does
+    played = scenario(tmp_path, [*BEFORE, *works], full, slow)
+    with staged(played, "rehearsal-codex") as s:
+        ended = s.run()
+        assert ended.code == 0, (ended.stderr, s.answers)
+        first, *others = after_compaction(s)
+        assert WORD not in first
+        assert all(WORD in request for request in others)
+        assert (s.project / "done").read_text() == "and on\n"
+        assert len(sorted(s.home.glob("runs/*/leg-*"))) == 2

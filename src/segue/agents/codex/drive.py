@@ -128,6 +128,7 @@ DRIVE = Drive(
     find=_find,
     install="npm install -g @openai/codex",
     launch=_launch,
+    works_on_compacted=True,
     interrupt_signal="SIGINT",  # it ends its tools and notes it; SIGTERM does neither
     watch=_Watch,
     refuses=_refuses,

@@ -83,6 +83,9 @@ class Drive(Struct, frozen=True, kw_only=True):
     interrupt."""
     interrupt: bytes = b""  # input that stops the turn and leaves the process able to continue
     interrupt_signal: str = "SIGINT"  # if there is no such input: the gentlest way to end it
+    works_on_compacted: bool = False
+    """Its own compaction comes in the middle of a turn and leaves only a summary, which it acts on
+    at once. Before that, it must be told what the summary left out, or it repeats work."""
     resumes: bool = True
     resume_factor: float = 1.0  # how much larger a session is once it was resumed
     watch: Callable[[], StreamWatch] = StreamWatch

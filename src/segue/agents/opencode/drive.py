@@ -166,6 +166,7 @@ DRIVE = Drive(
     size_after_tools=True,
     say=_say,
     interrupt=b'{"type":"abort"}\n',
+    works_on_compacted=True,
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

@@ -181,6 +181,11 @@ class LegFollower:
         self.asking.ask(is_cut=is_cut)
         self.turn.begin()
 
+    def cut_for_recall(self) -> None:
+        """Its turn is interrupted, and begins again with what its own compaction left out."""
+        self.recalls.cut = self.compactions.count
+        self.turn.begin()
+
     def boundary(self, run: Run) -> Boundary | None:
         """The one that the last look found, if it matters to the run, as that look made it."""
         if self.live.open_calls:
@@ -286,8 +291,9 @@ class LegFollower:
             self.asking.hear(keys)
             for event in events:
                 facts += self._take(event, now)
+            is_asked = self.answer is not None or self.recalls.is_awaited
             for record in self.live.records:
-                self.turn.feed(record, self.times.awake, is_asked=self.answer is not None)
+                self.turn.feed(record, self.times.awake, is_asked=is_asked)
         return facts
 
     def _keys_heard(self) -> set[str]:

@@ -24,6 +24,10 @@ class Compactions:
         """Of the last one; "" if it is not told."""
         self.works_after = 0
         """The number of the last one after which the session called a tool: it goes on."""
+        self.is_after_work = False
+        """Whether the session called a tool between the last one and the one before: one that only
+        compacts is not told the same again and again."""
+        self._has_worked = False
         self._is_fresh = False  # the summary is newer than all work
         self._is_done = False  # nothing was done since the last one: told again, it is the same
 
@@ -33,14 +37,16 @@ class Compactions:
             case Summary():
                 self.summary, self._is_fresh = event.text[:_SUMMARY_CHARS], True
             case Compaction(phase="done"):
-                self.count += not self._is_done
+                if not self._is_done:
+                    self.count += 1
+                    self.is_after_work, self._has_worked = self._has_worked, False
                 self._is_done = True
                 if not self._is_fresh:
                     self.summary = ""
             case Reply() | ToolCall():
                 self._is_fresh = self._is_done = False
                 if isinstance(event, ToolCall):
-                    self.works_after = self.count
+                    self.works_after, self._has_worked = self.count, True
 
 
 def left_out(
