@@ -56,10 +56,15 @@ def test_what_the_daemon_saw_is_counted_by_its_definition(log: Log) -> None:
     note(log, "wake", "d", verdict="resume")
     note(log, "wake", "d", verdict="resume")
     note(log, "wake", "d", verdict="failed")
+    note(log, "arrival", "e", result="goes_on", actions=9, commands=0, files=0, questions=0)
+    note(log, "arrival", "d", result="goes_on", actions=9, commands=2, files=1, questions=0)
+    note(log, "arrival", "d", result="gone", actions=0)
     found = of(log)
-    assert found["exhaustion_rate"].value == 0.25
+    assert found["exhaustion_rate"].value == 0.2
+    assert (found["arrived"].value, found["arrived"].of) == (0.5, 2)
+    assert found["repeated"].value == 1.5
     assert found["exhaustion_rate"].is_met is False
-    assert found["handoffs_per_session"].value == 0.5
+    assert found["handoffs_per_session"].value == 0.4
     assert found["false_positives"].value == 0.5
     assert found["context_when_asked"].value == 0.83
     assert found["context_when_asked_spread"].value == 0.03
@@ -90,6 +95,7 @@ def test_a_runs_handoffs_are_in_them_and_the_text_fits(done: Staged) -> None:
     assert found["exhaustion_rate"]["value"] == 0
     assert found["handoffs_per_session"]["value"] == round(run.handoffs / len(legs), 4)
     assert found["context_when_asked"]["of"] == run.handoffs
+    assert found["arrived"]["of"] == run.handoffs
     most = max(kept.reading.fraction for kept in readings)
     assert 0 < found["context_when_asked"]["value"] < most
     assert found["false_positives"]["value"] is not None

@@ -3,7 +3,7 @@ daemon together. Each has a definition and, where there is one, a target. Pure, 
 reading those logs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -16,7 +16,7 @@ from segue.watch.log import Log, Note
 
 BAND = (0.85, 0.90)
 """In which handoffs should be asked for."""
-_KINDS = ("stop", "metrics", "wake", "crossing")
+_KINDS = ("stop", "metrics", "wake", "crossing", "arrival")
 
 
 class Handoff(Struct, frozen=True, kw_only=True):
@@ -35,6 +35,7 @@ class Facts(Struct, kw_only=True):
     exhausted: set[tuple[str, str]]
     handoffs: list[Handoff]
     stops: Counter[str]
+    arrivals: list[int] = []  # for each continuation that was looked at: what it did again
     resumes: int = 0
     resumes_worked: int = 0
     waits: int = 0
@@ -83,6 +84,7 @@ def figures(known: Facts) -> list[Figure]:
     cycles = sorted(h.cycle_s for h in handoffs if h.cycle_s is not None)
     judged = [h.was_needed for h in handoffs if h.was_needed is not None]
     in_band = [BAND[0] <= each <= BAND[1] for each in asked]
+    arrived = known.arrivals
     return [
         _figure(
             "exhaustion_rate", _share(len(known.exhausted), sessions), "share", sessions,
@@ -116,6 +118,15 @@ def figures(known: Facts) -> list[Figure]:
         _figure(
             "in_band", _share(sum(in_band), len(in_band)), "share", len(in_band),
             "handoffs asked for between 85 and 90 %", "above 90 %", lambda v: v > 0.9,
+        ),
+        _figure(
+            "arrived", _share(arrived.count(0), len(arrived)), "share", len(arrived),
+            "continuations whose first actions repeat no command, re-read no file and ask no"
+            " question again",
+        ),
+        _figure(
+            "repeated", fmean(arrived) if arrived else None, "number", len(arrived),
+            "commands, files and questions repeated in those first actions, on average",
         ),
         _figure(
             "cycle_p50", _quantile(cycles, 0.5), "seconds", len(cycles),
@@ -209,6 +220,8 @@ def _add_run(
         match entry.kind:
             case "told":
                 answered = _before(sizes, entry.seq)
+            case "arrived":
+                found.arrivals.append(_repeats(entry.data))
             case "legended":
                 stop = entry.data["stop"]
                 if not stop.get("ended_for"):
@@ -302,11 +315,18 @@ def _add_notes(found: Facts, notes: Iterable[Note]) -> None:
                         was_needed=data.get("justified"),
                     )
                 )
+            case "arrival" if data.get("actions"):
+                found.arrivals.append(_repeats(data))
             case "wake":
                 found.resumes += data.get("verdict") == "resume"
                 found.resumes_worked += data.get("verdict") == "resume"
                 found.resumes_worked -= data.get("verdict") == "failed"
     found.resumes_worked = max(0, found.resumes_worked)
+
+
+def _repeats(data: Mapping[str, Any]) -> int:
+    """How much of what was handed on a session did again."""
+    return sum(int(_number(data.get(key)) or 0) for key in ("commands", "files", "questions"))
 
 
 def _number(value: Any) -> float | None:
