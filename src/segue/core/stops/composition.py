@@ -69,7 +69,12 @@ def ordered(signs: Iterable[Sign]) -> list[Sign]:
         own = not sign.evidence.rule.startswith("general.")
         total = support[sign.rank, sign.reason]
         exact = not is_family(sign.evidence.rule)
-        return (sign.rank, sign.strength, exact, not caused, total, -sign.reason.priority, own)
+        strength = sign.strength
+        if sign.reason is StopReason.OVERLOADED and strength is Strength.SENTENCE:
+            # A timer's code beside "fetch failed": the code is why.
+            timer = peaks.get((sign.rank, StopReason.TIMEOUT), Strength.HINT)
+            strength = Strength.PHRASE if timer is Strength.CODE else strength
+        return (sign.rank, strength, exact, not caused, total, -sign.reason.priority, own)
 
     return sorted(listed, key=weight, reverse=True)
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.stops import resets
-from segue.core.stops.claims.statements import is_human, is_only_warned, may_claim
+from segue.core.stops.claims.statements import is_human, is_only_warned, is_rest, may_claim
 from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE
 from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
@@ -191,7 +191,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
                 sign = replace(sign, lost="")  # all lines of an error are its own
             talk = _CONDITIONAL if not hit.wording.lead else _TALK
             clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
-            clause = clause or _is_prose(hit, unit)
+            clause = clause or _is_prose(hit, unit) or (hit.wording.lead and is_rest(hit.quote))
             if unit.voice is Voice.PLAIN and not sign.lost and clause:
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]

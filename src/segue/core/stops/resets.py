@@ -28,6 +28,7 @@ FURTHEST_S = 20 * 366 * 86_400.0  # a date may be far, but not that far
 _UNIT_S = {
     "ms": 0.001, "millisecond": 0.001, "msec": 0.001,
     "s": 1.0, "sec": 1.0, "second": 1.0, "segundo": 1.0, "sekunde": 1.0, "seconde": 1.0,
+    "секунд": 1.0, "минут": 60.0, "час": 3600.0, "часа": 3600.0, "часов": 3600.0, "день": 86_400.0,
     "秒": 1.0, "ثواني": 1.0, "ثانية": 1.0,
     "m": 60.0, "min": 60.0, "minute": 60.0, "minuto": 60.0, "分": 60.0, "分钟": 60.0, "دقيقة": 60.0,
     "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hora": 3600.0, "stunde": 3600.0, "heure": 3600.0,
@@ -37,9 +38,11 @@ _UNIT_S = {
     "w": 604_800.0, "week": 604_800.0, "month": 2_592_000.0,
 }  # fmt: skip
 _UNITS = "|".join(sorted((re.escape(u) for u in _UNIT_S), key=len, reverse=True))
-_AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en)?(?![a-z])"
+_AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en|ы|у)?(?![a-zа-я])"
 _DURATION = re.compile(rf"(?:{_AMOUNT})(?:[\s,]*(?:and|e|und|et)?\s*{_AMOUNT})*", re.I)
 _ONE_AMOUNT = re.compile(_AMOUNT, re.I)
+_TO = re.compile(r"(?i)\d+(?:\.\d+)?\s?(?:-|–|to|or)\s?(?=\d)")  # "5-10 minutes": the longer one
+_COUNTDOWN = re.compile(r"(\d{1,3}):([0-5]\d):([0-5]\d)(?!\d|\s?[ap]m)")
 
 _MONTHS = {
     name: number
@@ -69,28 +72,35 @@ _REGIONS = {
     "mt": "America/Denver",
     "ct": "America/Chicago",
     "et": "America/New_York",
+    "pacific": "America/Los_Angeles",
+    "mountain": "America/Denver",
+    "central": "America/Chicago",
+    "eastern": "America/New_York",
 }
 
 _LEAD = re.compile(
-    r"(?i)(?:\breset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after))?(?:[_-]?(?:seconds|s|ms))?"
+    r"(?i)(?:(?:\b|_|(?-i:(?<=[a-z])(?=R)))reset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after|delay|stamp"
+    r"|requests|tokens|input|output))*(?:[_-]?(?:seconds|s|ms))?"
     r"|\bre[- ]?tr(?:ying|ies|y)(?:[_-]?(?:after|delay|in))?(?:[_-]?(?:seconds|s|ms))?"
     r"|\brate[- ]limit(?:ing|ed) for|\bregain access"
     r"|\btry (?:your request |it |sending )?again|\bwait(?:ing)?|\bavailable(?: again)?"
     r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lifted|expires?)"
-    r"|\bcontinu(?:e|ing) automatically|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
-    r"|\bredefin\w+|\breinicia\w*|إعادة المحاولة|重置|リセット|重试|将[在于]|请(?=\s?\d)"
+    r"|\bcontinu(?:e|ing) (?:automatically|in)\b|\bcool(?:ing)?[- ]?down|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
+    r"|\bredefin\w+|\breinicia\w*|\br[ée]essa\w+|\br[ée]initialis\w+|\bversuchen\b|\bwird\b"
+    r"|\bint[ée]nt\w+|\brestablec\w+|повтор\w+|сброс\w*|إعادة المحاولة|重置|リセット|重试|将[在于]"
+    r"|请(?:稍后)?[在于]|请等待|请(?=\s?\d)"
     r"|usage limit reached(?=\|))"
 )
 _LEAD_GAP = re.compile(
     r"(?i)[\s\"'`:=|,(\[\\*~]*(?:(?:will|be|again|automatically|is|are|at|on|in|after|for|about|around|approximately"
     r"|the|until|by|next|your|usage|limits?|quota|access|em|às|as|a|para|خلال|另|attempt|request"
     r"|before|cycle|when|monthly|period|and|try|later|time|date|reset|resets|every|another|within|please|least"
-    r"|requests?|delay|suggested|_at|days?:)\b[\s\"'`:=|,(\[\\*~-]*)*"
+    r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|es|sie|uhr|en|de|nuevo|las|попытку|через|は|requests?)\b[\s\"'`:=|,(\[\\*~-]*)*"
 )
 
 _BREAK = re.compile(r"\s+")  # a message breaks wherever the terminal ends
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:(?:[T ]| at )(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
+    r"(\d{4})[-/](\d\d)[-/](\d\d)(?:(?:[T ]| at )(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
     r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
 _EPOCH = re.compile(r"(\d{13}|\d{10})(?:\.\d+)?(?![\d:])")
@@ -105,7 +115,7 @@ _CLOCK = re.compile(
 )
 _ZONE = re.compile(
     r"(?i)[\s,]*(?P<open>[(\[])?\s*(?:(?P<iana>[a-z]+(?:/[a-z0-9_+-]+)+)|(?P<off>(?:utc|gmt)\s?[+-]\d{1,2}(?::?\d\d)?)"
-    r"|(?P<abbr>[a-z]{1,4})(?:\s+time)?\b)\s*[)\]]?"
+    r"|(?P<abbr>pacific|mountain|central|eastern|[a-z]{1,4})(?:\s+(?:standard |daylight )?time)?\b)\s*[)\]]?"
 )
 _MONTH_DAY = re.compile(
     r"(?i)(?P<mon>jan|fe[bv]|m[aä]r|apr|abr|avr|mai|may|jun|jul|aug|ago|aoû|sep|set|o[cku]t|nov|de[cz]|déc)[a-zç]*\.?"
@@ -117,10 +127,15 @@ _DAY_MONTH = re.compile(
     r"(?:\s+de)?(?:,?\s+(?P<year>20\d\d)\b)?"
 )
 _NUMERIC = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(20\d\d))?(?![\d/])")
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d\d)(?!\d)")
 _WEEKDAY = re.compile(
     r"(?i)(mon|tue|wed|thu|fri|sat|sun)(?:day|s|sday|nesday|rs|rsday|ur|urday)?\b"
 )
 _RELATIVE_DAY = re.compile(r"(?i)(today|tomorrow|amanhã|hoje)\b")
+_WEEKDAY_GAP = re.compile(r",?\s+")
+_DAY_AFTER = re.compile(r"(?i),?\s+(?:on\s+)?(?:the\s+)?")
+_RANGE = re.compile(r"(?i)\s*(?:-|–|to|and)\s*")
+_DATES = (_MONTH_DAY, _DAY_MONTH, _NUMERIC, _DOTTED)
 _DATE_CLOCK_GAP = re.compile(r"(?i)[\s,]*(?:at|às|as|um|à)?\s*")
 
 
@@ -190,6 +205,7 @@ def zone(name: str) -> tzinfo | None:
         return None
 
 
+_IN = re.compile(r"(?i)\bin\b\W{0,3}$")
 _Found = tuple[float, float | None, int]  # instant, stated seconds, where the time ends
 
 
@@ -204,6 +220,12 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
         return _iso(match, tz)
     if found := _dated(text, start, now, tz):
         return found
+    if (match := _COUNTDOWN.match(text, start)) and _IN.search(text[:start]):
+        hours, minutes, seconds = (int(part) for part in match.groups())
+        after_s = hours * 3600.0 + minutes * 60.0 + seconds
+        return now + after_s, after_s, match.end()
+    if match := _TO.match(text, start):
+        start = match.end()
     if match := _DURATION.match(text, start):
         after_s = sum(
             (float(n.replace(",", ".")) if n[0].isdigit() else 1.0) * _UNIT_S[unit.lower()]
@@ -224,7 +246,12 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
 
 def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     """A day, and a clock time on it if one follows; else the day's beginning."""
-    if match := _NUMERIC.match(text, start):
+    if (named := _WEEKDAY.match(text, start)) and (gap := _WEEKDAY_GAP.match(text, named.end())):
+        if any(form.match(text, gap.end()) for form in _DATES):
+            start = gap.end()  # "Friday, March 13": the date tells more
+    if match := _DOTTED.match(text, start):
+        days = [(int(match[3]), int(match[2]), int(match[1]))]
+    elif match := _NUMERIC.match(text, start):
         first, second = int(match[1]), int(match[2])
         month, day = (first, second) if first <= 12 else (second, first)
         days = [(year, month, day) for year in _years(match[3], now, tz)]
@@ -275,6 +302,16 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
         return None
     hour, minute, where, end = clock
     place = where or tz
+    if (gap := _DAY_AFTER.match(text, end)) and (day := _dated(text, gap.end(), now, place)):
+        there = datetime.fromtimestamp(day[0], place)
+        if (there.hour, there.minute) == (0, 0):  # "8pm on Thursday"
+            at = _local((there.year, there.month, there.day), hour, minute, place, now)
+            return None if at is None else (at, None, day[2])
+    if gap := _RANGE.match(text, end):
+        later = _clock_after(text, gap.end())
+        if later is not None and later[2] is not _NOWHERE:
+            hour, minute, where, end = later
+            place = where or place
     today = datetime.fromtimestamp(now, place).date()
     days = (today + timedelta(days=d) for d in (-1, 0, 1, 2))
     return _next(days, hour, minute, place, now, end)

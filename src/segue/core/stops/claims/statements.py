@@ -28,6 +28,13 @@ _TALK = re.compile(
     r"|the (?:docs?|code|tests?|function|file|user|fix|issue|bug|error|problem|outage|cli"
     r"|client))\b"
 )
+# The rest of a sentence that began above: no message opens with such a word in small letters.
+_REST = re.compile(
+    r"^(?:are|is|was|were|be|been|has|had|have|does|do|did|will|would|can|may|might|should|must|asks?|of"
+    r"|to|for|from|in|on|at|by|with|and|or|nor|than|then|as|into|over|the|an?|its?|their|his|her|they"
+    r"|he|she|we|so|such|any|some|these|those|which|whose|who|where|when|while|because|since|but|also"
+    r"|only|either|both|each|every|via|per|about|after|before|during|between|through|under|within)\b"
+)
 _SHOWN = re.compile(r"`.*`.*`|[{}=<>]|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$")
 _QUIET = re.compile(r"(?i)\b(?:info|debug|trace|notice)\b")
 _WARNED = re.compile(r"(?i)\bwarn(?:ing)?\b")
@@ -37,9 +44,13 @@ _CLAUSE = re.compile(
 )
 _CONDITION = re.compile(r"(?i)^\W{0,3}(?:if|when(?:ever)?|unless|in case|should you|once|after)\b")
 _ADVICE = re.compile(
-    r"(?i)^\W{0,3}(?:please|try|visit|see|learn|for (?:more|details|help|further)|contact|use\b"
+    r"(?i)^\W{0,3}(?:please|try|press|type|hit|visit|see|learn|for (?:more|details|help|further)|contact|use\b"
     r"|to (?:learn|see|fix|resolve|get|avoid|increase|change|manage)|you (?:can|may|could|might)"
     r"|consider|check|make sure|read|refer|they may|this (?:may|might|could))\b"
+)
+_ORDER = re.compile(
+    r"(?i)^\W{0,3}(?:reduce|shorten|increase|decrease|lower|raise|restart|compact|truncate|trim|split|wait"
+    r"|switch|set|enable|disable|open|start|stop|use|ensure|verify|choose|select|avoid|keep|remove)\s"
 )
 _HABIT = re.compile(
     r"(?i)\b(?:because|which|who|when(?:ever)?|while|whether|that|if|unless|may|might|would|should"
@@ -85,10 +96,15 @@ def may_claim(unit: Unit, text: str) -> bool:
     words = len(text.split())
     if words > _MOST_WORDS or text.count("\n") > _MOST_LINES:
         return False
-    if not text or (text[0].islower() and words > _LOWER_WORDS):
+    if not text or (text[0].islower() and words > _LOWER_WORDS) or is_rest(text):
         return False
     shown = _SHOWN.search(text.split("\n", 1)[0])
     return not (_TALK.match(text) or _CLAUSE.match(text) or shown)
+
+
+def is_rest(text: str) -> bool:
+    """Does a text open in the middle of a sentence?"""
+    return bool(_REST.match(text))
 
 
 def is_only_warned(unit: Unit) -> bool:
@@ -114,6 +130,11 @@ def is_condition(sentence: str) -> bool:
 def is_advice(sentence: str) -> bool:
     """Does a sentence say what to do?"""
     return bool(_ADVICE.match(sentence))
+
+
+def is_order(sentence: str) -> bool:
+    """Does a sentence tell somebody to do something, and so not what happened?"""
+    return bool(_ORDER.match(sentence))
 
 
 def is_long(sentence: str) -> bool:

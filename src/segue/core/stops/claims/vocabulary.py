@@ -90,12 +90,15 @@ class Vocabulary:
         if statements.is_long(sentence) or statements.is_condition(sentence):
             return False
         spans = self._finder(sentence)
+        ordered = statements.is_order(sentence)
         for claim in CLAIMS:
             place = _place(claim, spans, sentence)
             if place is None:
                 continue
             start, end = place
             if not claim.says and statements.is_name(sentence[start:end]):
+                continue
+            if ordered and claim.of not in TELLING:
                 continue
             if statements.is_explained(sentence[end:]):
                 return False

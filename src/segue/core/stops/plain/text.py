@@ -16,7 +16,7 @@ into units, and code, diffs, lists, tables and tool results are muted. What rema
 from msgspec import Struct
 
 from segue.core.stops.plain import voice
-from segue.core.stops.plain.unwrap import Line, is_html, unescape, untagged
+from segue.core.stops.plain.unwrap import Line, is_answer_page, is_html, unescape, untagged
 from segue.core.stops.plain.voice import Voice
 
 
@@ -43,7 +43,7 @@ def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) ->
     speaks at all speaks as an error. `logs`: whether a log line here can be the agent's own; in a
     conversation it is some tool's output.
     """
-    maker = _Maker(errors_only, logs)
+    maker = _Maker(errors_only or (logs and is_answer_page(lines)), logs)
     for line in lines:
         maker.take(line)
     return maker.done()
@@ -116,6 +116,8 @@ class _Maker:
         whose = voice.voice_of(mark, said, logs=self._logs, in_code=in_code, prefix=line.prefix)
         if not mark and (self._in_result or self._in_item(line)):
             whose = Voice.MUTED
+        if self._lines and voice.is_source(said) and voice.is_body(self._lines[-1]):
+            self._lines = []  # fields of the same piece of source
         if whose is Voice.MUTED and voice.is_item(said) and not line.prefix:
             self._item_indent = line.indent
         if whose is not Voice.MUTED or voice.opens_code(said):
@@ -173,7 +175,8 @@ class _Maker:
             return True
         if self._voice is Voice.PLAIN:
             open_quote = sum(line.count('"') for line in self._lines) % 2
-            if open_quote or (voice.wraps(self._lines[-1]) and said[:1].islower()):
+            rest = voice.wraps(self._lines[-1]) and said[:1].islower()
+            if open_quote or (rest and not voice.is_raised(said)):
                 return True
         return self._voice is Voice.ERROR and voice.continues_error(said)
 

@@ -21,6 +21,7 @@ MAX_LINE_CHARS = 16_384  # no client prints a longer message; what lies beyond i
 _NARROWEST = 30  # nobody wraps at fewer columns
 _PREFIX_WITHIN = 200
 _DECODED_CHARS = 65_536
+_PAGE_LINES = 20
 
 
 class Line(Struct, frozen=True):
@@ -88,6 +89,20 @@ _HTML = re.compile(
 def is_html(text: str) -> bool:
     """Does a line hold the markup of a page?"""
     return "<" in text and bool(_HTML.search(text))
+
+
+_ANSWER_PAGE = re.compile(
+    r"(?i)<title>[^<]{0,60}(?:\b[45]\d\d\b|\b(?:sign|log)[- ]?in\b|just a moment|attention required"
+    r"|access denied|unavailable|bad gateway|time-?out)"
+)
+
+
+def is_answer_page(lines: list[Line]) -> bool:
+    """Is a text nothing but the page by which a gateway refuses, or asks for a login?"""
+    told = [line.text for line in lines if line.text][:_PAGE_LINES]
+    if not told or not _HTML.match(told[0]):
+        return False
+    return any(_ANSWER_PAGE.search(text) for text in told)
 
 
 def untagged(text: str) -> str:
@@ -220,6 +235,8 @@ def _peeled(lines: list[str]) -> list[str]:
         ):
             lines = [line.lstrip().removeprefix(">") for line in lines]
         elif len(spoken) > 2 and all(_quoted(line.strip()) for line in spoken):
+            if all(line.rstrip().endswith(",") for line in spoken[:-1]):
+                return lines  # a list in a piece of source
             lines = [line.strip().rstrip(",")[1:-1] for line in lines]
         elif len(spoken) > 2 and _FRAME.match(spoken[0]) and _FRAME.match(spoken[-1]):
             cells = [_CELL.match(line) for line in spoken[1:-1]]

@@ -54,6 +54,7 @@ _ERROR_LEAD = re.compile(
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
     r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
+    r"| <[45]\d\d>\s|unhandled(?:promise)?rejection\b"
     r"| (?:fatal|exception|failed(?!\s\w+\s(?:are|is|were|that|which)\b)|failure|panic|uncaught"
     r"     |unhandled|traceback|caused\s+by)\b"
     r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution|(?:model|api|llm)\s+call)"
@@ -104,9 +105,12 @@ _BODY_LEAD = re.compile(
     r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:\w{0,20}error\w{0,20}|cause|details?"
     r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
     r"|severity|context|request_?id|name|event|num_turns|subtype|terminal_reason|is_error|result"
-    r"|stop_reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
+    r"|stop_?reason|finish_?reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
 )
-_BODY_ERROR = re.compile(r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b")
+_BODY_ERROR = re.compile(
+    r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b"
+    r"|reason[\"']?\s*:\s*[\"'](?:guardrail_intervened|content_filter\w*|refusal|safety)[\"']"
+)
 _NO_ERROR = re.compile(
     r"[\"']?\w{0,20}error\w{0,20}[\"']?\s*:\s*(?:null|None|false|False|\"\"|''|\{\}|\[\]|0\b)"
 )
@@ -133,7 +137,7 @@ _MUTED_IN_LOG = re.compile(
 _STATEMENT = re.compile(
     r"""(?x)^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
       |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
-      |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test
+      |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test|new
       )\b.*(?:[(){}\[\];=$"'`\\|<>]|:$)
     """
 )
@@ -153,6 +157,12 @@ _SHAPE = re.compile(
     r"\"\|\"|:\s?\.\.\.[,}]|\"(?:enum|properties|\$schema)\"\s*:\s*[\[{\"]"
 )  # of a record, in a document about it
 _LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
+# What no program prints: a template with a blank, a table of statuses, a field with its type.
+_SOURCE = re.compile(
+    r"`[^`]{0,400}\$\{|^\$\w+\s?[:=]\s|^[A-Z]+(?:_[A-Z]+)+:\s(['\"])\w+\1,?$|^\w+,$|^\(['\"]\w+['\"],\s\d+\),?$"
+    r"|^[1-5]\d\d:\s(['\"]).*\2,?$|^\.\.\.\w+,?$|^\w+: (?:Optional|List|Dict|Union)\["
+    r"|^\w+\??:\s(?:number|string|boolean|unknown|any|Record<.*>|null \| \w.*)[;,]?$"
+)
 _KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _ERROR_LATER = re.compile(
@@ -246,6 +256,11 @@ def is_stack(said: str) -> bool:
     return bool(_STACK.match(said))
 
 
+def is_raised(said: str) -> bool:
+    """The name of an exception, and what it says."""
+    return bool(_RAISED.match(said))
+
+
 def is_frame(said: str) -> bool:
     """Where a frame of a Python stack trace is; its code follows in the next line."""
     return bool(_FRAME.match(said))
@@ -266,6 +281,11 @@ def is_body(said: str) -> bool:
     return bool(_BODY.match(said))
 
 
+def is_source(said: str) -> bool:
+    """A line that only a program's source has; the fields beside it are its own."""
+    return bool(_SOURCE.search(said))
+
+
 def is_faulty(text: str) -> bool:
     """Does a body speak of a fault at all?"""
     return bool(_BODY_ERROR.search(_NO_ERROR.sub("", text)))
@@ -278,7 +298,7 @@ def opens_code(said: str) -> bool:
 
 def is_code(said: str) -> bool:
     """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
-    if _LITERAL.match(said) and not _KEY.match(said):
+    if (_LITERAL.match(said) and not _KEY.match(said)) or _SOURCE.search(said):
         return True
     if is_body(said):
         return False
@@ -298,7 +318,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.MUTED
     if in_code and is_body(said) and not _RAISED.match(said):
         return Voice.MUTED
-    if _CITED.match(said) or _SHAPE.search(said):
+    if _CITED.match(said) or _SHAPE.search(said) or _SOURCE.search(said):
         return Voice.MUTED
     if mark and mark[0] in _ERROR_MARKS:
         return Voice.ERROR
