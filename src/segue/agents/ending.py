@@ -172,8 +172,10 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
     found, rest = cut.records, cut.rest
     stream = cut.is_stream or source.channel == "transcript"
     profile = records.owner(found, agent) if found and stream else None
+    kept = False
     if profile is None and (errors := records.kept_errors(text)):
         lines, first, source = errors, source.first_line, replace(source, channel="http-body")
+        kept = True
     elif profile is None:
         lines = records.spoken(found, text)
         first = source.first_line
@@ -188,14 +190,22 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         source = replace(source, channel="tui")  # its front matter is broken: what it shows counts
     # Text beside records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
-        heard = _hear(lines, source, ear, policy, first)
+        heard = _hear(lines, source, ear, policy, first, kept=kept)
     speaks = profile is None and heard.answered
     return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
 
 
 def _hear(
-    lines: list[str], source: Source, ear: MessageReader, policy: Policy, first_line: int = 1
+    lines: list[str],
+    source: Source,
+    ear: MessageReader,
+    policy: Policy,
+    first_line: int = 1,
+    *,
+    kept: bool = False,
 ) -> TextVerdict:
+    """`kept`: the lines are an error that a client kept in its list; one that nobody knows ended
+    nothing."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     skipped = max(0, len(lines) - policy.tail_lines)
@@ -213,7 +223,8 @@ def _hear(
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
     if source.channel == "http-body":
-        generic = is_faulty(source.text) or source.text.lstrip().startswith('"')
+        told = is_faulty(source.text) or source.text.lstrip().startswith('"')
+        generic = told and not kept
     heard = hear(parts, ear, source.name, generic_errors=generic)
     return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
 

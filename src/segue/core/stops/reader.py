@@ -33,7 +33,7 @@ LONG_RETRY_S = 60.0
 _RETRYING = re.compile(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
-    r"|\battempt:? ?#?\d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
+    r"|\battempt:? ?#?\d+\b|\bon try \d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
     r"|إعادة المحاولة|重试中"
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
@@ -171,7 +171,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             # What is said below the last of such lines may still be an end.
             *_, last = _RETRYING.finditer(text)
             rest = text[last.end() :].partition("\n")[2]
-            if _has_tries_left(text[last.start() :].partition("\n")[0]):
+            if has_tries_left(text[last.start() :].partition("\n")[0]):
                 return None  # the cause of this try, shown below its count
             said = self.unit(replace(unit, text=rest), where) if rest else None
             return said if said is not None and said.signs else None
@@ -280,7 +280,10 @@ def _was_last_try(notice: str) -> bool:
     return counted is not None and int(counted[1]) >= int(counted[2])
 
 
-def _has_tries_left(notice: str) -> bool:
+def has_tries_left(notice: str) -> bool:
+    """Does a notice count the tries, and is this not the last one?"""
+    if "on try 0" in notice:
+        return True  # the first of several
     counted = _COUNTED.search(notice)
     return counted is not None and int(counted[1][:9]) < int(counted[2][:9])
 

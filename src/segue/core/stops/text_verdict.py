@@ -20,7 +20,13 @@ from segue.core.stops.plain.voice import (
     is_test,
     is_tool_call,
 )
-from segue.core.stops.reader import SILENCED, MatchedMessage, MessageReader, unexplained
+from segue.core.stops.reader import (
+    SILENCED,
+    MatchedMessage,
+    MessageReader,
+    has_tries_left,
+    unexplained,
+)
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Sign, Strength
 
@@ -168,7 +174,12 @@ class _Listener:
     def _hangs_below_retry(self, unit: Unit) -> bool:
         """Clients show the cause of a retry below its notice."""
         retry = self._retry
-        if retry is None or unit.indent <= retry.indent:
+        if retry is None:
+            return False
+        below = retry.line + retry.text.count("\n") + 1
+        if unit.line == below and unit.voice is Voice.ERROR and has_tries_left(retry.text):
+            return True
+        if unit.indent <= retry.indent:
             return False
         hangs = unit.result and not (retry.result or is_client_error(unit.text))
         return hangs or bool(_RAISED.match(unit.text))

@@ -81,7 +81,8 @@ class Hit(Struct, frozen=True):
 
 _ANCHORS: dict[Where, str] = {
     "error": "{}",
-    "start": r"^(?:\[\w{1,20}\]\s)?(?:api error:? (?:\d{3} )?)?[\[(*]{0,2}(?:{})",
+    "start": r"^(?:\[\w{1,20}\]\s)?(?:(?:details?|reason|message): )?"
+    r"(?:the model returned the following errors: )?(?:api error:? (?:\d{3} )?)?[\[(*]{0,2}(?:{})",
     "line": r"^(?:{})\s*[.!]?$",
     "prompt": r"^(?:{})\s*$",
     "tool": r"^(?:{})\s*[.!]?$",

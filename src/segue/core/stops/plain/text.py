@@ -161,6 +161,8 @@ class _Maker:
 
     def _quoted(self, mark: str, said: str) -> bool:
         """Inside a fence or a patch: somebody shows a text, nobody speaks."""
+        if self._errors_only:
+            return voice.is_fence(said)  # a report's own fence around the error
         if voice.is_fence(said):
             reported = self._reported and not self._in_fence
             self._in_fence = not (self._in_fence or reported)

@@ -229,6 +229,10 @@ def _peeled(lines: list[str]) -> list[str]:
         spoken = [line for line in lines if line.strip()]
         if not spoken:
             return lines
+        first, last = spoken[0].lstrip(), spoken[-1].rstrip()
+        if len(spoken) > 1 and first[0] == last[-1] == '"' and "\n".join(spoken).count('"') == 2:
+            lines = ["\n".join(lines).replace('"', "")][0].split("\n")
+            continue
         quoted = [line for line in spoken if not _AFTERWORD.match(line)]
         if all(line.lstrip().startswith(">") for line in quoted) and (
             len(quoted) > 1 or any(_speaks_up(line.lstrip()[1:]) for line in quoted)

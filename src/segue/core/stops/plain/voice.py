@@ -54,7 +54,7 @@ _ERROR_LEAD = re.compile(
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
     r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
-    r"| <[45]\d\d>\s|unhandled(?:promise)?rejection\b"
+    r"| <[45]\d\d>\s|stream\s+disconnected\s+before\s+completion\b|unhandled(?:promise)?rejection\b"
     r"| (?:fatal|exception|failed(?!\s\w+\s(?:are|is|were|that|which)\b)|failure|panic|uncaught"
     r"     |unhandled|traceback|caused\s+by)\b"
     r"| (?:(?:api|llm|sdk)\s+)?(?:request|query|execution|(?:model|api|llm)\s+call)"
@@ -64,7 +64,7 @@ _ERROR_LEAD = re.compile(
     r"| (?:[a-z_.]+\s*:\s*)?<\w*(?:Rendezvous|RpcError)\b"
     r"| task\s+exception\s+was\s+never\s+retrieved\b"
     rf"| {_NOT_OURS}(?-i:(?:[A-Za-z_][\w.:]*[.:])?_?[A-Z]\w*(?:Error|Exception|Failure)\b)"
-    r"     (?:\s*[:({'\[-]|$)"
+    r"     (?:\s*[:({'\[-]|\.\s[A-Z]|$)"
     r"| (?-i:(?:[a-z_]\w*\.)*(?:exceptions?|errors?)\.[A-Z]\w+)\b\s*[:(]"
     r"| (?-i:(?:[a-z_]\w*\.)+(?:[A-Z]\w*)?Timeout)\b\s*[:(]"
     r"| (?-i:(?:[a-z_]\w*\.)+[A-Z]\w+):\s[45]\d\d\b"
@@ -79,6 +79,9 @@ _ERROR_LEAD = re.compile(
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
     r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
     r"| unexpected\s+(?:api\s+)?response\b"
+    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:model|api|llm|provider|stream|inference)\s+(?:call|request)?"
+    r"     \s*(?:failed|error):\s"
+    r"| (?:post|get|put)\s+\"?https?://\S+\s+failed\b"
     r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
     r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+|run\s+)?(?:has\s+|was\s+)?"
@@ -92,7 +95,7 @@ _ERROR_LEAD = re.compile(
     r"| keyboard\s?interrupt\b"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
-    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b\s*[:,(\[{{]"
+    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b(?:\s*[:,(\[{{]|\sfrom\s)"
     r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed)\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
@@ -293,7 +296,7 @@ def is_faulty(text: str) -> bool:
 
 def opens_code(said: str) -> bool:
     """A line of code after which its arguments or fields follow."""
-    return said[-1:] in ("(", "{", "[", ",") and is_code(said)
+    return said[-1:] in ("(", "{", "[", ",") and is_code(said) and not is_stack(said)
 
 
 def is_code(said: str) -> bool:
@@ -350,7 +353,8 @@ def wraps(line: str) -> bool:
 
 def continues_error(said: str) -> bool:
     """Does a line go on with the error above it, although it may look like something else?"""
-    if _ERROR_LEAD.match(said) and said[0] not in "\"'{}":
+    field = is_body(said) and said.endswith(",")  # `statusCode: 404,` in the dump of an error
+    if _ERROR_LEAD.match(said) and said[0] not in "\"'{}" and not field:
         return False
     if is_body(said) or is_stack(said) or _FIELD.match(said):
         return True
