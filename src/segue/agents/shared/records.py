@@ -22,6 +22,7 @@ _PAIR = re.compile(
     r'"(?P<key>\w{2,40})"\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|true|false|null|-?\d+(?:\.\d+)?)'
 )
 _TELLING = {"type", "subtype", "is_error", "terminal_reason", "api_error_status", "error", "result"}
+_ROW = re.compile(r"\s*\{\s*\"[^\"]*\"\s*,|[^\"]*`")  # of a table in a program's source
 _SALVAGE_CHARS = 65_536
 _TRIED_CHARS = 16 << 20
 """What is read of a text for values over several lines: each line may begin one that never ends."""
@@ -124,6 +125,8 @@ class _Values:
 
 def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
     """The simple fields of an object that is cut off or abridged."""
+    if _ROW.match(lines[index]):
+        return None, 1
     taken, chars = [lines[index]], len(lines[index])
     for number in range(index + 1, len(lines)):
         line = lines[number]

@@ -199,7 +199,11 @@ def _heaviest(found: _Found) -> Weighed | None:
         return None
     weights: dict[StopReason, float] = defaultdict(float)
     for (reason, _), (weight, _) in found.items():
-        weights[reason] += weight
+        if reason is StopReason.ERROR:
+            # A bad request is said in many ways at once, and each says the same: nothing much.
+            weights[reason] = max(weights[reason], weight)
+        else:
+            weights[reason] += weight
     for taker in [reason for reason, weight in weights.items() if weight >= SURE]:
         for taken in TAKES.get(taker, ()):
             if taken in weights:

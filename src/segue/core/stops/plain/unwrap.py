@@ -137,7 +137,7 @@ _ITEMS = re.compile(
     )[ \t]*(?:[-|—:]+(?=\s)[ \t]*|:(?=\w))?"""
 )
 _NAME = re.compile(
-    r"(?:(?P<pipe>[\w.-]{2,40}\s{0,30}\|\s)|(?P<out>(?:agent |child )?std(?:err|out): )"
+    r"(?:(?P<pipe>(?:\d{1,3}\|)?[\w.-]{2,40}\s{0,30}\|\s)|(?P<out>(?:agent |child )?std(?:err|out): )"
     r"|[\w.-]{1,40} [\w./-]{1,40}\[\d+\]: "
     r"|(?!\w*(?i:error|exception|fail|limit|code|status|message|warning|reason|caused))"
     r"[\w.:/-]{2,40}(?:\[\d+\])?(?:: | [-—|] |:(?=[A-Z0-9]))|[a-z_]\w*(?:\.\w+)+:(?=\S)"
