@@ -85,7 +85,8 @@ _LEAD = re.compile(
     r"|\brate[- ]limit(?:ing|ed) for|\bregain access"
     r"|\btry (?:your request |it |sending )?again|\bwait(?:ing)?|\bavailable(?: again)?"
     r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lifted|expires?)"
-    r"|\bcontinu(?:e|ing) (?:automatically|in)\b|\bcool(?:ing)?[- ]?down|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
+    r"|\bcontinu(?:e|ing) (?:automatically|in)\b|\bcool(?:ing)?[- ]?down"
+    r"|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
     r"|\bredefin\w+|\breinicia\w*|\br[ée]essa\w+|\br[ée]initialis\w+|\bversuchen\b|\bwird\b"
     r"|\bint[ée]nt\w+|\brestablec\w+|повтор\w+|сброс\w*|إعادة المحاولة|重置|リセット|重试|将[在于]"
     r"|请(?:稍后)?[在于]|请等待|请(?=\s?\d)"
@@ -115,7 +116,8 @@ _CLOCK = re.compile(
 )
 _ZONE = re.compile(
     r"(?i)[\s,]*(?P<open>[(\[])?\s*(?:(?P<iana>[a-z]+(?:/[a-z0-9_+-]+)+)|(?P<off>(?:utc|gmt)\s?[+-]\d{1,2}(?::?\d\d)?)"
-    r"|(?P<abbr>pacific|mountain|central|eastern|[a-z]{1,4})(?:\s+(?:standard |daylight )?time)?\b)\s*[)\]]?"
+    r"|(?P<abbr>pacific|mountain|central|eastern|[a-z]{1,4})(?:\s+(?:standard |daylight )?time)?\b)"
+    r"\s*[)\]]?"
 )
 _MONTH_DAY = re.compile(
     r"(?i)(?P<mon>jan|fe[bv]|m[aä]r|apr|abr|avr|mai|may|jun|jul|aug|ago|aoû|sep|set|o[cku]t|nov|de[cz]|déc)[a-zç]*\.?"
@@ -246,9 +248,7 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
 
 def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     """A day, and a clock time on it if one follows; else the day's beginning."""
-    if (named := _WEEKDAY.match(text, start)) and (gap := _WEEKDAY_GAP.match(text, named.end())):
-        if any(form.match(text, gap.end()) for form in _DATES):
-            start = gap.end()  # "Friday, March 13": the date tells more
+    start = _date_after_weekday(text, start)
     if match := _DOTTED.match(text, start):
         days = [(int(match[3]), int(match[2]), int(match[1]))]
     elif match := _NUMERIC.match(text, start):
@@ -278,6 +278,15 @@ def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     ]
     # A date without a year is the nearest one: a limit's reset is days away, not a year.
     return (min(instants, key=lambda at: abs(at - now)), None, end) if instants else None
+
+
+def _date_after_weekday(text: str, start: int) -> int:
+    """ "Friday, March 13": the date tells more."""
+    named = _WEEKDAY.match(text, start)
+    gap = _WEEKDAY_GAP.match(text, named.end()) if named else None
+    if gap is None or not any(form.match(text, gap.end()) for form in _DATES):
+        return start
+    return gap.end()
 
 
 def _years(told: str | None, now: float, tz: tzinfo) -> list[int]:

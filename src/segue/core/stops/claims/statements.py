@@ -12,16 +12,18 @@ from segue.core.stops.plain.voice import Voice
 
 _MOST_WORDS = 70
 _MOST_LINES = 8
-_LOWER_WORDS = 8  # a longer line that opens in small letters is the rest of a sentence
+_LOWER_WORDS = 9  # a longer line that opens in small letters is the rest of a sentence
 _LEAD_WORDS = 8
+_SENTENCE_END = re.compile(r"[.!?]\s")
 _STATEMENT_WORDS = 45
 
 _THINGS = (
-    r"(?:request|model|endpoint|session|conversation|account|organization|content|chat|message"
+    r"(?:request|model|endpoint|session|conversation|account|organization|agent|content|chat|message"
     r"|prompt|run|task|key|workspace|plan|api|provider|response|turn)"
 )
 _TALK = re.compile(
-    r"(?i)^\W{0,3}(?:i(?!'m sorry| cannot| can't| am unable| won't)|we(?!'re|'ve| are| have)|my|our"
+    r"(?i)^\W{0,3}(?:i(?!'m sorry| cannot| can't| am unable| won't)|we(?!'re|'ve| are| have)|my"
+    r"|our(?! (?:servers?|services?|systems?|models?|api)\b)"
     r"|let(?:'s| me)|it(?:'s)?|they|there|he|she|so|but|and|also|now|here"
     rf"|(?:this|that|these)(?! {_THINGS}\b)"
     r"|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
@@ -35,7 +37,7 @@ _REST = re.compile(
     r"|he|she|we|so|such|any|some|these|those|which|whose|who|where|when|while|because|since|but|also"
     r"|only|either|both|each|every|via|per|about|after|before|during|between|through|under|within)\b"
 )
-_SHOWN = re.compile(r"`.*`.*`|[{}=<>]|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$")
+_SHOWN = re.compile(r"`.*`.*`|[{}=]|<[/\w]|\w>|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$")
 _QUIET = re.compile(r"(?i)\b(?:info|debug|trace|notice)\b")
 _WARNED = re.compile(r"(?i)\bwarn(?:ing)?\b")
 _CLAUSE = re.compile(
@@ -44,9 +46,11 @@ _CLAUSE = re.compile(
 )
 _CONDITION = re.compile(r"(?i)^\W{0,3}(?:if|when(?:ever)?|unless|in case|should you|once|after)\b")
 _ADVICE = re.compile(
-    r"(?i)^\W{0,3}(?:please|try|press|type|hit|visit|see|learn|for (?:more|details|help|further)|contact|use\b"
+    r"(?i)^\W{0,3}(?:please|try|press|type|hit|visit|see|learn|for (?:more|details|help|further)"
+    r"|contact|use\b"
     r"|to (?:learn|see|fix|resolve|get|avoid|increase|change|manage)|you (?:can|may|could|might)"
-    r"|consider|check|make sure|read|refer|they may|this (?:may|might|could))\b"
+    r"|consider|check|make sure|read|refer|upgrade|purchase|buy|top up|switch|ask|go to"
+    r"|they may|this (?:may|might|could))\b"
 )
 _ORDER = re.compile(
     r"(?i)^\W{0,3}(?:reduce|shorten|increase|decrease|lower|raise|restart|compact|truncate|trim|split|wait"
@@ -96,7 +100,9 @@ def may_claim(unit: Unit, text: str) -> bool:
     words = len(text.split())
     if words > _MOST_WORDS or text.count("\n") > _MOST_LINES:
         return False
-    if not text or (text[0].islower() and words > _LOWER_WORDS) or is_rest(text):
+    if not text or is_rest(text):
+        return False
+    if text[0].islower() and len(_SENTENCE_END.split(text, maxsplit=1)[0].split()) > _LOWER_WORDS:
         return False
     shown = _SHOWN.search(text.split("\n", 1)[0])
     return not (_TALK.match(text) or _CLAUSE.match(text) or shown)

@@ -31,7 +31,7 @@ CLAIMS = (
     Claim(_R.CONTEXT_EXHAUSTED, "window_line", "", 3.5),
     Claim(_R.AUTH, "login", "denied", 3.0),
     Claim(_R.AUTH, "login_line", "", 3.5),
-    Claim(_R.OVERLOADED, "far", "away", 2.5),
+    Claim(_R.OVERLOADED, "far", "away", 3.0),
     Claim(_R.OVERLOADED, "outage", "", 3.0),
     Claim(_R.TIMEOUT, "timer", "", 3.5),
     Claim(_R.CRASH, "died", "", 3.5),
@@ -48,23 +48,30 @@ CLAIMS = (
     Claim(_R.ERROR, "answer_cap", "too_big", 3.5),
 )
 SUBJECTS = {claim.of for claim in CLAIMS}
-TELLING = ("must_pay", "login_line")
+TELLING = ("must_pay", "login_line", "window_line")
 """Subjects that tell also in advice: nobody is advised so for another reason."""
+TELLING_ALONE = ("must_pay", "login_line")
+"""Those of them that tell also in a plain line that is nothing but advice."""
 
 TAKES: dict[StopReason, tuple[StopReason, ...]] = {
     _R.CONTEXT_EXHAUSTED: (_R.RATE_LIMIT, _R.OVERLOADED, _R.CRASH, _R.ERROR),
     _R.BILLING: (_R.RATE_LIMIT, _R.OVERLOADED, _R.AUTH, _R.ERROR),
     _R.AUTH: (_R.OVERLOADED, _R.ERROR),
-    _R.MAX_BUDGET: (_R.RATE_LIMIT, _R.BILLING, _R.ERROR),
+    _R.MAX_BUDGET: (_R.RATE_LIMIT, _R.BILLING, _R.CONTEXT_EXHAUSTED, _R.ERROR),
     _R.MAX_TURNS: (_R.RATE_LIMIT, _R.CONTEXT_EXHAUSTED, _R.ERROR),
     _R.REFUSAL: (_R.OVERLOADED, _R.AUTH, _R.ERROR),
     _R.TIMEOUT: (_R.OVERLOADED, _R.ERROR),
     _R.CRASH: (_R.OVERLOADED, _R.ERROR),
     _R.RATE_LIMIT: (_R.OVERLOADED, _R.ERROR),
     _R.OVERLOADED: (_R.ERROR,),
+    _R.USER_EXIT: (_R.OVERLOADED,),
 }
 """Reasons, and what they look like from outside: the effect loses weight where the cause stands."""
 TAKEN = 1.5
+VAGUE = (_R.OVERLOADED, _R.ERROR)
+TELLS_WHY = (_R.CONTEXT_EXHAUSTED, _R.BILLING, _R.REFUSAL, _R.TIMEOUT, _R.MAX_TURNS, _R.MAX_BUDGET)
+"""Reasons that, where they stand, explain "internal error" and "bad request", however often these
+are said."""
 SURE = 3.0
 """From this weight on a reason takes from its effects."""
 
@@ -88,7 +95,7 @@ CODE_WEIGHT = 3.0
 """What a record's own code adds."""
 STATUS_WEIGHT = 1.5
 """What a record's status adds."""
-CODED = 0.6
+CODED = 0.7
 """Of a claim's weight, where a code makes it: providers reuse codes."""
 ADVISED = 0.5
 """Of a claim's weight, where it is made in advice."""

@@ -34,6 +34,9 @@ from segue.core.stops.claims.table import (
     TAKEN,
     TAKES,
     TELLING,
+    TELLING_ALONE,
+    TELLS_WHY,
+    VAGUE,
     Claim,
 )
 from segue.core.stops.reasons import StopReason
@@ -42,6 +45,8 @@ Spoken = tuple[StopReason, float, str]
 """Other evidence for a reason: its weight, and what it is."""
 _Span = tuple[int, int]
 _Found = dict[tuple[StopReason, str], tuple[float, str]]
+_ADVISED = "advised "
+"""Before a subject that tells also in advice: it counts half where something is stated."""
 
 _MOST_CHARS = 4_000
 _NEAR_CHARS = 70
@@ -62,6 +67,9 @@ _DENIED = re.compile(
     r"(?i)(?:\b(?:not|without|never|no)|n't)\s+(?:your|the|an?|any|been|yet|be)?\s*$"
 )
 _DENIED_WITHIN = 16
+_TOLD = 2.5
+_ONLY_CODED = 2.0
+_LESS = 0.5
 
 
 class Weighed(Struct, frozen=True):
@@ -98,7 +106,7 @@ class Vocabulary:
             start, end = place
             if not claim.says and statements.is_name(sentence[start:end]):
                 continue
-            if ordered and claim.of not in TELLING:
+            if ordered and claim.of not in TELLING_ALONE:
                 continue
             if statements.is_explained(sentence[end:]):
                 return False
@@ -123,7 +131,9 @@ class Vocabulary:
                 found.setdefault((told[0], "status"), (told[1], ""))
         for reason, weight, name in others:
             found.setdefault((reason, name), (weight, ""))
-        return _heaviest(found)
+        if (StopReason.ERROR, "answer_cap") in found:  # it is not the window that is full
+            found.pop((StopReason.CONTEXT_EXHAUSTED, "window"), None)
+        return _heaviest(found, waits=bool(self._spans("later", _flat(text))))
 
     def _add_claims(self, sentence: str, found: _Found) -> None:
         if not sentence or statements.is_condition(sentence):
@@ -135,7 +145,7 @@ class Vocabulary:
             if place is None:
                 continue
             weight = claim.weight * (ADVISED if advice and claim.of not in TELLING else 1.0)
-            key = (claim.reason, claim.of)
+            key = (claim.reason, f"{_ADVISED}{claim.of}" if advice else claim.of)
             if key not in found or found[key][0] < weight:
                 found[key] = (weight, sentence[place[0] : place[1]])
 
@@ -171,8 +181,11 @@ class Vocabulary:
         return spans
 
 
+_GO_CONTEXT = re.compile(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's
+
+
 def _flat(sentence: str) -> str:
-    return _LINES.sub(" ", sentence).strip()
+    return _GO_CONTEXT.sub("", _LINES.sub(" ", sentence).strip())
 
 
 def _place(claim: Claim, spans: Callable[[str], list[_Span]], sentence: str) -> _Span | None:
@@ -194,23 +207,47 @@ def _is_denied(sentence: str, start: int) -> bool:
     return bool(_DENIED.search(sentence[max(0, start - _DENIED_WITHIN) : start]))
 
 
-def _heaviest(found: _Found) -> Weighed | None:
-    if not found:
-        return None
+def _weights(found: _Found, *, waits: bool) -> dict[StopReason, float]:
+    """What speaks for each reason. What is said of one thing in several ways is said once: the
+    heaviest counts in full, the others half; of a bad request, which each part of an answer calls
+    so, only one. Advice counts half where something else is stated (to pay, only where waiting
+    helps, too), and a code that is not said in words is no match for what is."""
+    stated = {r for (r, name), (weight, _) in found.items() if name in SUBJECTS and weight >= _TOLD}
+    said: dict[StopReason, list[float]] = defaultdict(list)
     weights: dict[StopReason, float] = defaultdict(float)
-    for (reason, _), (weight, _) in found.items():
-        if reason is StopReason.ERROR:
-            # A bad request is said in many ways at once, and each says the same: nothing much.
-            weights[reason] = max(weights[reason], weight)
+    for (reason, name), (weight, _) in found.items():
+        advised = name.startswith(_ADVISED)
+        if advised and stated - {reason} and (waits or reason is not StopReason.BILLING):
+            weight *= ADVISED
+        if advised or name in SUBJECTS or name == "code":
+            said[reason].append(weight)
         else:
             weights[reason] += weight
+    for reason, told in said.items():
+        weights[reason] += max(told) + (sum(told) - max(told)) / 2
+    for reason in weights:
+        if reason is StopReason.ERROR:
+            weights[reason] = max(w for (r, _), (w, _) in found.items() if r is reason)
+        elif stated and not any(r is reason and n in SUBJECTS for r, n in found):
+            weights[reason] = min(weights[reason], _ONLY_CODED)
+    return weights
+
+
+def _heaviest(found: _Found, *, waits: bool = False) -> Weighed | None:
+    if not found:
+        return None
+    weights = _weights(found, waits=waits)
     for taker in [reason for reason, weight in weights.items() if weight >= SURE]:
         for taken in TAKES.get(taker, ()):
             if taken in weights:
                 weights[taken] -= TAKEN
+                if taken in VAGUE and taker in TELLS_WHY:
+                    weights[taken] = min(weights[taken], weights[taker] - _LESS)
     best = min(weights, key=lambda reason: (-weights[reason], reason.priority))
     own = [
-        (weight, quote) for (r, n), (weight, quote) in found.items() if r is best and n in SUBJECTS
+        (weight, quote)
+        for (r, n), (weight, quote) in found.items()
+        if r is best and n.removeprefix(_ADVISED) in SUBJECTS
     ]
     code = found.get((best, "code"))
     quote = max(own)[1] if own else code[1] if code else ""

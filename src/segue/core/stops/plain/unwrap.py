@@ -137,7 +137,8 @@ _ITEMS = re.compile(
     )[ \t]*(?:[-|—:]+(?=\s)[ \t]*|:(?=\w))?"""
 )
 _NAME = re.compile(
-    r"(?:(?P<pipe>(?:\d{1,3}\|)?[\w.-]{2,40}\s{0,30}\|\s)|(?P<out>(?:agent |child )?std(?:err|out): )"
+    r"(?:(?P<pipe>(?:\d{1,3}\|)?[\w.-]{2,40}\s{0,30}\|\s)"
+    r"|(?P<out>(?:agent |child )?std(?:err|out): )"
     r"|[\w.-]{1,40} [\w./-]{1,40}\[\d+\]: "
     r"|(?!\w*(?i:error|exception|fail|limit|code|status|message|warning|reason|caused))"
     r"[\w.:/-]{2,40}(?:\[\d+\])?(?:: | [-—|] |:(?=[A-Z0-9]))|[a-z_]\w*(?:\.\w+)+:(?=\S)"
@@ -231,7 +232,7 @@ def _peeled(lines: list[str]) -> list[str]:
             return lines
         first, last = spoken[0].lstrip(), spoken[-1].rstrip()
         if len(spoken) > 1 and first[0] == last[-1] == '"' and "\n".join(spoken).count('"') == 2:
-            lines = ["\n".join(lines).replace('"', "")][0].split("\n")
+            lines = [line.replace('"', "") for line in lines]
             continue
         quoted = [line for line in spoken if not _AFTERWORD.match(line)]
         if all(line.lstrip().startswith(">") for line in quoted) and (

@@ -75,13 +75,13 @@ _ERROR_LEAD = re.compile(
     r"     (?:-\s)?[\[{<\"'a-z]"
     r"| \[[^\]]{0,40}(?:error|\b[45]\d\d\b)[^\]]{0,40}\]"
     r"| (?:sorry|oops|uh-oh)\b"
-    r"| an?\s+(?:unexpected\s+|internal\s+|unknown\s+|unhandled\s+)?(?:server\s+)?(?:error|exception)"
-    r"     \s+(?:occurred|was|has|happened)\b"
+    r"| an?\s+(?:unexpected\s+|internal\s+|unknown\s+|unhandled\s+)?(?:server\s+)?"
+    r"     (?:error|exception)\s+(?:occurred|was|has|happened)\b"
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
     r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
     r"| unexpected\s+(?:api\s+)?response\b"
-    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:model|api|llm|provider|stream|inference)\s+(?:call|request)?"
-    r"     \s*(?:failed|error):\s"
+    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:model|api|llm|provider|stream|inference)"
+    r"     \s+(?:call|request)?\s*(?:failed|error):\s"
     r"| (?:post|get|put)\s+\"?https?://\S+\s+failed\b"
     r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
@@ -96,7 +96,8 @@ _ERROR_LEAD = re.compile(
     r"| keyboard\s?interrupt\b"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
-    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b(?:\s*[:,(\[{{]|\sfrom\s|\s[45]\d\d\b|$)"
+    rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b"
+    r"     (?:\s*[:,(\[{]|\sfrom\s|\s[45]\d\d\b|$)"
     r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed)\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
@@ -120,7 +121,9 @@ _NO_ERROR = re.compile(
 )
 # An object that says somewhere that it is an error: a logger's record, an SDK's repr.
 _ERROR_INSIDE = re.compile(
-    r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>|\w+(?:Error|Exception)\(['\"]|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
+    r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
+    r"|\w+(?:Error|Exception)\(['\"]"
+    r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
