@@ -512,3 +512,69 @@ def test_nothing_made_of_times_parts_raises(text: str, moment: tuple[str, float]
     name, now = moment
     found = parse(text, now, ZoneInfo(name))
     assert found is None or found.after_s is None or 0 <= found.after_s <= resets.LONGEST_S
+
+
+# Headers, ranges, countdowns, and other orders of day and time
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("x-ratelimit-reset-requests: 6m0s", 360),
+        ("x-ratelimit-reset-tokens: 1h2m3.5s", 3723.5),
+        ('"quotaResetDelay": "2h30m"', 9000),
+        ("reset in 01:30:00", 5400),
+        ("Retry in: 00:05:00", 300),
+        ("try again in 5-10 minutes", 600),
+        ("try again in 1 to 2 hours", 7200),
+        ("You can continue in 2 hours", 7200),
+        ("cooldown: 300s", 300),
+        ("请在 2 小时后重试", 7200),
+        ("リセットは 3時間後", 10_800),
+        ("Réessayez dans 15 minutes", 900),
+        ("Versuchen Sie es in 15 Minuten erneut", 900),
+        ("Inténtalo de nuevo en 20 minutos", 1200),
+        ("Повторите попытку через 15 минут", 900),
+    ],
+)
+def test_a_duration_in_any_form(text: str, seconds: float) -> None:
+    assert after(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resets Friday, October 31 at 5:00 PM",
+        "Resets: Fri, Oct 31, 5:00 PM",
+        "reset at Fri Oct 31 2025 17:00:00 GMT+0000 (UTC)",
+        "resets at 2025/10/31 17:00",
+        "resets on 31.10.2025 17:00",
+        "Reset at 17:00 on 31 Oct",
+        "resets 17:00 on Oct 31",
+        "resets at 5pm on Friday",
+        "resets between 4pm and 5pm on Friday",
+    ],
+)
+def test_a_day_before_or_after_its_time(text: str) -> None:
+    assert at(text) == unix(2025, 10, 31, 17)
+
+
+def test_a_region_may_be_named_in_words() -> None:
+    midnight = unix(2025, 10, 30, 7)
+    assert at("Quota resets at midnight Pacific time") == midnight
+    assert at("resets at midnight Pacific Daylight Time") == midnight
+
+
+@given(
+    hour=st.integers(0, 23),
+    minute=st.integers(0, 59),
+    ahead=st.integers(1, 6),
+    form=st.sampled_from(("{clock} on {day}", "{day} at {clock}", "{day}, {clock}")),
+)
+def test_a_day_and_its_time_are_one_instant_in_any_order(
+    hour: int, minute: int, ahead: int, form: str
+) -> None:
+    there = datetime.fromtimestamp(NOW, UTC) + timedelta(days=ahead)
+    wanted = there.replace(hour=hour, minute=minute)
+    told = form.format(clock=f"{hour:02}:{minute:02}", day=f"{there:%b} {there.day}")
+    assert at(f"Your limit resets {told}") == wanted.timestamp()

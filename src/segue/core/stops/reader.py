@@ -191,7 +191,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
                 sign = replace(sign, lost="")  # all lines of an error are its own
             talk = _CONDITIONAL if not hit.wording.lead else _TALK
             clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
-            clause = clause or _is_prose(hit, unit) or (hit.wording.lead and is_rest(hit.quote))
+            is_cut = bool(hit.wording.lead) and is_rest(hit.quote)
+            clause = clause or _is_prose(hit, unit) or is_cut
             if unit.voice is Voice.PLAIN and not sign.lost and clause:
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]

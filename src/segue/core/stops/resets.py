@@ -311,16 +311,16 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
         return None
     hour, minute, where, end = clock
     place = where or tz
-    if (gap := _DAY_AFTER.match(text, end)) and (day := _dated(text, gap.end(), now, place)):
-        there = datetime.fromtimestamp(day[0], place)
-        if (there.hour, there.minute) == (0, 0):  # "8pm on Thursday"
-            at = _local((there.year, there.month, there.day), hour, minute, place, now)
-            return None if at is None else (at, None, day[2])
     if gap := _RANGE.match(text, end):
         later = _clock_after(text, gap.end())
         if later is not None and later[2] is not _NOWHERE:
             hour, minute, where, end = later
             place = where or place
+    if (gap := _DAY_AFTER.match(text, end)) and (day := _dated(text, gap.end(), now, place)):
+        there = datetime.fromtimestamp(day[0], place)
+        if (there.hour, there.minute) == (0, 0):  # "8pm on Thursday"
+            at = _local((there.year, there.month, there.day), hour, minute, place, now)
+            return None if at is None else (at, None, day[2])
     today = datetime.fromtimestamp(now, place).date()
     days = (today + timedelta(days=d) for d in (-1, 0, 1, 2))
     return _next(days, hour, minute, place, now, end)

@@ -54,6 +54,7 @@ _ERROR_LEAD = re.compile(
     r"     (?:error|failed|failure|exception|status)\b"
     r"| error\b(?:\s*[:({\['\"!-]|\s+(?:\d|\w+ing\b|code|while|when|from|with|in\b|details"
     r"     |message|msg|occur(?:s|red)|condition|failed)\b|$)"
+    r"| there\s+was\s+an?\s+(?:error|problem)\s+\w+ing\b"
     r"| <[45]\d\d>\s|stream\s+disconnected\s+before\s+completion\b|unhandled(?:promise)?rejection\b"
     r"| (?:fatal|exception|failed(?!\s\w+\s(?:are|is|were|that|which)\b)|failure|panic|uncaught"
     r"     |unhandled|traceback|caused\s+by)\b"
@@ -122,6 +123,7 @@ _NO_ERROR = re.compile(
 # An object that says somewhere that it is an error: a logger's record, an SDK's repr.
 _ERROR_INSIDE = re.compile(
     r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
+    r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
     r"|\w+(?:Error|Exception)\(['\"]"
     r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
@@ -129,10 +131,10 @@ _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
     r"""(?x)^(?:
       [+-](?!-\w|\s[Cc]aused\s[Bb]y:)(?:\s|[^\s\d]|\d*$)
-    | \|\s? | \#{1,6}\s | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
+    | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
-    | >>>\s | \S{1,200}\.py:\d+:\s\w+(?:Error|Exception)$ | E\s | \#!? | --\s
+    | >>>\s | \S{1,200}\.py:\d+:\s\w+(?:Error|Exception)$ | E\s | \#!?(?!\sFatal\sprocess\b) | --\s
     | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
     )"""
 )
@@ -177,7 +179,10 @@ _ERROR_LATER = re.compile(
     r"(?: [Cc]ode| (?:during|while|in|from) [\w ]{1,60})?:\s"
 )
 _RAISED_LATER = re.compile(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
-_STACK = re.compile(r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s|\d+:\s0x)")
+_STACK = re.compile(
+    r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s"
+    r"|\d+:\s0x(?!.{0,200}(?:OOM|OutOfMemory)))"
+)
 _FRAME = re.compile(r"^File \".{1,400}\", line \d+")
 _REPORT = re.compile(r"(?i)^an uncaught exception occurred:$")
 _ITEM = re.compile(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
