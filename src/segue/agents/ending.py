@@ -21,7 +21,7 @@ from segue.core.stops.exits import NO_FLAGS, ExitFlags
 from segue.core.stops.fold import Turn, fold
 from segue.core.stops.plain.dialogs import asked
 from segue.core.stops.plain.text import units
-from segue.core.stops.plain.unwrap import unwrap
+from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty
 from segue.core.stops.reader import MessageReader
 from segue.core.stops.readout import text_reading
@@ -36,6 +36,7 @@ CHANNELS: tuple[Channel, ...] = get_args(Channel)
 _LONGEST_WORD = 40
 # Here, text that is no record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
+_STREAMS = ("stdout", "stderr", "log")
 
 
 def channel_of(name: str) -> Channel:
@@ -212,7 +213,8 @@ def _hear(
     read = unwrap(lines[skipped:], first_line + skipped)
     parts = units(
         read,
-        errors_only=source.channel == "http-body",
+        errors_only=source.channel == "http-body"
+        or (source.channel in _STREAMS and is_answer_page(read)),
         logs=source.channel not in _CONVERSATION,
     )
     dialog = asked(read, source.name) if source.channel == "tui" else None

@@ -33,7 +33,7 @@ _TALK = re.compile(
 # The rest of a sentence that began above: no message opens with such a word in small letters.
 _REST = re.compile(
     r"^(?:are|is|was|were|be|been|has|had|have|does|do|did|will|would|can|may|might|should|must|asks?|of"
-    r"|to|for|from|in|on|at|by|with|and|or|nor|than|then|as|into|over|the|an?|its?|their|his|her|they"
+    r"|to|for|from|in|on|at|by|with|and|or|nor|than|then|as|into|over|its?|their|his|her|they"
     r"|he|she|we|so|such|any|some|these|those|which|whose|who|where|when|while|because|since|but|also"
     r"|only|either|both|each|every|via|per|about|after|before|during|between|through|under|within)\b"
 )

@@ -16,7 +16,7 @@ into units, and code, diffs, lists, tables and tool results are muted. What rema
 from msgspec import Struct
 
 from segue.core.stops.plain import voice
-from segue.core.stops.plain.unwrap import Line, is_answer_page, is_html, unescape, untagged
+from segue.core.stops.plain.unwrap import Line, is_html, unescape, untagged
 from segue.core.stops.plain.voice import Voice
 
 
@@ -43,7 +43,7 @@ def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) ->
     speaks at all speaks as an error. `logs`: whether a log line here can be the agent's own; in a
     conversation it is some tool's output.
     """
-    maker = _Maker(errors_only or (logs and is_answer_page(lines)), logs)
+    maker = _Maker(errors_only, logs)
     for line in lines:
         maker.take(line)
     return maker.done()
