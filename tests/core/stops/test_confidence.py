@@ -14,9 +14,9 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Rank, Sign, Strength
 
 
-def sign(rank: Rank, strength: Strength) -> Sign:
+def sign(rank: Rank, strength: Strength, reason: StopReason = StopReason.ERROR) -> Sign:
     evidence = Evidence("rule", "quote", "where")
-    return Sign(reason=StopReason.ERROR, rank=rank, strength=strength, evidence=evidence)
+    return Sign(reason=reason, rank=rank, strength=strength, evidence=evidence)
 
 
 def test_confidence_rises_with_strength_within_a_rank() -> None:
@@ -27,7 +27,8 @@ def test_confidence_rises_with_strength_within_a_rank() -> None:
 
 def test_structure_is_surer_than_text_and_text_surer_than_an_exit_code() -> None:
     for strength in (Strength.HINT, Strength.SENTENCE):
-        stated = [confidence(sign(rank, strength)) for rank in sorted(Rank)]
+        reason = StopReason.RATE_LIMIT  # of which most was seen in each rank
+        stated = [confidence(sign(rank, strength, reason)) for rank in sorted(Rank)]
         assert stated == sorted(stated)
 
 

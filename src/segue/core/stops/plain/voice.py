@@ -81,8 +81,6 @@ _ERROR_LEAD = re.compile(
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
     r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
     r"| unexpected\s+(?:api\s+)?response\b"
-    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:model|api|llm|provider|stream|inference)"
-    r"     \s+(?:call|request)?\s*(?:failed|error):\s"
     r"| (?:post|get|put)\s+\"?https?://\S+\s+failed\b"
     r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
@@ -99,7 +97,8 @@ _ERROR_LEAD = re.compile(
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b"
     r"     (?:\s*[:,(\[{]|\sfrom\s|\s[45]\d\d\b|$)"
-    r"| (?:[\w.-]+\s+){0,2}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed)\b"
+    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed"
+    r"     |(?:model|api|llm|provider|stream|inference)\s+(?:call|request)?\s*(?:failed|error)(?=:))\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
     r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
@@ -124,7 +123,7 @@ _NO_ERROR = re.compile(
 _ERROR_INSIDE = re.compile(
     r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
     r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
-    r"|\w+(?:Error|Exception)\(['\"]"
+    r"|(?:Error|Exception)\(['\"]"
     r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
@@ -168,10 +167,12 @@ _SHAPE = re.compile(
 _LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
 # What no program prints: a template with a blank, a table of statuses, a field with its type.
 _SOURCE = re.compile(
-    r"`[^`]{0,400}\$\{|^\$\w+\s?[:=]\s|^[A-Z]+(?:_[A-Z]+)+:\s(['\"])\w+\1,?$|^\w+,$|^\(['\"]\w+['\"],\s\d+\),?$"
-    r"|^[1-5]\d\d:\s(['\"]).*\2,?$|^\.\.\.\w+,?$|^\w+: (?:Optional|List|Dict|Union)\["
-    r"|^\w+\??:\s(?:number|string|boolean|unknown|any|Record<.*>|null \| \w.*)[;,]?$"
+    r"\$\w{1,60}\s?[:=]\s|[A-Z]{1,40}(?:_[A-Z]{1,40})+:\s(['\"])\w+\1,?$|\w{1,80},$"
+    r"|\(['\"]\w+['\"],\s\d+\),?$|[1-5]\d\d:\s(['\"]).*\2,?$|\.\.\.\w+,?$"
+    r"|\w{1,60}: (?:Optional|List|Dict|Union)\["
+    r"|\w{1,60}\??:\s(?:number|string|boolean|unknown|any|Record<.*>|null \| \w.*)[;,]?$"
 )
+_TEMPLATE = re.compile(r"`[^`]{0,400}\$\{")
 _KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _ERROR_LATER = re.compile(
@@ -295,7 +296,7 @@ def is_body(said: str) -> bool:
 
 def is_source(said: str) -> bool:
     """A line that only a program's source has; the fields beside it are its own."""
-    return bool(_SOURCE.search(said))
+    return bool(_SOURCE.match(said)) or ("${" in said and bool(_TEMPLATE.search(said)))
 
 
 def is_faulty(text: str) -> bool:
@@ -310,7 +311,7 @@ def opens_code(said: str) -> bool:
 
 def is_code(said: str) -> bool:
     """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
-    if (_LITERAL.match(said) and not _KEY.match(said)) or _SOURCE.search(said):
+    if (_LITERAL.match(said) and not _KEY.match(said)) or is_source(said):
         return True
     if is_body(said):
         return False
@@ -330,7 +331,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.MUTED
     if in_code and is_body(said) and not _RAISED.match(said):
         return Voice.MUTED
-    if _CITED.match(said) or _SHAPE.search(said) or _SOURCE.search(said):
+    if _CITED.match(said) or _SHAPE.search(said) or is_source(said):
         return Voice.MUTED
     if mark and mark[0] in _ERROR_MARKS:
         return Voice.ERROR
