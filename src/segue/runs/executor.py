@@ -394,7 +394,7 @@ class Executor:
         check = CheckCommand(folder, run.policy.tool_stall_s, clock.awake)
         env = {**self.env, "SEGUE_RUN": run.id, "SEGUE_LEG": f"{run.id}/{folder.name}"}
         check.start(run.check, run.cwd, env, run.policy.grace_s, self.leash)
-        write(self.folder.path / "check", folder.name)
+        write(self.folder.path / "check", check.folder.name)
         return check
 
     def answer(self, run: Run) -> str:

@@ -6,12 +6,14 @@ import os
 import select
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from support.runs.keeping import LIMIT_S, Kept, kept, when
+from support.runs.keeping import LIMIT_S, Kept, alive, kept, when
 
 from segue.errors import StateError
+from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.leg import Leg, Spec
 
 __all__ = ["kept"]
@@ -235,3 +237,23 @@ def test_a_keeper_that_cannot_keep_says_so(kept: Kept) -> None:
     (kept.leg.folder / "keeper.json.new").mkdir(parents=True)
     with pytest.raises(StateError, match=r"files cannot be written: .*Is a directory"):
         kept.start("true")
+
+
+def test_a_check_that_was_cut_off_by_a_restart_runs_again_and_has_not_failed(
+    kept: Kept, tmp_path: Path
+) -> None:
+    def started(command: str) -> CheckCommand:
+        check = CheckCommand(kept.leg.folder, LIMIT_S, time.monotonic)
+        check.start(command, str(tmp_path), kept.env(), grace_s=1.0)
+        return check
+
+    assert started("exec sleep 600").poll() is None
+    status = kept.leg.status()
+    os.kill(status.keeper_pid, signal.SIGKILL)
+    assert kept.leg.wait(LIMIT_S).state == "lost"
+    for _ in range(2):  # a segue that finds it running goes on with it
+        check = started("echo fine")
+        check._leg.wait(LIMIT_S)
+        assert (check.poll(), check.output.read_text()) == (0, "fine\n")
+    assert not alive(status.agent_pid)
+    assert check.folder.name == f"{kept.leg.folder.name}-again-1"

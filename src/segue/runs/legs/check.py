@@ -7,6 +7,7 @@ from pathlib import Path
 from segue.runs.legs.leg import Leash, Leg, Spec
 
 _TIMED_OUT = 124
+_MAX_AGAIN = 3  # a check that brings the machine down must not do so for ever
 _BOTH = "exec 2>&1\n"  # one output, in the order in which it came
 
 
@@ -27,10 +28,27 @@ class CheckCommand:
         grace_s: float,
         leash: Leash | None = None,
     ) -> None:
-        """Starts it, unless that was done. Raises OSError or StateError."""
+        """Starts it, unless that was done. One that was cut off by a restart of the machine has
+        neither passed nor failed: it is started again, in a folder beside. Raises OSError or
+        StateError."""
         argv = ("/bin/sh", "-c", _BOTH + command)
         spec = Spec(argv=argv, cwd=cwd, grace_s=grace_s, leash=leash)
+        first = self._leg.folder
+        for number in range(1, _MAX_AGAIN + 1):
+            if not self._was_cut_off():
+                break
+            self._leg = Leg(first.with_name(f"{first.name}-again-{number}"))
         self._leg.start(spec, env)
+
+    def _was_cut_off(self) -> bool:
+        status = self._leg.status()
+        found = self._leg.sweep_lost() if status.state == "lost" else status.exit
+        return found is not None and found.lost
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._leg.folder
 
     @property
     def output(self) -> Path:
