@@ -72,6 +72,18 @@ def test_words_that_the_config_names_go_first(
         assert outcome(run(s, command, said)) == expected
 
 
+def test_a_prompt_too_long_for_an_argument_is_told_with_what_to_write(tmp_path: Path) -> None:
+    with stage("success", within=tmp_path) as s:
+        long = tmp_path / "long.md"
+        long.write_text("x" * 200_000)
+        s.config('[agents.mine]\ncommand = ["true", "{prompt}"]\n')
+        ended = s.segue("run", "--agent", "mine", "--json", "--task-file", str(long))
+        said = json.dumps(ended.events[-1], ensure_ascii=False)
+        assert ended.code == 1
+        assert "200,000 bytes" in said
+        assert "write {prompt_file} instead of {prompt}" in said
+
+
 def test_an_answer_that_finds_no_room_is_told_and_the_run_is_done(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s, open("/dev/full", "wb") as full:
         s.config('[agents.mine]\ncommand = ["sh", "-c", "echo fine", "{prompt}"]\n')

@@ -24,6 +24,7 @@ PROMPT, PROMPT_FILE, SESSION, FLAGS = "{prompt}", "{prompt_file}", "{session}", 
 _PLACES = (PROMPT, PROMPT_FILE, SESSION)
 _PLACE = re.compile("|".join(re.escape(place) for place in _PLACES))
 _FILE = "prompt.md"
+_MAX_WORD_BYTES = 131_071  # Linux takes no longer argument
 
 
 class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,6 +139,12 @@ def _own(name: str, custom: Custom) -> Drive:
             # In one pass: what is filled in may have braces of its own.
             filled = _PLACE.sub(lambda found: texts[found[0]], word)
             argv += order.flags if word == FLAGS else [filled]
+            size = len(filled.encode("utf-8", "replace"))
+            if PROMPT in word and size > _MAX_WORD_BYTES:
+                raise ConfigError(
+                    f"[agents.{name}]: the prompt has {size:,} bytes, which is too long for an"
+                    f" argument: write {PROMPT_FILE} instead of {PROMPT} in the command"
+                )
         is_same = words[0] == custom.command[0]
         argv[0] = order.command[0] if is_same else os.path.expanduser(argv[0])
         by_file = any(PROMPT_FILE in word for word in words)
