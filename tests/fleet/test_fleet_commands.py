@@ -107,7 +107,7 @@ def test_an_agent_that_only_other_machines_have_can_be_submitted_for(
     segue("submit", "--repo", "file:///nowhere", "--agent", "claude", "true")
     assert "not installed" in segue("submit", "--here", "--agent", "claude", "true", code=2)
     monkeypatch.delenv("SEGUE_FLEET")
-    assert "labels are for a fleet" in segue("submit", "--on", "gpu", "true", code=2)
+    assert "--on needs a fleet" in segue("submit", "--on", "gpu", "true", code=2)
 
 
 def test_the_doctor_looks_at_the_fleet(
