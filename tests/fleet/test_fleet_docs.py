@@ -248,7 +248,9 @@ def test_a_protocol_that_is_too_new_is_refused_in_one_line_and_by_a_worker_at_wo
 @pytest.mark.parametrize("page", ["fleet.md", "queue.md"])
 def test_every_command_that_the_pages_name_is_one_with_such_options(page: str) -> None:
     text = (DOCS.parent / page).read_text()
-    named = re.findall(r"`(segue [^`]*)`", text) + re.findall(r"^(segue .*)$", text, re.M)
+    named = re.findall(r"`(segue [^`]*)`", text)
+    for block in re.findall(r"```sh\n(.*?)```", text, re.S):
+        named += re.findall(r"^(segue .*)$", block, re.M)
     assert len(named) > 5
     for line in named:
         words = " ".join(line.split()).replace("…", "").split()[1:]

@@ -225,7 +225,7 @@ def test_priorities_order_the_queue(place: Place) -> None:
     place.segue("queue", "edit", low, "--priority", "9", "--text", "echo now high >> log.txt")
     place.work(0, "--jobs", "1")
     assert (place.repo / "log.txt").read_text() == "now high\nhigh\n"
-    assert "only a task that has not begun" in place.segue(
+    assert "only a task that has not started" in place.segue(
         "queue", "edit", high, "--priority", "1", code=2
     )
 
@@ -307,7 +307,7 @@ def test_a_setup_of_the_projects_own_file_is_run_once_the_user_says_yes(place: P
     place.work()
     assert (place.tree(task) / "seen.txt").exists()
     (place.repo / ".segue.toml").write_text('[worktree]\nlink = [".env"]\n')
-    assert "may not stand in a project's file" in place.segue("submit", "true", code=2)
+    assert "is not allowed in a project's file" in place.segue("submit", "true", code=2)
 
 
 def test_only_files_that_the_user_lists_are_linked_into_the_tree(place: Place) -> None:
@@ -368,9 +368,9 @@ def test_a_repository_that_is_gone_keeps_the_task_and_says_why(place: Place) -> 
         (("--agent", "nobody", "x"), "no such agent"),
         (("--agent", "mine,", "x"), "a name is missing"),
         (("--ref", "none", "x"), "none: no commit, branch or tag"),
-        (("--repo", "/nowhere", "x"), "no folder, and no URL"),
+        (("--repo", "/nowhere", "x"), "neither a folder nor a URL"),
         (("--after", "task-9", "x"), "no task is called 'task-9'"),
-        (("--agent", "mine,other", "x", "--", "--model"), "are one agent's"),
+        (("--agent", "mine,other", "x", "--", "--model"), "are for one agent"),
     ],
 )  # fmt: skip
 def test_a_slip_is_told_in_one_line_and_nothing_is_queued(
