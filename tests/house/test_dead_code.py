@@ -24,7 +24,6 @@ ALLOWED = {
     "startup": "uvicorn calls it",
     "generate_trace_id": "OpenTelemetry calls it",
     "generate_span_id": "OpenTelemetry calls it",
-    "MemoryQueue": "the second queue of the contract, for tests of what is above a queue",
     "rebuild": "the proof that the log alone leads to every run (store/port)",
     "should_auto_resume": "of a public class, for those who use segue as a library",
 }

@@ -349,6 +349,90 @@ MUTATIONS = (
         "if stop is None or not policy.auto_resume:",
         "if stop is None:",
     ),
+    Mutation(
+        "what the transcript shows is typed again",
+        "segue/watch/handoffs/worker.py",
+        "elif (what == \"request\" and cycle.id in self._by_hook) or self._landed(cycle, what):",
+        "elif False:",
+    ),
+    Mutation(
+        "the document is not read again before the context is cleared",
+        "segue/watch/handoffs/worker.py",
+        "if why := self._finish_document(cycle):",
+        "if why := \"\":",
+    ),
+    Mutation(
+        "a new daemon forgets the handoffs of the last one",
+        "segue/watch/handoffs/worker.py",
+        "self.cycles[cycle.id] = cycle\n                    self._await(cycle)\n",
+        "continue\n",
+    ),
+    Mutation(
+        "a session that its user ended is resumed",
+        "segue/core/resumes/decisions.py",
+        "if ended_by_user(ending) and not policy.resume_user_exits:",
+        "if False:",
+    ),
+    Mutation(
+        "resumes are not counted",
+        "segue/watch/resumes/stops.py",
+        "            pending.resumes += 1\n",
+        "",
+    ),
+    Mutation(
+        "sessions hand over although auto_handoff is off",
+        "segue/watch/observe/gauge.py",
+        "self.world.policy(session).auto_handoff and session.state",
+        "session.state",
+    ),
+    Mutation(
+        "the user's Ctrl+C does not end a handoff",
+        f"{_TERMINAL}/handlers.py",
+        "the next move is theirs\")\n    return _decline(cycle, moment)\n",
+        "the next move is theirs\")\n    return cycle, []\n",
+    ),
+    Mutation(
+        "a session that was cleared is looked for without end",
+        "segue/watch/resumes/stops.py",
+        "        if self._has_moved_on(kept):\n",
+        "        if False:\n",
+    ),
+    Mutation(
+        "the same news begins a wait anew",
+        f"{_TERMINAL}/handlers.py",
+        "if not is_read or cycle.is_read:",
+        "if not is_read:",
+    ),
+    Mutation(
+        "the daemon takes up the runs of tasks",
+        "segue/watch/resumes/takeups.py",
+        "if run.id not in queued]",
+        "]",
+    ),
+    Mutation(
+        "a task starts before the one that it comes after is done",
+        "segue/core/queue/schedule.py",
+        "            if before.state is TaskState.DONE:\n",
+        "            if before is not None:\n",
+    ),
+    Mutation(
+        "a task that lost its process is not started again",
+        "segue/queue/worker.py",
+        "            lost.add(task.id)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "the run of a task is driven again after its end",
+        "segue/queue/carrier.py",
+        "if found is not None and found.state.is_final and not self.task.again:",
+        "if False:",
+    ),
+    Mutation(
+        "a task is over although its process still works",
+        "segue/queue/rules.py",
+        "    if is_held:\n        return replace(task, cancel_asked=True)\n",
+        "",
+    ),
 )  # fmt: skip
 
 

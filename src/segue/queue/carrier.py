@@ -10,7 +10,9 @@ import random
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -52,6 +54,7 @@ _STATES = {
 }
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 class Carrier:
@@ -86,13 +89,24 @@ class Carrier:
         """Is shown it before the result is written into the queue."""
         self.heard: list[Hear] = []
         """Are told every entry of the run's log."""
+        self.trees: Any = trees
+        """Who makes, links, salvages and finishes trees."""
+        self.machine = leases.machine()
+        self.new_run_id: Callable[[], str] = begin.new_id
+        self.draw: Callable[[], float] = random.random  # spreads tries
+        self.park_s: float | None = None
+        self._notify, self._prompts = Policy(), dict[str, Path]()
 
     def carry(self) -> Task:
-        """Carries the task to its end, or to a wait; returns the task as it was left. Raises
-        LeaseLost if it was given to another process, and StateError or OSError if nothing can
-        be written: the worker tries again."""
+        """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
+        another, and StateError or OSError if nothing can be written: the worker tries again."""
+        self.guarded(self._carry)
+        return self.task
+
+    def guarded(self, act: Callable[[], T]) -> T | None:
+        """Does a part of it; what is in the way is written down with the task."""
         try:
-            self._carry()
+            return act()
         except (TreeTaken, Held) as fault:
             self._put_back(str(fault), self.clock.now() + _AGAIN_S)
         except GitError as fault:
@@ -101,30 +115,40 @@ class Carrier:
             self._try_later(f"{fault.filename or 'this machine'}: {fault.strerror or fault}")
         except InputError as fault:  # also of the settings: they changed since it was submitted
             self._end(TaskState.FAILED, _failed(self.task, str(fault)))
-        return self.task
+        return None
 
     def _carry(self) -> None:
+        with ExitStack() as stack:
+            begun = self.prepare(stack)
+            if begun is None:
+                return
+            run = self._drive(*begun)
+        self.settle(run)
+
+    def prepare(self, stack: ExitStack) -> tuple[Loop, AnyFact | None] | None:
+        """Its tree and its run, up to a loop that can be driven, with the fact that begins it; None
+        if nothing is left to be done. What the loop holds is given back by the stack."""
         if self._is_cancelled() and not self.task.run:
             self._end(TaskState.CANCELLED, None)
-            return
+            return None
         self._leave_other_machine()
         if not self.task.here and (not self.task.tree or self.task.is_tree_removed):
-            self._save(trees.make(self.task, self._base()))
+            self._save(self.trees.make(self.task, self._base()))
         if not self.task.here and not self.task.is_ready:
-            self._save(trees.link(self.task))
+            self._save(self.trees.link(self.task))
             if not self._set_up():
-                return
+                return None
             self._save(replace(self.task, is_ready=True))
         found = self.store.run(self.task.run) if self.task.run else None
         if found is not None and found.state.is_final and not self.task.again:
-            self._left(found)  # it was carried by a process that was killed right then
-            return
-        self._run()
+            self.settle(found)  # it was carried by a process that was killed right then
+            return None
+        return self._begin(stack)
 
     def _leave_other_machine(self) -> None:
         """The work of a lost machine is on its disk: the task starts again here."""
         task = self.task
-        if not task.tree_machine or task.tree_machine == leases.machine():
+        if not task.tree_machine or task.tree_machine == self.machine:
             return
         former = (*task.former_runs, task.run) if task.run else task.former_runs
         if task.run:  # what comes from there too late is not written any more
@@ -136,7 +160,7 @@ class Carrier:
             task, run="", tree="", tree_machine="", again=False, is_ready=False,
             former_runs=former, salvaged="", salvaged_at=None,
         )  # fmt: skip
-        self._save(trees.salvage(anew))
+        self._save(self.trees.salvage(anew))
 
     def _settings(self) -> Settings:
         """The settings of the folder where the task was submitted. What runs is what the user
@@ -197,44 +221,55 @@ class Carrier:
 
     # The run
 
-    def _run(self) -> None:
-        settings, task = self._settings(), self.task
+    def _request(self) -> RunRequest:
+        task, settings = self.task, self._settings()
+        self._notify = settings.policy(task.agent)
+        self.park_s = settings.queue.park_s
         wanted = begin.wanted(
             told(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
         )
-        wanted = replace(wanted, check=task.check)
-        if not task.run:
-            self._save(replace(task, run=begin.new_id()))
-        if task.former_runs and self.store.run(self.task.run) is None:
-            wanted = self.inherit(self.task, wanted)
-        with Driver(
+        self._prompts = settings.prompts
+        return replace(wanted, check=task.check)
+
+    def _driver(self) -> Driver:
+        return Driver(
             self.store,
             env=self.env,
-            prompts=settings.prompts,
+            prompts=self._prompts,
             clock=self.clock,
             seize=self.seize,
             guard=self.guard,
             accounts=self.accounts,
-        ) as driver:
-            self.began(self.task)
-            loop, first = self._loop(driver, wanted)
-            if self.task.again:
-                self._save(replace(self.task, again=False))
-            if self._is_cancelled():
-                self.store.ask(loop.run.id, "cancel", self.clock.now())
-            loop.park_s = settings.queue.park_s
-            self.ready(loop)
-            loop.say, loop.seen = self.say, lambda run, follower: self.seen(run)
-            notices = RunNotices(settings.policy(wanted.agent), clock.local_zone())
-            loop.journal.heard += [notices.hear, *self.heard]
-            sent = reporter.attach(loop.journal, self.env, self.say)
-            try:
-                run = loop.go(first)
-            finally:
-                notices.close(self.say)
-                if sent is not None:
-                    sent.close()
-        self._left(run)
+        )
+
+    def _begin(self, stack: ExitStack) -> tuple[Loop, AnyFact | None]:
+        wanted = self._request()
+        if not self.task.run:
+            self._save(replace(self.task, run=self.new_run_id()))
+        if self.task.former_runs and self.store.run(self.task.run) is None:
+            wanted = self.inherit(self.task, wanted)
+        driver = stack.enter_context(self._driver())
+        self.began(self.task)
+        loop, first = self._loop(driver, wanted)
+        if self.task.again:
+            self._save(replace(self.task, again=False))
+        if self._is_cancelled():
+            self.store.ask(loop.run.id, "cancel", self.clock.now())
+        loop.park_s = self.park_s
+        self.ready(loop)
+        loop.say, loop.seen = self.say, lambda run, follower: self.seen(run)
+        return loop, first
+
+    def _drive(self, loop: Loop, first: AnyFact | None) -> Run:
+        notices = RunNotices(self._notify, clock.local_zone())
+        loop.journal.heard += [notices.hear, *self.heard]
+        sent = reporter.attach(loop.journal, self.env, self.say)
+        try:
+            return loop.go(first)
+        finally:
+            notices.close(self.say)
+            if sent is not None:
+                sent.close()
 
     def _loop(self, driver: Driver, wanted: RunRequest) -> tuple[Loop, AnyFact | None]:
         found = self.store.run(self.task.run)
@@ -245,8 +280,8 @@ class Carrier:
         loop, first = driver.go_on(found, drive, program)
         return loop, None if is_asked else first  # what the user asked meanwhile is heard
 
-    def _left(self, run: Run) -> None:
-        """The task's state after the run."""
+    def settle(self, run: Run) -> None:
+        """Writes down what the run's state means for the task."""
         self.left(run)
         state = _STATES.get(run.state)
         if state is not None:
@@ -283,7 +318,7 @@ class Carrier:
     def _try_later(self, why: str) -> None:
         """The repository cannot be reached now: retries as often and as long as after a limit."""
         tries = self.task.tries + 1
-        wait_s = backoff_s(Policy(), tries, random.random())  # noqa: S311 - spreads tries
+        wait_s = backoff_s(Policy(), tries, self.draw())
         until = self.clock.now() + wait_s
         if tries > Policy().max_resumes:
             self._end(TaskState.FAILED, _failed(self.task, why))
@@ -295,7 +330,7 @@ class Carrier:
         ended = replace(
             self.task, state=state, outcome=outcome, ended_at=self.clock.now(), why="", tries=0
         )
-        self._save(trees.finish(ended), release=True)
+        self._save(self.trees.finish(ended), release=True)
 
 
 def told(task: Task) -> str:

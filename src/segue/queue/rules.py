@@ -61,9 +61,9 @@ def may_claim(
     caps: Caps,
     is_alive: IsAlive,
 ) -> bool:
-    """Whether another process may carry out a task. `rows`: all unfinished tasks."""
-    if task.state.is_final or task.cancel_asked:
-        return False
+    """Whether a task may be carried by another process. `rows`: all that are not over."""
+    if task.state.is_final or (task.cancel_asked and task.state is not TaskState.RUNNING):
+        return False  # one that lost its process while it was being ended is ended by the next
     jobs = projects = accounts = 0
     for other, holder in rows:
         is_live = holder is not None and is_alive(holder)

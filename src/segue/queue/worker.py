@@ -59,11 +59,12 @@ def conditions(
     caps: Caps,
     now: float,
     here: Here = ANYTHING,
+    machine: str = "",
 ) -> Conditions:
-    """The current conditions, for a plan of these tasks."""
+    """How the world stands, for a plan of these tasks. `machine`: this one's name."""
     running = [task for task in tasks if task.state is TaskState.RUNNING]
     lost, unreplied, elsewhere = set(), set(), set()
-    machine = leases.machine()
+    machine = machine or leases.machine()
     for task in running:
         holder = queue.holder(task.id)
         if holder is None or not queue.lives(holder):
@@ -105,11 +106,13 @@ class Worker:
         env: Mapping[str, str],
         say: Say,
         here: Here = ANYTHING,
+        me: Holder | None = None,
     ) -> None:
+        """`me`: the process that claims; None: this one."""
         self.queue, self.store, self.limits, self.caps = queue, store, limits, caps
         self.here = here
         self.env, self.say = env, say
-        self._me: Holder = leases.me("segue worker")
+        self._me = me or leases.me("segue worker")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._told: dict[str, str] = {}
         self._clean_at = 0.0
@@ -124,7 +127,9 @@ class Worker:
             tasks = self.queue.tasks(unfinished=True)
         else:
             tasks = self.queue.upcoming(self._me.machine, now)
-        there = conditions(self.queue, self.store, self.limits, tasks, self.caps, now, self.here)
+        there = conditions(
+            self.queue, self.store, self.limits, tasks, self.caps, now, self.here, self._me.machine
+        )
         verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
         if whole:
             for verdict in verdicts:

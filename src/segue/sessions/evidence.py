@@ -58,13 +58,14 @@ def latest(agent: str, path: str, session_id: str) -> LatestTurn:
         profile,
         path,
         session_id,
-        lambda records: _latest(profile.parse(records)),
+        lambda records: latest_in(profile.parse(records)),
         lambda found: bool(found.turn),
         LatestTurn(),
     )
 
 
-def _latest(events: Iterable[Event]) -> LatestTurn:
+def latest_in(events: Iterable[Event]) -> LatestTurn:
+    """How the last turn stands by these events."""
     turn: Literal["", "open", "over", "interrupted"] = ""
     ended_at: float | None = None
     spoken_at: float | None = None
@@ -100,7 +101,7 @@ def look(agent: str, path: str, session_id: str, marker: str, since: float) -> M
         profile,
         path,
         session_id,
-        lambda records: _heard(profile.parse(records), marker, since, session_id),
+        lambda records: heard_in(profile.parse(records), marker, since, session_id),
         lambda heard: heard.prompt_at is not None,
         MessageEvidence(session_id=session_id),
     )
@@ -152,7 +153,10 @@ def _in_database(
     return found
 
 
-def _heard(events: Iterable[Event], marker: str, since: float, session_id: str) -> MessageEvidence:
+def heard_in(
+    events: Iterable[Event], marker: str, since: float, session_id: str
+) -> MessageEvidence:
+    """What these events show of the newest prompt with `marker` since then."""
     prompt_at: float | None = None
     read_at: float | None = None
     spoken_at: float | None = None

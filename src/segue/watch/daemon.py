@@ -16,17 +16,17 @@ from typing import Any
 import msgspec
 
 from segue.agents import terminals
+from segue.core.handoffs.machine.types import TerminalHandoff
 from segue.core.sessions.types import Session, SessionState
 from segue.errors import SegueError
 from segue.runs.clock import Clock
 from segue.runs.store import leases
-from segue.system.files import state
 from segue.system.notices import Notices
-from segue.system.tmux.tmux import Tmux, TmuxError
 from segue.system.tmux.typist import Typist
 from segue.watch.commands import UserCommands
+from segue.watch.handoffs.adaptive import AdaptiveMarks
 from segue.watch.handoffs.arrivals import Arrivals
-from segue.watch.handoffs.seating import Seating, shell_waits
+from segue.watch.handoffs.seating import Seating
 from segue.watch.handoffs.worker import HandoffWorker
 from segue.watch.log import Log
 from segue.watch.observe import endings
@@ -60,7 +60,10 @@ class Watch:
         notices: Notices | None = None,
         observer: Observer | None = None,
         typist: Typist | None = None,
+        seating: Seating | None = None,
+        boot: str | None = None,
     ) -> None:
+        """`boot` names this start of the machine; None: as the system does."""
         self.clock = clock or Clock()
         general = rules.policy("", "", "")
         self._notify = (general.notify, general.notify_terse)
@@ -79,7 +82,8 @@ class Watch:
         self.hands = HandoffWorker(self.world)
         self.hands.nudge = self.observer.nudge
         self.arrivals = Arrivals(self.world, lambda job: self.hands.do(job))
-        self.hands.on_end = self.arrivals.begin
+        self.adaptive = AdaptiveMarks(self.world)
+        self.hands.on_end = self._handed_over
         self.waking = Resumer(self.world, self.hands)
         self.stops = Stops(self.world, self.waking)
         self.waking.stops = self.stops
@@ -87,9 +91,9 @@ class Watch:
         self.takeups = Takeups(self.world, self.stops.left_at)
         self.gauge = ZoneGauge(self.world, self.hands)
         self.wishes = UserCommands(self.world, self.hands, self.stops, wake=self.observer.wake)
-        self.seating = Seating()
+        self.seating = seating or Seating()
         self.began_at = self.clock.now()
-        self._boot = leases.here().boot
+        self._boot = leases.here().boot if boot is None else boot
         self._ended: list[tuple[float, Sighting]] = []
         self._reload = threading.Event()
         self._stop = threading.Event()
@@ -104,20 +108,10 @@ class Watch:
         """Runs until it is stopped. Raises StateError if it cannot start; later it keeps
         running, and reports what is wrong."""
         world = self.world
-        world.note("daemon", None, {"event": "started", "pid": os.getpid()})
-        self.restore()
-        self._take(self.observer.step(0))
-        self.on_first_look()
-        with world.lock:
-            self._see_what_was_missed()
-        self.hands.start()
+        self.begin()
         try:
             while not self._stop.is_set():
-                with _told(world) as step:
-                    self._take(self.observer.step(self._pause_s()))
-                    with world.lock:
-                        self._tick()
-                if step.has_failed:
+                if not self.turn():
                     self._stop.wait(TICK_S)  # a full disk does not get better by asking
         finally:
             self.hands.stop()
@@ -126,6 +120,26 @@ class Watch:
                 world.note("daemon", None, {"event": "stopped"})
             self.observer.close()
             world.notices.close()
+
+    def begin(self) -> None:
+        """Takes up what a former daemon left, and sees all sessions for the first time. Raises
+        StateError."""
+        world = self.world
+        world.note("daemon", None, {"event": "started", "pid": os.getpid()})
+        self.restore()
+        self._take(self.observer.step(0))
+        self.on_first_look()
+        with world.lock:
+            self._see_what_was_missed()
+        self.hands.start()
+
+    def turn(self) -> bool:
+        """Waits until something changes or is due, and acts on it; whether that went well."""
+        with _told(self.world) as step:
+            self._take(self.observer.step(self.pause_s()))
+            with self.world.lock:
+                self._tick()
+        return not step.has_failed
 
     def stop(self) -> None:
         """Makes `run` return soon. For any thread and for signal handlers."""
@@ -152,7 +166,8 @@ class Watch:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, caught)
 
-    def _pause_s(self) -> float:
+    def pause_s(self) -> float:
+        """How long nothing is due."""
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.world.lock:
@@ -177,7 +192,7 @@ class Watch:
             self.world.say(self.world.rules.notes.popleft())
 
     def _see(self, sighting: Sighting) -> None:
-        session = sighting.session
+        session = self.adaptive.applied(sighting.session)
         name = (session.agent, session.session_id)
         kept = self.world.kept.get(name)
         if kept is None:
@@ -193,6 +208,10 @@ class Watch:
             self._ended.append((self.clock.awake() + SETTLE_S, sighting))
         elif session.process is not None:
             self._see_live(kept, before)
+
+    def _handed_over(self, cycle: TerminalHandoff) -> None:
+        self.adaptive.learn(cycle)
+        self.arrivals.begin(cycle)
 
     def _note_live(self, kept: TrackedSession, pid: int) -> None:
         """Logs live sessions, so that a later daemon knows that they ended, and how they were
@@ -247,7 +266,7 @@ class Watch:
         kept.ended_at = self.clock.now()
         has_tmux = False
         if kept.seat is not None:
-            has_tmux, kept.shell_line, there = _look_at_shell(kept)
+            has_tmux, kept.shell_line, there = self.seating.shell_of(kept)
             if not there:
                 kept.seat = None
         mid_turn = endings.is_mid_turn(kept.session, sighting.ended)
@@ -275,7 +294,7 @@ class Watch:
             sighting = Sighting(kept.session)
             stop = self.observer.ending_of(sighting, hook=kept.hook_end, other_boot=other)
             mid_turn = endings.is_mid_turn(kept.session, None)
-            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=_has_tmux())
+            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=self.seating.has_tmux())
 
     def _read_config(self) -> None:
         wrong = self.world.rules.reload()
@@ -347,25 +366,3 @@ class _told:  # noqa: N801 - a block
             self.world.fault = said
             self.world.say(said)
         return True
-
-
-def _has_tmux() -> bool:
-    with suppress(TmuxError):
-        return bool(Tmux().panes())
-    return False
-
-
-def _look_at_shell(kept: TrackedSession) -> tuple[bool, str | None, bool]:
-    """Looks at the pane in which an agent has just ended: whether there is a tmux, what its
-    shell shows (None: no shell waits there), and whether the pane still exists."""
-    assert kept.seat is not None
-    if kept.seat.socket == state.open_socket_path():
-        return True, None, False  # a session of its own can be begun there at any time
-    tmux = Tmux(kept.seat.socket)
-    try:
-        pane = tmux.pane(kept.seat.pane)
-        if pane is None:
-            return bool(tmux.panes()), None, False
-        return True, tmux.shell_line(pane.id) if shell_waits(pane) else None, True
-    except TmuxError:
-        return False, None, False

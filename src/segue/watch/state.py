@@ -1,5 +1,6 @@
 """What the parts of the daemon share: the log, the rules, the tracked sessions, a lock."""
 
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from segue.system.notices import Notices
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused, Typist
 from segue.watch.log import Log, Note
+from segue.watch.outside import DocumentFiles, SessionRecords
 from segue.watch.rules import Rules
 
 Name = tuple[str, str]
@@ -74,6 +76,10 @@ class DaemonState:
     listeners: list[Callable[[Note], None]] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
     fault: str = ""  # what went wrong last, as it was said
+    records: SessionRecords = field(default_factory=SessionRecords)
+    documents: DocumentFiles = field(default_factory=DocumentFiles)
+    new_id: Callable[[str], str] = lambda kind: f"{kind}-{secrets.token_hex(4)}"
+    """Of a handoff ("h") or of a stop ("w")."""
 
     def policy(self, session: Session) -> Policy:
         """The user's rules for this session."""

@@ -939,3 +939,27 @@ def test_whatever_happened_an_agent_that_does_as_told_leads_to_the_end(led: Led)
         if not led.cycle.step.is_final:
             led.tell(*answers[led.cycle.step])
     raise AssertionError(led.cycle)
+
+
+def test_what_is_seen_again_of_a_new_session_does_not_begin_its_time_anew() -> None:
+    """A session that has read its document and hangs is asked about in the end: each look shows
+    once more that it has read it."""
+    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_heard=True, has_document=True)
+    cycle, _ = step(cycle, ReadFile(), POLICY, AT + 10)
+    assert (cycle.is_read, cycle.step_at) == (True, AT + 10)
+    again, acts = step(cycle, ReadFile(), POLICY, AT + 200)
+    assert (again, acts) == (cycle, [])
+    asked, _ = step(again, TimeUp(), POLICY, AT + 10 + POLICY.handoff_wait_s)
+    assert asked.step is HandoffStep.NEEDS_USER
+
+
+def test_a_user_who_was_asked_is_not_asked_again_for_what_was_heard_before() -> None:
+    """The records still show that the new session was told: that is no news, and its user is not
+    asked every five minutes."""
+    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_heard=True, has_document=True)
+    asked, acts = step(cycle, TimeUp(), POLICY, AT + POLICY.handoff_wait_s)
+    assert asked.step is HandoffStep.NEEDS_USER
+    assert any(isinstance(act, AskUser) for act in acts)
+    assert step(asked, PromptSeen("resume"), POLICY, AT + 1_000) == (asked, [])
+    read, _ = step(asked, ReadFile(), POLICY, AT + 1_001)
+    assert read.step is HandoffStep.RESUMED

@@ -573,3 +573,17 @@ def test_the_price_of_waking_is_written_down_and_said(scene: Scene) -> None:
     assert "50,000 tokens with a cold cache" in scene.said[-1]
     scene.stops.carried(scene.carried[0][0], "")
     assert "50,000 tokens with a cold cache" in scene.told[-1][1]
+
+
+def test_a_session_whose_agent_went_on_to_another_one_is_no_longer_waited_for(scene: Scene) -> None:
+    """After `/clear` the process lives on, in another session: no end of it is ever seen. Found by
+    a simulated daemon, which looked for its agent every second for days."""
+    kept = scene.limit()
+    kept.session = msgspec.structs.replace(kept.session, process=None, state=SessionState.STOPPED)
+    scene.session("cleared")  # of the same process
+    scene.pass_to(NOON + 2 * HOUR)
+    assert scene.verdicts()[-1] == "leave"
+    assert scene.stops.next_at() is None
+    assert scene.resumed == []
+    scene.again()
+    assert not scene.stops.pending

@@ -32,7 +32,7 @@ from segue.system.tmux.panes import AgentPane, shell_in
 from segue.system.tmux.typist import TypingRefused, Typist
 from segue.watch.handoffs.seating import shell_waits
 from segue.watch.log import Log
-from segue.watch.resumes import resuming as module
+from segue.watch.resumes import places as module
 from segue.watch.resumes.pending import Pending
 from segue.watch.resumes.resuming import Resumer
 from segue.watch.state import DaemonState, TrackedSession

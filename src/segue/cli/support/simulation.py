@@ -1,13 +1,14 @@
 """The output of a simulation: its figures, a comparison of marks, and the trace of a broken
 rule."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from segue.core.policy import Policy
-from segue.testing.simulation.figures import Figures, quantile
+from segue.testing.simulation.figures import Figures, in_time, quantile
 from segue.testing.simulation.search import Coverage, Found, Order
 
 
@@ -83,6 +84,7 @@ def for_people(
 ) -> list[str]:
     """The lines of a simulation in which every invariant held, for 80 columns."""
     got, asked = found.figures, found.figures.request_percent
+    in_terminals = got.terminal_percent
     steep, alone = got.steep_exhaustions, got.lone_exhaustions
     policy = order.policy
     growth = "your own sessions'" if order.growth.sizes else "the built-in model's"
@@ -92,7 +94,11 @@ def for_people(
         f"Policy {policy.name}: handoff at {_marks(policy)} of the window (at a pause / at once)",
         f"Growth of sessions: {growth}",
         "",
-        *_row("runs", f"{got.runs:,}, of which {got.done:,} completed, in {got.legs:,} legs"),
+        *_row(
+            "runs",
+            f"{got.runs:,}, of which {got.done:,} completed, in {got.legs:,} legs",
+            f"of which {got.tasks:,} were tasks of the queue, {got.tasks_done:,} completed",
+        ),
         *_row("faults", f"{got.faults.total():,} of {len(got.faults)} kinds"),
         *_row("handoffs", f"{got.handoffs:,} in runs, {got.terminal_handoffs:,} in terminals"),
         *_row(
@@ -105,7 +111,14 @@ def for_people(
             "request read at",
             f"{_percent(quantile(asked, 0.5))} of the window (median), at most"
             f" {_percent(quantile(asked, 0.95))} in 95 of 100",
-            f"at 90 % or less: {_in_time(got)} of {asked.total():,} (goal: 95 %)",
+            f"at 90 % or less: {_in_time(asked)} of {asked.total():,} (goal: 95 %)",
+            f"in terminals: {_in_time(in_terminals)} of {in_terminals.total():,}",
+        ),
+        *_row(
+            "compacted",
+            f"{got.terminal_compactions - got.steep_compactions:,} sessions in terminals before"
+            " they were handed over",
+            f"besides: {got.steep_compactions:,} where one turn added over half of the room",
         ),
         *_row(
             "left unused",
@@ -114,8 +127,8 @@ def for_people(
         *_row("waited", f"{got.waited_s / 3600:,.0f} h in {got.waits:,} waits"),
         *_row(
             "covered",
-            f"{walked.walked} of {walked.rules} pairs of state and fact,"
-            f" {walked.with_faults:,} triples with a fault",
+            f"{walked.walked} of {walked.rules} transitions of a run,"
+            f" {walked.with_faults:,} combinations with a fault",
         ),
     ]
     if compared:
@@ -128,11 +141,10 @@ def _row(name: str, *told: str) -> list[str]:
     return [f"  {name if not place else '':<17}{line}" for place, line in enumerate(told)]
 
 
-def _in_time(got: Figures) -> str:
+def _in_time(asked: Counter[int]) -> str:
     """How many requests for a checkpoint were read while there was room."""
-    asked = got.request_percent
-    late = sum(n for percent, n in asked.items() if percent > 90)
-    return f"{1 - late / asked.total():.1%}" if asked.total() else "-"
+    share = in_time(asked)
+    return "-" if share is None else f"{share:.1%}"
 
 
 def comparison(compared: Sequence[Marked]) -> list[str]:
@@ -147,7 +159,7 @@ def comparison(compared: Sequence[Marked]) -> list[str]:
         unused = _percent(quantile(got.unused_percent, 0.5))
         lines.append(
             f"  {_marks(each.policy):>8}  {got.exhaustions:>12,}  {got.handoffs:>8,}  {unused:>11}"
-            f"  {_in_time(got):>11}  {got.waited_s / 3600:>4,.0f} h"
+            f"  {_in_time(got.request_percent):>11}  {got.waited_s / 3600:>4,.0f} h"
         )
     return lines
 

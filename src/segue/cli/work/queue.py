@@ -109,7 +109,9 @@ def cancel(names: tuple[str, ...]) -> None:
 def _cancel(queue: Queue, store: Store, task: Task) -> Task:
     """Asks the process that carries out the task, and waits; a task without one is ended here."""
     until = time.monotonic() + _CANCEL_S
-    if task.run and queue.holder(task.id) is None and store.run(task.run) is not None:
+    holder = queue.holder(task.id)
+    is_carried = holder is not None and queue.lives(holder)
+    if task.run and not is_carried and store.run(task.run) is not None:
         from segue.cli.work.cancel import end_run
 
         end_run(store, task.run)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from segue.core.runs.types import ContextMeasured, Run
 from segue.core.sessions.adapting import USUAL, adapted
 from segue.core.sessions.forecast import later
-from segue.core.sessions.growth import Growth, Sample, growth
+from segue.core.sessions.growth import Growth, large_reply
 from segue.core.sessions.marks import Marks, marks
 
 KEPT_SIZES = 60  # of the last replies, also of earlier sessions: what a new one can go by
@@ -150,8 +150,7 @@ def _pace(run: Run) -> Growth | None:
     """How this session and the run's earlier ones grow; None if it has just started."""
     if run.replies < MIN_REPLIES:
         return None
-    samples = [Sample(None, size, 0) for size in run.sizes]
-    return growth(samples, large=_quantile(run))
+    return large_reply(run.sizes, large=_quantile(run))
 
 
 def _quantile(run: Run) -> float:

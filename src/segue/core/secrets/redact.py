@@ -62,6 +62,9 @@ _KEY_BODY = (
     rb"(?:[A-Za-z0-9+/=]{16,}|[A-Za-z-]{2,20}: [^\n\\]{1,200}|[A-Za-z0-9+/]{1,15}={1,2}))*"
 )
 
+_CLEAN_TEXTS, _CLEAN_CHARS = 2_000, 300
+_clean: set[str] = set()  # short texts without any secret
+
 
 def redact(text: str) -> tuple[str, int]:
     """The text with each secret replaced by a mark, and how many there were. Twice is as once."""
@@ -92,12 +95,24 @@ def redact_blocks(text: str) -> str:
 def scrub(value: Any) -> Any:
     """A value of plain lists, dicts and texts with every text in it redacted; names stay."""
     if isinstance(value, str):
-        return redact(value)[0] if len(value) >= _LEAST_CHARS else value
+        return _scrubbed(value) if len(value) >= _LEAST_CHARS else value
     if isinstance(value, list | tuple):
         return [scrub(item) for item in value]
     if isinstance(value, dict):
         return {key: scrub(item) for key, item in value.items()}
     return value
+
+
+def _scrubbed(text: str) -> str:
+    """Logs repeat paths, ids and reasons: a short text that holds no secret is looked at once."""
+    if text in _clean:
+        return text
+    found, count = redact(text)
+    if not count and len(text) <= _CLEAN_CHARS:
+        if len(_clean) >= _CLEAN_TEXTS:
+            _clean.clear()
+        _clean.add(text)
+    return found
 
 
 def _whole(data: bytes, span: tuple[int, int]) -> tuple[int, int]:

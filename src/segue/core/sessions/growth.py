@@ -15,6 +15,7 @@ from math import fsum
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 IDLE_S = 300.0  # longer between a reply and the next turn: the user was away
 STALL_S = 1_800.0  # longer inside a turn: no tool or sub-agent, but a wait for a limit or the user
@@ -28,6 +29,10 @@ _BLOCKS = 20
 _LEAST_ACTIVE_S = 60.0  # the burst in which a session starts says nothing of its pace
 _LATEST_S = 1e11  # the year 5138: later is no time, or milliseconds
 _MOST_TOKENS = 2**53  # beyond, floats lose tokens, and still larger integers raise
+
+
+SHARES = (0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
+"""Of replies, for those who look ahead for more or fewer of them."""
 
 
 class Sample(Struct, frozen=True):
@@ -50,6 +55,8 @@ class Growth(Struct, frozen=True, kw_only=True):
     turns: int = 0
     compactions: int = 0
     active_s: float = 0.0
+    large_by_share: tuple[int, ...] = ()
+    """The same as `large_reply_tokens` for other shares of replies: those of `SHARES`."""
 
 
 class Typical(Struct, frozen=True, kw_only=True):
@@ -99,7 +106,36 @@ def growth(
         turns=steps[-1].turn + 1,
         compactions=sum(step.compacted for step in steps),
         active_s=fsum(seconds for _, seconds in paces),
+        large_by_share=tuple(int(_high(rises[-_RECENT_REPLIES:], share)) for share in SHARES),
     )
+
+
+def at_share(growth: Growth, share: float) -> Growth:
+    """The same growth, for whoever looks ahead for this share of replies, or a little more."""
+    for known, tokens in zip(SHARES, growth.large_by_share, strict=False):
+        if share <= known + 1e-9:
+            return replace(growth, large_reply_tokens=tokens)
+    return growth
+
+
+def large_reply(sizes: Iterable[int], *, large: float = 0.9) -> Growth | None:
+    """The growth of replies of these sizes, as far as a look ahead needs it: `large_reply_tokens`
+    alone."""
+    rises: list[int] = []
+    peak = last = 0
+    for size in sizes:
+        used = bounded(size)
+        if used in (0, last):
+            continue
+        if last and used * 10 >= peak * 9:
+            rises.append(max(0, used - peak))
+            peak = max(peak, used)
+        else:
+            peak = used
+        last = used
+    if not rises:
+        return None
+    return Growth(large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:], large)))
 
 
 def task_costs(samples: Sequence[Sample]) -> list[int]:

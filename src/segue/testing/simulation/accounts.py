@@ -1,19 +1,15 @@
-"""The accounts of a simulated machine: `runs/staff`, `watch/resumes/gate` and `system/accounts` as
-they are, with a file that is in memory."""
+"""The accounts of a simulated machine: `runs/staff` and `system/accounts` as they are, with a file
+that is in memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from msgspec import Struct
-
 from segue.core.accounts import Account
-from segue.core.policy import Policy
 from segue.core.runs.types import Run
 from segue.core.stops.types import Stop
 from segue.runs.staff import Staff
 from segue.system.accounts import Accounts, AccountsFile
-from segue.watch.resumes.gate import AccountGate
 
 
 class MachineAccounts(Accounts):
@@ -37,52 +33,7 @@ class MachineAccounts(Accounts):
 
 def known_account(number: int) -> Account:
     """As segue knows the world's account of this number."""
-    return Account(id=f"account-{number}", agent="agent")
-
-
-class _Reply(Struct, frozen=True):
-    at: float
-
-
-class _Session(Struct, frozen=True):
-    session_id: str
-    last_at: float
-    agent: str = "agent"
-    reading: _Reply | None = None
-
-
-class _Tracked(Struct, frozen=True):
-    session: _Session
-
-
-class _Daemon(Struct, frozen=True):
-    clock: Any
-    own_policy: Policy
-
-    def policy(self, session: object) -> Policy:
-        """Of every session."""
-        return self.own_policy
-
-
-class SimulatedGate(AccountGate):
-    """The daemon's, for one session in a terminal."""
-
-    def __init__(self, session: Any) -> None:
-        self.world = cast("Any", _Daemon(session.world.machine.clock, session.policy))
-        self.accounts = session.world.known_limits
-        self._session = session
-        self._met: frozenset[str] = frozenset()
-        self._met_at = float("-inf")
-
-    def account(self, kept: Any) -> Account | None:
-        """The world's."""
-        return known_account(self._session.number % len(self._session.world.accounts))
-
-    def tracked(self, *, replied: bool = False) -> Any:
-        """The session, as the daemon knows it now."""
-        now = self.world.clock.now()
-        name = f"session-{self._session.number}"
-        return _Tracked(_Session(name, now, reading=_Reply(now) if replied else None))
+    return Account(id=f"account-{number}", agent="claude")
 
 
 class SimulatedStaff(Staff):

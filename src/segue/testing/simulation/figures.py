@@ -29,6 +29,12 @@ class Figures(Struct, kw_only=True):
     facts: int = 0
     terminal_handoffs: int = 0
     resumes: int = 0
+    terminal_percent: Counter[int] = field(default_factory=Counter)
+    terminal_compactions: int = 0  # their own, while segue was there to hand over
+    steep_compactions: int = 0  # of which one turn added more than the policy leaves room for
+    daemons: int = 0  # that were started
+    tasks: int = 0
+    tasks_done: int = 0
 
     def add(self, other: "Figures") -> None:
         """Sums up."""
@@ -41,8 +47,6 @@ class Figures(Struct, kw_only=True):
 
     def as_object(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        late = sum(n for percent, n in self.request_percent.items() if percent > 90)
-        asked = self.request_percent.total()
         return {
             "runs": self.runs,
             "completed": self.done,
@@ -52,21 +56,38 @@ class Figures(Struct, kw_only=True):
             "handoffs": self.handoffs,
             "terminal_handoffs": self.terminal_handoffs,
             "resumes": self.resumes,
+            "tasks": self.tasks,
+            "tasks_completed": self.tasks_done,
+            "daemon_starts": self.daemons,
             "exhaustions": self.exhaustions,
             "exhaustions_without_room": self.steep_exhaustions,
             "exhaustions_without_segue": self.lone_exhaustions,
             "own_compactions": self.compactions,
             "waits": self.waits,
             "waited_s": round(self.waited_s),
-            "context_at_request": {
-                "requests": asked,
-                "median_percent": quantile(self.request_percent, 0.5),
-                "p95_percent": quantile(self.request_percent, 0.95),
-                "at_most_90_percent": round((asked - late) / asked, 4) if asked else None,
-            },
+            "terminal_compactions": self.terminal_compactions,
+            "terminal_compactions_without_room": self.steep_compactions,
+            "context_at_request": _requests(self.request_percent),
+            "context_at_request_in_terminals": _requests(self.terminal_percent),
             "context_unused": {"median_percent": quantile(self.unused_percent, 0.5)},
             "faults": {name: self.faults[name] for name in sorted(self.faults)},
         }
+
+
+def in_time(counts: Counter[int]) -> float | None:
+    """The share of requests that were read at 90 % of the window or less; None without any."""
+    late = sum(n for percent, n in counts.items() if percent > 90)
+    return 1 - late / counts.total() if counts.total() else None
+
+
+def _requests(counts: Counter[int]) -> dict[str, Any]:
+    share = in_time(counts)
+    return {
+        "requests": counts.total(),
+        "median_percent": quantile(counts, 0.5),
+        "p95_percent": quantile(counts, 0.95),
+        "at_most_90_percent": None if share is None else round(share, 4),
+    }
 
 
 def quantile(counts: Counter[int], share: float) -> int | None:

@@ -1,6 +1,6 @@
 """A headless session of a world: a project whose user gives one task after the other to
-`segue run`. The loop, the journal, the store, the leases and the decision to take up a run that
-nobody drives are the real ones.
+`segue run`. The loop, the journal, the store and the leases are the real ones; a run that nobody
+drives is taken up by the world's daemon.
 
 One file: user, agent and loop act on one project.
 """
@@ -14,16 +14,14 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from segue.core.policy import Policy
-from segue.core.resumes.decisions import WaitForReset
-from segue.core.resumes.takeups import Left, TakeUp, decide
 from segue.core.runs import machine
 from segue.core.runs.types import Created, HungUp, InterruptRequested, Run, RunState, StartLeg
 from segue.errors import SegueError
-from segue.runs.begin import Driver
+from segue.runs.begin import Driver, TreeTaken
 from segue.runs.executor import Executor
 from segue.runs.journal import Journal
 from segue.runs.loop import Loop
-from segue.runs.store.port import Held, Lease, LeaseLost, run_key
+from segue.runs.store.port import Held, Holder, Lease, LeaseLost, run_key
 from segue.testing.simulation import models
 from segue.testing.simulation.executors import SimulatedExecutor
 from segue.testing.simulation.faults import Fault, PlannedFault
@@ -40,7 +38,7 @@ _NOTICED_S = 0.1  # from a record to the turn that reads it
 class SimulatedDriver(Driver):
     """A process of segue's: the real one, but for its process id and its executor."""
 
-    def __init__(self, session: "HeadlessSession") -> None:
+    def __init__(self, session: "HeadlessSession", holder: Holder | None = None) -> None:
         world = session.world
         store = DriversStore(world.store, session.armed, world.decided)
         super().__init__(
@@ -51,7 +49,7 @@ class SimulatedDriver(Driver):
             draw=session.random.random,
         )
         self.session, self.faulty = session, store
-        self.holder = world.machine.spawn()
+        self.holder = holder or world.machine.spawn()
         world.alive.add(self.holder.pid)
 
     def begin_run(self, run: Run) -> Loop:
@@ -69,6 +67,12 @@ class SimulatedDriver(Driver):
         crew = SimulatedExecutor(run, self.session, self.store, hold)
         journal.heard.append(partial(self.session.watch.entry, self.holder.pid))
         return Loop(journal, cast("Executor", crew), clock=self.clock)
+
+    def _hold_tree(self, run: Run) -> None:
+        try:
+            self._hold(f"tree:{run.cwd}", run.id)
+        except Held:
+            raise TreeTaken(f"another run works in {run.cwd}") from None
 
     def _hold(self, key: str, note: str) -> Lease:
         now = self.clock.now()
@@ -98,9 +102,6 @@ class HeadlessSession:
         self.awaiting: list[PlannedFault] = []  # what waits for a handoff
         self.watch = RunWatch(self)
         self._turn_at: float | None = None
-        self._takeups = 0
-        self._taken_up_at: float | None = None
-        self._gone_since = 0.0
         self._later(random.expovariate(1 / 20_000.0), self.new_task)
 
     def say(self, what: str) -> None:
@@ -137,7 +138,6 @@ class HeadlessSession:
             abilities=self.model.abilities,
             check=check,
         )
-        self._takeups = 0
         self.watch.begin(run)
         self.say(f"the user gives a task of {self.project.steps} steps")
         driver = SimulatedDriver(self)
@@ -258,6 +258,9 @@ class HeadlessSession:
         elif loop._is_left:
             self._leave(driver)
             self._gone()
+        elif loop._is_parked:
+            self._leave(driver)
+            self._parked(run)
         else:
             self._plan_next(loop)
 
@@ -302,41 +305,15 @@ class HeadlessSession:
             self.driver = self.loop = None
             self._turn_at = None
 
+    def _parked(self, run: Run) -> None:
+        """Its process has ended, because it has long to wait."""
+
     def _gone(self) -> None:
         """Nobody drives the run: the daemon looks at it, and the user may."""
-        self._gone_since = self.world.machine.clock.now()
         for leg in self.legs.values():
             leg.is_alone = True
-        self._later(5.0, self._look)
+        self.world.daemon.stir()
         self._later(self.random.expovariate(1 / 30_000.0) + 600.0, self._user_looks)
-
-    def _look(self) -> None:
-        run = self.world.store.run(self.run_id)
-        if self.driver is not None or run is None or run.state.is_final:
-            return
-        clock = self.world.machine.clock
-        if self.world.machine.awake_at > self.world.schedule.now or self.world.is_disk_full:
-            self._later(3_600.0, self._look)
-            return
-        asked = bool(self.world.store.asks(run.id))
-        left = Left(
-            run=run,
-            last_at=self._gone_since,
-            gone_since=min(self._gone_since, clock.now()),
-            cancel_asked=asked,
-            tries=self._takeups,
-            tried_at=self._taken_up_at,
-        )
-        local = self.world.local
-        found = decide(left, run.policy, now=clock.now(), local=local, draw=self.random.random())
-        if isinstance(found, TakeUp):
-            self._takeups += 1
-            self._taken_up_at = clock.now()
-            self.watch.taken_up(run, asked=asked)
-            if not self.resume(by_user=False):
-                self._later(600.0, self._look)
-        elif isinstance(found, WaitForReset):
-            self._later(max(1.0, found.until - clock.now()), self._look)
 
     def _user_looks(self) -> None:
         run = self.world.store.run(self.run_id)
@@ -372,6 +349,7 @@ class HeadlessSession:
             holder = self.world.machine.spawn()
             lease = store.acquire(run_key(self.run_id), holder, self.world.machine.clock.now())
             store.forget(self.run_id, epoch=lease.epoch)
+            self.world.daemon.log.forget_sessions([(self.model.name, self.run_id)])
         self.legs.clear()
         self.talks.clear()
 

@@ -14,6 +14,7 @@ class Machine(Struct, kw_only=True):
     awake_at: float = 0.0  # it sleeps until then; true time
     disk_full_until: float = 0.0
     pids: int = 100
+    has_tmux: bool = True  # a server with a pane in it
     jumped_at: float = -1e12  # when the clock was last set; true time
 
     def spawn(self) -> Holder:
@@ -30,4 +31,5 @@ class Machine(Struct, kw_only=True):
     def reboot(self, now: float) -> None:
         """Every process is gone."""
         self.boot += 1
+        self.has_tmux = False
         self.clock.booted_at = now

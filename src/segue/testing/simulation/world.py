@@ -21,15 +21,19 @@ from segue.testing.simulation.clock import Schedule, VirtualClock
 from segue.testing.simulation.faults import DAY_S, Fault, PlannedFault
 from segue.testing.simulation.figures import Figures
 from segue.testing.simulation.headless import HeadlessSession
-from segue.testing.simulation.invariants import Broken
+from segue.testing.simulation.invariants import Broken, must
 from segue.testing.simulation.machines import Machine
 from segue.testing.simulation.models import Growth
 from segue.testing.simulation.providers import Account
-from segue.testing.simulation.terminal import TerminalSession
+from segue.testing.simulation.queued.session import QueuedSession
+from segue.testing.simulation.queued.worker import Workers
+from segue.testing.simulation.terminals.daemon import SimulatedDaemon
+from segue.testing.simulation.terminals.session import TerminalSession
 
 SESSIONS = 4
 """Of a world, at most: they share a machine, a store and their accounts."""
 _IN_TERMINALS = 0.25  # of all sessions
+_IN_QUEUE = 0.4  # of the others
 _LOOK_S = 6 * 3_600.0
 _KEPT_LINES = 4_000
 _MOST_STEPS = 10_000  # of a session and a day: ten times what an agent at work makes
@@ -84,6 +88,22 @@ def planned(
     )
 
 
+class TakenUp:
+    """A process that the daemon started to go on with a run."""
+
+    def __init__(self, session: HeadlessSession) -> None:
+        self._session, self._driver = session, session.driver
+        self.process = self
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it drives the run."""
+        return None if self._driver and self._session.driver is self._driver else 1
+
+    def said(self) -> str:
+        """Its last line."""
+        return "the run is driven by another process"
+
+
 class World:
     """Plays a plan."""
 
@@ -104,27 +124,38 @@ class World:
         random = Random(f"{plan.seed}:world")
         self.known_limits = MachineAccounts(self)
         self.accounts = [Account() for _ in range(1 + (random.random() < 0.5))]
+        self.daemon, self.workers = SimulatedDaemon(self), Workers(self)
+        self.queue = self.workers.queue(plan.sqlite)
+        self.queued_sessions: list[QueuedSession] = []
         self.sessions = [self._begin(number) for number in range(plan.sessions)]
+        self.sessions_in_terminals = [s for s in self.sessions if isinstance(s, TerminalSession)]
+        self.schedule.at(1.0, self.daemon.start)
+        if self.queued_sessions:
+            self.schedule.at(2.0, self.workers.start)
         for each in plan.faults:
             self.schedule.at(each.at_s, lambda each=each: self.suffer(each))  # type: ignore[misc]
         self.schedule.at(_LOOK_S, self._look)
 
     def _open(self, folder: str) -> Any:
         if not folder:
-            return MemoryStore(is_alive=self._is_alive)
+            return MemoryStore(is_alive=self.is_holder_alive)
         from pathlib import Path
 
         from segue.runs.store.sqlite import SqliteStore
 
-        return SqliteStore(Path(folder) / "runs.db", is_alive=self._is_alive)
+        return SqliteStore(Path(folder) / "runs.db", is_alive=self.is_holder_alive)
 
-    def _is_alive(self, holder: Holder) -> bool:
+    def is_holder_alive(self, holder: Holder) -> bool:
+        """Whether that process lives."""
         return holder.pid in self.alive and holder.boot == f"b{self.machine.boot}"
 
     def _begin(self, number: int) -> Any:
         random = Random(f"{self.plan.seed}:session:{number}")
         if random.random() < _IN_TERMINALS:
             return TerminalSession(self, number, self.plan.policy, random)
+        if Random(f"{self.plan.seed}:queued:{number}").random() < _IN_QUEUE:
+            self.queued_sessions.append(QueuedSession(self, number, self.plan.policy, random))
+            return self.queued_sessions[-1]
         return HeadlessSession(self, number, self.plan.policy, random)
 
     def play(self) -> Result:
@@ -196,10 +227,42 @@ class World:
             did = "; ".join(str(each["reason"]) for each in entry.decisions)
             self.say(number, f"[{entry.kind}] {after.state}{': ' if did else ''}{did}")
 
-    def seen_handoff(self, step: str, kind: str, session: int) -> None:
-        """A fact of a handoff in a terminal."""
-        self._digest.update(f"{session} {step} {kind} {self.schedule.now:.3f}\n".encode())
+    def seen_handoff(self, kind: str, session: TerminalSession, cycle: dict[str, Any]) -> None:
+        """A fact of a handoff in a terminal, and what it made of it, as the log has it."""
+        number, step = session.number, cycle["step"]
+        self.figures.facts += 1
+        self._digest.update(f"{number} {step} {kind} {self.schedule.now:.3f}\n".encode())
         self.covered[f"handoff {step}", kind, ""] += 1
+        session.watch.noted(cycle)
+        if kind == "planned":
+            self.say(number, f"handoff {cycle['id']} begins at {cycle['used_tokens']} tokens")
+            self.in_handoff(number)
+        elif cycle["step_at"] == self.machine.clock.now():
+            self.say(number, f"[{kind}] handoff {step}: {cycle['why']}")
+        if step == "done":
+            session.watch.handed_over(cycle)
+
+    def seen_wake(self, verdict: str, session: TerminalSession) -> None:
+        """What the daemon decided about a session that stopped."""
+        self._digest.update(f"{session.number} {verdict} {self.schedule.now:.3f}\n".encode())
+        self.covered["stopped session", verdict, ""] += 1
+        self.say(session.number, f"the daemon's verdict: {verdict}")
+
+    # What the daemon asks
+
+    def queued_runs(self) -> set[str]:
+        """Runs that a worker of the queue sees to."""
+        return {task.run for task in self.queue.tasks(unfinished=True)}
+
+    def take_up(self, run: Run) -> "TakenUp":
+        """`segue resume`, by the daemon."""
+        session = self.sessions[int(run.id.split("-")[1])]
+        is_queued = isinstance(session, QueuedSession)
+        must(not is_queued, "a task in one process at a time", f"{run.id} is a task's run")
+        asked = bool(self.store.asks(run.id))
+        session.watch.taken_up(run, asked=asked)
+        session.resume(by_user=False)
+        return TakenUp(session)
 
     # What goes wrong
 
@@ -262,10 +325,14 @@ class World:
         self.machine.reboot(self.schedule.now)
         for session in self.sessions:
             session.die()
+        self.daemon.kill("the machine goes down")
+        self.workers.kill(600.0)
+        self.alive.clear()
 
     def _look(self) -> None:
         for session in self.sessions:
             session.watch.look()
+        self.workers.look()
         self.schedule.at(self.schedule.now + _LOOK_S, self._look)
 
 

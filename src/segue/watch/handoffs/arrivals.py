@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from segue.core.handoffs.digest import Arrival, Builder, Digest
 from segue.core.handoffs.machine.types import HandoffStep, TerminalHandoff
 from segue.core.sessions.types import Session, SessionState
-from segue.sessions.digest import read_session
 from segue.watch.log import ARRIVAL
 from segue.watch.state import DaemonState
 
@@ -84,7 +83,7 @@ class Arrivals:
             if pending.digest is None:
                 pending.digest = self._knew(pending.cycle)
             arrival = Arrival(pending.digest)
-            read_session(arrival, session.agent, session.path, session.session_id)
+            self.world.records.replay(arrival, session.agent, session.path, session.session_id)
         finally:
             pending.is_looking = False
         found = arrival.repeats
@@ -104,7 +103,7 @@ class Arrivals:
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         builder = Builder()
         if kept is not None:
-            read_session(builder, cycle.agent, kept.session.path, cycle.session_id)
+            self.world.records.replay(builder, cycle.agent, kept.session.path, cycle.session_id)
         digest = builder.digest()
         name = cycle.file.rpartition("/")[2]
         return replace(digest, files=tuple(f for f in digest.files if not f.path.endswith(name)))

@@ -39,7 +39,6 @@ from segue.core.sessions.reading import Zone
 from segue.core.sessions.types import Session, SessionState
 from segue.core.terminals.screen import Screen
 from segue.sessions import evidence
-from segue.system.files.documents import read_document
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.state import DaemonState, TrackedSession
@@ -193,27 +192,26 @@ class HandoffObserver:
 
     def _of_file(self, cycle: TerminalHandoff) -> list[AnyFact]:
         """The document, once it has stopped changing."""
-        try:
-            found = os.lstat(cycle.file)
-        except OSError:
+        found = self.world.documents.state(cycle.file)
+        if found is None:
             self._files.pop(cycle.id, None)
             return [FileSeen(ok=False, why="no such file")] if cycle.has_document else []
         now = self.world.clock.awake()
-        size, changed = found.st_size, found.st_mtime_ns
+        size, changed = found
         before = self._files.get(cycle.id)
         if before is None or before[:2] != (size, changed):
             self._files[cycle.id] = (size, changed, now)
             return []
         if now - before[2] < STABLE_S:
             return []
-        text, why = read_document(cycle.file, project=project_of(cycle))
+        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
         why = why or documents.check(text)
         return [
             FileSeen(
                 ok=not why,
                 why=why,
                 bytes=size,
-                changed_at=found.st_mtime,
+                changed_at=found.changed_at,
                 by_segue=is_rule_made(text),
                 nothing_left=not is_rule_made(text) and documents.says_nothing_left(text),
             )
@@ -222,8 +220,8 @@ class HandoffObserver:
     # The records
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
-        """The state of the last turn of the session that is handed over."""
-        return evidence.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
+        """How the last turn of the session that is handed over stands."""
+        return self.world.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
         cut_at = cycle.cut_at if cycle.step is HandoffStep.WAITING else None
@@ -247,7 +245,7 @@ class HandoffObserver:
         name = session.session_id if session else cycle.session_id
         marker = os.path.basename(cycle.file)
         since = max(cycle.began_at, cycle.stale_before)
-        return evidence.look(cycle.agent, path, name, marker, since)
+        return self.world.records.look(cycle.agent, path, name, marker, since)
 
     def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:
         facts: list[AnyFact] = []
@@ -299,7 +297,7 @@ class HandoffObserver:
                     facts.append(Used(session.reading.used_tokens))
                 facts += [ReadFile()] if heard.read_at is not None else []
                 facts += [WentOn()] if heard.went_on else []
-                new = evidence.latest(session.agent, session.path, session.session_id)
+                new = self.world.records.latest(session.agent, session.path, session.session_id)
                 if new.turn == "interrupted" and not cycle.went_on:
                     facts.append(TurnInterrupted(new.ended_at))
                 return facts

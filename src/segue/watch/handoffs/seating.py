@@ -8,6 +8,7 @@ from contextlib import suppress
 from segue.agents import terminals
 from segue.agents.contracts.terminal import kept as kept_flags
 from segue.core.sessions.types import Process
+from segue.system.files import state
 from segue.system.process.procfs import System, system
 from segue.system.tmux import panes as seats
 from segue.system.tmux.tmux import Pane, Tmux, TmuxError
@@ -50,6 +51,27 @@ class Seating:
         kept.program, arguments = self._command(process.pid)
         kept.flags = kept_flags(kept.terminal, arguments) if kept.terminal is not None else ()
         return True
+
+    def has_tmux(self) -> bool:
+        """Whether the user's tmux has any pane."""
+        with suppress(TmuxError):
+            return bool(Tmux().panes())
+        return False
+
+    def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
+        """Of the pane in which an agent has just ended: whether there is a tmux, what its shell
+        shows (None: none waits there), and whether the pane is still there."""
+        assert kept.seat is not None
+        if kept.seat.socket == state.open_socket_path():
+            return True, None, False  # a session of its own can be begun there at any time
+        tmux = Tmux(kept.seat.socket)
+        try:
+            pane = tmux.pane(kept.seat.pane)
+            if pane is None:
+                return bool(tmux.panes()), None, False
+            return True, tmux.shell_line(pane.id) if shell_waits(pane) else None, True
+        except TmuxError:
+            return False, None, False
 
     def _command(self, pid: int) -> tuple[str, list[str]]:
         """The command and arguments that would start it again."""

@@ -8,7 +8,6 @@ One file: all code that may type or write is next to the log that it writes to f
 
 import os
 import queue
-import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,10 +48,7 @@ from segue.core.handoffs.machine.types import (
 from segue.core.secrets.redact import redact
 from segue.core.sessions.types import Session
 from segue.errors import SegueError
-from segue.sessions.documents import own_document
-from segue.system.files import documents as handoffs
 from segue.system.files.changes import Notifier
-from segue.system.files.documents import read_document
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.observer import HandoffObserver, is_rule_made, project_of
 from segue.watch.observe.wakeup import Wakeup
@@ -136,8 +132,8 @@ class HandoffWorker:
             raise SegueError(f"{label(session)} cannot be handed over: no agent has it open")
         policy = world.policy(session)
         now = world.clock.now()
-        name = f"h-{secrets.token_hex(4)}"
-        folder = handoffs.folder_of(session.cwd, policy.handoff_folder)
+        name = world.new_id("h")
+        folder = world.documents.folder(session.cwd, policy.handoff_folder)
         reading = session.reading
         cycle = TerminalHandoff(
             id=name,
@@ -158,7 +154,7 @@ class HandoffWorker:
         )
         self._keep(cycle, Planned())
         with suppress(OSError):  # else it is said when the document cannot be written
-            handoffs.prepare(folder)
+            world.documents.prepare(folder)
         self._await(cycle)
         world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
         world.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
@@ -241,10 +237,11 @@ class HandoffWorker:
         if after.step is not cycle.step:
             why = f": {after.why}" if after.why else ""
             self.world.say(f"handoff {name}: {after.step.value}{why}")
+        if after.step.is_final:  # whatever becomes of its figures: the next daemon keeps those, too
+            self.cycles.pop(name, None)
         for act in acts:
             self._carry(after, act)
         if after.step.is_final:
-            self.cycles.pop(name, None)
             kept = self.world.kept.get((after.agent, after.session_id))
             if kept is not None and after.is_declined:
                 kept.is_declined = True
@@ -363,43 +360,42 @@ class HandoffWorker:
         return messages.handoff_resume(file=cycle.file, call_in_doubt=in_doubt)
 
     def _finish_document(self, cycle: TerminalHandoff) -> str:
-        """Adds what segue knows to the session's document, and reads it once more: returns why
-        it is not valid, or "". The context is cleared right after this, or not at all."""
-        text, why = read_document(cycle.file, project=project_of(cycle))
+        """Adds what segue knows to the session's document, and reads it once more: why it is not
+        valid, or "". The context is cleared in the same breath, or not at all."""
+        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
-        whole = redact(documents.complete(text, own_document(**self._known(cycle))))[0]
+        whole = redact(documents.complete(text, self.world.documents.own(**self._known(cycle))))[0]
         if whole != text:
             path = Path(cycle.file)
-            handoffs.write(self._folder(cycle), path.name, whole)
-            text, why = read_document(cycle.file, project=project_of(cycle))
+            self.world.documents.write(self._folder(cycle), path.name, whole)
+            text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
             return why or documents.check(text)
         return ""
 
     def _write_own(self, cycle: TerminalHandoff) -> AnyFact:
-        text, why = read_document(cycle.file, project=project_of(cycle))
+        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
         if not why and not documents.check(text) and not self._is_old(cycle):
             return FileSeen(ok=True, bytes=len(text.encode()), by_segue=is_rule_made(text))
         try:
-            text = own_document(**self._known(cycle))
+            text = self.world.documents.own(**self._known(cycle))
             path = Path(cycle.file)
-            handoffs.write(self._folder(cycle), path.name, text)
+            self.world.documents.write(self._folder(cycle), path.name, text)
         except (SegueError, OSError) as fault:
             return NotWritten(str(fault))
         return OwnWritten(len(text.encode()))
 
     def _is_old(self, cycle: TerminalHandoff) -> bool:
-        """Whether the file was written before the session continued. Once the context is cleared
-        there can be no newer one."""
-        try:
-            return not cycle.is_cleared and os.lstat(cycle.file).st_mtime < cycle.stale_before
-        except OSError:
+        """Whether the file was written before the session went on. Once the context is cleared
+        there is no newer one to be had."""
+        found = self.world.documents.state(cycle.file)
+        if found is None:
             return True
+        return not cycle.is_cleared and found.changed_at < cycle.stale_before
 
     def _folder(self, cycle: TerminalHandoff) -> Path:
-        """Where its document goes; determined each time, because a link may by now point outside
-        the project."""
-        return handoffs.folder_of(cycle.cwd, self.seen.policy(cycle).handoff_folder)
+        """Where its document goes; asked each time: a link may lead out of the project by now."""
+        return self.world.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
 
     def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:
         return {

@@ -9,17 +9,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from segue import agents
 from segue.agents import terminals
 from segue.core.resumes import decisions as wake
 from segue.core.sessions.types import Session
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import RateLimitInfo, Stop
-from segue.sessions import database, evidence
 from segue.system import clock as zone
 from segue.system.tmux.panes import AgentPane
 from segue.watch.handoffs.messages import Messages
 from segue.watch.log import Log, Note
+from segue.watch.outside import SessionRecords
 from segue.watch.state import ORDER, TrackedSession
 
 DOUBT_S = 45.0
@@ -196,11 +195,15 @@ def _verdict(data: dict[str, Any], at: float, now: float) -> wake.Verdict:
 
 
 def resumed(
-    notes: Iterable[Note], *, session: Session | None = None, words: str = ""
+    notes: Iterable[Note],
+    *,
+    session: Session | None = None,
+    words: str = "",
+    records: SessionRecords | None = None,
 ) -> tuple[int, float | None, float | None]:
-    """How often a session was resumed since the user's last prompt, and the first and last of
-    those times, by its notes. With `session`, its own records also show the user's prompts:
-    those without the `words` that all of segue's have."""
+    """How often a session was resumed since the user's last word, when first of these times, and
+    when last. By its notes; with `session`, its own `records` tell of the user's words, too:
+    prompts without the `words` that all of segue's have."""
     times: list[float] = []
     last_at: float | None = None
     for note in notes:
@@ -211,8 +214,8 @@ def resumed(
             last_at = note.at
         elif note.kind == "wake" and note.data.get("verdict") == "failed":
             times = times[:-1]
-    if times and session is not None and words:
-        heard = evidence.look(session.agent, session.path, session.session_id, words, times[0])
+    if times and session is not None and words and records is not None:
+        heard = records.look(session.agent, session.path, session.session_id, words, times[0])
         if heard.spoken_at is not None:
             times = [at for at in times if at > heard.spoken_at]
     return len(times), times[0] if times else None, last_at
@@ -226,20 +229,6 @@ def own_words(messages: Messages) -> str:
     ]
     common = os.path.commonprefix(some).strip()  # noqa: RUF071 - letters are meant
     return common.splitlines()[0] if common else ""
-
-
-def has_file(session: Session) -> bool:
-    """Whether the session is still on disk: agents start another one for an id that they do not
-    know. If that cannot be read, the answer is yes."""
-    if not os.path.exists(session.path):
-        return False
-    store = agents.stores().get(session.agent)
-    if store is None or not store.database:
-        return True
-    try:
-        return bool(database.records(session.path, session.session_id, 1))
-    except database.Unreadable:
-        return True
 
 
 def ending_of(

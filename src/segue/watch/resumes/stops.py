@@ -5,20 +5,19 @@ One file: a stop is logged, decided on and resumed with the same few fields.
 """
 
 import random
-import secrets
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from segue.core.resumes import decisions as wake
+from segue.core.resumes.quiet_hours import Local
 from segue.core.sessions.types import Session, SessionState
 from segue.core.stops.exits import signal_of
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.observe import endings
-from segue.watch.owners import is_carried_on
 from segue.watch.resumes import relaying
 from segue.watch.resumes.gate import AccountGate
 from segue.watch.resumes.pending import (
@@ -28,7 +27,6 @@ from segue.watch.resumes.pending import (
     due_of,
     ending_of,
     from_notes,
-    has_file,
     has_replied,
     is_same_stop,
     local_time,
@@ -75,9 +73,11 @@ class Stops:
         carrier: Carrier,
         *,
         draw: Callable[[], float] = random.random,
+        local: Local = local_time,
     ) -> None:
         self.world = world
         self.carrier = carrier
+        self.local = local
         self.gate = AccountGate(world)
         self.pending: dict[Name, Pending] = {}
         self.woken: dict[Name, ResumeAttempt] = {}
@@ -263,7 +263,7 @@ class Stops:
             self._history(pending, session, now),
             world.policy(session),
             now=now,
-            local=local_time,
+            local=self.local,
             draw=pending.draw,
         )
         if isinstance(verdict, wake.Resume):
@@ -305,6 +305,10 @@ class Stops:
         from that."""
         if pending.ending.state != "at_prompt" or kept.session.process is not None:
             return True
+        if self._has_moved_on(kept):
+            self._decided(pending, kept.session, wake.Leave("its agent went on to another session"))
+            self.pending.pop((kept.session.agent, kept.session.session_id), None)
+            return False
         if now < self._restored_at + FOUND_S or not pending.was_restored:
             pending.verdict = wake.WaitForReset(now + 1, "looking for its agent")
             return False  # its end is about to be seen
@@ -319,6 +323,13 @@ class Stops:
             pending.ending, state="exited", ended_by="system", mid_turn=False, has_pane=False
         )
         return True
+
+    def _has_moved_on(self, kept: TrackedSession) -> bool:
+        """Whether the process that had it has another session now: after `/clear`, or because its
+        user chose another one. No end of a process will ever be seen then."""
+        pid = kept.seen_pid or (kept.seat.pid if kept.seat is not None else 0)
+        everyone = (each.session for each in self.world.kept.values() if each is not kept)
+        return any(s.process is not None and s.process.pid == pid for s in everyone)
 
     def _decided(self, pending: Pending, session: Session, verdict: wake.Verdict) -> None:
         before, pending.verdict = pending.verdict, verdict
@@ -429,7 +440,7 @@ class Stops:
         before = self.pending.get(key)
         count, last_at = before.counted if before else self._resumed(kept.session)
         pending = Pending(
-            id=before.id if before else f"w-{secrets.token_hex(4)}",
+            id=before.id if before else self.world.new_id("w"),
             ending=ending,
             kept=kept,
             draw=before.draw if before else self._draw(),
@@ -446,7 +457,9 @@ class Stops:
         count, first_at, last_at = resumed(notes)
         if count and first_at is not None:
             words = own_words(self.world.rules.messages(session.cwd))
-            return resumed(notes, session=session, words=words)[0], last_at
+            records = self.world.records
+            count, _, _ = resumed(notes, session=session, words=words, records=records)
+            return count, last_at
         return count, last_at
 
     def _now_known(self, pending: Pending, kept: TrackedSession) -> wake.StoppedSession:
@@ -458,10 +471,10 @@ class Stops:
         return msgspec.structs.replace(
             ending,
             others=() if pending.relay_failed else self._successors(ending, session),
-            in_run=ending.in_run or is_carried_on(session),
+            in_run=ending.in_run or self.world.records.is_carried_on(session),
             limits=session.limits or ending.limits,
             is_open=is_exited and session.process is not None,
-            has_file=has_file(session),
+            has_file=self.world.records.has_file(session),
             went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
             replied=last_at is None or has_replied(session, last_at),
             native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),

@@ -3,16 +3,18 @@ process, as `segue resume` would. The run's lease ensures that there is only one
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 from segue.core.resumes import takeups as takeup
 from segue.core.resumes.decisions import AskUser, Leave, WaitForReset
+from segue.core.resumes.quiet_hours import Local
 from segue.core.runs.types import Run
 from segue.core.sessions.types import Session
 from segue.queue import open_queue, queue_path
 from segue.runs.detached import Detached
 from segue.runs.store import leases, open_store
-from segue.runs.store.port import Store, run_key
+from segue.runs.store.port import Holder, Store, run_key
 from segue.system.files import state
 from segue.watch.resumes.pending import local_time
 from segue.watch.state import DaemonState
@@ -20,6 +22,39 @@ from segue.watch.state import DaemonState
 LOOK_S = 10.0
 """How often it is looked whether a run's segue is gone; more often if one may be."""
 _SOON_S = 1.0
+
+
+class RunsHere:
+    """The runs of this machine, and who drives them. A simulation has its own."""
+
+    def store(self) -> AbstractContextManager[Store] | None:
+        """The store, opened; None if there was never a run."""
+        if not os.path.exists(os.path.join(state.state_folder(), "runs.db")):
+            return None
+        return open_store()
+
+    def is_alive(self, holder: Holder) -> bool:
+        """Whether that process is still there."""
+        return leases.is_alive(holder)
+
+    def is_elsewhere(self, machine: str) -> bool:
+        """Whether that is another machine's name."""
+        return machine != leases.machine()
+
+    def has_folder(self, run: Run) -> bool:
+        """Whether the run's folder is still there."""
+        return os.path.isdir(run.cwd)
+
+    def queued(self) -> set[str]:
+        """The runs of tasks that are not over: a worker of the queue sees to those."""
+        if not os.path.exists(queue_path()):
+            return set()
+        with open_queue() as queue:
+            return {task.run for task in queue.tasks(unfinished=True)}
+
+    def resume(self, run: Run, env: Mapping[str, str]) -> Detached:
+        """`segue resume`, in a process of its own. Raises OSError."""
+        return Detached(run, (), env)
 
 
 class Takeups:
@@ -30,8 +65,10 @@ class Takeups:
         world: DaemonState,
         left_at: Callable[[str], float | None] = lambda cwd: None,
         draw: Callable[[], float] = random.random,
+        runs: RunsHere | None = None,
+        local: Local = local_time,
     ) -> None:
-        self.world = world
+        self.world, self.runs, self.local = world, runs or RunsHere(), local
         self._user_left_at, self._draw = left_at, draw
         self.next_at = 0.0
         self._gone: dict[str, float] = {}  # since when runs were seen without a segue
@@ -44,10 +81,11 @@ class Takeups:
         if now < self.next_at:
             return
         self.next_at = now + LOOK_S
-        if not os.path.exists(os.path.join(state.state_folder(), "runs.db")):
+        opened = self.runs.store()
+        if opened is None:
             return
-        with open_store() as store:
-            queued = _runs_of_tasks()  # which a worker of the queue sees to
+        with opened as store:
+            queued = self.runs.queued()
             unfinished = [run for run in store.runs(unfinished=True) if run.id not in queued]
             found = [run for run in unfinished if not self._is_driven(store, run)]
             self._gone = {run.id: self._gone.get(run.id, now) for run in found}
@@ -57,29 +95,31 @@ class Takeups:
 
     def _is_driven(self, store: Store, run: Run) -> bool:
         holder = store.holder(run_key(run.id))
-        return holder is not None and leases.is_alive(holder)
+        return holder is not None and self.runs.is_alive(holder)
 
     def _look(self, store: Store, run: Run, now: float) -> None:
         if run.id in self._started:
             self.next_at = now + _SOON_S
             return  # it is on its way
-        entries = store.log(run.id)
         policy = self.world.rules.policy(run.agent, "", run.cwd)
+        if not policy.auto_resume:
+            return  # its log need not be read to see that it is left alone
+        entries = store.log(run.id)
         tries, tried_at = self._tries(run)
         left = takeup.Left(
             run=run,
             last_at=entries[-1].at if entries else run.created_at,
             gone_since=self._gone[run.id],
             cancel_asked=any(ask.what == "cancel" for ask in store.asks(run.id)),
-            is_elsewhere=bool(entries) and entries[-1].machine != leases.machine(),
-            has_folder=os.path.isdir(run.cwd),
+            is_elsewhere=bool(entries) and self.runs.is_elsewhere(entries[-1].machine),
+            has_folder=self.runs.has_folder(run),
             tries=tries,
             tried_at=tried_at,
             paused=self.world.is_paused(_session(run)),
             user_left_project_at=self._user_left_at(run.cwd),
             last_takeup_at=self._last_at,
         )
-        verdict = takeup.decide(left, policy, now=now, local=local_time, draw=self._draw())
+        verdict = takeup.decide(left, policy, now=now, local=self.local, draw=self._draw())
         match verdict:
             case takeup.TakeUp(why=why):
                 self._take_up(run, why, tries + 1)
@@ -102,7 +142,7 @@ class Takeups:
         self.world.note("takeup", _session(run), {"run": run.id, "try": number, "why": why})
         self._say(run, f"resumed: {why}")
         try:
-            self._started[run.id] = Detached(run, (), self.world.env)
+            self._started[run.id] = self.runs.resume(run, self.world.env)
         except OSError as fault:
             self._say(run, f"cannot be resumed: {fault}; to resume: segue resume {run.id}")
             return
@@ -127,14 +167,6 @@ class Takeups:
         if self._told.get(run.id) != line:
             self._told[run.id] = line
             self.world.say(f"{run.id}: {line}")
-
-
-def _runs_of_tasks() -> set[str]:
-    """The runs of unfinished tasks."""
-    if not os.path.exists(queue_path()):
-        return set()
-    with open_queue() as queue:
-        return {task.run for task in queue.tasks(unfinished=True)}
 
 
 def _session(run: Run) -> Session:

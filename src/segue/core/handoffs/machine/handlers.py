@@ -324,6 +324,8 @@ def typed_resume(
 ) -> Stepped:
     if fact.what != "resume" or not cycle.is_cleared:
         return cycle, []
+    if cycle.step is HandoffStep.NEEDS_USER and cycle.is_heard:
+        return cycle, []  # heard before the user was asked: they are not asked again for that
     told = _counted(cycle, "resume") if cycle.step is HandoffStep.RESUMING else cycle
     heard = isinstance(fact, PromptSeen)
     return _to(told, HandoffStep.RESUMED, moment, is_heard=heard, refused_at=None), []
@@ -429,6 +431,8 @@ def not_written(cycle: TerminalHandoff, fact: NotWritten, moment: HandoffContext
 
 
 def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
+    if cycle.is_cleared:  # it is seen at every look
+        return named(cycle, fact, moment)
     gone = replace(
         cycle,
         is_cleared=True,
@@ -458,7 +462,9 @@ def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, moment: HandoffCont
     on = replace(cycle, is_read=is_read, went_on=went_on, is_heard=True)
     if is_read and went_on:
         return _end(on, HandoffStep.DONE, moment)
-    return _to(on, HandoffStep.RESUMED, moment) if is_read else on, []
+    if not is_read or cycle.is_read:  # seen once more: its time is not begun anew
+        return on, []
+    return _to(on, HandoffStep.RESUMED, moment), []
 
 
 def gone(cycle: TerminalHandoff, fact: AgentGone, moment: HandoffContext) -> Stepped:

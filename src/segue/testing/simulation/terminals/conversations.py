@@ -1,0 +1,208 @@
+"""What sessions in terminals have written down: conversations in their files, and documents.
+
+What the records show is read by the real code (`sessions/evidence`); what is left out is the form
+in which an agent writes them."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from segue.core.sessions.growth import Growth, Sample, growth
+from segue.core.sessions.types import Session, StopSeen
+from segue.core.stops.events import Event, Failure, Prompt, Reply, ToolCall, ToolResult
+from segue.core.stops.reasons import StopReason
+from segue.errors import StateError
+from segue.sessions import evidence
+from segue.sessions.digest import Feeds
+from segue.watch.handoffs.messages import Messages
+from segue.watch.outside import DocumentFiles, FileState, SessionRecords
+
+_KEPT_EVENTS = 300
+_KEPT_SAMPLES = 40
+_FILE = re.compile(r"/\S+/handoff-\S+?\.md")
+
+VALID = """# Handoff
+
+## Goal
+Do the numbered steps of the task, one after the other, each once and in its order, and stop after
+the last one of them.
+
+## Completed Work
+The steps that the project's file lists as done.
+
+## Remaining Tasks
+1. The next step that the project's file does not list, and those after it.
+
+## Do Not Redo
+What the project's file lists.
+
+## Key Decisions
+Each step is written down when it is done.
+"""
+OWN = f'---\nmade_by: "segue"\n---\n{VALID}'
+BAD = "# Handoff\n\n## Goal\n"
+
+
+class Talk(Struct, kw_only=True):
+    """One conversation, as its file has it."""
+
+    id: str
+    path: str
+    started_at: float
+    last_at: float
+    used_tokens: int
+    events: list[Event] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    stop: StopSeen | None = None
+    turns: int = 0
+    steps_left: int = 0
+    unread: str = ""  # the document that it was told to read
+    version: int = 0  # grows with every record
+
+    def add(self, *events: Event) -> None:
+        """Its newest records."""
+        self.events += events
+        self.version += 1
+        if len(self.events) > 2 * _KEPT_EVENTS:
+            del self.events[:-_KEPT_EVENTS]
+        self.last_at = max(self.last_at, max(event.at or 0.0 for event in events))
+
+    def measure(self, at: float) -> None:
+        """Its size after a reply."""
+        self.samples.append(Sample(at, self.used_tokens, self.turns))
+        if len(self.samples) > 2 * _KEPT_SAMPLES:
+            del self.samples[:-_KEPT_SAMPLES]
+
+    def growth(self) -> Growth | None:
+        """As its file tells."""
+        return growth(self.samples[-_KEPT_SAMPLES:])
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was said in it yet."""
+        return not self.events
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether its last call has no result."""
+        for event in reversed(self.events):
+            if isinstance(event, ToolCall):
+                return True
+            if isinstance(event, ToolResult | Prompt | Reply):
+                return False
+        return False
+
+
+def interrupted(at: float) -> Failure:
+    """The record of a turn that somebody ended with a key: whose key it was, it does not tell."""
+    return Failure(at=at, message="interrupted", reason=StopReason.USER_EXIT)
+
+
+def file_in(text: str) -> str:
+    """The document that a message names; "" if it names none."""
+    found = _FILE.search(text)
+    return found[0] if found else ""
+
+
+@cache
+def messages() -> Messages:
+    """The usual texts."""
+    return Messages({})
+
+
+class SimulatedRecords(SessionRecords):
+    """The files of all sessions of a machine."""
+
+    def __init__(self, find: Callable[[str], Talk | None]) -> None:
+        self._find = find
+        self._looked: dict[tuple[str, str, float], tuple[int, evidence.MessageEvidence]] = {}
+        self._latest: dict[str, tuple[int, evidence.LatestTurn]] = {}
+
+    def look(
+        self, agent: str, path: str, session_id: str, marker: str, since: float
+    ) -> evidence.MessageEvidence:
+        """As the real one reads it."""
+        talk = self._find(session_id)
+        if talk is None or not marker:
+            return evidence.MessageEvidence(session_id=session_id)
+        key = (session_id, marker, since)
+        known = self._looked.get(key)
+        if known is None or known[0] != talk.version:  # what did not change reads the same
+            found = evidence.heard_in(talk.events, marker, since, session_id)
+            known = self._looked[key] = (talk.version, found)
+            if len(self._looked) > 200:
+                self._looked = {key: known}
+        return known[1]
+
+    def latest(self, agent: str, path: str, session_id: str) -> evidence.LatestTurn:
+        """As the real one reads it."""
+        talk = self._find(session_id)
+        if talk is None:
+            return evidence.LatestTurn()
+        known = self._latest.get(session_id)
+        if known is None or known[0] != talk.version:
+            known = self._latest[session_id] = (talk.version, evidence.latest_in(talk.events[-60:]))
+            if len(self._latest) > 50:
+                self._latest = {session_id: known}
+        return known[1]
+
+    def has_file(self, session: Session) -> bool:
+        """Files stay."""
+        return True
+
+    def is_carried_on(self, session: Session) -> bool:
+        """Runs have sessions of their own."""
+        return False
+
+    def replay(self, builder: Feeds, agent: str, path: str, session_id: str) -> None:
+        """What is kept of it."""
+        talk = self._find(session_id)
+        for event in talk.events if talk is not None else ():
+            builder.feed(event)
+
+
+class SimulatedDocuments(DocumentFiles):
+    """A disk with handoff documents."""
+
+    def __init__(self, now: Callable[[], float], is_full: Callable[[], bool]) -> None:
+        self._now, self._is_full = now, is_full
+        self.files: dict[str, tuple[str, int]] = {}
+
+    def put(self, path: str, text: str) -> None:
+        """Somebody writes."""
+        self.files.pop(path, None)
+        self.files[path] = (text, int(self._now() * 1000) * 1_000_000)
+        if len(self.files) > 24:  # the oldest are of handoffs that are long over
+            del self.files[next(iter(self.files))]
+
+    def folder(self, cwd: str, name: str) -> Path:
+        """In the project."""
+        return Path(cwd) / name
+
+    def prepare(self, folder: Path) -> None:
+        """It is there."""
+
+    def state(self, path: str) -> FileState | None:
+        """As it is now."""
+        found = self.files.get(path)
+        return None if found is None else FileState(len(found[0]), found[1])
+
+    def read(self, path: str, *, project: str) -> tuple[str, str]:
+        """As the real one, but that nothing here is a link, a pipe or too large."""
+        found = self.files.get(path)
+        return ("", "there is no such file") if found is None else (found[0], "")
+
+    def write(self, folder: Path, name: str, text: str) -> Path:
+        """Whole or not at all."""
+        if self._is_full():
+            raise StateError("no space left on the disk")
+        self.put(str(folder / name), text)
+        return folder / name
+
+    def own(self, **known: Any) -> str:
+        """The same for every session: nothing depends on its words."""
+        return OWN

@@ -1,0 +1,367 @@
+"""What the daemon touches in a world instead of tmux, /proc and files."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from segue.agents import terminals
+from segue.agents.contracts.terminal import Terminal
+from segue.core.accounts import Account
+from segue.core.policy import Policy
+from segue.core.sessions.types import Process, Session
+from segue.core.stops.types import Stop
+from segue.core.terminals.screen import Screen, State
+from segue.system.tmux.panes import AgentPane
+from segue.system.tmux.tmux import TmuxError
+from segue.system.tmux.typist import TypingRefused, Typist
+from segue.testing.simulation.accounts import known_account
+from segue.testing.simulation.faults import Fault
+from segue.testing.simulation.stores import Killed
+from segue.testing.simulation.terminals.conversations import messages
+from segue.watch.handoffs.messages import Messages
+from segue.watch.handoffs.seating import Seating
+from segue.watch.observe import endings
+from segue.watch.observe.observer import Observer
+from segue.watch.observe.session_table import Sighting
+from segue.watch.resumes.gate import AccountGate
+from segue.watch.resumes.places import Places
+from segue.watch.rules import Rules
+from segue.watch.state import ORDER, TrackedSession
+
+if TYPE_CHECKING:
+    from segue.testing.simulation.terminals.daemon import SimulatedDaemon
+    from segue.testing.simulation.terminals.session import TerminalSession
+
+_SETTLE_S = 0.6  # between a text and its Enter
+_LOOK_S = 0.25
+_BACK_S = 1.5  # from a command in a shell to an agent that runs
+
+
+class SimulatedRules(Rules):
+    """One policy for all."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.notes: deque[str] = deque()
+
+    def policy(self, agent: str, model: str, cwd: str) -> Policy:
+        """The world's."""
+        return self._policy
+
+    def messages(self, cwd: str) -> Messages:
+        """The usual ones."""
+        return messages()
+
+    @property
+    def homes(self) -> dict[str, list[str]]:
+        """No others."""
+        return {}
+
+
+class SimulatedObserver(Observer):
+    """Tells the daemon of each session that changed. How a session's state, zone, forecast and the
+    verdict on its end come about is the real code."""
+
+    def __init__(self, daemon: "SimulatedDaemon") -> None:
+        self._daemon = daemon
+        self.notes: deque[str] = deque()
+        self._changed: dict[str, Process | None] = {}
+        self._seen: dict[tuple[str, str], Session] = {}
+        self._is_first = True
+
+    @property
+    def sessions(self) -> Mapping[tuple[str, str], Session]:
+        """Those that were seen."""
+        return self._seen
+
+    def changed(self, session_id: str, ended: Process | None = None) -> None:
+        """Something happened to it."""
+        self._changed[session_id] = ended or self._changed.get(session_id)
+
+    def step(self, timeout_s: float) -> list[Sighting]:
+        """What changed; at once."""
+        if self._is_first:
+            self._is_first = False
+            self._changed = dict.fromkeys(self._daemon.recent(), None) | self._changed
+        found, self._changed = self._changed, {}
+        seen = []
+        for session_id, ended in found.items():
+            session = self._daemon.session_now(session_id)
+            if session is None:
+                continue
+            name = (session.agent, session_id)
+            before = self._seen.get(name)
+            self._seen[name] = session
+            if session != before or ended is not None:
+                seen.append(Sighting(session, before, ended))
+        return seen
+
+    def forget(self, session_id: str) -> None:
+        """It is long over."""
+        self._seen.pop((terminals_agent(), session_id), None)
+
+    def wake(self) -> None:
+        """A turn soon."""
+        self._daemon.stir()
+
+    def nudge(self, agent: str, session_id: str, path: str = "") -> None:
+        """Looked at without delay."""
+        self.changed(session_id)
+        self._daemon.stir()
+
+    def after(self, ended: Process) -> endings.After:
+        """What is left of it."""
+        return self._daemon.after(ended)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def terminals_agent() -> str:
+    """Whose sessions sit in terminals."""
+    return "claude"
+
+
+class SimulatedSeating(Seating):
+    """Who sits in which pane."""
+
+    def __init__(self, daemon: "SimulatedDaemon") -> None:
+        self._daemon = daemon
+
+    def learn(self, kept: TrackedSession, process: Process) -> bool:
+        """As the real one, of what the world knows."""
+        if kept.seen_pid == process.pid:
+            return False
+        kept.seen_pid = process.pid
+        kept.hook_end, kept.shell_line, kept.ended_at = "", None, None
+        kept.in_run = kept.is_ours = False
+        kept.terminal = terminals.find(process.agent)
+        owner = self._daemon.owner(process.session_id)
+        kept.seat = owner.seat if owner is not None else None
+        kept.socket, kept.program, kept.flags = "", "/bin/claude", ()
+        return True
+
+    def has_tmux(self) -> bool:
+        """As long as the machine has not gone down."""
+        return bool(self._daemon.world.machine.has_tmux)
+
+    def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
+        """What waits in the pane of an agent that ended."""
+        owner = self._daemon.owner(kept.session.session_id)
+        there = owner is not None and owner.has_pane
+        return self.has_tmux(), "$ " if there else None, there
+
+
+class SimulatedTypist(Typist):
+    """Types into a model's input line, by the rules of the real one: never while the agent works,
+    while the user types, or over a draft of theirs."""
+
+    def __init__(self, daemon: "SimulatedDaemon") -> None:
+        self._daemon = daemon
+
+    def look(self, seat: AgentPane, terminal: Terminal) -> Screen | TypingRefused:
+        """What it shows."""
+        session = self._daemon.at(seat)
+        if session is None:
+            return TypingRefused("gone")
+        if session.is_scrolled:
+            return TypingRefused("copy_mode")
+        return Screen(
+            state="busy" if session.is_busy else "idle",
+            draft=session.draft,
+            is_fresh=session.talk.is_fresh and not session.is_busy,
+        )
+
+    def type(
+        self,
+        seat: AgentPane,
+        terminal: Terminal,
+        text: str,
+        *,
+        landed: Callable[[], bool],
+        land_s: float = 10.0,
+        keep_draft: bool = False,
+        tries: int = 3,
+    ) -> TypingRefused | None:
+        """The text stands in the line for a moment, then it is sent."""
+        session, daemon = self._daemon.at(seat), self._daemon
+        if session is None:
+            return TypingRefused("gone")
+        if session.is_scrolled:
+            return TypingRefused("copy_mode")
+        if session.is_busy:
+            return TypingRefused("busy")
+        if session.is_typing:
+            return TypingRefused("user_active")
+        stands = session.draft == text
+        if session.draft and not stands and not keep_draft:
+            return TypingRefused("draft")
+        daemon.may_be_killed(session)
+        kept = "" if stands else session.draft
+        session.draft = text
+        daemon.clock.wait((), _SETTLE_S)
+        daemon.may_be_killed(session)
+        if daemon.at(seat) is not session:
+            return TypingRefused("gone")
+        session.draft = kept
+        session.hear(text, by_segue=True)
+        until = daemon.clock.awake() + land_s
+        while not landed():
+            if daemon.clock.awake() >= until:
+                return TypingRefused("swallowed", "it was sent, and nothing is heard of it")
+            daemon.clock.wait((), _LOOK_S)
+        return None
+
+    def press(
+        self,
+        seat: AgentPane,
+        terminal: Terminal,
+        keys: Sequence[str],
+        *,
+        states: Sequence[State] = ("idle", "busy", "dialog"),
+    ) -> TypingRefused | None:
+        """Ends the turn."""
+        session = self._daemon.at(seat)
+        if session is None:
+            return TypingRefused("gone")
+        if session.is_scrolled:
+            return TypingRefused("copy_mode")
+        state: State = "busy" if session.is_busy else "idle"
+        if state not in states:
+            return TypingRefused("unknown" if state == "idle" else state)
+        if session.is_typing:
+            return TypingRefused("user_active")
+        self._daemon.may_be_killed(session)
+        session.watch.pressed()
+        session.interrupt()
+        self._daemon.may_be_killed(session)
+        return None
+
+
+class SimulatedPlaces(Places):
+    """Where sessions are begun again: panes whose shell waits, windows, or no terminal at all."""
+
+    def __init__(self, daemon: "SimulatedDaemon") -> None:
+        self._daemon = daemon
+        self.world = daemon.state
+
+    def holder(self, kept: TrackedSession) -> str:
+        """Nobody but agents has sessions of terminals."""
+        return ""
+
+    def program(self, kept: TrackedSession) -> str:
+        """It is installed."""
+        return kept.program or "/bin/claude"
+
+    def in_pane(self, kept: TrackedSession, id: str) -> str:
+        """`segue back` is typed into the shell."""
+        owner = self._daemon.owner(kept.session.session_id)
+        if owner is None or not owner.has_pane or owner.process is not None:
+            return "no shell waits in its pane"
+        if owner.is_typing or owner.draft:
+            return "something was typed in its shell since"
+        return self._begin(owner, id)
+
+    def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
+        """`segue back` in a new window."""
+        if not self._daemon.world.machine.has_tmux:
+            raise TmuxError("no server running")
+        owner = self._daemon.owner(kept.session.session_id)
+        if owner is None or owner.process is not None:
+            return "its user has gone on elsewhere"
+        return self._begin(owner, id)
+
+    def headless(self, kept: TrackedSession, id: str, task: str) -> str:
+        """A run takes over: the session in the terminal is over, and its work is counted done."""
+        owner = self._daemon.owner(kept.session.session_id)
+        if owner is not None:
+            owner.watch.resumed("headless")
+            owner.talk.steps_left = 0
+        return ""
+
+    def _begin(self, owner: "TerminalSession", id: str) -> str:
+        daemon = self._daemon
+        daemon.may_be_killed(owner)
+        daemon.world.schedule.at(
+            daemon.world.schedule.now + _BACK_S, lambda: _back(daemon, owner, id)
+        )
+        daemon.may_be_killed(owner)
+        return ""
+
+
+def _back(daemon: "SimulatedDaemon", owner: "TerminalSession", id: str) -> None:
+    """As `segue back` (cli/daemon/back) does it: once for each order."""
+    log = daemon.log
+    notes = [n for n in log.since(0, (ORDER, "back"), 1_000_000) if n.data.get("id") == id]
+    orders = [note for note in notes if note.kind == ORDER]
+    if not orders or any(n.kind == "back" and n.seq > orders[-1].seq for n in notes):
+        return
+    note, now = orders[-1], daemon.world.machine.clock.now()
+    told: dict[str, Any] = {"id": id, "order": note.seq, "pid": 0}
+    if owner.process is not None:
+        told = {"id": id, "order": note.seq, "error": "another process has the session open"}
+    if daemon.world.is_disk_full:
+        return
+    log.append(
+        "back", at=now, agent=note.agent, session_id=note.session_id, project=note.project,
+        data=told,
+    )  # fmt: skip
+    if owner.process is None:
+        owner.begun_by_segue(str(note.data.get("writes", "")), str(note.data["argv"][-1]))
+
+
+class MachineGate(AccountGate):
+    """The daemon's, with the accounts of the world."""
+
+    def __init__(self, daemon: "SimulatedDaemon") -> None:
+        self.world, self._daemon = daemon.state, daemon
+        self.accounts = daemon.world.known_limits
+        self._met: frozenset[str] = frozenset()
+        self._met_at = float("-inf")
+
+    def account(self, kept: TrackedSession) -> Account | None:
+        """The world's."""
+        owner = self._daemon.owner(kept.session.session_id)
+        if owner is None:
+            return None
+        return known_account(owner.number % len(self._daemon.world.accounts))
+
+    def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
+        """As it is; the invariants hear of it."""
+        super().limited(kept, stop, tries)
+        owner, world = self._daemon.owner(kept.session.session_id), self._daemon.world
+        if owner is None or stop.retry_at is None or world.is_disk_full:
+            return
+        if stop.retry_at > world.machine.clock.now():
+            world.account_of(owner.number).told(world.schedule.now)
+
+
+class Silent:
+    """Notices and marks on panes: nobody is there to see them."""
+
+    def tell(self, *told: Any, **more: Any) -> None:
+        """Nothing."""
+
+    def clear(self, kept: Any) -> None:
+        """Nothing."""
+
+    def close(self, *wait: Any) -> None:
+        """Nothing."""
+
+
+def silent() -> Any:
+    """In the place of anything that only tells."""
+    return cast("Any", Silent())
+
+
+__all__ = [
+    "Fault",
+    "Killed",
+    "MachineGate",
+    "SimulatedObserver",
+    "SimulatedPlaces",
+    "SimulatedRules",
+    "SimulatedSeating",
+    "SimulatedTypist",
+    "silent",
+]

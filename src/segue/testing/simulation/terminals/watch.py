@@ -1,0 +1,217 @@
+"""The invariants of sessions in terminals: what the daemon types, clears and resumes there."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from segue.core.handoffs import document, machine
+from segue.core.handoffs.machine.types import AnyFact, TerminalHandoff
+from segue.core.stops.events import ToolCall
+from segue.testing.simulation.invariants import goes, must, percent
+from segue.testing.simulation.terminals.conversations import file_in
+
+if TYPE_CHECKING:
+    from segue.testing.simulation.terminals.session import TerminalSession
+
+_MOST_OPEN_S = 80_000.0
+_MOST_NOTES = 600
+
+
+class TerminalWatch:
+    """Watches one session in a terminal."""
+
+    def __init__(self, session: "TerminalSession") -> None:
+        self.session, self.world = session, session.world
+        self.is_ended_by_user = False
+        self.is_interrupted_by_user = False
+        self.resumes = 0  # since the user's last word
+        self.said: dict[tuple[str, str, str], int] = {}  # what segue said to whom, how often
+        self.is_measured = True  # the size at which the request is read
+        self.largest_step = 0
+        self.notes: dict[str, int] = {}  # of handoffs that are under way, by id
+
+    # What happens
+
+    def heard(self, text: str, *, by_segue: bool) -> None:
+        """The agent is given something."""
+        session, policy = self.session, self.session.policy
+        must(not session.is_busy, "nothing is typed into a turn", text[:40])
+        if not by_segue:
+            self.is_ended_by_user = self.is_interrupted_by_user = False
+            self.resumes = 0
+            self.said.clear()
+            return
+        must(not session.is_typing, "nothing is typed while the user types", text[:40])
+        must(not self.is_ended_by_user, "the user's end stays", f"it is told {text[:40]!r}")
+        first, file = text.partition("\n")[0], file_in(text)
+        kind = "clear" if text.strip() == "/clear" else first
+        key = (session.talk.id, kind, file)
+        self.said[key] = self.said.get(key, 0) + 1
+        most = 3 if first.startswith("HANDOFF REQUIRED") else 1
+        if first.startswith("GOING ON"):
+            most = policy.max_resumes + 1
+        what = f"{kind!r} for the {self.said[key]}th time"
+        must(self.said[key] <= most, "nothing is typed twice", what)
+        if kind == "clear":
+            self._cleared()
+        elif first.startswith("HANDOFF REQUIRED"):
+            may = policy.auto_handoff or self._by_user()
+            must(may, "only what the user allows", "a handoff begins, and auto_handoff is off")
+            self.is_measured = False
+        elif first.startswith("GOING ON"):
+            self.resumed("prompt")
+        elif first.startswith("CONTINUING FROM A HANDOFF"):
+            is_new = not session.talk.events
+            must(is_new, "nothing is typed twice", "a session that works is told to begin anew")
+            text = self.world.daemon.documents.files.get(file, ("", 0))[0]
+            must(document.check(text) == "", "it can be read", f"{file}: {document.check(text)}")
+
+    def _by_user(self) -> bool:
+        """Whether the user asked for the handoff that is under way."""
+        found = self._cycles()
+        return any(cycle.by_user for cycle in found)
+
+    def _cycles(self) -> list[TerminalHandoff]:
+        watch = self.world.daemon.watch
+        if watch is None:
+            return []
+        own = self.session.talks
+        return [c for c in watch.hands.cycles.values() if c.session_id in own]
+
+    def is_open(self, session_id: str) -> bool:
+        """Whether a handoff of this session is under way, or may be."""
+        if self.session.talk.id == session_id or self.world.daemon.watch is None:
+            return True
+        cycles = self.world.daemon.watch.hands.cycles.values()
+        pending = self.world.daemon.watch.stops.pending
+        used = {name for c in cycles for name in (c.session_id, c.new_session_id)}
+        return session_id in used or session_id in {name for _, name in pending}
+
+    def _cleared(self) -> None:
+        """A context is gone: what was in it must be in a valid document, and the user's words that
+        came after that must not be lost with it."""
+        session = self.session
+        files = [
+            self.world.daemon.documents.files[cycle.file]
+            for cycle in self._cycles()
+            if cycle.session_id == session.talk.id
+            and cycle.file in self.world.daemon.documents.files
+        ]
+        whys = [document.check(text) for text, _ in files]
+        what = f"on disk: {whys or 'none'}"
+        must("" in whys, "cleared only with a document", what)
+        must(not self.is_interrupted_by_user, "the user's end stays", "cleared after Ctrl+C")
+
+    def pressed(self) -> None:
+        """Segue ends a turn."""
+        must(not self.session.is_typing, "nothing is typed while the user types", "a key")
+        may = self.session.policy.auto_handoff or self._by_user()
+        must(may, "only what the user allows", "a turn is interrupted, and auto_handoff is off")
+
+    def begun(self, writes: str) -> None:
+        """Segue starts its agent again."""
+        is_open = self.session.process is not None
+        must(not is_open, "one writer a session", "a second process for a session that is open")
+        self.resumed("process")
+        self.resumes -= 1  # its prompt is counted
+
+    def resumed(self, how: str) -> None:
+        """Segue has the session go on, by itself."""
+        session, world = self.session, self.world
+        policy = session.policy
+        must(policy.auto_resume, "the user's end stays", "auto_resume is off")
+        must(not self.is_ended_by_user, "the user's end stays", "a session that the user ended")
+        what = f"{self.resumes} resumes since the user's last word"
+        must(self.resumes <= policy.max_resumes, "tries are bounded", what)
+        if how != "headless" and world.machine.clock.offset_s == 0.0:
+            account = world.account_of(session.number)
+            goes(account, f"session-{session.number}", world.schedule.now)
+        self.resumes += 1
+        world.figures.resumes += how != "process"
+        session.say(f"the daemon resumes the session ({how})")
+
+    def request_read(self, used_tokens: int) -> None:
+        """The request for a document reaches the model."""
+        self.is_measured = True
+        share = percent(used_tokens, self.session.window)
+        self.world.figures.terminal_percent[share] += 1
+        self.session.say(f"the request for a document is read at {used_tokens} tokens")
+
+    def compacted(self) -> None:
+        """The agent ran into its own limit."""
+        figures, session = self.world.figures, self.session
+        figures.compactions += 1
+        may = session.policy.auto_handoff and self.world.daemon.watch is not None
+        limit = session.enforced or session.window
+        room = limit - min(session.policy.hard_mark * session.window, limit - 10_000)
+        is_steep = self.largest_step * 2 > room
+        figures.terminal_compactions += may
+        figures.steep_compactions += may and is_steep
+        session.say("the agent compacts by itself")
+        self.largest_step = 0
+
+    def grew(self, tokens: int) -> None:
+        """By a tool's result."""
+        self.largest_step = max(self.largest_step, tokens)
+
+    def ended_by_user(self) -> None:
+        """The user leaves."""
+        self.is_ended_by_user = True
+
+    def interrupted_by_user(self) -> None:
+        """Ctrl+C in a turn."""
+        self.is_interrupted_by_user = True
+
+    # The log
+
+    def noted(self, cycle: dict[str, Any]) -> None:
+        """The daemon wrote down what became of a handoff."""
+        name = cycle["id"]
+        self.notes[name] = self.notes.get(name, 0) + 1
+        what = f"{self.notes[name]} notes on handoff {name}"
+        must(self.notes[name] <= _MOST_NOTES, "what is kept is bounded", what)
+        if cycle["step"] in ("done", "cancelled"):
+            del self.notes[name]
+
+    def handed_over(self, cycle: dict[str, Any]) -> None:
+        """A handoff is done, says the daemon: the new session has read its document and works."""
+        talk = self.session.talks.get(cycle["new_session_id"])
+        is_read = talk is not None and any(
+            isinstance(event, ToolCall) and event.argument == cycle["file"] for event in talk.events
+        )
+        must(is_read, "a handoff is verified", "done, and the new session has read nothing")
+        self.world.figures.terminal_handoffs += 1
+
+    def look(self) -> None:
+        """Now and then: every handoff ends, or waits for its user."""
+        machine_, now = self.world.machine, self.world.schedule.now
+        if machine_.awake_at > now - 7_200.0 or machine_.jumped_at > now - 90_000.0:
+            return
+        if machine_.disk_full_until > now - 7_200.0:
+            return
+        daemon = self.world.daemon
+        if daemon.watch is not None and now - daemon.began_at > 600.0:
+            forgotten = self.notes.keys() - daemon.watch.hands.cycles.keys()
+            what = f"the daemon knows nothing of {sorted(forgotten)}"
+            must(not forgotten, "every handoff ends or waits for its user", what)
+        for cycle in self._cycles():
+            open_s = machine_.clock.now() - cycle.step_at
+            what = f"{cycle.step} for {open_s:.0f} s"
+            is_open = cycle.step.is_active and open_s > _MOST_OPEN_S
+            must(not is_open, "every handoff ends or waits for its user", what)
+
+    def replays(self, run_id: str) -> None:
+        """The facts make the same handoff again."""
+        policy = self.session.policy
+        before: dict[str, TerminalHandoff] = {}
+        notes: list[Any] = []
+        for session_id in self.session.talks:
+            notes += self.world.daemon.log.of("claude", session_id, ("handoff",), 1_000_000)
+        for note in sorted(notes, key=lambda note: note.seq):
+            cycle = msgspec.convert(note.data["cycle"], TerminalHandoff)
+            if cycle.id in before:
+                fact = msgspec.convert(note.data["fact"], AnyFact)
+                again, _ = machine.step(before[cycle.id], fact, policy, note.at)
+                what = f"{cycle.id} after {type(fact).__name__}"
+                must(again == cycle, "logs replay to the same state", what)
+            before[cycle.id] = cycle

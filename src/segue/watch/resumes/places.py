@@ -1,0 +1,136 @@
+"""Where a session that has no process any more is begun again: in its own pane, in a new window of
+tmux, or without a terminal, by a run. A simulation puts models in their place."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from segue.runs.store import leases, open_store
+from segue.system.files import state
+from segue.system.tmux import hosting
+from segue.system.tmux.tmux import Tmux
+from segue.watch.handoffs.seating import shell_waits
+from segue.watch.state import DaemonState, TrackedSession
+
+_RUN_S = 2.0  # a run that cannot be begun says so by then
+
+
+class Places:
+    """Each way tells why it could not be taken, or ""; may raise TmuxError, SegueError, OSError."""
+
+    def __init__(self, world: DaemonState) -> None:
+        self.world = world
+        self._runs: list[subprocess.Popen[bytes]] = []
+
+    def holder(self, kept: TrackedSession) -> str:
+        """Why somebody else is writing to the session; "" if nobody is."""
+        session = kept.session
+        with open_store() as store:
+            holder = store.holder(f"session:{session.agent}:{session.session_id}")
+        if holder is None or not leases.is_alive(holder):
+            return ""
+        if session.process is not None and holder.pid == session.process.pid:
+            return ""  # the agent itself, which `segue back` has become
+        return f"process {holder.pid} has the session ({holder.note or 'a run'})"
+
+    def program(self, kept: TrackedSession) -> str:
+        """What ran; if that was replaced since, what its name leads to now."""
+        if kept.program and os.access(kept.program, os.X_OK):
+            return kept.program
+        return shutil.which(kept.session.agent, path=self.world.env.get("PATH")) or ""
+
+    def in_pane(self, kept: TrackedSession, id: str) -> str:
+        """Types one line of segue's own into the shell in which the agent was; why not, or ""."""
+        seat = kept.seat
+        if seat is None:
+            return "its pane is unknown"
+        pane = Tmux(seat.socket).pane(seat.pane)
+        if pane is None or pane.tty != seat.tty:
+            return "its pane is gone"
+        if kept.shell_line is None or not shell_waits(pane):
+            return "no shell waits in its pane"
+        words = [*program(), "back", id]
+        if folder := self.world.env.get("SEGUE_HOME"):
+            words += ["--state", folder]  # the shell may know nothing of it
+        refused = self.world.typist.command(seat.socket, seat.pane, words, line=kept.shell_line)
+        if refused is None:
+            return ""
+        return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
+
+    def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
+        """In the tmux where it ran. `agent`: who is begun, if not its own."""
+        agent = agent or kept.session.agent
+        if kept.socket == state.open_socket_path():
+            # A window there would be seen by nobody: a session of its own can be returned to.
+            command = (*program(), "back", id)
+            hosting.start(agent, command, self.world.env, kept.session.cwd)
+            return ""
+        tmux = Tmux(kept.socket)
+        session = ""
+        if kept.seat is not None:
+            pane = tmux.pane(kept.seat.pane)
+            session = pane.session if pane else ""
+        command = (*program(), "back", id)
+        tmux.new_window(kept.session.cwd, command, _env(self.world.env), agent, session)
+        return ""
+
+    def headless(self, kept: TrackedSession, id: str, task: str) -> str:
+        """A run takes the work over, with this task."""
+        session = kept.session
+        self._runs = [run for run in self._runs if run.poll() is None]
+        folder = Path(state.watch_folder()) / "headless"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = folder / f"{id}.log"
+        with open(place, "ab", opener=_private) as log:
+            run = subprocess.Popen(  # noqa: S603 - ourselves
+                # The user never ran segue here: what a repository calls a check is not theirs.
+                [*program(), "run", "--agent", session.agent, "--no-project-check", "-"],
+                cwd=session.cwd,
+                env=dict(self.world.env),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert run.stdin is not None
+        with suppress(BrokenPipeError), run.stdin as stdin:
+            stdin.write(task.encode())
+        self._runs.append(run)
+        try:
+            code = run.wait(_RUN_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code == 0:
+            return ""
+        said = place.read_text("utf-8", "replace").strip().splitlines()
+        return f"the run ended with {code}: {said[-1] if said else 'it says nothing'}"
+
+
+_NO_COMMAND = {
+    "gone": "its pane is gone",
+    "not_in_front": "no shell waits in its pane",
+    "draft": "something was typed in its shell since",
+    "user_active": "somebody is typing there",
+}
+
+
+def program() -> tuple[str, ...]:
+    """How this segue is started again: the same interpreter, wherever the PATH leads."""
+    script = Path(sys.executable).parent / "segue"
+    if script.is_file() and os.access(script, os.X_OK):
+        return (str(script),)
+    return (sys.executable, "-m", "segue")
+
+
+def _env(env: Mapping[str, str]) -> dict[str, str]:
+    """What moves homes: a window has the tmux server's environment, not the daemon's."""
+    names = ("SEGUE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+    return {name: env[name] for name in names if env.get(name)}
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
