@@ -1,6 +1,9 @@
 """The daemon of a world: the real `Watch` in a process that may be killed, on a machine that may
 sleep or go down. Its two threads take turns on the world's schedule: while the one that touches
-terminals waits for something, the other one and all else go on."""
+terminals waits for something, the other one and all else go on.
+
+One file: a process, its two threads and what they can see.
+"""
 
 from functools import partial
 from random import Random
