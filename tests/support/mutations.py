@@ -374,10 +374,10 @@ MUTATIONS = (
         "if False:",
     ),
     Mutation(
-        "resumes are not counted",
-        "segue/watch/resumes/stops.py",
-        "            pending.resumes += 1\n",
-        "",
+        "sessions are resumed without end",
+        "segue/core/resumes/decisions.py",
+        "    if history.resumes >= policy.max_resumes:\n        return AskUser(f\"resumed",
+        "    if history.resumes >= policy.max_resumes + 9:\n        return AskUser(f\"resumed",
     ),
     Mutation(
         "sessions hand over although auto_handoff is off",

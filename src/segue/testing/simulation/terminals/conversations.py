@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from segue.core.handoffs.prompts import HANDOFF_REQUEST, HANDOFF_RESUME, RESUME
 from segue.core.sessions.growth import Growth, Sample, growth
 from segue.core.sessions.types import Session, StopSeen
 from segue.core.stops.events import Event, Failure, Prompt, Reply, ToolCall, ToolResult
@@ -112,6 +113,23 @@ def file_in(text: str) -> str:
 def messages() -> Messages:
     """The usual texts."""
     return Messages({})
+
+
+@cache
+def _first_lines() -> dict[str, str]:
+    """What each of segue's messages begins with."""
+    names = {"request": HANDOFF_REQUEST, "continue": HANDOFF_RESUME, "resume": RESUME}
+    templates = messages().templates
+    return {kind: templates[name].partition("\n")[0].partition("{")[0].strip()
+            for kind, name in names.items()}  # fmt: skip
+
+
+def kind_of(text: str) -> str:
+    """What an agent is told: "clear", segue's "request", "continue" (from a document) or "resume";
+    "": the user's own words."""
+    if text.strip() == "/clear":
+        return "clear"
+    return next((kind for kind, first in _first_lines().items() if text.startswith(first)), "")
 
 
 class SimulatedRecords(SessionRecords):

@@ -205,6 +205,7 @@ class SimulatedTypist(Typist):
             return TypingRefused("gone")
         session.draft = kept
         session.hear(text, by_segue=True)
+        daemon.may_be_killed(session)
         until = daemon.clock.awake() + land_s
         while not landed():
             if daemon.clock.awake() >= until:

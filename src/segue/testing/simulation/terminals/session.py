@@ -24,6 +24,7 @@ from segue.testing.simulation.terminals.conversations import (
     Talk,
     file_in,
     interrupted,
+    kind_of,
 )
 from segue.testing.simulation.terminals.watch import TerminalWatch
 from segue.watch.observe.endings import After
@@ -273,7 +274,8 @@ class TerminalSession:
         if self.process is None:
             return
         self.watch.heard(text, by_segue=by_segue)
-        if text.strip() == "/clear":
+        kind = kind_of(text)
+        if kind == "clear":
             old = self.talk
             self.talk = self._new_talk()
             self.asked_for = ""
@@ -285,14 +287,13 @@ class TerminalSession:
         talk.add(Prompt(at=self.now, text=text))
         talk.turns += 1
         talk.stop = StopSeen(StopReason.UNKNOWN, 0.3)
-        first = text.partition("\n")[0]
         self.asked_for = ""
-        if first.startswith("HANDOFF REQUIRED"):
+        if kind == "request":
             self.asked_for = file
             steps = 0
-        elif first.startswith("CONTINUING FROM A HANDOFF"):
+        elif kind == "continue":
             steps, talk.unread = self.random.randrange(1, 20), file
-        elif first.startswith("GOING ON"):
+        elif kind == "resume":
             steps = max(1, talk.steps_left)
         else:
             steps = models.steps_of_task(self.random)
@@ -432,15 +433,13 @@ class TerminalSession:
         self.world.in_handoff(self.number, answered=True)
         if Fault.SPOILS_DOCUMENT in self.armed and text == VALID:
             self.armed.discard(Fault.SPOILS_DOCUMENT)
-            self.draft, self.typing_until = "a thought", self.world.schedule.now + 20.0
-            self._later(15.0, partial(self._spoil_document, file))
+            self._later(0.5 + 6.0 * self.random.random(), partial(self._spoil_document, file))
         self._over()
 
     def _spoil_document(self, file: str) -> None:
         """Its user edits it, and leaves it half done."""
         if file in self.world.daemon.documents.files:
             self.world.daemon.documents.put(file, BAD)
-        self.draft = ""
         self.world.daemon.stir()
 
     # What goes wrong

@@ -8,7 +8,7 @@ from segue.core.handoffs import document, machine
 from segue.core.handoffs.machine.types import AnyFact, TerminalHandoff
 from segue.core.stops.events import ToolCall
 from segue.testing.simulation.invariants import goes, must, percent
-from segue.testing.simulation.terminals.conversations import file_in
+from segue.testing.simulation.terminals.conversations import file_in, kind_of
 
 if TYPE_CHECKING:
     from segue.testing.simulation.terminals.session import TerminalSession
@@ -28,6 +28,7 @@ class TerminalWatch:
         self.said: dict[tuple[str, str, str], int] = {}  # what segue said to whom, how often
         self.is_measured = True  # the size at which the request is read
         self.largest_step = 0
+        self.asked_at = float("inf")  # when the request was last heard, since the user's last word
         self.notes: dict[str, int] = {}  # of handoffs that are under way, by id
 
     # What happens
@@ -39,28 +40,33 @@ class TerminalWatch:
         if not by_segue:
             self.is_ended_by_user = self.is_interrupted_by_user = False
             self.resumes = 0
+            self.asked_at = float("inf")
             self.said.clear()
             return
         must(not session.is_typing, "nothing is typed while the user types", text[:40])
         must(not self.is_ended_by_user, "the user's end stays", f"it is told {text[:40]!r}")
-        first, file = text.partition("\n")[0], file_in(text)
-        kind = "clear" if text.strip() == "/clear" else first
+        kind, file = kind_of(text), file_in(text)
+        must(kind != "", "only what segue may say is typed", text[:40])
         key = (session.talk.id, kind, file)
         self.said[key] = self.said.get(key, 0) + 1
-        most = 3 if first.startswith("HANDOFF REQUIRED") else 1
-        if first.startswith("GOING ON"):
+        most = 3 if kind == "request" else 1
+        if kind == "resume":
             most = policy.max_resumes + 1
         what = f"{kind!r} for the {self.said[key]}th time"
         must(self.said[key] <= most, "nothing is typed twice", what)
         if kind == "clear":
             self._cleared()
-        elif first.startswith("HANDOFF REQUIRED"):
+        elif kind == "request":
             may = policy.auto_handoff or self._by_user()
             must(may, "only what the user allows", "a handoff begins, and auto_handoff is off")
             self.is_measured = False
-        elif first.startswith("GOING ON"):
+            known, written_ns = self.world.daemon.documents.files.get(file, ("", 0))
+            is_answered = document.check(known) == "" and written_ns / 1e9 >= self.asked_at
+            must(not is_answered, "nothing is typed twice", "it has written the document already")
+            self.asked_at = session.now
+        elif kind == "resume":
             self.resumed("prompt")
-        elif first.startswith("CONTINUING FROM A HANDOFF"):
+        elif kind == "continue":
             is_new = not session.talk.events
             must(is_new, "nothing is typed twice", "a session that works is told to begin anew")
             text = self.world.daemon.documents.files.get(file, ("", 0))[0]
