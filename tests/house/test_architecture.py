@@ -95,6 +95,20 @@ def test_the_version_loads_no_command() -> None:
     ]
 
 
+def test_a_scan_that_finds_nothing_new_loads_no_parser_and_no_prices() -> None:
+    import subprocess
+
+    code = (
+        "import sys\nfrom segue.cli import cli\n"
+        "try: cli(['scan', '--json'])\n"
+        "except SystemExit: pass\n"
+        "told = ('msgspec', 're2', 'genai_prices', 'segue.core.stops')\n"
+        "print([name for name in told if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_no_command_loads_the_mcp_sdk_or_apprise_before_it_is_used() -> None:
     """They come with every install and take most of a second: only who needs them waits."""
     import subprocess

@@ -2,14 +2,14 @@
 
 import os
 import time
-from datetime import UTC, datetime, tzinfo
-from pathlib import Path
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
-from segue.core.stops import resets
 from segue.errors import InputError
 
-_LOCALTIME = Path("/etc/localtime")
+if TYPE_CHECKING:  # all that is quick needs no more than `now`
+    from datetime import tzinfo
+
+_LOCALTIME = "/etc/localtime"
 
 
 def now() -> float:
@@ -17,14 +17,14 @@ def now() -> float:
     return time.time()
 
 
-def local_zone() -> tzinfo:
+def local_zone() -> "tzinfo":
     """The user's zone with its rules for summer time, or its present offset if it has no name."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
     name = os.environ.get("TZ", "").lstrip(":")
     if not name:
-        try:
-            name = str(_LOCALTIME.resolve()).partition("zoneinfo/")[2]
-        except OSError:
-            name = ""
+        name = os.path.realpath(_LOCALTIME).partition("zoneinfo/")[2]
     if name:
         try:
             return ZoneInfo(name)
@@ -33,16 +33,20 @@ def local_zone() -> tzinfo:
     return datetime.now(UTC).astimezone().tzinfo or UTC
 
 
-def parse_zone(name: object) -> tzinfo:
+def parse_zone(name: object) -> "tzinfo":
     """A zone that the user named; raises InputError for one that nobody has."""
+    from segue.core.stops import resets
+
     found = resets.zone(name) if isinstance(name, str) else None
     if found is None:
         raise InputError(f"time zone {name!r} is unknown; write one like Europe/London or UTC")
     return found
 
 
-def parse_instant(value: object, zone: tzinfo) -> float:
+def parse_instant(value: object, zone: "tzinfo") -> float:
     """Unix seconds from a number or an ISO time; raises InputError for anything else."""
+    from datetime import datetime
+
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e11:
         return float(value)
     if isinstance(value, str):

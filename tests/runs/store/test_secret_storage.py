@@ -168,7 +168,7 @@ def test_what_is_not_over_or_too_young_is_not_forgotten(tmp_path: Path) -> None:
     refused = place.segue("forget", run, ok=False)
     assert refused.returncode == 2
     assert refused.stderr == (
-        f"segue: {run} is not over (waiting); to end it: segue cancel {run}\n"
+        f"segue: {run} has not ended (waiting); to end it: segue cancel {run}\n"
     )
     assert (place.home / "runs" / run).exists()
     with sqlite3.connect(place.home / "runs.db") as db:
