@@ -119,6 +119,27 @@ def test_a_merged_branch_holds_nothing_more(repo: Path, tree: Path) -> None:
     assert not worktrees.look(str(repo), str(tree), "segue/task-1", "main").is_empty
 
 
+def test_work_in_a_submodule_that_nobody_else_has_keeps_the_tree(
+    repo: Path, tmp_path: Path
+) -> None:
+    local = ("-c", "protocol.file.allow=always", "submodule")
+    inner = tmp_path / "inner"
+    git(tmp_path, "clone", "-q", str(repo), str(inner))
+    git(repo, *local, "add", "-q", str(inner), "sub")
+    git(repo, "commit", "-qm", "submodule")
+    tree = made(repo, tmp_path / "tree")
+    git(tree, *local, "update", "-q", "--init")
+    assert worktrees.look(str(repo), str(tree), "segue/task-1", "main").is_empty
+    (tree / "sub" / "a.txt").write_text("two\n")
+    assert worktrees.look(str(repo), str(tree), "segue/task-1", "main").uncommitted == 1
+    who = ("-c", "user.name=Me", "-c", "user.email=me@example.invalid")
+    git(tree / "sub", *who, "commit", "-qam", "inside")
+    assert worktrees.commit_rest(str(tree), "the rest") == ""
+    git(repo, "merge", "-q", "segue/task-1")
+    work = worktrees.look(str(repo), str(tree), "segue/task-1", "main")
+    assert (work.commits, work.is_empty, work.uncommitted) == (0, False, 1)
+
+
 def test_an_interrupted_try_is_begun_again(repo: Path, tree: Path) -> None:
     (tree / "a.txt").unlink()
     made(repo, tree)

@@ -91,7 +91,7 @@ def _state(git: Apart, until: float, depth: int) -> GitState:
         return GitState()
     seen = _Status(said.out)
     same = seen.drop(_as_in_lfs(git, seen, until))
-    for path in _submodules(git, until) if depth < 2 else ():
+    for path in submodules(git, until) if depth < 2 else ():
         inner = _status(os.path.join(git.top, os.fsdecode(path)), until, depth + 1)
         if inner is not None:
             seen.inner[path] = inner
@@ -184,7 +184,7 @@ def _digest(top: str, seen: _Status, until: float) -> str:
     return "" if time.monotonic() > until else found.hexdigest()
 
 
-def _submodules(git: Apart, until: float) -> Iterator[bytes]:
+def submodules(git: Apart, until: float) -> Iterator[bytes]:
     """Those that are checked out. `git status` would run another git in each, with its config."""
     file = os.path.join(git.top, ".gitmodules")
     if tree.is_plain(file, _MODULES_BYTES):

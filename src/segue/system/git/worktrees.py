@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from segue.core.queue.types import Work
 from segue.errors import SegueError
 from segue.system.git import repository
+from segue.system.git.git import submodules
 from segue.system.git.repository import Apart, GitOutput, Repository
 
 LOOK_S = 20.0
@@ -264,7 +265,7 @@ def look(top: str, path: str, branch: str, target: str, leave: Sequence[str] = (
             work = _compared(git, branch, target, until)
         if path and os.path.isdir(path) and work.head:
             with find(path).apart(until) as git:
-                left = len(_changed(git, until, leave))
+                left = len(_changed(git, until, leave)) + _inside(git, until)
                 stray = _stray(git, _branch(find(path)), branch, work, until)
                 work = replace(work, uncommitted=left, note=work.note or stray)
     except (GitError, OSError, ValueError) as fault:
@@ -340,6 +341,17 @@ def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]
     names = [entry[3:] for entry in said.out.split(b"\0") if len(entry) > 3]
     left = {os.fsencode(name) for name in leave}
     return [name for name in names if name not in left]
+
+
+def _inside(git: Apart, until: float) -> int:
+    """How many submodules hold what no remote has: they are removed with the tree. Raises
+    GitError."""
+    found = 0
+    for path in submodules(git, until):
+        with find(os.path.join(git.top, os.fsdecode(path))).apart(until) as inner:
+            own = ("HEAD", "--not", "--remotes")
+            found += bool(_changed(inner, until) or _count(inner, own, until))
+    return found
 
 
 def _why(said: GitOutput) -> str:
