@@ -89,7 +89,7 @@ TABLE = {
         exit_code=75,
         colour="yellow",
         why="The previous session reached a rate limit, and could not be resumed.",
-        why_again="A rate limit was reached; it is over now.",
+        why_again="A rate limit was reached; it has reset now.",
     ),
     StopReason.COMPLETED: Facts(
         description="completed",
@@ -125,19 +125,19 @@ TABLE = {
     ),
     StopReason.MAX_BUDGET: Facts(
         description="the budget that was set is used up",
-        remedy="Raise the budget that was set for this work, then resume the session.",
+        remedy="Raise the budget for this work, then resume the session.",
         nature="account",
     ),
     StopReason.MAX_TURNS: Facts(
         description="the turn limit that was set is reached",
         remedy="Raise the turn limit, then resume the same session: its work is kept.",
         nature="final",
-        why="The previous session reached its limit of turns.",
-        why_again="The limit of turns was reached.",
+        why="The previous session reached its turn limit.",
+        why_again="The turn limit was reached.",
     ),
     StopReason.REFUSAL: Facts(
         description="the model or its provider refused",
-        remedy="Reword the task or do this part by hand; as it is, it is refused again.",
+        remedy="Reword the task or do this part yourself; unchanged, it would be refused again.",
         nature="final",
     ),
     StopReason.OVERLOADED: Facts(
@@ -147,12 +147,12 @@ TABLE = {
         resume="same_session",
         exit_code=75,
         colour="yellow",
-        why="The provider of the previous session was overloaded or out of reach.",
-        why_again="The provider was overloaded or out of reach; it is tried again.",
+        why="The provider of the previous session was overloaded or unreachable.",
+        why_again="The provider was overloaded or unreachable; segue tries again.",
     ),
     StopReason.TIMEOUT: Facts(
         description="timed out",
-        remedy="Resume the same session if it had made progress; else raise the time limit or split"
+        remedy="Resume the same session if it made progress; otherwise raise the time limit or split"
         " the task.",
         nature="broken",
         resume="same_session",
@@ -172,13 +172,13 @@ TABLE = {
         why_again="The session's process crashed or was killed.",
     ),
     StopReason.NEEDS_USER: Facts(
-        description="waits for a permission or an answer",
-        remedy="Answer the agent's question or grant the permission; it continues then.",
+        description="waiting for a permission or an answer",
+        remedy="Answer the agent's question or grant the permission; then it continues.",
         nature="user",
         exit_code=3,
         at_prompt=False,
-        why="The previous session ended waiting for an answer of the user's.",
-        why_again="An answer of the user's was awaited.",
+        why="The previous session ended while waiting for an answer from the user.",
+        why_again="The session was waiting for an answer from the user.",
     ),
     StopReason.ERROR: Facts(
         description="failed with an error",
@@ -194,8 +194,8 @@ TABLE = {
         colour="cyan",
         is_told=False,
         at_prompt=False,
-        why="The previous session was ended by the user, who then had it continued.",
-        why_again="The user ended the session, and then had it continued.",
+        why="The previous session was ended by the user, who then resumed it.",
+        why_again="The user ended the session and then resumed it.",
     ),
     StopReason.UNKNOWN: Facts(
         description="unknown",

@@ -18,9 +18,12 @@ def remedy(
     if reason is StopReason.RATE_LIMIT and past:
         return "The limit has reset: resume the same session."
     if reason is StopReason.USER_EXIT and not sure and resume == "none":
-        return f"{text} A reboot or a lost connection may look the same: --ended-by says more."
+        return (
+            f"{text} A reboot or a lost connection may look the same: use --ended-by if you"
+            f" know more."
+        )
     if reason is StopReason.USER_EXIT and resume != "none":
-        return "Session ended by user; resumed all the same, because the policy says so."
+        return "Session ended by user; resumed anyway, because your policy says so."
     if reason is StopReason.RATE_LIMIT and scope == "model":
         return "This model's limit is reached: wait for its reset, or resume with another model."
     if reason is StopReason.CONTEXT_EXHAUSTED and window_tokens:
