@@ -215,7 +215,8 @@ def test_a_session_that_was_rescued_meanwhile_is_left_to_its_run(scene: Scene) -
         store.create(run)
     scene.pass_to(NOON + 2 * HOUR)
     assert scene.resumed == ["alone"]
-    assert "belongs to a segue run" in [n.data["why"] for n in scene.notes() if "rescued" in str(n)][-1]
+    why = [n.data["why"] for n in scene.notes() if "rescued" in str(n)][-1]
+    assert "belongs to a segue run" in why
 
 
 # At the prompt

@@ -152,8 +152,8 @@ TABLE = {
     ),
     StopReason.TIMEOUT: Facts(
         description="timed out",
-        remedy="Resume the same session if it made progress; otherwise raise the time limit or split"
-        " the task.",
+        remedy="Resume the same session if it made progress; otherwise raise the time limit or"
+        " split the task.",
         nature="broken",
         resume="same_session",
         exit_code=124,
