@@ -173,8 +173,8 @@ MISTAKES = {
     RULE + "retry_after_s=-1": "rules[1].retry_after_s: must be a time",
     RULE + "in_stream=true\nstatus=400": "rules[1].in_stream: a stream that began well",
     RULE + "usage={input_token=3}": "rules[1].usage.input_token: no such key; did you mean input",
-    RULE + 'headers={"a b"="c"}': "rules[1].headers.'a b': is no header",
-    RULE + 'headers={a="b\\r\\nc: d"}': "rules[1].headers.a: is no header",
+    RULE + 'headers={"a b"="c"}': "rules[1].headers.'a b': is not a header",
+    RULE + 'headers={a="b\\r\\nc: d"}': "rules[1].headers.a: is not a header",
     RULE + "headers={Content-Length='3'}": "rules[1].headers.Content-Length: is the server's own",
     "[[rules]]": "rules[1]: changes nothing",
     "[[rules]]\nkind='title'\nbefore_step=1": "rules[1]: changes nothing",
@@ -186,7 +186,7 @@ MISTAKES = {
     RULE
     + "times='for ever'\n"
     + RULE: "rules[2]: never matches: rules[1] matches everything before it",
-    RULE + "times='for ever'\n" + RULE + "kind='continuation'": "rules[2]: never fits",
+    RULE + "times='for ever'\n" + RULE + "kind='continuation'": "rules[2]: never matches",
     "[[turns]]\ncommand='a'\ncommands=['b']": "turns[1]: command and commands: one",
     "[[turns]]\ncomand='a'": "turns[1].comand: no such key; did you mean command?",
     "[[turns]]\ntext=5": "turns[1].text: expected `str`, got `int`",
@@ -196,7 +196,7 @@ MISTAKES = {
     "[[turns]]\n[context]\nfills_after_steps=2": "context.fills_after_steps: turns take the place",
     "[[events]]\nact='kil'\nin_step=1": "events[1].act: 'kil' is not known; did you mean kill?",
     "[[events]]\nact='kill'": "events[1]: object missing required field `in_step`",
-    "[[events]]\nact='kill'\nin_step=1": "events[1].in_step: a step is over too soon",
+    "[[events]]\nact='kill'\nin_step=1": "events[1].in_step: a step ends too soon",
     "[job]\nstep_s=1\n[[events]]\nact='kill'\nin_step=9": "events[1].in_step: there is no step 9",
     "[job]\nstep_s=1\n[[turns]]\n[[events]]\nact='kill'\nin_step=1": "events[1].in_step: no turn",
     "[expects]\nends='stoped'": "expects.ends: 'stoped' is not known; did you mean stopped?",

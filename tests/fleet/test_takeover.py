@@ -151,7 +151,7 @@ def test_what_a_lost_machine_had_pushed_is_there_where_its_task_goes_on(
     runs = {each["run"]: each for each in json.loads(segue("runs", "--json"))["runs"]}
     run = runs[shown(task)["run"]]
     assert "this task was started on another machine, which was lost" in run["task"]
-    assert "what was done later is lost" in run["task"]
+    assert "later work is lost" in run["task"]
     hold.unlink()
 
 

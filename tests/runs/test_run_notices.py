@@ -124,7 +124,7 @@ def test_a_service_that_fails_is_told_once_and_one_that_hangs_does_not_keep_the_
         assert not service.answers.is_set()
         said = s.end(process)
         assert said.code == ended.code
-        assert "still on its way" in said.stderr
+        assert "not sent yet" in said.stderr
 
 
 def needy(s: Staged, service: NoticeService) -> tuple[str, ...]:

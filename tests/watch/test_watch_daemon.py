@@ -140,7 +140,7 @@ def test_a_config_is_read_again_and_a_broken_one_is_told_in_json_and_words(
             there.child.send_signal(signal.SIGHUP)
             there.until(lambda: len(there.notes()) == len(reloads) + 2, "a reload")
             reloads.append(there.notes()[-1]["data"]["wrong"])
-        assert "what was set before still counts" in reloads[0][0]
+        assert "keeping the previous settings" in reloads[0][0]
         assert reloads[1] == []
         there.until(lambda: b"it acts: auto_resume in every project" in there.err, "words")
     finally:
@@ -187,7 +187,7 @@ def test_nobody_has_to_read_its_output(env: dict[str, str], home: Path, how: str
     [
         ((), "[policy", 2, "not TOML"),
         ((), '[prompts]\nresume = "none.md"\n', 2, "none.md: cannot be read"),
-        (("--in", "."), "", 2, "give it with --auto"),
+        (("--in", "."), "", 2, "--in needs --auto"),
         (("--auto", "--in", "nowhere"), "", 2, "--in nowhere: no such folder"),
         (("--http", "x"), "", 2, "'x' is not a valid"),
     ],
@@ -225,7 +225,7 @@ def test_at_the_start_it_says_plainly_what_it_does() -> None:
     from segue.cli.daemon.watch import _introduction
 
     quiet = _introduction("", auto=False, folders=())
-    assert "does not type into any terminal and resumes nothing" in quiet
+    assert "does not type into terminals or resume sessions" in quiet
     everywhere = _introduction("", auto=True, folders=())
     assert "segue acts by itself in every project" in everywhere
     assert "segue pause" in everywhere

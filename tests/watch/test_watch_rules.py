@@ -113,7 +113,7 @@ def test_a_broken_config_leaves_what_was_set_before(user: Path, project: Path) -
     user.write_text("[policy]\nhard_mark = 'x'\n")
     (said,) = found.reload()
     assert "config.toml:2" in said
-    assert said.endswith("what was set before still counts")
+    assert said.endswith("keeping the previous settings")
     assert (mark(found, project), mark(found, "/new")) == (0.8, 0.8)
     assert found.homes == {"claude": ["/a"]}
     user.write_text("[policy]\nhard_mark = 0.81\n")
@@ -133,7 +133,7 @@ def test_a_projects_broken_file_leaves_its_former_rules_to_it_alone(
     file.write_text("[policy]\nhard_mark = 7 7\n")
     (said,) = found.reload()
     assert str(file) in said
-    assert "still counts there" in said
+    assert "the previous settings there" in said
     assert [mark(found, f) for f in (project, project / "sub", "/")] == [0.7, 0.7, 0.9]
     file.write_text("")
     assert found.reload() == []
@@ -148,7 +148,7 @@ def test_a_project_that_is_broken_from_the_start_has_the_users_rules(
     found = rules()
     assert [mark(found, f) for f in (project, project, project / "sub")] == [0.8] * 3
     (note,) = found.notes
-    assert note.endswith("your own config counts there")
+    assert note.endswith("your own config applies there")
     user.write_text("[policy]\nhard_mark = 0.9\n")
     assert len(found.reload()) == 1
     assert mark(found, project) == 0.9, "not what the user's config said before"
@@ -170,7 +170,7 @@ def test_a_broken_prompt_leaves_the_one_before(user: Path, project: Path) -> Non
     own.write_text("Mine: {fiel}")
     (said,) = found.reload()
     assert "unknown placeholder {fiel}" in said
-    assert "what was set before still counts" in said
+    assert "keeping the previous settings" in said
     assert asked(found, project) == asked(found, Path("/new")) == "Mine: h.md"
     own.write_text("New: {file}")
     assert found.reload() == []
@@ -188,7 +188,7 @@ def test_a_projects_broken_prompt_leaves_the_one_before_or_the_users(
     assert asked(found, project) == "Theirs: h.md"
     (project / "ask.md").write_text("{nothing}")
     (said,) = found.reload()
-    assert "what was said before still is" in said
+    assert "keeping the previous text" in said
     assert asked(found, project) == "Theirs: h.md"
     fresh = rules()
     assert asked(fresh, project) == "Mine: h.md"

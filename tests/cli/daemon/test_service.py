@@ -40,7 +40,7 @@ def test_the_unit_is_written_enabled_and_started_and_taken_away(systemctl: Path)
     unit = Path(units.systemd_path())
     assert "ExecStart=" in unit.read_text()
     assert call("status").exit_code == 0
-    assert "stopped and gone" in call("remove").output
+    assert "stopped and removed" in call("remove").output
     assert not unit.exists()
     assert systemctl.read_text().splitlines() == [
         "systemctl --user daemon-reload",
@@ -58,7 +58,7 @@ def test_the_unit_is_written_enabled_and_started_and_taken_away(systemctl: Path)
 def test_uninstall_takes_the_service_away(systemctl: Path) -> None:
     call("install")
     done = CliRunner().invoke(uninstall.command)
-    assert "the service is stopped and gone" in done.output
+    assert "the service is stopped and removed" in done.output
     assert not Path(units.systemd_path()).exists()
 
 
@@ -66,7 +66,7 @@ def test_a_systemd_that_refuses_is_one_line(systemctl: Path, tmp_path: Path) -> 
     (tmp_path / "code").write_text("1")
     done = call("install")
     assert isinstance(done.exception, SegueError)
-    assert "the unit is written, and not started" in str(done.exception)
+    assert "the unit was written but not started" in str(done.exception)
     status = call("status")
     assert status.exit_code == 3
     assert "does not run" in status.output

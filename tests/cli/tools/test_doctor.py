@@ -120,7 +120,7 @@ def test_a_chosen_agent_that_is_missing_is_a_failure(bin_folder: Path, own_home:
 @pytest.mark.parametrize(
     ("version", "status", "said"),
     [
-        ("2.1.325", "ok", "2.1.325, as tried"),
+        ("2.1.325", "ok", "2.1.325, as tested"),
         ("2.1.400", "ok", "2.1.400, newer than 2.1.325, the version segue was tested with"),
         ("2.2.0", "warn", "2.2.0, newer than 2.1.325, the version segue was tested with"),
         ("2.1.99", "warn", "2.1.99, older than 2.1.325, the version segue was tested with"),

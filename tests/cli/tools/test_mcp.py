@@ -443,14 +443,14 @@ def test_a_link_in_the_repository_leads_no_document_out_of_it(tmp_path: Path) ->
     project.mkdir()
     away.mkdir()
     (project / ".segue").symlink_to(away)
-    with pytest.raises(InputError, match="leads out"):
+    with pytest.raises(InputError, match="points outside"):
         Answers(str(project)).write_handoff(DOCUMENT)
     assert not list(away.iterdir())
 
 
 def test_a_session_of_another_project_is_not_handed_over(project: Path, tmp_path: Path) -> None:
     daemon = Daemon([told(cwd=str(tmp_path / "another"))], "")
-    with answering(daemon), pytest.raises(InputError, match="of another project"):
+    with answering(daemon), pytest.raises(InputError, match="belongs to another project"):
         Answers(str(project)).request_handoff("I was told to", SESSION)
     assert daemon.asked == []
 

@@ -69,7 +69,7 @@ def test_a_daemon_keeps_its_ground(answers: bool, tmp_path_factory: pytest.TempP
             if not answers:
                 daemon.process.send_signal(signal.SIGSTOP)
             try:
-                is_refused(s, "`segue watch` runs", "end it first")
+                is_refused(s, "`segue watch` is running", "end it first")
             finally:
                 daemon.process.send_signal(signal.SIGCONT)
         ended = s.segue("uninstall", "--purge")

@@ -118,7 +118,7 @@ def test_what_the_user_changed_since_stays(own_home: Path) -> None:
     found["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "later"}]})
     file.write_text(json.dumps(found))
     done = call(uninstall.command)
-    assert "the copy of before" in done.output
+    assert "the earlier copy" in done.output
     left = json.loads(file.read_text())
     assert left["model"] == "sonnet"
     assert left["statusLine"] == OTHERS["statusLine"]
@@ -233,7 +233,7 @@ def test_print_writes_nothing(own_home: Path) -> None:
 def test_the_status_line_can_be_left_out_and_one_that_is_no_command_is(own_home: Path) -> None:
     file = settings_file(own_home, json.dumps({"statusLine": {"type": "new", "x": 1}}))
     done = claude()
-    assert "left as it is" in done.output
+    assert "leaves it unchanged" in done.output
     assert json.loads(file.read_text())["statusLine"] == {"type": "new", "x": 1}
     call(uninstall.command)
     assert claude("--no-status-line").exit_code == 0
@@ -423,7 +423,7 @@ def test_an_agent_is_set_up_by_any_of_its_names_and_one_without_settings_is_told
     for name in ("gemini", "gemini-cli", "pi"):
         done = call(setup.command, name)
         assert isinstance(done.exception, InputError)
-        assert "has nothing to set up: `segue run --agent " in str(done.exception)
+        assert "needs no setup: `segue run --agent " in str(done.exception)
 
 
 def test_comments_in_opencodes_config_are_not_lost(own_home: Path) -> None:
@@ -440,7 +440,7 @@ def test_a_server_of_that_name_that_is_not_segues_stays(own_home: Path) -> None:
     file.parent.mkdir()
     text = '[mcp_servers.segue]\ncommand = "theirs"\n'
     file.write_text(text)
-    assert "left as it is" in call(setup.command, "codex").output
+    assert "stays as it is" in call(setup.command, "codex").output
     call(uninstall.command)
     assert file.read_text() == text
 
@@ -502,7 +502,7 @@ def test_purge_leaves_no_folder_that_is_empty(own_home: Path) -> None:
 
 
 def test_with_nothing_to_do_it_says_so(own_home: Path) -> None:
-    assert "nothing of segue's" in call(uninstall.command).output
+    assert "no segue entries" in call(uninstall.command).output
     assert files(own_home) == set()
 
 

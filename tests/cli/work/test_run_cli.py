@@ -79,7 +79,7 @@ def test_a_check_of_the_projects_file_is_announced_with_its_file(tmp_path: Path)
         (s.project / ".segue.toml").write_text('[run]\ncheck = "test -d steps"\n')
         for how in ("--share-tree", "--json", "--raw"):
             ended = s.run(how, "--trust-check")
-            told = f"the check of {s.project / '.segue.toml'}:2 will be run: test -d steps"
+            told = f"segue runs the check of {s.project / '.segue.toml'}:2: test -d steps"
             assert ended.code == 0
             assert told in ended.stderr
 
@@ -150,7 +150,7 @@ def test_an_option_of_the_agents_before_the_dashes(place: Staged) -> None:
 def test_a_flag_that_the_agent_cannot_be_given_is_refused_by_name(place: Staged) -> None:
     words = ["run", "--agent", "claude", "x y", "--"]
     is_refused(place.segue(*words, "--resume", "abc"), "--resume cannot be passed on")
-    is_refused(place.segue(*words, "more words"), "is no flag")
+    is_refused(place.segue(*words, "more words"), "is not a flag")
 
 
 def test_json_and_raw_exclude_each_other(place: Staged) -> None:

@@ -85,7 +85,7 @@ def test_home_and_the_whole_machine_are_no_project(folder: str, place: Staged) -
     ended = run(place, "--strict", "--check", "true", cwd=cwd)
     assert ended.code == 2
     (line,) = warned(ended)
-    assert line.startswith("the agent is to work in ")
+    assert line.startswith("the agent would work in ")
     assert line.endswith("; cd into a project first")
 
 
@@ -140,7 +140,7 @@ def test_a_disk_that_is_nearly_full_is_told_once(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200_000_000))
     (line,) = run_warnings.space((str(tmp_path), str(tmp_path / "not/yet")))
-    assert line == f"only 200 MB free where {tmp_path} is; make room"
+    assert line == f"only 200 MB free on the disk of {tmp_path}; make room"
 
 
 INHIBITED = "segue 0 root 4242 segue-run sleep:idle:handle-lid-switch a night's work block"

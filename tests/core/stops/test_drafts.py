@@ -70,7 +70,7 @@ def test_a_text_in_which_nobody_speaks_gets_one_clear_line(tmp_path: Path) -> No
     (tmp_path / "empty.txt").write_text("\n\n")
     done = told("suggest", str(tmp_path / "empty.txt"), "--reason", "error")
     assert done.exit_code != 0
-    assert "no line in it speaks" in str(done.exception)
+    assert "no line in it looks like a message" in str(done.exception)
 
 
 def test_explain_says_what_would_have_to_be_different(tmp_path: Path) -> None:

@@ -103,9 +103,9 @@ def gave_up(found: dict[str, Any], max_replies: int, call: str) -> None:
     assert call in found["outcome"]["what"]
     assert "max_idle_replies" in found["outcome"]["change"]
     assert len(found["prompts"]) == 3
-    assert "turned in circles" not in found["prompts"][0]
+    assert "going in circles" not in found["prompts"][0]
     for prompt in found["prompts"][1:]:
-        assert "turned in circles" in prompt
+        assert "going in circles" in prompt
         assert call in prompt
 
 

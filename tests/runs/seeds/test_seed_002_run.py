@@ -108,7 +108,7 @@ def test_restarts_in_sequence_1_2_3(thrice: tuple[Staged, Ended]) -> None:
     assert asked(ended) == [1, 2, 3]
     logs = s.segue("logs", s.run_ids()[0]).stdout
     for number in (1, 2, 3):
-        assert f"handoff {number} is done: leg {number + 1} is working" in logs
+        assert f"handoff {number} done: leg {number + 1} is working" in logs
         assert f"leg {number + 1}" in told(s, number + 1).lower()
 
 

@@ -525,7 +525,7 @@ def test_processes_that_open_a_new_file_at_once_agree(tmp_path: Path) -> None:
 def test_missing_migrations_are_told(tmp_path: Path, newer: Path) -> None:
     next(newer.glob("0001*")).unlink()
     Newer.migrations = newer
-    with pytest.raises(StateError, match="install segue again"):
+    with pytest.raises(StateError, match="reinstall segue"):
         Newer(tmp_path / "runs.db")
 
 

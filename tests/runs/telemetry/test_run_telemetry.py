@@ -165,4 +165,4 @@ def test_a_repository_cannot_have_a_run_told_to_its_author(tmp_path: Path) -> No
         (s.project / ".segue.toml").write_text('[otel]\nendpoint = "http://127.0.0.1:9"\n')
         ended = s.run()
         assert ended.code == 2
-        assert "may not stand in a project's file" in ended.stderr
+        assert "is not allowed in a project's file" in ended.stderr

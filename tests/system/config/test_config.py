@@ -198,7 +198,7 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ("run = 1", "run must be a table"),
         ("[run]\n[run]\n", "not TOML"),
         ("[homes]\nnobody = []", "'nobody' is not one of"),
-        ("[policy.projects.shop]\nmax_legs = 1", "[policy.projects.shop]: write the whole path"),
+        ("[policy.projects.shop]\nmax_legs = 1", "[policy.projects.shop]: write an absolute path"),
         (
             "[policy.projects.'~nobody-has/x']\n",
             "write an absolute path, or one that begins with ~",
@@ -244,7 +244,7 @@ def test_a_repository_may_name_no_program_no_permission_and_no_home(
     text: str, key: str, project: Path
 ) -> None:
     write(project / ".segue.toml", text)
-    with pytest.raises(ConfigError, match="may not stand in a project's file") as caught:
+    with pytest.raises(ConfigError, match="is not allowed in a project's file") as caught:
         settings(project)
     assert f"{key} in [" in str(caught.value)
 
@@ -266,7 +266,7 @@ def test_a_repository_may_not_say_what_is_done_while_the_user_is_away(
     file, line = project / ".segue.toml", f"{key} = {USERS_OWN[key]}"
     for table in ("policy", "policy.agents.claude", "policy.models.x"):
         write(file, f"[{table}]\n{line}")
-        with pytest.raises(ConfigError, match="may not stand in a project's file") as caught:
+        with pytest.raises(ConfigError, match="is not allowed in a project's file") as caught:
             settings(project)
         assert f"{file}:2: {key} in [{table}]" in str(caught.value)
     write(file, f"[policy.projects.'{project}']\n{line}")
@@ -346,7 +346,7 @@ def test_the_docs_list_what_a_repository_may_set(project: Path) -> None:
     assert known >= project_rules.MAY
     for key in known - project_rules.MAY:  # a key that is new is the user's, until it is listed
         write(project / ".segue.toml", f"[policy]\n{key} = 1\n")
-        with pytest.raises(ConfigError, match="may not stand in a project's file"):
+        with pytest.raises(ConfigError, match="is not allowed in a project's file"):
             settings(project)
 
 

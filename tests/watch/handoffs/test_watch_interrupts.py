@@ -81,7 +81,7 @@ def idle_and_full(tui: Tui, home: Path, config: str) -> None:
     with watching(home, tui.env, "--auto", config=config) as later:
         later.until(lambda: is_above(later), "the mark")
         reread(later, config)
-        assert "nothing is under way" in later.segue("cancel", tui.session())
+        assert "nothing is in progress" in later.segue("cancel", tui.session())
         assert later.notes("handoff") == []
     assert asked(tui) == requests
 

@@ -496,7 +496,7 @@ def test_what_cannot_be_handed_over_is_said_in_one_line(linked: Linked) -> None:
     linked.see(at(80, session_id="e-1", cwd="/p/\x1b[31mred\n"))
     with pytest.raises(InputError, match=r"claude in \?\[31mred\? \(e-1\) cannot"):
         linked.link.handoff("e-1", retry=False)
-    assert "nothing is under way" in linked.link.cancel(SESSION)
+    assert "nothing is in progress" in linked.link.cancel(SESSION)
     assert linked.link.yes("") == "nothing was asked"
 
 
@@ -680,7 +680,7 @@ def test_an_agent_asks_the_daemon_about_itself(linked: Linked, tmp_path: Path) -
         assert "72 % of 200,000 tokens used, zone critical" in found.text
         assert found.data["session"]["session_id"] == SESSION
         assert not answers.fits(tokens=10_000).data["fits"]
-        with pytest.raises(InputError, match="does not sit in tmux"):
+        with pytest.raises(InputError, match="is not running in tmux"):
             answers.request_handoff("the window is nearly full")
 
 

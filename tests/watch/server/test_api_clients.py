@@ -349,7 +349,7 @@ def test_what_is_no_socket_is_left_alone(daemon: FakeDaemon, tmp_path: Path) -> 
     path = tmp_path / "w" / "api.sock"
     path.parent.mkdir()
     path.write_text("mine")
-    with pytest.raises(StateError, match="in the way, and not a socket"):
+    with pytest.raises(StateError, match="exists and is not a socket"):
         Server(daemon, path=str(path))
     assert path.read_text() == "mine"
 
@@ -383,11 +383,11 @@ def test_a_folder_of_another_kind_or_owner_is_refused(
 ) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(StateError, match="not a folder of this user's"):
+    with pytest.raises(StateError, match="does not belong to this user"):
         state.private_folder(str(tmp_path / "link"))
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="File exists"):
         state.private_folder(str(tmp_path / "file"))
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(StateError, match="not a folder of this user's"):
+    with pytest.raises(StateError, match="does not belong to this user"):
         state.private_folder(str(tmp_path / "real"))
