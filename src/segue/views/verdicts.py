@@ -3,19 +3,21 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from segue.agents.counterfactuals import Counterfactual
 from segue.core.policy import Policy
 from segue.core.sessions.shapes import duration as duration
 from segue.core.sessions.shapes import iso as iso
-from segue.core.stops.classify import Judgement
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import SCHEMA, Evidence, RateLimitInfo, Stop
 from segue.core.terminals.visible import escape_json, to_json
 from segue.views import printing
+
+if TYPE_CHECKING:  # who prints a duration judges nothing
+    from segue.agents.counterfactuals import Counterfactual
+    from segue.core.stops.classify import Judgement
 
 _NEXT = {
     "same_session": "resume the same session",
@@ -173,9 +175,9 @@ def _window(stop: Stop) -> str:
 
 
 def explanation(
-    judgement: Judgement,
+    judgement: "Judgement",
     policy: Policy,
-    others: Sequence[Counterfactual] = (),
+    others: "Sequence[Counterfactual]" = (),
     *,
     now: float,
     tz: tzinfo,
@@ -208,7 +210,7 @@ def _cited(evidence: Evidence) -> str:
 
 
 def changes(
-    judgement: Judgement, policy: Policy, others: Sequence[Counterfactual] = ()
+    judgement: "Judgement", policy: Policy, others: "Sequence[Counterfactual]" = ()
 ) -> list[str]:
     """What would have to be different for another verdict; `others`: what was judged again."""
     return [
@@ -217,7 +219,7 @@ def changes(
     ]
 
 
-def _other_signs(judgement: Judgement, policy: Policy) -> list[str]:
+def _other_signs(judgement: "Judgement", policy: Policy) -> list[str]:
     signs, stop = judgement.signs, judgement.stop
     if not signs:
         return [

@@ -13,12 +13,12 @@ from segue.core.runs import outcomes
 from segue.core.runs.types import AnyFact, ContextMeasured, LegStarted, Run, RunState, RunStep
 from segue.core.sessions.growth import Sample, growth
 from segue.errors import InputError
-from segue.fleet import output
 from segue.runs.legs.activity import LastWork
 from segue.runs.legs.follower import LegFollower
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
 from segue.runs.store.port import Entry
+from segue.runs.store.sqlite import SqliteStore
 from segue.runs.telemetry.reporter import RunTelemetry, attach
 from segue.system import clock
 from segue.system.config.settings import Settings
@@ -66,7 +66,11 @@ class RunStage:
         self.notices = RunNotices(policy, clock.local_zone())
         loop.journal.heard.append(self.notices.hear)
         self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
-        published = output.publisher(loop.journal.store, os.environ)
+        published = None
+        if not isinstance(loop.journal.store, SqliteStore):  # a fleet's
+            from segue.fleet import output
+
+            published = output.publisher(loop.journal.store, os.environ)
 
         def seen(run: Run, follower: LegFollower | None) -> None:
             self.see(run, follower)
