@@ -51,7 +51,7 @@ def test_the_unit_is_written_enabled_and_started_and_taken_away(systemctl: Path)
         "systemctl --user disable --now segue.service",
         "systemctl --user daemon-reload",
     ]
-    assert "no service" in call("remove").output
+    assert "no segue service" in call("remove").output
     assert call("status").exit_code == 3
 
 
@@ -78,7 +78,7 @@ def test_without_systemd_it_says_so_and_writes_nothing(
     monkeypatch.setenv("PATH", str(tmp_path))
     done = call("install")
     assert isinstance(done.exception, SegueError)
-    assert "no systemctl here" in str(done.exception)
+    assert "systemctl is not available here" in str(done.exception)
     assert not Path(units.systemd_path()).exists()
 
 
