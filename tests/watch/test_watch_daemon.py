@@ -145,7 +145,7 @@ def test_a_config_is_read_again_and_a_broken_one_is_told_in_json_and_words(
         there.until(lambda: b"it acts: auto_resume in every project" in there.err, "words")
     finally:
         assert there.end() == 0
-    assert b"It does not type into any terminal" in there.err
+    assert b"It does not type into terminals" in there.err
     assert reloads[0][0].encode() in there.err
     assert [note["kind"] for note in there.notes()] == ["daemon"] * 4
     assert [note["seq"] for note in there.notes()] == [1, 2, 3, 4]

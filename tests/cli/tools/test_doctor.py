@@ -291,7 +291,7 @@ def test_wordings_that_are_left_out_are_told(bin_folder: Path) -> None:
 def test_people_get_a_line_each_and_what_to_do(bin_folder: Path) -> None:
     result = CliRunner().invoke(cli, ["doctor"])
     assert result.exit_code == 1
-    assert "fail  agents     none is installed" in result.stdout
+    assert "fail  agents     no agent that segue can run is installed" in result.stdout
     assert "→ install git" in result.stdout
     assert re.search(r"^1 would fail, \d with a warning$", result.stdout, re.M)
     assert "\x1b" not in result.stdout

@@ -52,11 +52,11 @@ def test_a_run_at_work_keeps_its_ground(tmp_path: Path) -> None:
         assert (named_alike / "thesis.tex").exists()
         _, work, others = ended.stdout.splitlines()[-3:]
         assert work == (
-            "left, because they may contain tasks' work that exists nowhere else:"
+            "kept, because they may contain tasks' work that exists nowhere else:"
             " trees/task-0a1b2c3d"
         )
         assert others == (
-            "left, because segue did not create them: runs/my-experiment, runs/run-12345678, "
+            "kept, because segue did not create them: runs/my-experiment, runs/run-12345678, "
             "runs/run-deadbeef, runs.db.backup-of-mine"
         )
 

@@ -484,7 +484,7 @@ def test_purge_deletes_what_segue_made_and_nothing_else(own_home: Path) -> None:
     assert files(folder) == {"config.toml", *others}
     assert (away / "kept").exists()
     told = done.output.splitlines()[-1]
-    assert told.startswith("left, because segue did not create them: ")
+    assert told.startswith("kept, because segue did not create them: ")
     for name in ("mine.txt", "runs/my-experiment", "runs.db.backup-of-mine", "watch/notes.md"):
         assert name in told or "more" in told
     assert "config.toml" not in told
