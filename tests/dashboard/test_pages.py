@@ -105,7 +105,7 @@ def test_actions_do_what_the_commands_do_and_say_what_they_say(tmp_path: Path) -
             until(lambda: s.state(run_id) != "cancelled")
             shown.act("cancel", run_id)
     assert not refused["ok"]
-    assert f"{run_id} is driven by process" in refused["said"]
+    assert f"{run_id} is already driven by process" in refused["said"]
     assert ended["ok"]
     assert f"{run_id} is cancelled" in ended["said"]
     assert state == "cancelled"

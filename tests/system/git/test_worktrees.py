@@ -171,7 +171,7 @@ def test_where_a_task_starts_is_what_is_checked_out_or_what_the_user_names(repo:
 
 
 def test_without_a_repository_or_a_commit_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(GitError, match="in no git repository"):
+    with pytest.raises(GitError, match="not in a git repository"):
         worktrees.start(str(tmp_path), "")
     git(tmp_path, "init", "-q")
     with pytest.raises(GitError, match="has no commit yet"):

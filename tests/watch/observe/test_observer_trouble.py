@@ -247,7 +247,7 @@ def test_an_index_that_breaks_and_cannot_be_mended_costs_no_sighting(
     assert [note for note in world.observer.notes if "no room" in note]
     claude_session(world.home, prompt(), reply(1, 200), session=OTHER.replace("2", "3"))
     world.until(lambda s: s.before is None)
-    assert "kept as" in world.observer.notes[-1]
+    assert "kept it as" in world.observer.notes[-1]
 
 
 def test_a_state_that_cannot_be_kept_for_a_while_begins_anew(

@@ -392,7 +392,7 @@ def test_back_starts_what_was_ordered_and_only_once(scene: Scene) -> None:
     assert scene.runs()[0][:2] == [["$(x)", "a\nb"], str(scene.project)]
     again = back("w-1")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
-    assert "done already" in again.stderr
+    assert "already started" in again.stderr
     assert len(scene.runs()) == 1
 
 
