@@ -503,6 +503,24 @@ def test_a_client_that_vanishes_from_a_stream_is_noticed() -> None:
         still_works(server)
 
 
+def test_a_client_that_vanishes_while_it_is_answered_is_no_fault_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clients: list[socket.socket] = []
+
+    def leaves(ask: Ask) -> ModelAnswer:
+        reset(clients.pop())  # before a byte of the answer is sent
+        return sent("drop")
+
+    log = Watch()
+    with serving(leaves, log=log) as server:
+        clients.append(raw(server))
+        clients[0].sendall(request())
+        log.until(lambda logged: logged.ended_at is not None)
+        still_works(server)
+    assert not caplog.records, caplog.text
+
+
 def test_a_client_that_reads_nothing_stops_nobody() -> None:
     huge = ModelAnswer(reply=ModelReply(text="x" * (8 << 20)))
     log = Watch()

@@ -105,6 +105,29 @@ def test_an_agent_is_asked_for_its_version_alone_and_away_from_home(
     assert not Path(home).exists()
 
 
+def test_many_agents_are_asked_at_once_and_each_program_once(
+    bin_folder: Path, own_home: Path
+) -> None:
+    said = own_home / "said"
+    # Each waits until four have been started.
+    waits = f"PATH=/usr/bin:/bin; echo $1 >> {said}; for i in $(seq 200); do"
+    waits += f" [ $(wc -l < {said}) -ge 4 ] && break;"
+    mine = program(
+        bin_folder / "mine", f"{waits} sleep 0.1; done; [ $(wc -l < {said}) -ge 4 ] && echo v9.9.9"
+    )
+    config = Path(os.environ["SEGUE_HOME"], "config.toml")
+    config.parent.mkdir(exist_ok=True, mode=0o700)
+    config.write_text(
+        "".join(
+            f'[agents.own{n}]\ncommand = ["{mine}", "{n % 4}"]\nlike = "claude"\n'
+            for n in range(12)
+        )
+    )
+    _, checks = found()
+    assert sorted(said.read_text().split()) == ["0", "1", "2", "3"]
+    assert {checks[f"own{n}"][0]["what"] for n in range(12)} == {f"9.9.9 {mine}"}
+
+
 def test_a_chosen_agent_that_is_missing_is_a_failure(bin_folder: Path, own_home: Path) -> None:
     own_agent(own_home, program(bin_folder / "mine", "exit 0"))
     with open(Path(os.environ["SEGUE_HOME"], "config.toml"), "a") as file:

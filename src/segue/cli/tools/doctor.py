@@ -4,7 +4,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,9 @@ NODES = {"gemini": (20, 0), "pi": (22, 19)}
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 _NAME = 11
-_VERSION_S = 60.0  # a busy machine, and a program of a hundred megabytes
+_VERSION_S = 60.0  # for all agents together: a busy machine, programs of a hundred megabytes
+_MIN_VERSION_S = 5.0  # for one, however long the others took
+_ASKED_AT_ONCE = 4
 
 
 @click.command()
@@ -113,14 +116,14 @@ def agents(
     found = {name: drive for name in names if (drive := _drive(name, own)) is not None}
     commands = {name: drive.find(env) for name, drive in found.items()}
     there = {name: argv for name, argv in commands.items() if argv}
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        asked = {
-            name: pool.submit(_version, found[name].version(argv), env, is_enclosing)
-            for name, argv in there.items()
-            if name not in own or own[name].like
-        }
+    questions = {
+        name: tuple(found[name].version(argv))
+        for name, argv in there.items()
+        if name not in own or own[name].like
+    }
+    versions = _versions(set(questions.values()), env, is_enclosing)
     for name, argv in there.items():
-        version = asked[name].result() if name in asked else ""
+        version = versions[questions[name]] if name in questions else ""
         yield _agent(name, argv, version, TRIED.get(name, ""))
         own_flags = settings.flags.get(name, ()) if settings else ()
         yield from _unattended(name, found[name], argv, own_flags, env)
@@ -207,13 +210,31 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
-def _version(argv: tuple[str, ...], env: Mapping[str, str], is_enclosing: bool) -> str:
+def _versions(
+    questions: Iterable[tuple[str, ...]], env: Mapping[str, str], is_enclosing: bool
+) -> dict[tuple[str, ...], str]:
+    """What each program says its version is; "" if it does not. A program that several agents share
+    is started once, and all of them together are waited for no longer than one that hangs."""
+    until = time.monotonic() + _VERSION_S
+
+    def answer(argv: tuple[str, ...]) -> str:
+        patience_s = max(_MIN_VERSION_S, until - time.monotonic())
+        return _version(argv, env, is_enclosing, patience_s)
+
+    asked = list(questions)
+    with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
+        return dict(zip(asked, pool.map(answer, asked), strict=True))
+
+
+def _version(
+    argv: tuple[str, ...], env: Mapping[str, str], is_enclosing: bool, max_s: float
+) -> str:
     from segue.drill.plays import enclosure
 
     with tempfile.TemporaryDirectory(prefix="segue-doctor-", ignore_cleanup_errors=True) as home:
         kept = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
         bare = {**kept, "HOME": home, "TMPDIR": home, "TERM": "dumb"}
-        said = ask(enclosure.command(argv) if is_enclosing else argv, bare, _VERSION_S)
+        said = ask(enclosure.command(argv) if is_enclosing else argv, bare, max_s)
     words = [word.strip("v(),") for word in said.split()]
     return next((word for word in words if word[:1].isdigit()), "")
 

@@ -85,8 +85,10 @@ class ModelServer:
             task.add_done_callback(self._tasks.discard)
         try:
             await Connection(self, reader, writer).run()
-        except (ConnectionError, TimeoutError, h11.ProtocolError, asyncio.CancelledError):
-            pass  # the client is gone, or we are: there is nobody to tell
+        except (OSError, h11.ProtocolError, asyncio.CancelledError):
+            # The client is gone, or we are: there is nobody to tell. Not `ConnectionError` alone:
+            # shutting down a socket that the client has reset is a plain OSError (ENOTCONN).
+            pass
         finally:
             # Not `close`: it would wait for a client that reads no more.
             writer.transport.abort()
