@@ -335,6 +335,16 @@ def test_a_limit_that_lasts_too_long_is_not_waited_for_if_another_agent_may_go_o
     assert isinstance(quiet, WaitForReset)
 
 
+def test_an_agent_that_would_continue_by_itself_is_relayed_only_if_that_can_be_taken_back() -> None:
+    own: dict[str, Any] = {"state": "at_prompt", "has_pane": True, "can_cancel_native": True}
+    given = limited(native_continues_at=NOON + HOUR, **own)
+    assert isinstance(verdict(given, now=NOON, **RELAY), Relay)
+    assert isinstance(verdict(given, now=NOON + HOUR - 500, **RELAY), StandBy)  # soon enough
+    assert isinstance(verdict(given, now=NOON), StandBy)  # without `relay`
+    alone = limited(native_continues_at=NOON + HOUR, **own, others=())
+    assert isinstance(verdict(alone, now=NOON, **RELAY), StandBy)
+
+
 @pytest.mark.parametrize(
     ("fields", "policy"),
     [

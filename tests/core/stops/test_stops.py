@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from segue.runs.store import open_store
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.log import Log, Note
+from segue.watch.resumes import relaying
 from segue.watch.resumes.pending import Pending
 from segue.watch.resumes.stops import AGAIN_S, MOST_RETRIES, RETRY_S, Stops
 from segue.watch.state import DaemonState, TrackedSession
@@ -555,6 +557,38 @@ def test_what_could_not_be_typed_just_now_is_tried_again_and_at_last_asked_about
     assert isinstance(scene.stops.pending["claude", "s"].verdict, wake.AskUser)
     scene.again()  # and that is not forgotten
     assert isinstance(scene.stops.pending["claude", "s"].verdict, wake.AskUser)
+
+
+def relaying_to(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.rules.given |= {"relay": True, "relay_after_s": 600.0}
+    found = [SimpleNamespace(agent="codex")]
+    monkeypatch.setattr(relaying, "successors", lambda *_: iter(found))
+    scene.limit()
+    assert scene.verdicts() == ["relay"]
+
+
+def test_a_relay_that_is_in_the_way_of_the_user_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relaying_to(scene, monkeypatch)
+    scene.stops.carried(scene.carried[0][0], "draft", retry=True)
+    scene.pass_to(scene.clock.at + RETRY_S + 10)
+    assert [type(verdict) for _, verdict in scene.carried] == [wake.Relay, wake.Relay]
+    scene.stops.carried(scene.carried[1][0], "no such program")
+    scene.pass_to(scene.clock.at + 100)
+    assert len(scene.carried) == 2  # not a third time: it waits for its own reset
+    assert isinstance(scene.stops.pending["claude", "s"].verdict, wake.WaitForReset)
+
+
+def test_while_the_agent_that_took_over_is_kept_by_something_nobody_else_does_its_work(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relaying_to(scene, monkeypatch)
+    scene.stops.carried(scene.carried[0][0], "nothing was seen of it in 90 s", is_begun=True)
+    assert scene.told[-1][0] == "needs_you"
+    assert "codex was started in a new window" in scene.told[-1][1]
+    scene.pass_to(NOON + DAY)
+    assert len(scene.carried) == 1
 
 
 def test_a_cancelled_one_is_forgotten(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """Sessions that die without segue, and segue beside them: real processes of one or two agents, one
-scripted model, one home. Also a program, for agents that must be enclosed:
+home, and one scripted model for both or one for each. Also a program, for agents that must be
+enclosed:
 
     python tests/script.py ward PLAN    # JSON in, JSON out
 """
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,15 @@ class Ward:
     """Where they die, and are rescued."""
 
     def __init__(
-        self, root: Path, scenario: Scenario, names: Sequence[str], server: Running, window: int
+        self,
+        root: Path,
+        scenario: Scenario,
+        names: Sequence[str],
+        servers: Sequence[Running],
+        window: int,
     ) -> None:
-        self.root, self.scenario, self.server = root, scenario, server
+        self.root, self.scenario, self.server = root, scenario, servers[0]
+        self.servers = dict(zip(names, servers, strict=True))
         self.home, self.project = root / "home", root / "project"
         self.casts = {name: casts.find(name) for name in names}
         self.stages = {
@@ -57,10 +64,10 @@ class Ward:
                 home=self.home,
                 project=self.project,
                 port=server.port,
-                window_tokens=window,
+                window_tokens=window if server is self.server else casts.find(name).window_tokens,
                 options=scenario.options.get(name, {}),
             )
-            for name in names
+            for name, server in self.servers.items()
         }
         self.programs: dict[str, str] = {}
         self.env: dict[str, str] = {}
@@ -101,13 +108,24 @@ class Ward:
                 start_new_session=True,
             )
 
-    def dies(self, name: str, *, in_step: int | None = None, cut: bool = False) -> str:
-        """It works until it ends, or is killed in that step, of which nobody sees the end; its
-        session's id. `cut`: the last record is not whole."""
+    def dies(
+        self,
+        name: str,
+        *,
+        in_step: int | None = None,
+        once_answered: str = "",
+        cut: bool = False,
+    ) -> str:
+        """It works until it ends, or is killed in that step, of which nobody sees the end, or once
+        the model has given that answer (some try again for ever); its session's id. `cut`: the
+        last record is not whole."""
         process = self.start(name)
         try:
             if in_step is not None:
                 until(lambda: job.current(self.project) == in_step or process.poll() is not None)
+                process.send_signal(signal.SIGKILL)
+            elif once_answered:
+                until(lambda: self._answered(once_answered) or process.poll() is not None)
                 process.send_signal(signal.SIGKILL)
             process.wait(LONG_S)
         finally:
@@ -122,6 +140,10 @@ class Ward:
             last = data.rstrip(b"\n").rfind(b"\n") + 1
             file.write_bytes(data[: last + (len(data) - last) // 2])
         return session
+
+    def _answered(self, what: str) -> bool:
+        """Whether that answer was given, and heard to its end."""
+        return any(r.answered == what and r.is_finished for r in self.server.requests)
 
     def file(self, name: str) -> Path:
         """The newest session's."""
@@ -160,25 +182,37 @@ class Ward:
 
 
 @contextmanager
-def ward(root: Path, scenario: str | Path, *names: str) -> Iterator[Ward]:
-    """The first name is whose session dies."""
+def ward(
+    root: Path, scenario: str | Path, *names: str, each_its_own: bool = False
+) -> Iterator[Ward]:
+    """The first name is whose session dies. `each_its_own`: what befalls it befalls its provider
+    alone; the other agent has a model that does its work."""
     played = load.load(scenario)
     context = played.context
     window = (context.window_tokens if context else None) or casts.find(names[0]).window_tokens
     for place in (root / "home" / "tmp", root / "project"):
         place.mkdir(parents=True, exist_ok=True)
-    with running(Script(played, window_tokens=window)) as server:
-        yield Ward(root, played, names, server, window)
+    calm = Scenario(about="Nothing happens.", job=played.job)
+    with ExitStack() as stack:
+        server = stack.enter_context(running(Script(played, window_tokens=window)))
+        servers = [server]
+        for name in names[1:]:
+            if each_its_own:
+                script = Script(calm, window_tokens=casts.find(name).window_tokens, seed=1)
+                server = stack.enter_context(running(script))
+            servers.append(server)
+        yield Ward(root, played, names, servers, window)
 
 
 def play(plan: Mapping[str, Any]) -> dict[str, Any]:
     """One death and one rescue, by real agents."""
     names = list(dict.fromkeys((plan["dies"], plan["rescues"])))
-    with ward(Path(plan["root"]), plan["scenario"], *names) as w:
-        session = w.dies(plan["dies"], in_step=plan.get("in_step"), cut=plan.get("cut", False))
+    with ward(Path(plan["root"]), plan["scenario"], *names, each_its_own=True) as w:
+        session = w.dies(plan["dies"], **plan.get("death", {}))
         before = w.continuity(finished=False)
         listed = w.segue("rescue", "--json")
         other = [] if plan["rescues"] == plan["dies"] else ["--agent", plan["rescues"]]
+        asked = len(w.server.requests)
         ended = w.segue("rescue", session, *other, *plan.get("more", ()))
         shown = w.segue("show", "--json")
         found = w.continuity()
@@ -193,6 +227,8 @@ def play(plan: Mapping[str, Any]) -> dict[str, Any]:
             "done": list(found.done),
             "is_whole": found.is_whole,
             "shown": json.loads(shown.out or "{}"),
+            "asked_again": len(w.server.requests) - asked,
+            "requests": {name: len(server.requests) for name, server in w.servers.items()},
         }
 
 

@@ -67,7 +67,9 @@ class Answers:
     def kept_of(self, pending: Pending) -> TrackedSession:
         return pending.kept
 
-    def carried(self, pending: Pending, why_not: str, *, retry: bool = False) -> None:
+    def carried(
+        self, pending: Pending, why_not: str, *, retry: bool = False, is_begun: bool = False
+    ) -> None:
         self.given.append((why_not, retry))
 
 

@@ -141,6 +141,7 @@ TERMINAL = Terminal(
     clear="/clear",
     interrupt=("Escape",),
     dismiss=("Escape",),
+    cancel_continue=("Escape",),
     erase=("C-e", "C-u", "C-k"),
     resume_argv=_resumed,
     new_argv=_begun,

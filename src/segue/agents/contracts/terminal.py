@@ -29,6 +29,9 @@ class Terminal(Struct, frozen=True, kw_only=True):
     """Keys that stop the turn, each pressed separately, and keep the process and its session."""
     dismiss: tuple[str, ...] = ()
     """Keys that close a dialog that `read` calls harmless; () if there is none."""
+    cancel_continue: tuple[str, ...] = ()
+    """Keys that cancel the agent's own plan to continue after a limit
+    (`Screen.continues_at`), and nothing else; () if there are none."""
     submit: str = "Enter"
     erase: tuple[str, ...] = ()
     """Keys that delete one line of the input, wherever the cursor is: pressed again until the draft

@@ -82,6 +82,7 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()  # agents that could take the work over now, in the user's order
 
     native_continues_at: float | None = None  # the agent itself says that it continues then
+    can_cancel_native: bool = False  # segue can cancel that
     limit_scope: str = ""
     limits: dict[str, LimitSeen] = field(default_factory=dict)  # as they are known now
 
@@ -185,13 +186,15 @@ def decide(
     if history.paused:
         return WaitForReset(now + LOOK_AGAIN_S, "paused")
     stands_by = _native(ending, policy, now)
-    if stands_by is not None:
-        return stands_by
+    if stands_by is not None and not ending.can_cancel_native:
+        return stands_by  # nor is it relayed: two agents would do the work
     held = _limit(ending, stop, history, policy, now, draw)
     if held is not None and (agent := _relay_to(ending, stop, held, policy, now)):
         why = f"{stop.reason.description} for longer than relay_after_s: {agent} takes over"
         manners = _manners(history, policy, now=now, local=local, draw=draw)
         return manners or Relay(agent, why)
+    if stands_by is not None:
+        return stands_by
     if held is None:
         held = _manners(history, policy, now=now, local=local, draw=draw)
     if held is None and (why := unattended(ending.limits, history, policy, now=now)):

@@ -110,6 +110,7 @@ def from_notes(log: Log, now: float, since: float) -> list[Pending]:
             continue  # its new agent was begun
         was_begun = began.get(note.data["id"], 0) > note.seq
         if (pending := _restored(note, now, was_begun=was_begun)) is not None:
+            pending.relay_failed = note.data["id"] in taken  # begun, and in vain
             found.append(pending)
     return found
 

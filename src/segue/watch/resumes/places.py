@@ -11,6 +11,7 @@ from pathlib import Path
 
 from segue.runs.store import leases, open_store
 from segue.system.files import state
+from segue.system.process.procfs import system
 from segue.system.tmux import hosting
 from segue.system.tmux.tmux import Tmux
 from segue.watch.handoffs.seating import shell_waits
@@ -42,6 +43,10 @@ class Places:
         if kept.program and os.access(kept.program, os.X_OK):
             return kept.program
         return shutil.which(kept.session.agent, path=self.world.env.get("PATH")) or ""
+
+    def is_running(self, pid: int) -> bool:
+        """Whether the agent that was started as this process still runs."""
+        return system().facts(pid) is not None
 
     def in_pane(self, kept: TrackedSession, id: str) -> str:
         """Types one line of segue's own into the shell in which the agent was; why not, or ""."""

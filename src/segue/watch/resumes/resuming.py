@@ -10,7 +10,9 @@ One file: the three ways differ in where the agent is started, and share all che
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from segue.core.handoffs import document as documents
 from segue.core.handoffs.machine.types import HandoffStep
@@ -27,22 +29,26 @@ from segue.watch.resumes.gate import AccountGate
 from segue.watch.resumes.pending import DOUBT_S, Pending
 from segue.watch.resumes.places import Places
 from segue.watch.resumes.stops import Stops
-from segue.watch.state import ORDER, DaemonState, TrackedSession
+from segue.watch.state import ORDER, DaemonState, TrackedSession, label
 
 VERIFY_S = DOUBT_S
 """How long a session may take to show that it continues."""
 _LOOK_S = 0.25
 _STEADY_S = 1.0  # for so long an agent that was just started must show its prompt
+_CANCEL_S = 5.0
+_SLOW = 2  # times `VERIFY_S`, for an agent that is there and has not shown itself yet
 _PASSING = ("copy_mode", "busy", "dialog", "draft", "starting", "user_active")
 """Why nothing could be typed, for reasons that go by."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class NotDone(NamedTuple):
-    """Why it could not be done; `retry`: only for the moment."""
+    """Why it could not be done; `retry`: only for the moment; `is_begun`: an agent was
+    started and still runs, but does not do what it was told."""
 
     why: str
     retry: bool = False
+    is_begun: bool = False
 
 
 class _Stopping(Exception):  # noqa: N818
@@ -77,8 +83,8 @@ class Resumer:
             failed = NotDone(str(fault))
         if self.stops is not None:
             with self.world.lock:
-                why, retry = failed or NotDone("")
-                self.stops.carried(pending, why, retry=retry)
+                why, retry, is_begun = failed or NotDone("")
+                self.stops.carried(pending, why, retry=retry, is_begun=is_begun)
         self.wakes()
 
     def _carry(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> NotDone | None:
@@ -111,13 +117,16 @@ class Resumer:
         return self._continue_once_idle(pending)
 
     def _relay(self, kept: TrackedSession, pending: Pending, verdict: wake.Relay) -> NotDone | None:
-        """Starts the other agent in a window beside it. The session itself is not touched."""
+        """Starts the other agent in a window beside it. The session itself is not touched, except
+        that its agent's own plan to continue is cancelled."""
         session = kept.session
         with self.world.lock:
             found = relaying.successors(self.world, self.gate, session)
             to = next((each for each in found if each.agent == verdict.agent), None)
         if to is None:
             return NotDone(f"{verdict.agent} can no longer take over", retry=True)
+        if failed := self._cancel_native(kept, pending):
+            return failed
         document = self._document(kept, pending)
         argv = relaying.begun(self.world, session, to, document)
         order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "relay_to": to.agent}
@@ -130,6 +139,35 @@ class Resumer:
         if why:
             return NotDone(why)
         return self._verify(pending, document.name, began, to.agent)
+
+    def _cancel_native(self, kept: TrackedSession, pending: Pending) -> NotDone | None:
+        """Cancels the agent's own plan to continue: otherwise two agents would do the work. If the
+        relay fails after all, segue resumes the session after the reset, like any other."""
+        seat, terminal = kept.seat, kept.terminal
+        if pending.ending.state != "at_prompt" or seat is None or terminal is None:
+            return None
+        seen = self.world.look(kept)
+        if isinstance(seen, TypingRefused):
+            return _not_pressed(seen) if pending.ending.native_continues_at is not None else None
+        if not seen.continues_at:
+            return None
+        if seen.draft:
+            return NotDone("something is typed in its input line", retry=True)
+        refused = self.world.typist.press(
+            seat, terminal, terminal.cancel_continue, states=("idle",)
+        )
+        if refused is not None:
+            return _not_pressed(refused)
+        until = self.world.clock.awake() + _CANCEL_S
+        while not isinstance(seen, TypingRefused) and seen.continues_at:
+            if self.world.clock.awake() >= until:
+                return NotDone("its agent still says that it will continue by itself", retry=True)
+            self._pause()
+            seen = self.world.look(kept)
+        with self.world.lock:
+            pending.ending = replace(pending.ending, native_continues_at=None)
+        self.world.say(f"{label(kept.session)}: segue cancelled its plan to continue by itself")
+        return None
 
     def _begin(self, kept: TrackedSession, pending: Pending, place: Place) -> NotDone | None:
         """Starts it in the chosen place or, if that is no longer free, in the next place that
@@ -270,16 +308,21 @@ class Resumer:
     def _verify(
         self, pending: Pending, marker: str, began: float, agent: str = ""
     ) -> NotDone | None:
-        """Waits until an agent is behind the session, or behind one that was told to read the
-        handoff. `agent`: whose that is, if not its own's."""
-        until = self.world.clock.awake() + self.verify_s
-        while self.world.clock.awake() < until:
+        """Waits until an agent has the session open, or one that was told to read the handoff.
+        `agent`: which agent, if not its own."""
+        began_at = self.world.clock.awake()
+        while (took_s := self.world.clock.awake() - began_at) < _SLOW * self.verify_s:
             if self._goes_on(pending, marker, began, agent or pending.ending.agent):
                 return None
             if why := self._why_not_back(pending, began):
                 return NotDone(why)
+            # An agent that starts for the first time makes its database before anything else.
+            if took_s >= self.verify_s and not self._is_begun(pending, began):
+                break
             self._pause()
-        return NotDone(f"it showed no activity for {self.verify_s:.0f} s")
+        return NotDone(
+            f"it showed no activity for {took_s:.0f} s", is_begun=self._is_begun(pending, began)
+        )
 
     def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:
         if not marker:
@@ -296,12 +339,21 @@ class Resumer:
 
     def _why_not_back(self, pending: Pending, began: float) -> str:
         """The message of `segue back`, if it could not start the agent."""
+        return str(self._back(pending, began).get("error", ""))
+
+    def _is_begun(self, pending: Pending, began: float) -> bool:
+        """Whether the agent that `segue back` became is still there."""
+        pid = self._back(pending, began).get("pid")
+        return isinstance(pid, int) and self.places.is_running(pid)
+
+    def _back(self, pending: Pending, began: float) -> dict[str, Any]:
+        """What `segue back` noted."""
         for note in reversed(self.world.log.of(pending.ending.agent, pending.ending.session_id)):
             if note.at < began - 1:
                 break
             if note.kind == "back" and note.data.get("id") == pending.id:
-                return str(note.data.get("error", ""))
-        return ""
+                return note.data
+        return {}
 
     # Without a terminal
 
@@ -312,6 +364,11 @@ class Resumer:
         document = self._document(kept, pending)
         task = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))
         return self.places.headless(kept, pending.id, task)
+
+
+def _not_pressed(refused: TypingRefused) -> NotDone:
+    why = f"{refused.why}: {refused.detail}".removesuffix(": ")
+    return NotDone(f"it cannot be kept from continuing by itself ({why})", refused.why in _PASSING)
 
 
 def _marker(text: str) -> str:

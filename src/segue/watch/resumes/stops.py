@@ -344,8 +344,11 @@ class Stops:
         self._note(pending, session, data)
         self._tell(session, pending, verdict)
 
-    def carried(self, pending: Pending, why_not: str, *, retry: bool = False) -> None:
-        """A resume was carried out, or could not be; with `retry`, only for the moment."""
+    def carried(
+        self, pending: Pending, why_not: str, *, retry: bool = False, is_begun: bool = False
+    ) -> None:
+        """A resume was carried out, or could not be; with `retry`, only for the moment.
+        `is_begun`: an agent was started nevertheless."""
         pending.doing = False
         now = self._now()
         key = (pending.ending.agent, pending.ending.session_id)
@@ -364,9 +367,22 @@ class Stops:
         self.gate.left(self.kept_of(pending))
         pending.resumes = max(0, pending.resumes - 1)
         pending.retries += 1
+        if isinstance(pending.verdict, wake.Relay) and is_begun:
+            # Whatever holds it up, a question or a slow machine: nobody else starts on its work.
+            pending.relay_failed = True
+            agent = pending.verdict.agent
+            pending.verdict = wake.AskUser(
+                f"{agent} was started in a new window and has not read its handoff: look there"
+            )
+            self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
+            self._tell(session, pending, pending.verdict)
+            return
         if isinstance(pending.verdict, wake.Relay):
-            pending.relay_failed = True  # its own agent continues it, once it may
-            pending.verdict = wake.WaitForReset(now, f"no relay: {why_not}")
+            again = retry and pending.retries < MOST_RETRIES
+            pending.relay_failed = not again  # its own agent continues it, once it may
+            pending.verdict = wake.WaitForReset(
+                now + (RETRY_S if again else 0.0), f"no relay: {why_not}"
+            )
             self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
             self.world.say(f"{label(session)}: it could not be relayed: {why_not}")
             return
@@ -478,6 +494,7 @@ class Stops:
             went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
             replied=last_at is None or has_replied(session, last_at),
             native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
+            can_cancel_native=bool(kept.seat and kept.terminal and kept.terminal.cancel_continue),
         )
 
     def _successors(self, ending: wake.StoppedSession, session: Session) -> tuple[str, ...]:
