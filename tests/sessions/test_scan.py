@@ -122,6 +122,19 @@ def test_costs_are_told_if_asked_for(machine: Machine) -> None:
     assert (unknown["model"], unknown["cost_usd"]) == ("nobody's", None)
 
 
+def test_what_is_cached_for_an_hour_costs_more_than_for_five_minutes_and_once(
+    machine: Machine,
+) -> None:
+    written = reply(tokens=(0, 0, 0, 2_000_000))  # half for an hour: see `reply`
+    machine.write("-p/s1.jsonl", written, written)
+    machine.write("-p/s2.jsonl", written)  # a copy, as a fork has it
+    for words in (("--cost",), ("--by", "model")):
+        told = json.loads(segue("scan", "--json", *words, **machine.environment).stdout)
+        (row,) = told.get("totals") or told["rows"]
+        assert (row["cache_write"], row["cost_usd"]) == (2_000_000, 6.25 + 10.0)
+        assert "hour_write" not in row
+
+
 # --- only what is new -----------------------------------------------------------------------------
 
 

@@ -107,7 +107,7 @@ class Machine:
                 files[file.path] = {**outcome(kept), "as": (row.session_id, row.forked_from)}
         finally:
             index.close()
-        return Seen(done, {t[:2]: t[2:] for t in totals}, files)
+        return Seen(done, {t[:2]: t[2:6] for t in totals}, files)
 
 
 class Seen(NamedTuple):

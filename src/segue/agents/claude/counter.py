@@ -197,12 +197,14 @@ class ClaudeCounter:
         """Takes a request in; how many tokens it used, 0 if it is not a new one."""
         given, said = usage.input_tokens, usage.output_tokens
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-        parts = usage.cache_creation
+        parts, for_an_hour = usage.cache_creation, 0
         if parts is not None:
-            written = parts.ephemeral_5m_input_tokens + parts.ephemeral_1h_input_tokens or written
+            for_an_hour = parts.ephemeral_1h_input_tokens
+            written = parts.ephemeral_5m_input_tokens + for_an_hour or written
         used = given + said + read + written
         if given < 0 or said < 0 or read < 0 or written < 0 or not used:
             return 0
+        for_an_hour = min(max(0, for_an_hour), written)
         again = name == self.name and self.key  # the same reply, maybe further on
         if not again:
             self.name = name
@@ -211,7 +213,8 @@ class ClaudeCounter:
         self.usage = usage if message.id else None
         flags = (SIDE if name[2] else 0) | (ENDS_TURN if message.stop_reason == "end_turn" else 0)
         at_ms = 0 if again else milliseconds(record.timestamp)
-        if not self.ledger.add(self.key, at_ms, message.model, flags, given, said, read, written):
+        spent = (given, said, read, written, for_an_hour)
+        if not self.ledger.add(self.key, at_ms, message.model, flags, *spent):
             return 0
         return used
 

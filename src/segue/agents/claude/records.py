@@ -328,6 +328,7 @@ class Reader:
             output_tokens=_tokens(usage, "output_tokens"),
             cache_read_tokens=_tokens(usage, "cache_read_input_tokens"),
             cache_write_tokens=_tokens(usage, "cache_creation_input_tokens"),
+            hour_write_tokens=_tokens(obj(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
         )
 
     def count(self, parts: Spend | None, key: str, used: int | None = None) -> Events:

@@ -140,4 +140,5 @@ class RecordCounter:
             spend.output_tokens,
             spend.cache_read_tokens,
             spend.cache_write_tokens,
+            spend.hour_write_tokens,
         )

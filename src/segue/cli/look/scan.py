@@ -110,6 +110,7 @@ def _costs(totals: list[Total]) -> list[float | None]:
             output_tokens=total.output,
             cache_read_tokens=total.cache_read,
             cache_write_tokens=total.cache_write,
+            hour_write_tokens=total.hour_write,
         )
         price = prices.cost_usd(total.model, spend)
         found.append(None if price is None else float(price))
@@ -120,6 +121,8 @@ def _as_dict(
     done: Scan, totals: list[Total], costs: list[float | None] | None
 ) -> dict[str, object]:
     listed: list[dict[str, object]] = [total._asdict() for total in totals]
+    for row in listed:
+        del row["hour_write"]  # it only matters to the price
     for row, price in zip(listed, costs or (), strict=False):
         row["cost_usd"] = price
     return {
@@ -133,7 +136,11 @@ def _as_dict(
 def _for_people(done: Scan, totals: list[Total], costs: list[float | None] | None) -> str:
     heads = ["agent", "model", "input", "output", "cache read", "cache write"]
     rows = [
-        [t.agent, printing.one_line(t.model)[:_MOST_MODEL] or "unknown", *(f"{n:,}" for n in t[2:])]
+        [
+            t.agent,
+            printing.one_line(t.model)[:_MOST_MODEL] or "unknown",
+            *(f"{n:,}" for n in t[2:6]),
+        ]
         for t in totals
     ]
     if costs is not None:

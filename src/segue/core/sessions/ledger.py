@@ -1,7 +1,7 @@
 """The ledger of a session file: every request with its tokens, the basis of totals, growth and
 costs.
 
-A ledger is one flat array of whole numbers, seven per request, because a history has hundreds of
+A ledger is one flat array of whole numbers, eight per request, because a history has hundreds of
 thousands of them: it is written to the index as it is, and summed without creating objects.
 
 A reply is often written more than once (one record per content block, or a copy in a forked or
@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from segue.core.sessions.spend import Spend
 
-WIDTH = 7
+WIDTH = 8
+_KINDS = 4  # of tokens, from the fourth number on; the last one tells of what the fourth consists
 SIDE, ENDS_TURN = 1, 2
 """Flags: a sub-agent's request; a reply after which it is the user's turn."""
 
@@ -72,6 +73,7 @@ class Ledger:
         output_tokens: int,
         cache_read_tokens: int,
         cache_write_tokens: int,
+        hour_write_tokens: int = 0,
     ) -> bool:
         """Takes a request in; False if it was there already (the better of the two stays).
 
@@ -97,18 +99,20 @@ class Ledger:
                     output_tokens,
                     cache_read_tokens,
                     cache_write_tokens,
+                    hour_write_tokens,
                 )
             )
             return True
         start = place * WIDTH
         old = rows[start + 2]
-        old_total = sum(rows[start + 3 : start + WIDTH])
+        old_total = sum(rows[start + 3 : start + 3 + _KINDS])
         if (flags & SIDE, -total) < (old & SIDE, -old_total):
             rows[start + 2] = number << 8 | flags | old & ENDS_TURN
             rows[start + 3] = input_tokens
             rows[start + 4] = output_tokens
             rows[start + 5] = cache_read_tokens
             rows[start + 6] = cache_write_tokens
+            rows[start + 7] = hour_write_tokens
         else:
             rows[start + 2] |= flags & ENDS_TURN
         return False
@@ -120,20 +124,13 @@ class Ledger:
 
     def entry(self, place: int) -> Entry:
         """The request at a place."""
-        key, at_ms, tag, given, said, read, written = self.rows[
-            place * WIDTH : place * WIDTH + WIDTH
-        ]
+        key, at_ms, tag, *spent = self.rows[place * WIDTH : place * WIDTH + WIDTH]
         return Entry(
             key,
             at_ms / 1000 if at_ms else None,
             self._model(tag >> 8),
             tag & 0xFF,
-            Spend(
-                input_tokens=given,
-                output_tokens=said,
-                cache_read_tokens=read,
-                cache_write_tokens=written,
-            ),
+            _spend(*spent),
         )
 
     def _model(self, number: int) -> str:
@@ -153,7 +150,7 @@ class Ledger:
         same = 0
         mine, theirs = self.rows, parent.rows
         for start in range(0, min(len(mine), len(theirs)), WIDTH):
-            if mine[start + 3 : start + WIDTH] != theirs[start + 3 : start + WIDTH]:
+            if mine[start + 3 : start + 3 + _KINDS] != theirs[start + 3 : start + 3 + _KINDS]:
                 break
             self._places.pop(mine[start], None)
             mine[start] = theirs[start]
@@ -170,18 +167,20 @@ class Ledger:
             sums[tags.pop()] = [sum(rows[column::WIDTH]) for column in range(3, WIDTH)]
         else:
             for start in range(0, len(rows), WIDTH):
-                found = sums.setdefault(rows[start + 2] >> 8, [0, 0, 0, 0])
+                found = sums.setdefault(rows[start + 2] >> 8, [0, 0, 0, 0, 0])
                 found[0] += rows[start + 3]
                 found[1] += rows[start + 4]
                 found[2] += rows[start + 5]
                 found[3] += rows[start + 6]
-        return {
-            self._model(number): Spend(
-                input_tokens=given,
-                output_tokens=said,
-                cache_read_tokens=read,
-                cache_write_tokens=written,
-            )
-            for number, (given, said, read, written) in sums.items()
-            if given or said or read or written
-        }
+                found[4] += rows[start + 7]
+        return {self._model(number): _spend(*spent) for number, spent in sums.items() if any(spent)}
+
+
+def _spend(given: int, said: int, read: int, written: int, for_an_hour: int) -> Spend:
+    return Spend(
+        input_tokens=given,
+        output_tokens=said,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        hour_write_tokens=for_an_hour,
+    )

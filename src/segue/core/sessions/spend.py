@@ -11,6 +11,8 @@ class Spend(Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    hour_write_tokens: int = 0
+    """Of `cache_write_tokens`, those that are kept for an hour: they cost more."""
 
     @property
     def total_tokens(self) -> int:
@@ -32,6 +34,11 @@ class Spend(Struct, frozen=True, kw_only=True):
             self.cache_write_tokens,
         )
 
+    @property
+    def five(self) -> tuple[int, int, int, int, int]:
+        """The same, and what of the last is kept for an hour: as a ledger has them."""
+        return (*self.four, self.hour_write_tokens)
+
     def __sub__(self, other: "Spend") -> "Spend":
         """What came to it since it was `other`."""
         return Spend(
@@ -39,6 +46,7 @@ class Spend(Struct, frozen=True, kw_only=True):
             output_tokens=self.output_tokens - other.output_tokens,
             cache_read_tokens=self.cache_read_tokens - other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens - other.cache_write_tokens,
+            hour_write_tokens=self.hour_write_tokens - other.hour_write_tokens,
         )
 
     def __add__(self, other: "Spend") -> "Spend":
@@ -47,6 +55,7 @@ class Spend(Struct, frozen=True, kw_only=True):
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            hour_write_tokens=self.hour_write_tokens + other.hour_write_tokens,
         )
 
 

@@ -67,7 +67,7 @@ def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
     merged = Ledger()
     for row in rows:
         for entry in Ledger(row.ledger, row.models):
-            merged.add(entry.key, 0, entry.model, entry.flags, *entry.spend.four)
+            merged.add(entry.key, 0, entry.model, entry.flags, *entry.spend.five)
     return merged.totals()
 
 

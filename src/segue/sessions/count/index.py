@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from segue.core.sessions.ledger import Ledger
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _FEW = 256
 _SEAL_BYTES = 4
 _COUNTED = (int, bytes, str, str, int, int)
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS spend (
   file INTEGER NOT NULL,
   model TEXT NOT NULL,
   input INTEGER NOT NULL, output INTEGER NOT NULL,
-  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, hour_write INTEGER NOT NULL,
   PRIMARY KEY (file, model)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS key (
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS twin (
   hash INTEGER NOT NULL, file INTEGER NOT NULL,
   model TEXT NOT NULL, side INTEGER NOT NULL,
   input INTEGER NOT NULL, output INTEGER NOT NULL,
-  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+  cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, hour_write INTEGER NOT NULL,
   PRIMARY KEY (hash, file)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS look (
@@ -98,18 +98,20 @@ _TABLE_NAMES = ("file", "spend", "key", "twin", "look", "parent", "task", "total
 _TOTALS = """
 WITH mine AS (SELECT number, path, agent FROM file WHERE home IN ({homes})),
 ranked AS (
-  SELECT agent, model, input, output, cache_read, cache_write,
+  SELECT agent, model, input, output, cache_read, cache_write, hour_write,
          row_number() OVER (
            PARTITION BY hash
            ORDER BY side, input + output + cache_read + cache_write DESC, path
          ) AS place
   FROM twin JOIN mine ON mine.number = twin.file
 )
-SELECT agent, model, sum(input), sum(output), sum(cache_read), sum(cache_write) FROM (
-  SELECT agent, model, input, output, cache_read, cache_write
+SELECT agent, model, sum(input), sum(output), sum(cache_read), sum(cache_write), sum(hour_write)
+FROM (
+  SELECT agent, model, input, output, cache_read, cache_write, hour_write
   FROM spend JOIN mine ON mine.number = spend.file
   UNION ALL
-  SELECT agent, model, -input, -output, -cache_read, -cache_write FROM ranked WHERE place > 1
+  SELECT agent, model, -input, -output, -cache_read, -cache_write, -hour_write
+  FROM ranked WHERE place > 1
 ) GROUP BY agent, model ORDER BY agent, model
 """
 
@@ -123,6 +125,7 @@ class Total(NamedTuple):
     output: int
     cache_read: int
     cache_write: int
+    hour_write: int  # of `cache_write`, what is kept for an hour
 
 
 class CountedFile(NamedTuple):
@@ -400,8 +403,8 @@ class Index(Database):
             )
             self.db.execute("DELETE FROM spend WHERE file = ?", (number,))
         self.db.executemany(
-            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?)",
-            [(number, model, *spend.four) for model, spend in ledger.totals().items()],
+            "INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(number, model, *spend.five) for model, spend in ledger.totals().items()],
         )
         keys.discard(0)
         return [(key, number) for key in keys]
@@ -445,8 +448,8 @@ class Index(Database):
         ledger = ledgers.get(path) or Ledger(_unsealed(data) or b"", _names(models))
         entries = [entry for key in keys if (entry := ledger.find(key)) is not None]
         self.db.executemany(
-            "INSERT OR REPLACE INTO twin VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(e.key, file, e.model, e.flags & SIDE, *e.spend.four) for e in entries],
+            "INSERT OR REPLACE INTO twin VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(e.key, file, e.model, e.flags & SIDE, *e.spend.five) for e in entries],
         )
 
     def forget(self, paths: Iterable[str]) -> None:
@@ -533,7 +536,7 @@ def _totals(text: object) -> list[Total] | None:
         totals = [Total(*each) for each in found or ()]
     except (ValueError, TypeError, RecursionError):
         return None
-    types = (str, str, int, int, int, int)
+    types = (str, str, int, int, int, int, int)
     is_known = found is not None and all(tuple(map(type, each)) == types for each in totals)
     return totals if is_known else None
 

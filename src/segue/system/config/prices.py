@@ -22,15 +22,16 @@ def cost_usd(model: str, spend: Spend) -> Decimal | None:
     rates = _rates(model) if model else None
     if rates is None:
         return None
-    return sum(
-        (rate * tokens for rate, tokens in zip(rates, spend.four, strict=True)), start=Decimal(0)
-    )
+    given, said, read, written, for_an_hour = spend.five
+    kinds = (given, said, read, written - for_an_hour, for_an_hour)
+    return sum((rate * tokens for rate, tokens in zip(rates, kinds, strict=True)), start=Decimal(0))
 
 
 @lru_cache(maxsize=1_000)
-def _rates(model: str) -> tuple[Decimal, Decimal, Decimal, Decimal] | None:
-    """Of one token, in the order of `Spend.four`. Asked for few tokens at a time: the list's price
-    of many is that of one request with so many."""
+def _rates(model: str) -> tuple[Decimal, ...] | None:
+    """Of one token: given, said, read from the cache, written to it for five minutes and for an
+    hour. Asked for few tokens at a time: the list's price of many is that of one request with so
+    many."""
     from genai_prices import Usage, calc_price
 
     few = 1_000
@@ -39,13 +40,18 @@ def _rates(model: str) -> tuple[Decimal, Decimal, Decimal, Decimal] | None:
         Usage(output_tokens=few),
         Usage(input_tokens=few, cache_read_tokens=few),
         Usage(input_tokens=few, cache_write_tokens=few),
+        Usage(input_tokens=few, cache_write_tokens=few, cache_write_1h_tokens=few),
     )
     try:
         prices = [calc_price(usage, model_ref=model).total_price for usage in kinds]
     except (LookupError, ValueError):
         return None
-    first, second, third, fourth = (price / few for price in prices)
-    return first, second, third, fourth
+    given, said, read, written, for_an_hour = (price / few for price in prices)
+    if given < for_an_hour == written:
+        # The list has a price for writing, and none for an hour: twice the input's, by Anthropic's
+        # rule, the only provider that sells that.
+        for_an_hour = 2 * given
+    return given, said, read, written, for_an_hour
 
 
 def window_tokens(model: str) -> int | None:
