@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.playing import AGENTS_FOLDER, missing
-from support.tui import open_tui
+from support.terminals.tui import open_tui
 from support.watching import begin_work, done, watching
 
 from segue.drill import casts
