@@ -5,11 +5,19 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
 from support.homes import prompt, reply
 from support.running import PATIENT, stage
 from support.waiting import until
 from support.watch.dashboards import dashboard
+
+from segue.core.sessions.reading import Reading
+from segue.core.sessions.types import Session
+from segue.dashboard import sessions_page, sources
+from segue.dashboard.pages import Pages
+from segue.views import tables
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",
@@ -124,3 +132,52 @@ def test_the_commands_of_the_docs_print_one_url(own_home: Path) -> None:
         with dashboard(env, *command.split()[2:]) as shown:
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", shown.url)
         assert shown.process.returncode == 0
+
+
+def told_of(number: int, used: int = 0) -> dict[str, Any]:
+    reading = Reading(input_tokens=used) if used else None
+    return tables.as_dict(
+        Session(agent="claude", session_id=f"s-{number}", path="", cwd="/p", reading=reading)
+    )
+
+
+def test_of_many_sessions_only_those_that_changed_are_asked_for_and_drawn_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+    drawn: list[str] = []
+    changes = [{"revision": 7, "is_whole": True, "sessions": [told_of(1), told_of(2)], "gone": []}]
+
+    class Daemon:
+        def __init__(self, path: str, timeout_s: float) -> None: ...
+
+        def get(self, path: str, **query: Any) -> dict[str, Any]:
+            if path != "/v1/changes":
+                return {"paused": []}
+            asked.append(query)
+            return changes.pop() if changes else {"revision": 8, "sessions": [], "gone": []}
+
+    def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
+        drawn.append(session["session_id"])
+        return own(session, is_watched=is_watched)
+
+    own = sessions_page.card
+    monkeypatch.setattr(sessions_page, "card", card)
+    monkeypatch.setattr(sources, "Remote", Daemon)
+    monkeypatch.setattr(sources, "_is_shown", lambda session, now: True)
+    monkeypatch.setattr(sources, "_ASK_S", 0.0)
+    monkeypatch.setattr(sources, "_SHARE", 0.0)
+    source = sources.Source()
+    pages = Pages(source, "csrf")
+    source.look()
+    pages.page("/")
+    assert (asked, sorted(drawn)) == ([{}], ["s-1", "s-2"])
+    changed = {"revision": 8, "is_whole": False, "sessions": [told_of(2, 50_000)], "gone": []}
+    changes.append(changed)
+    source.look()
+    page = pages.page("/")
+    source.look()
+    pages.page("/")
+    assert drawn[2:] == ["s-2"]
+    assert asked[1:] == [{"after": 7}, {"after": 8}]
+    assert sum("25 %" in html for html in page.blocks.values()) == 1

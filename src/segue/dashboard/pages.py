@@ -14,6 +14,7 @@ from segue.system import clock
 from segue.views.lines import notes as note_lines
 
 _LOG = 200
+_MAX_CARDS = 5_000
 NAV = (("/", "Now"), ("/runs", "Runs"), ("/history", "History"), ("/log", "Log"))
 
 
@@ -38,6 +39,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._drawn: dict[str, tuple[Any, str]] = {}
+        self._cards: dict[tuple[str, str, bool], tuple[dict[str, Any], str]] = {}
 
     def page(self, path: str) -> Page:
         """Raises InputError if there is none."""
@@ -112,11 +114,25 @@ class Pages:
         }
         for place, sessions in (("live", live), ("rest", rest)):
             for session in sessions:
-                card = sessions_page.card(session, is_watched=picture.daemon is not None)
-                id = f"s-{card['key']}"
+                id = self._card(session, is_watched=picture.daemon is not None)
                 lists[place].append(id)
-                blocks[id] = self._block("card", {"card": card}, id)
+                blocks[id] = self._drawn[id][1]
         return Page("Now", lists, blocks)
+
+    def _card(self, session: dict[str, Any], *, is_watched: bool) -> str:
+        """Draws a session's card; its id. Of a thousand sessions few are others than they were at
+        the last look, and those are the same objects: nothing of them is looked at again."""
+        name = (session["agent"], session["session_id"], is_watched)
+        kept = self._cards.get(name)
+        if kept is not None and kept[0] is session and kept[1] in self._drawn:
+            return kept[1]
+        card = sessions_page.card(session, is_watched=is_watched)
+        id = f"s-{card['key']}"
+        self._block("card", {"card": card}, id)
+        if len(self._cards) > _MAX_CARDS:
+            self._cards.clear()
+        self._cards[name] = (session, id)
+        return id
 
     def _runs(self) -> Page:
         given = runs_page.overview(self.source, clock.now())

@@ -22,8 +22,9 @@ from segue.views.machine import RECENT_S, Machine, list_sessions, with_machine
 from segue.watch.log import LOG_NAME, Log, Note, open_log
 from segue.watch.server.remote import Remote
 
-_ASK_S = 2.0  # the daemon, for all it knows
-_CHANGES_S = 0.1  # and for what changed: it notes only what matters
+_ASK_S = 2.0  # the daemon, about itself
+_WHOLE_S = 60.0  # and for all it knows: what changes with time alone, such as a forecast
+_CHANGES_S = 0.09  # and for what changed: less than the pause between two looks
 _FILES_S = 1.0
 _SHARE = 60  # asking takes at most one part in so many of the time
 _RUNS = 200
@@ -59,7 +60,7 @@ class Source:
         self._store: Store | None = None
         self._log: Log | None = None
         self._versions = (-1, -1)
-        self._again_at = self._changes_at = 0.0
+        self._again_at = self._changes_at = self._whole_at = 0.0
         self._revision: int | None = None  # of the daemon's sessions; None: all are asked for
         self._kept: dict[str, tuple[object, float, Any]] = {}
 
@@ -79,7 +80,7 @@ class Source:
             rows, trouble = [], str(fault)
         daemon, sessions = was.daemon, was.sessions
         if is_due:
-            daemon, sessions, trouble = self._sessions(now, trouble)
+            daemon, sessions, trouble = self._sessions(was, now, trouble)
         else:
             sessions = sessions if changed is None else changed
             if notes != before[1] and was.daemon is not None:
@@ -88,15 +89,21 @@ class Source:
         return msgspec.structs.replace(was, at=now) != self.picture
 
     def _sessions(
-        self, now: float, trouble: str
+        self, was: Picture, now: float, trouble: str
     ) -> tuple[dict[str, Any] | None, list[dict[str, Any]], str]:
         remote = Remote(state.socket_path(), timeout_s=3.0)
         began = time.monotonic()
         try:
             daemon: dict[str, Any] = remote.get("/v1/status")
-            told = remote.get("/v1/changes")
-            found = [s for s in told["sessions"] if _is_shown(s, now)]
-            self._revision = told["revision"]
+            if was.daemon is None or self._revision is None or began >= self._whole_at:
+                told = remote.get("/v1/changes")
+                found = [s for s in told["sessions"] if _is_shown(s, now)]
+                self._revision = told["revision"]
+                took_s = time.monotonic() - began
+                self._whole_at = began + max(_WHOLE_S, _SHARE * took_s)
+            else:
+                changed = self._ask_changes(was.sessions, self._revision, now)
+                found = was.sessions if changed is None else changed
             for changing in ("uptime_s", "log_seq"):  # else every look would find something new
                 daemon.pop(changing, None)
             self._wait(began, _ASK_S)
@@ -115,18 +122,24 @@ class Source:
 
     def _changed(self, sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]] | None:
         """The same, with what changed since they were asked for; None if nothing did."""
-        if self._revision is None or time.monotonic() < self._changes_at:
-            return None
         began = time.monotonic()
+        if self._revision is None or began < self._changes_at:
+            return None
         try:
-            told = Remote(state.socket_path(), timeout_s=3.0).get(
-                "/v1/changes", after=self._revision
-            )
+            found = self._ask_changes(sessions, self._revision, now)
         except SegueError:
             self.hurry()  # it is gone: that is found out there
             return None
+        self._changes_at = began + max(_CHANGES_S, 10 * (time.monotonic() - began))
+        return found
+
+    def _ask_changes(
+        self, sessions: list[dict[str, Any]], after: int, now: float
+    ) -> list[dict[str, Any]] | None:
+        """The same, at once. Sessions that did not change stay the same objects. Raises
+        SegueError."""
+        told = Remote(state.socket_path(), timeout_s=3.0).get("/v1/changes", after=after)
         self._revision = told["revision"]
-        self._changes_at = time.monotonic() + max(_CHANGES_S, 10 * (time.monotonic() - began))
         if not (told["sessions"] or told["gone"]):
             return None
         found = [] if told["is_whole"] else sessions
@@ -162,7 +175,7 @@ class Source:
 
     def hurry(self) -> None:
         """Something was just done: the next look reads all."""
-        self._again_at = 0.0
+        self._again_at = self._whole_at = 0.0
 
     def kept(self, name: str, version: object, make: Callable[[], T], least_s: float = 5.0) -> T:
         """What is dear to find out: made again if `version` is another, and not too often."""
