@@ -250,6 +250,10 @@ class SimulatedPlaces(Places):
         """Nobody but agents has sessions of terminals."""
         return ""
 
+    def is_running(self, pid: int) -> bool:
+        """Simulated agents show themselves at once, or not at all."""
+        return False
+
     def program(self, kept: TrackedSession) -> str:
         """It is installed."""
         return kept.program or "/bin/claude"
