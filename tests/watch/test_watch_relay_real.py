@@ -31,7 +31,7 @@ claude = ["--allowedTools", "Bash", "--model", "claude-sonnet-4-5"]
 LIMITED_AT = 3
 WORK = Job()
 WIRES = {"claude": "anthropic", "codex": "responses", "opencode": "chat"}
-PAIRS = os.environ.get("SEGUE_RELAY_PAIRS", "claude-codex").split()
+PAIRS = ["claude-codex"]
 
 
 class Providers:
