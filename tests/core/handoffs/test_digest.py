@@ -373,6 +373,43 @@ def test_a_value_that_changed_is_told_with_the_new_one() -> None:
     assert "the staging port is now 5002" in text
 
 
+def test_a_call_that_prints_an_old_value_again_does_not_bring_it_back() -> None:
+    """As an agent that forgot what it did does a step once more."""
+    digest = digest_of(
+        *run("./step 1", "staging port is 4001"),
+        *run("./step 2", "staging port is now 5002"),
+        *run("./step 1", "staging port is 4001"),
+    )
+    text = text_of(digest)
+    assert "staging port is 4001 (later: 5002)" in text
+    assert "now 5002 (later" not in text
+    assert text.index("is 4001") < text.index("is now 5002"), "the last word comes last"
+    assert [(each.call, each.times) for each in digest.results] == [
+        ("./step 1", 2),
+        ("./step 2", 1),
+    ]
+
+
+def test_a_call_that_shows_how_things_are_now_is_believed_each_time() -> None:
+    digest = digest_of(
+        *run("./status", "staging port is 4001"),
+        *run("./change", "staging port is now 5002"),
+        *run("./status", "staging port is 5002"),
+        *run("./back", "done"),
+        *run("./status", "staging port is 4001"),
+    )
+    text = text_of(digest)
+    assert "staging port is now 5002 (later: 4001)" in text
+    assert "is 4001 (later" not in text
+
+
+def test_what_was_said_after_a_value_was_printed_counts() -> None:
+    digest = digest_of(
+        *run("./port", "staging port is 4001"), Reply(text="The staging port is now 5002.")
+    )
+    assert "staging port is 4001 (later: 5002)" in text_of(digest)
+
+
 def test_a_statement_that_was_taken_back_is_told_with_what_replaced_it() -> None:
     digest = digest_of(
         Reply(text="The cache backend is redis."), Reply(text="The cache backend is now sqlite.")

@@ -110,6 +110,9 @@ class _Outcome(Struct):
     times: int
     looks: bool
     by_agent: bool
+    since: int  # where it printed the same first: printed again, that is no news
+    printed: int  # a checksum of the whole
+    varies: bool  # it has printed something else before: it shows how things are now
     lines: list[_Line] = field(default_factory=list)
     referred: list[str] = field(default_factory=list)  # lines that a reply named
 
@@ -249,6 +252,9 @@ class Builder:
         if call.looks and is_long and not failed:
             return  # it can be seen again
         kept = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
+        printed = hash(text)
+        is_same = before is not None and before.printed == printed
+        varies = before is not None and (before.varies or not is_same)
         outcome = _Outcome(
             call.text,
             self._place,
@@ -258,6 +264,9 @@ class Builder:
             1 if before is None else before.times + 1,
             call.looks,
             call.by_agent,
+            before.since if before is not None and not varies else self._place,
+            printed,
+            varies,
         )
         self._outcomes[call.text] = outcome
         if is_long and not call.looks:
@@ -353,9 +362,12 @@ class Builder:
 
     def _give(self, name: str, value: str, line: str, place: int) -> _Value:
         """A thing has a value: the newest counts, the one before is told with it."""
-        before = self._values.pop(name, None)
+        before = self._values.get(name)
+        if before is not None and place < before.place and value != before.value:
+            return _Value(line, value, place)  # it is known to have changed since
         earlier = ""
         if before is not None:
+            del self._values[name]
             earlier = before.text if before.value != value else before.earlier
         found = _Value(line, value, place, earlier)
         self._values[name] = found
@@ -424,7 +436,7 @@ class Builder:
             return _Line(text, form, "", "", 1.8 if is_fault else 0.0)
         name, value = named_value(text) or ("", "")
         if name and not outcome.looks:
-            self._give(name, value, text, outcome.place)
+            self._give(name, value, text, outcome.since)
         worth = (0.8 if numbers else 0.5) + is_odd
         if outcome.failed or names_fault(text):
             worth += 1.0
@@ -443,6 +455,13 @@ class Builder:
                 score += -1.0 if known is not None and known.value != line.value else 1.5
             scores.append(0.3 * score if outcome.looks else score)
         return scores
+
+    def _order(self, outcome: _Outcome) -> int:
+        """Its place; where it was first, if a value that it printed again has changed in between:
+        the last word on a thing is told last."""
+        values = [self._values.get(line.name) for line in outcome.lines if line.name]
+        is_stale = any(value and value.place > outcome.since for value in values)
+        return outcome.since if is_stale else outcome.place
 
     def _mentioned(self, line: _Line, outcome: _Outcome) -> float:
         """What a later word or command names, and its own call did not, was used."""
@@ -466,7 +485,7 @@ class Builder:
         self._count_lines()
         failures: list[CommandResult] = []
         results: list[CommandResult] = []
-        for outcome in self._outcomes.values():
+        for outcome in sorted(self._outcomes.values(), key=self._order):
             told = CommandResult(
                 call=outcome.call,
                 place=outcome.place,
