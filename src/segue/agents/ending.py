@@ -22,7 +22,7 @@ from segue.core.stops.fold import Turn, fold
 from segue.core.stops.plain.dialogs import asked
 from segue.core.stops.plain.text import units
 from segue.core.stops.plain.unwrap import is_answer_page, unwrap
-from segue.core.stops.plain.voice import Voice, is_faulty
+from segue.core.stops.plain.voice import Voice, is_faulty, is_string
 from segue.core.stops.reader import MessageReader
 from segue.core.stops.readout import text_reading
 from segue.core.stops.text_verdict import TextVerdict, hear
@@ -225,7 +225,7 @@ def _hear(
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
     if source.channel == "http-body":
-        told = is_faulty(source.text) or source.text.lstrip().startswith('"')
+        told = is_faulty(source.text) or is_string(source.text)
         generic = told and not kept
     heard = hear(parts, ear, source.name, generic_errors=generic)
     return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)

@@ -34,6 +34,7 @@ EXAMPLES = {
     "consent asked": "waiting for your approval",
     "wants": "Frob wants to delete this folder",
     "fault": "unknown parameter top_kk",
+    "fault_line": "unable to parse the model reply",
     "thing absent": "no such provider",
     "answer_cap too_big": "max_tokens is larger than the model answers with",
 }

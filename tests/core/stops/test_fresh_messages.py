@@ -36,6 +36,37 @@ SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in · Example</title></head><b
 @pytest.mark.parametrize(
     ("wanted", "channel", "text"),
     [
+        # An error inside another says why.
+        ("billing", "tui", "Failed to log in: PlanError: [denied] your trial has ended"),
+        # A name whose value is empty claims nothing.
+        ("unknown", "http-body", '"tpm_limit": null,\n"rpm_limit": null,\n"max_budget": null,'),
+        # A field's value and the next field's name are not one sentence.
+        ("error", "log", "[10:00:00] ERROR service=server error= failed\nError: Session not found"),
+        # The cause outweighs a word that also names limits.
+        ("error", "stderr", "Error: Validation failed for quota size. Unknown parameter: frobs"),
+        # In a log, an error about the agent's own things is one; others are daily bread.
+        ("error", "log", "[ERROR] Chat error: no frob chosen. You must specify a valid model."),
+        ("unknown", "log", '{"error":"Error: 1: ENOENT","timestamp":"2025-07-09T15:00:00Z"}'),
+        ("unknown", "log", "ERROR [otel] export failed: 401 Unauthorized"),
+        # The program that speaks stands before what it says.
+        ("rate_limit", "stderr", "frobd: Rate limit reached for model `m` in organization `o`."),
+        # Buttons are a question; leaving is an answer.
+        ("needs_user", "tui", "Run `make`?\nAllow once   Allow always   Reject"),
+        ("user_exit", "tui", "Add it (recommended)? (Y)es/(N)o [Yes]: ^C"),
+        # The last try is the last, also where a page follows it.
+        (
+            "timeout",
+            "tui",
+            "  ⎿  API Error (504: Gateway time-out) · Retrying in 3 seconds… (attempt 10/10)\n"
+            "  ⎿ API Error: 504 <!DOCTYPE html>",
+        ),
+        # Advice below an error is about that error.
+        (
+            "timeout",
+            "log",
+            "2026-02-08 20:12:29,123 - m - ERROR - Streaming setup timeout after 6s.\n"
+            "2026-02-08 20:12:29,123 - m - ERROR - Reduce input length or complexity",
+        ),
         # A page is all that a gateway answered.
         ("auth", "stdout", SIGN_IN),
         ("overloaded", "stderr", "<html><head><title>502 Bad Gateway</title></head></html>"),

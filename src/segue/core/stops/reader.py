@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from segue.core.stops import resets
 from segue.core.stops.claims.statements import is_human, is_only_warned, is_rest, may_claim
-from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE
+from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE, FAULT, VAGUE
 from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
 from segue.core.stops.plain.text import Unit
-from segue.core.stops.plain.unwrap import clean, unbroken, unescape
+from segue.core.stops.plain.unwrap import DEPTH, clean, unbroken, unescape
 from segue.core.stops.plain.voice import Voice, is_client_error, wraps
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Rank, Reset, Sign, Strength, Tokens
@@ -143,8 +143,16 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         kept = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
         lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in kept]
         vague = reason is StopReason.ERROR
-        if vague and not alone:  # that it is an error is known anyway
-            return kept, lost
+        if vague and not alone:  # that it is an error is known anyway; "quota" may mean a size
+            phrases = [
+                s
+                for s in kept
+                if s.strength is Strength.PHRASE and s.reason is StopReason.RATE_LIMIT
+            ]
+            lost += [replace(s, lost=_OUTWEIGHED) for s in phrases]
+            kept = [s for s in kept if s not in phrases]
+            if kept or weighed.coded or weighed.weight < FAULT or not _OURS.search(text):
+                return kept, lost
         if any(s.strength >= Strength.SENTENCE for s in kept):
             return kept, lost
         strength = Strength.SENTENCE
@@ -163,8 +171,9 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         )
         return [*kept, sign], lost
 
-    def unit(self, unit: Unit, where: str) -> MatchedMessage | None:
-        """What a unit of plain text says; None if it says that the agent goes on by itself."""
+    def unit(self, unit: Unit, where: str, depth: int = DEPTH) -> MatchedMessage | None:
+        """What a unit of plain text says; None if it says that the agent goes on by itself.
+        `depth`: how many errors may stand around the one that is the cause."""
         at = resets.stamp(unit.prefix or unit.text, self.tz) if unit.log else None
         text = _STAMP.sub("", unit.text, count=1) if unit.log else unit.text
         if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
@@ -180,6 +189,10 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             places = tuple(place for place in places if place != "error")
         hits, text = self._hits(text, places, unit.wrapped)
         counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
+        if unit.prefix and _SIDE_JOB.search(unit.prefix):
+            return MatchedMessage()
+        if not hits and unit.voice is Voice.PLAIN and depth and (named := _SOURCE.match(text)):
+            return self.unit(replace(unit, text=text[named.end() :]), where, 0)
         signs: list[Sign] = []
         lost: list[Sign] = []
         for hit in hits:
@@ -213,11 +226,33 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             alone = unit.voice is Voice.PLAIN or is_only_warned(unit)
             signs, outweighed = self._weighed(signs, text, where, at, alone=alone)
             lost += outweighed
+        if not counters and unit.voice is Voice.ERROR and depth:
+            signs, outweighed = self._innermost(unit, text, where, signs, depth)
+            lost += outweighed
         if counters and not lost and not signs:
             lost.append(unexplained(unit, where, lost=f"{SILENCED}{counters[0].wording.id}"))
         foreign = any(c.wording.covers == "source" for c in counters)
         view = any(c.wording.covers == "all" for c in counters)
         return MatchedMessage(tuple(signs), tuple(lost), foreign, view)
+
+    def _innermost(
+        self, unit: Unit, text: str, where: str, signs: list[Sign], depth: int
+    ) -> tuple[list[Sign], list[Sign]]:
+        """The signs that count, and those that lost, where an error holds another: "Failed to log
+        in: your trial has ended" is about the trial."""
+        outside = _OUTSIDE.match(text)
+        if outside is None or not signs:
+            return signs, []
+        inside = replace(unit, text=text[outside.end() :])
+        said = self.unit(inside, where, depth - 1)
+        if said is None or not said.signs:
+            return signs, []
+        best = max(s.strength for s in said.signs)
+        causes = {s.reason for s in said.signs if s.strength is best}
+        if best < Strength.SENTENCE or causes & set(VAGUE):
+            return signs, []
+        lost = [replace(s, lost=_AROUND, outdone=True) for s in signs if s.reason not in causes]
+        return list(said.signs), lost
 
     def _hits(self, text: str, places: tuple[Where, ...], wrapped: bool) -> tuple[list[Hit], str]:
         """The wordings that a text holds. One that a width broke is read both ways, and the way in
@@ -299,6 +334,22 @@ _FAMILY_WEIGHT = 2.0
 _CAUSELESS = 0.5  # a code that names no cause
 _DENIED = "negated"
 _OUTWEIGHED = "other claims outweigh it"
+_OURS = re.compile(r"(?i)\b(?:models?|provider|conversation|chat|prompt|agent|schema|tools?|mcp)\b")
+"""What an error in a log must speak of to be the agent's own."""
+_SIDE_JOB = re.compile(r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater)\b")
+"""Parts of an agent that may fail without ending anything, as its logger names them."""
+_SOURCE = re.compile(
+    r"(?!(?:note|todo|fix|feat|docs?|tests?|chore|perf|build|tip|hint|info|warn|warning|debug|usage"
+    r"|example|title|summary|description|feature|bug|issue|question|user|assistant|human)\b)"
+    r"[a-z][\w.-]{1,20}: (?=[A-Z])"
+)
+"""The program that speaks, before what it says: "groq: Rate limit reached"."""
+_AROUND = "the error inside it says why"
+_OUTSIDE = re.compile(
+    r"(?i)^\W{0,3}(?:(?:failed|unable|could not|couldn't|cannot|error) (?:to )?[\w /'-]{2,60}"
+    r"|[\w/'-]{2,20}(?: [\w/'-]{1,20}){0,4} (?:failed|failure|(?:has )?crashed|exception))"
+    r": (?=\S)"
+)
 
 
 def _spoken(sign: Sign) -> Spoken:

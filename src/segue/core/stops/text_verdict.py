@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from segue.core.stops.composition import is_aftermath
+from segue.core.stops.claims.statements import is_advice, is_order
+from segue.core.stops.composition import is_aftermath, is_family
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.voice import (
     Voice,
@@ -39,6 +40,8 @@ _ANSWER_WORDS = 2
 _INTRODUCING_WORDS = 6
 _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
+_DROPPED = "agents.interrupted_by_hand"
+"""Said when a turn is taken back: after an error, nobody's hand did it."""
 _RESETS = re.compile(r"(?i)\breset")
 _TROUBLE = re.compile(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
 _HEADING = re.compile(r"^#{1,6}\s+\S")
@@ -117,7 +120,8 @@ class _Listener:
             # "Done." is an answer, and an error is none.
             self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
             self._told = unit.voice is Voice.PLAIN
-            self._signs, outdone = _newest(self._signs, said.signs)
+            advice = is_order(unit.text) or is_advice(unit.text)
+            self._signs, outdone = _newest(self._signs, said.signs, advice=advice)
             self._lost += outdone
             self._error = None
         else:
@@ -224,17 +228,21 @@ def _is_said(unit: Unit) -> bool:
     return unit.voice is Voice.PLAIN and not unit.log
 
 
-def _newest(before: list[Sign], now: tuple[Sign, ...]) -> tuple[list[Sign], list[Sign]]:
-    """What is said last counts, but a farewell does not undo the error before it,
-    and a code without a cause does not undo one with a cause."""
+def _newest(
+    before: list[Sign], now: tuple[Sign, ...], *, advice: bool = False
+) -> tuple[list[Sign], list[Sign]]:
+    """What is said last counts, but a farewell does not undo the error before it, a code without
+    a cause does not undo one with a cause, and neither does advice, which is about that error."""
     said = max(s.strength for s in now)
     weak = (
         all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
         or (said < Strength.CODE and any(s.strength > said for s in before))
         or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
+        or (advice and all(is_family(s.evidence.rule) or s.strength < said for s in now))
     )
     known = any(s.reason is not StopReason.ERROR or s.strength >= Strength.SENTENCE for s in before)
-    if before and ((weak and known) or is_aftermath(now, before)):
+    dropped = all(s.evidence.rule == _DROPPED and s.evidence.quote[:1] != "^" for s in now)
+    if before and ((weak and (known or dropped)) or is_aftermath(now, before)):
         return before, _outdo(list(now), "an error was said before it")
     if {s.reason for s in now} == {s.reason for s in before}:
         return [*now, *before], []  # the same again, in other words

@@ -37,7 +37,9 @@ _REST = re.compile(
     r"|he|she|we|so|such|any|some|these|those|which|whose|who|where|when|while|because|since|but|also"
     r"|only|either|both|each|every|via|per|about|after|before|during|between|through|under|within)\b"
 )
-_SHOWN = re.compile(r"`.*`.*`|[{}=]|<[/\w]|\w>|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$")
+_SHOWN = re.compile(
+    r"`.*`.*`|[{}]|(?<!--resume)(?<!--session)(?<!--continue)=|<[/\w]|\w>|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$"
+)
 _QUIET = re.compile(r"(?i)\b(?:info|debug|trace|notice)\b")
 _WARNED = re.compile(r"(?i)\bwarn(?:ing)?\b")
 _CLAUSE = re.compile(

@@ -44,6 +44,7 @@ CLAIMS = (
     Claim(_R.NEEDS_USER, "consent", "asked", 3.0),
     Claim(_R.NEEDS_USER, "wants", "", 3.0),
     Claim(_R.ERROR, "fault", "", 2.5),
+    Claim(_R.ERROR, "fault_line", "", 3.0),
     Claim(_R.ERROR, "thing", "absent", 2.5),
     Claim(_R.ERROR, "answer_cap", "too_big", 3.5),
 )
@@ -99,6 +100,8 @@ CODED = 0.7
 """Of a claim's weight, where a code makes it: providers reuse codes."""
 ADVISED = 0.5
 """Of a claim's weight, where it is made in advice."""
+FAULT = 2.5
+"""What must speak for an error where errors are common, as in a log."""
 ENOUGH = 2.0
 """What must speak for a reason inside an error."""
 ENOUGH_ALONE = 3.0

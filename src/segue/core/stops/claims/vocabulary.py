@@ -60,8 +60,11 @@ _STATUS = re.compile(
 _CODE = re.compile(
     r"\b(?!max_(?:\w+_)?tokens\b)(?:[A-Za-z]+(?:_[A-Za-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}(?:_[A-Z]+)+)\b"
 )
+_EMPTY_FIELD = re.compile(
+    r"[\"']?\b\w{2,40}[\"']?\s?:\s?(?:null|None|undefined|\"\"|''|\[\]|\{\})(?=\s*[,}\n]|\s*$)"
+)  # a name without a value says nothing
 _SEAM = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
-_SENTENCES = re.compile(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n")
+_SENTENCES = re.compile(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n|\s(?=[a-z_]{2,20}=)")
 _LINES = re.compile(r"\s*\n\s*")
 _DENIED = re.compile(
     r"(?i)(?:\b(?:not|without|never|no)|n't)\s+(?:your|the|an?|any|been|yet|be)?\s*$"
@@ -118,7 +121,7 @@ class Vocabulary:
 
     def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
         """What a text claims; None if it claims nothing. `others`: what else speaks."""
-        text = text[:_MOST_CHARS]
+        text = _EMPTY_FIELD.sub(" ", text[:_MOST_CHARS])
         found: _Found = {}
         for sentence in _SENTENCES.split(_CODE.sub(" ", text))[:_MOST_SENTENCES]:
             self._add_claims(_flat(sentence), found)

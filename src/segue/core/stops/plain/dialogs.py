@@ -13,7 +13,7 @@ from segue.core.stops.types import Evidence, Rank, Sign, Strength
 
 _LOOK_BACK = 30
 _FOOTER_LINES = 3
-_CURSOR = r"[❯›>●○◉◯◌▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*)?"
+_CURSOR = r"[❯›>●○◉◯◌◆◇▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*)?"
 _QUESTION = re.compile(
     rf"(?i)^{_CURSOR}(?:(?:allow|apply|approve|grant|would you like|do you (?:want|trust)|select"
     r"|choose|review your|set up|run (?:this|the)|proceed|overwrite|trust|permission|confirm|add"
@@ -34,6 +34,11 @@ _INLINE = re.compile(
     r"(?i)\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
     r"|\(y\)es\s?/\s?\(n\)o|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
 )
+_BUTTONS = re.compile(
+    r"(?i)^\W*(?:\[?(?:allow|approve|accept|yes|run|always)\b[\w ]{0,14}\]?\W{1,4}){1,3}"
+    r"\[?(?:reject|deny|no|cancel|skip)\b[\w ]{0,12}\]?\W*$"
+)
+_LEFT = re.compile(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 
 def asked(lines: list[Line], source: str) -> Sign | None:
@@ -41,7 +46,9 @@ def asked(lines: list[Line], source: str) -> Sign | None:
     shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text][-_LOOK_BACK:]
     if not shown:
         return None
-    if _INLINE.search(shown[-1].text):
+    if _LEFT.search(shown[-1].text):
+        return None  # the answer was to leave
+    if _INLINE.search(shown[-1].text) or _BUTTONS.match(shown[-1].text):
         return _sign(shown[-1], source)
     keys = any(_KEYS.search(line.text) for line in shown[-_FOOTER_LINES:])
     options = [line for line in shown if _OPTION.match(line.text)]

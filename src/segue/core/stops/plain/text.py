@@ -86,7 +86,7 @@ class _Maker:
         if is_html(text) and (self._in_page or self._errors_only or self._awaits_page):
             self._in_page = "</html" not in text.lower()
             text = untagged(text)
-            if text and self._lines:
+            if text and self._lines and not voice.is_result(voice.split_mark(text)[0]):
                 self._lines.append(text)
                 return
             if not text:

@@ -68,6 +68,7 @@ _ERROR_LEAD = re.compile(
     r"     (?:\s*[:({'\[-]|\.\s[A-Z]|$)"
     r"| (?-i:(?:[a-z_]\w*\.)*(?:exceptions?|errors?)\.[A-Z]\w+)\b\s*[:(]"
     r"| (?-i:(?:[a-z_]\w*\.)+(?:[A-Z]\w*)?Timeout)\b\s*[:(]"
+    r"| (?-i:[A-Z][a-z]+Timeout):\s(?!\d)"
     r"| (?-i:(?:[a-z_]\w*\.)+[A-Z]\w+):\s[45]\d\d\b"
     r"| \(\w*(?:error|exception)\)"
     r"| (?:[a-z]+\s+)?exception:\s[45]\d\d\b"
@@ -130,7 +131,7 @@ _ERROR_INSIDE = re.compile(
 _BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = re.compile(
     r"""(?x)^(?:
-      [+-](?!-\w|\s[Cc]aused\s[Bb]y:)(?:\s|[^\s\d]|\d*$)
+      [+-](?!-\w|\s[Cc]aused\s[Bb]y:|\s\{'error')(?:\s|[^\s\d]|\d*$)
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
@@ -140,7 +141,7 @@ _MUTED = re.compile(
 )
 # In a log a message may begin with any sign; a failed test's report still is one.
 _MUTED_IN_LOG = re.compile(
-    r"^(?:\S{1,200}\.py:\d+: \w+(?:Error|Exception)$|E\s|@@\s|>\s|[+-]\s|_{6,}|={6,}"
+    r"^(?:\S{1,200}\.py:\d+: \w+(?:Error|Exception)$|E\s|@@\s|>\s|[+-]\s(?!\{'error')|_{6,}|={6,}"
     r"|(?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+::)"
 )
 _STATEMENT = re.compile(
@@ -298,6 +299,11 @@ def is_body(said: str) -> bool:
 def is_source(said: str) -> bool:
     """A line that only a program's source has; the fields beside it are its own."""
     return bool(_SOURCE.match(said)) or ("${" in said and bool(_TEMPLATE.search(said)))
+
+
+def is_string(text: str) -> bool:
+    """Is a body one string, and not the middle of a record?"""
+    return text.lstrip().startswith('"') and not _KEY.match(text.lstrip())
 
 
 def is_faulty(text: str) -> bool:
