@@ -67,6 +67,15 @@ SIGN_IN = "<!DOCTYPE html><html><head><title>Sign in · Example</title></head><b
             "2026-02-08 20:12:29,123 - m - ERROR - Streaming setup timeout after 6s.\n"
             "2026-02-08 20:12:29,123 - m - ERROR - Reduce input length or complexity",
         ),
+        # A turn is taken back after an error, too.
+        (
+            "error",
+            "tui",
+            "Error: Request failed with status: 400 Bad Request.\n"
+            "Interrupted before the model replied and removed the last message.",
+        ),
+        ("auth", "stderr", "FROB_API_KEY is not set"),
+        ("user_exit", "tui", "Run `frob --resume 1234` to pick up this session again"),
         # A page is all that a gateway answered.
         ("auth", "stdout", SIGN_IN),
         ("overloaded", "stderr", "<html><head><title>502 Bad Gateway</title></head></html>"),

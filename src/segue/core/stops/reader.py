@@ -151,7 +151,9 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             ]
             lost += [replace(s, lost=_OUTWEIGHED) for s in phrases]
             kept = [s for s in kept if s not in phrases]
-            if kept or weighed.coded or weighed.weight < FAULT or not _OURS.search(text):
+            if kept or (
+                not phrases and (weighed.coded or weighed.weight < FAULT or not _OURS.search(text))
+            ):
                 return kept, lost
         if any(s.strength >= Strength.SENTENCE for s in kept):
             return kept, lost
@@ -334,9 +336,13 @@ _FAMILY_WEIGHT = 2.0
 _CAUSELESS = 0.5  # a code that names no cause
 _DENIED = "negated"
 _OUTWEIGHED = "other claims outweigh it"
-_OURS = re.compile(r"(?i)\b(?:models?|provider|conversation|chat|prompt|agent|schema|tools?|mcp)\b")
+_OURS = re.compile(
+    r"(?i)\b(?:models?|provider|deployment|conversation|chat|prompt|agent|schema|tools?|mcp)\b"
+)
 """What an error in a log must speak of to be the agent's own."""
-_SIDE_JOB = re.compile(r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater)\b")
+_SIDE_JOB = re.compile(
+    r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater|mcp)\b"
+)
 """Parts of an agent that may fail without ending anything, as its logger names them."""
 _SOURCE = re.compile(
     r"(?!(?:note|todo|fix|feat|docs?|tests?|chore|perf|build|tip|hint|info|warn|warning|debug|usage"

@@ -106,6 +106,7 @@ class _Listener:
             self._drop("the agent tries again by itself below it")
             self._retry = unit
             return
+        said = _without_dropped(said)
         self._note(unit, said)
         self._headings += bool(unit.voice is Voice.MUTED and _HEADING.match(unit.text))
         self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
@@ -116,7 +117,9 @@ class _Listener:
             self._shown = True
         elif self._shown and _is_prose(unit):
             self._drop("a text about it goes on below it")
-        if said.signs:
+        if said.signs and self._error is not None and _is_dropped(said.signs):
+            self._lost += _outdo(list(said.signs), "an error was said before it")
+        elif said.signs:
             # "Done." is an answer, and an error is none.
             self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
             self._told = unit.voice is Voice.PLAIN
@@ -241,12 +244,24 @@ def _newest(
         or (advice and all(is_family(s.evidence.rule) or s.strength < said for s in now))
     )
     known = any(s.reason is not StopReason.ERROR or s.strength >= Strength.SENTENCE for s in before)
-    dropped = all(s.evidence.rule == _DROPPED and s.evidence.quote[:1] != "^" for s in now)
-    if before and ((weak and (known or dropped)) or is_aftermath(now, before)):
+    if before and ((weak and (known or _is_dropped(now))) or is_aftermath(now, before)):
         return before, _outdo(list(now), "an error was said before it")
     if {s.reason for s in now} == {s.reason for s in before}:
         return [*now, *before], []  # the same again, in other words
     return list(now), _outdo(before, "something newer was said")
+
+
+def _without_dropped(said: MatchedMessage) -> MatchedMessage:
+    """A message without the notice that the turn was taken back, if it says why."""
+    why = tuple(s for s in said.signs if not _is_dropped((s,)))
+    if not why or len(why) == len(said.signs):
+        return said
+    dropped = [s for s in said.signs if s not in why]
+    return replace(said, signs=why, lost=(*said.lost, *_outdo(dropped, "the error says why")))
+
+
+def _is_dropped(now: tuple[Sign, ...]) -> bool:
+    return all(s.evidence.rule == _DROPPED and s.evidence.quote[:1] != "^" for s in now)
 
 
 def _outdo(signs: list[Sign], why: str) -> list[Sign]:

@@ -19,7 +19,7 @@ _STATEMENT_WORDS = 45
 
 _THINGS = (
     r"(?:request|model|endpoint|session|conversation|account|organization|agent|content|chat|message"
-    r"|prompt|run|task|key|workspace|plan|api|provider|response|turn)"
+    r"|prompt|run|task|key|workspace|plan|api|provider|response|turn|feature)"
 )
 _TALK = re.compile(
     r"(?i)^\W{0,3}(?:i(?!'m sorry| cannot| can't| am unable| won't)|we(?!'re|'ve| are| have)|my"
