@@ -148,7 +148,8 @@ NOT_RUN = {
     "curl --unix-socket": "needs a daemon: test_docs_elsewhere",
     "claude mcp add": "needs claude: test_setup_agents",
     "scripts/agents ": "needs npm's registry: test_installed",
-    "pg_": "needs a database: test_fleet_bad_input",
+    "pg_": "needs a database: test_fleet_docs",
+    "psql ": "needs a database: test_fleet_docs",
     "ssh ": "needs another machine: test_docs_elsewhere",
     "segue rescue --last": "a signed-in agent: test_rescue_real",
 }

@@ -73,7 +73,7 @@ def test_the_wait_that_classify_tells_is_the_one_that_a_run_waits(tmp_path: Path
         text = tmp_path / "said.txt"
         text.write_text(f"{said}\n")
         shown = s.segue("classify", "--agent", "claude", str(text))
-        assert "no reset time was stated: in 2 s," in shown.stdout, shown.stdout
+        assert "no reset time was stated: try in 2 s," in shown.stdout, shown.stdout
 
 
 def test_adaptive_marks_follow_how_the_last_handoffs_went(tmp_path: Path) -> None:

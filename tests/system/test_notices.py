@@ -299,7 +299,7 @@ def test_notify_test_sends_to_each_service_and_says_what_became_of_it(
     service.status = 500
     config(own_home, f'notify = ["{service.url}"]', "notify_terse = false")
     result = CliRunner().invoke(command, ["test"])
-    assert (result.exit_code, result.stderr) == (1, "json:// did not take it\n")
+    assert (result.exit_code, result.stderr) == (1, "json:// did not accept it\n")
     assert os.getcwd() in json.dumps(service.got[1])
 
 

@@ -95,7 +95,7 @@ class QueueTests:
 
     def test_of_several_tasks_all_are_kept_or_none(self, queue: Queue, other: Queue) -> None:
         queue.submit([make_task("task-1")])
-        with pytest.raises(ValueError, match="there already"):
+        with pytest.raises(ValueError, match="already exists"):
             queue.submit([make_task("task-2"), make_task("task-1")])
         with pytest.raises(UnknownTask, match="task-9"):
             queue.submit([make_task("task-3"), make_task("task-4", after=("task-9",))])

@@ -129,7 +129,7 @@ def test_outside_git_it_is_told_once_and_with_snapshots_off_nothing_is_kept(
             "run", "--agent", "mine", "--check", "test -e c || { : > c; exit 1; }", "x", cwd=folder
         )
         assert ended.code == 0, ended.stderr
-        assert ended.stderr.count("no snapshots") == 1
+        assert ended.stderr.count("cannot take snapshots") == 1
         refused = s.segue("diff", cwd=folder)
         assert refused.code == 2
         assert "is not in a git repository" in refused.stderr

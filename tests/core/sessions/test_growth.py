@@ -60,6 +60,7 @@ def test_growth_is_told_per_minute_turn_and_reply() -> None:
         turns=11,  # the opening reply belongs to a turn that nothing is known of
         compactions=0,
         active_s=2_400.0,
+        large_by_share=(500,) * 8,
     )
 
 

@@ -65,7 +65,7 @@ def test_auto_resume_context_exhaustion_starts_a_new_session(tmp_path: Path) -> 
         assert len(set(sessions(s))) == len(sessions(s)) > 1
         for told in (ended.stderr, log(s)):
             assert "leg 1 ended: context window exhausted" in told
-            assert "a new session continues with the checkpoint" in told
+            assert "a new session continues with a checkpoint" in told
         assert s.continuity().is_whole
 
 

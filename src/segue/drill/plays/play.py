@@ -237,7 +237,7 @@ class Play:
         """As segue itself says."""
         end = guided.end_of(self.segue_home, self.stderr)
         run = end.run
-        reason = run.outcome.reason if run.outcome else f"not over: {run.state.value}"
+        reason = run.outcome.reason if run.outcome else f"unfinished: {run.state.value}"
         return replace(
             outcome,
             reason="timeout" if self.ended_by == "segue" else reason,

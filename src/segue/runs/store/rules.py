@@ -74,7 +74,7 @@ class StoreRules(ABC):
         )
         with self.alone():
             if self.last_seq(run.id):
-                raise ValueError(f"{run.id} is there already")
+                raise ValueError(f"{run.id} already exists")
             self._keep(entry, after)
         return entry
 
