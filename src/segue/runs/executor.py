@@ -252,12 +252,12 @@ class Executor:
 
     def say_recalled(self, follower: LegFollower, known: str) -> None:
         """Sends it to the session, once for each compaction."""
-        number = follower.compactions.count
-        words = self.prompts.recall(known, at_work=True)
+        number, drive, leg = follower.compactions.count, follower.drive, follower.leg
+        is_cut = _is_told_at_once(follower) and drive.interrupt != b""
+        words = self.prompts.recall(known, at_work=True, is_cut=is_cut)
         self.digest.tell(words)
         write(Path(follower.leg.folder) / f"{_recall(number)}.md", words)
-        drive, leg = follower.drive, follower.leg
-        if _is_told_at_once(follower) and drive.interrupt:
+        if is_cut:
             follower.cut_for_recall()
             leg.command(f"cut-{number}", "input", input=drive.interrupt)
         if drive.say is not None:
@@ -519,8 +519,9 @@ class Executor:
 def _is_told_at_once(follower: LegFollower) -> bool:
     """Whether it is about to act on nothing but the summary of its own compaction."""
     seen, is_at_rest = follower.compactions, not follower.has_open_call
-    is_next = follower.drive.works_on_compacted and seen.works_after < seen.count
-    return is_next and seen.is_after_work and (is_at_rest or bool(follower.drive.interrupt))
+    is_next = seen.works_after < seen.count and seen.is_after_work and not seen.ends_turn
+    can_wait = is_at_rest or bool(follower.drive.interrupt)
+    return follower.drive.works_on_compacted and is_next and can_wait
 
 
 def _recall(compaction: int) -> str:

@@ -48,10 +48,10 @@ class Prompts:
         said = self._of(run, decision, checkpoint, doubt, checked, relay)
         return f"{self.recall(forgotten)}\n{said}" if forgotten else said
 
-    def recall(self, known: str, *, at_work: bool = False) -> str:
+    def recall(self, known: str, *, at_work: bool = False, is_cut: bool = False) -> str:
         """Tells a session what its own compaction left out."""
         template = self.templates[continuation.AFTER_COMPACTION]
-        return continuation.after_compaction(template, known=known, at_work=at_work)
+        return continuation.after_compaction(template, known=known, at_work=at_work, is_cut=is_cut)
 
     def _of(
         self,

@@ -211,6 +211,15 @@ def test_the_size_after_a_compaction_is_the_new_one() -> None:
     assert any(isinstance(e, Compaction) and e.used_tokens == 2790 for e in read(file))
 
 
+@pytest.mark.parametrize(("trigger", "ends"), [("auto", False), ("manual", True)])
+def test_only_a_compaction_that_the_user_asked_for_ends_a_turn(trigger: str, ends: bool) -> None:
+    boundary = {"type": "system", "subtype": "compact_boundary"}
+    stream = read({**boundary, "compact_metadata": {"trigger": trigger}})
+    file = read(kept({**boundary, "compactMetadata": {"trigger": trigger}}))
+    found = [e.ends_turn for e in (*stream, *file) if isinstance(e, Compaction)]
+    assert found == [ends, ends]
+
+
 def test_compaction_tells_its_start_and_its_failure() -> None:
     status = {"type": "system", "subtype": "status"}
     failed = {"status": None, "compact_result": "failed", "compact_error": "exhausted"}

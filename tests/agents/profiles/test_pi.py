@@ -200,6 +200,9 @@ def test_after_a_compaction_the_run_goes_on_and_settles_well() -> None:
         Ended(where="f:8", ok=True),
         Ended(where="f:9", ok=True),
     ]
+    done["willRetry"] = False
+    (last,) = (event for event in read(START, done) if isinstance(event, Compaction))
+    assert last.ends_turn
 
 
 def test_a_compaction_that_failed_says_so_and_the_run_settles_badly() -> None:
@@ -227,7 +230,7 @@ def test_a_manual_compaction_after_the_run_is_no_part_of_its_end() -> None:
 def test_a_compaction_entry_is_a_finished_one_of_unknown_size() -> None:
     compaction = {"type": "compaction", "id": "e", "parentId": "p", "timestamp": ISO}
     assert last({**compaction, "tokensBefore": 160000}) == Compaction(
-        where="f:1", at=AT, phase="done"
+        where="f:1", at=AT, phase="done", ends_turn=True
     )
 
 

@@ -1,7 +1,10 @@
 """After an agent's own compaction: what its summary left out is told to it again, once."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -181,19 +184,86 @@ def test_an_agent_that_does_not_talk_is_resumed_with_it_between_two_tools(tmp_pa
         assert told == sorted(set(told))
 
 
+USED_UP = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
+
+
+@pytest.mark.parametrize(
+    ("cast", "full", "before", "legs"),
+    [("rehearsal-codex", USED_UP, 4, 2), ("rehearsal", FULL, 5, 1)],
+)
 def test_an_agent_that_would_act_on_its_summary_alone_is_told_before_it_does(
-    tmp_path: Path,
+    cast: str, full: str, before: int, legs: int, tmp_path: Path
 ) -> None:
-    """codex works on at once after its own compaction: the reply to that would do work again."""
-    full = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
-    slow = "[[rules]]\nafter_requests = 4\ndelay_s = 15\n"
+    """codex and claude work on at once after their own compaction: the reply to that would do work
+    again. claude is interrupted for it, and stays."""
+    slow = f"[[rules]]\nafter_requests = {before}\ndelay_s = 15\n"
     works = ["echo it again >> done", "echo and on >> done"]  # what it would do, and does
     played = scenario(tmp_path, [*BEFORE, *works], full, slow)
-    with staged(played, "rehearsal-codex") as s:
+    with staged(played, cast) as s:
         ended = s.run()
         assert ended.code == 0, (ended.stderr, s.answers)
         first, *others = after_compaction(s)
         assert WORD not in first
-        assert all(WORD in request for request in others)
+        assert all(request.count(WORD) == 1 for request in others)
         assert (s.project / "done").read_text() == "and on\n"
-        assert len(sorted(s.home.glob("runs/*/leg-*"))) == 2
+        assert len(sorted(s.home.glob("runs/*/leg-*"))) == legs
+
+
+# Its turn is over but for its compaction, after which it looks whether it is told anything.
+PI = r"""
+import json, select, sys
+
+USAGE = {"input": 9, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 10}
+
+def say(**record):
+    print(json.dumps(record), flush=True)
+
+def reply(*content, stop="stop"):
+    said = {"role": "assistant", "content": content, "usage": USAGE, "stopReason": stop}
+    say(type="message_end", message=said)
+
+for line in sys.stdin:
+    order = json.loads(line)
+    if order["type"] == "get_state":
+        state = {"sessionId": "s1", "model": {"id": "m", "contextWindow": 200000}}
+        say(type="response", command="get_state", success=True, id=order.get("id"), data=state)
+    elif order["type"] == "prompt":
+        say(type="response", command="prompt", success=True, id=order.get("id"))
+        say(type="agent_start")
+        call = {"id": "c1", "name": "bash", "arguments": {"command": "sh tell"}}
+        reply({"type": "toolCall", **call}, stop="toolUse")
+        ran = {"toolCallId": "c1", "toolName": "bash"}
+        say(type="tool_execution_start", args=call["arguments"], **ran)
+        result = {"content": [{"type": "text", "text": "the staging name is quokka-48613"}]}
+        say(type="tool_execution_end", result=result, isError=False, **ran)
+        answer = {"role": "toolResult", "isError": False, **result, **ran}
+        say(type="message_end", message=answer)
+        reply({"type": "text", "text": "All done."})
+        say(type="agent_end", messages=[], willRetry=False)
+        say(type="compaction_start", reason="threshold")
+        short = {"summary": "Some work.", "estimatedTokensAfter": 9}
+        say(type="compaction_end", reason="threshold", result=short, willRetry=False)
+        if select.select([sys.stdin], [], [], 2)[0]:
+            open("told", "w").close()
+        say(type="agent_settled")
+"""
+
+
+def test_a_compaction_at_the_end_of_a_turn_begins_no_other(tmp_path: Path, own_home: Path) -> None:
+    """pi compacts once more when it is done: told what that left out, it would work again."""
+    script = tmp_path / "pi"
+    script.write_text(f"#!{sys.executable}\n{PI}")
+    script.chmod(0o755)
+    config = own_home / "segue" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[agents.settles]\ncommand = ["{script}"]\nlike = "pi"\n')
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "segue", "run", "--agent", "settles", "do it"],
+        cwd=work, env=os.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "All done."
+    assert not (work / "told").exists()

@@ -141,6 +141,7 @@ DRIVE = Drive(
     talks=True,
     say=say,
     interrupt=_line(_INTERRUPT),
+    works_on_compacted=True,
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

@@ -444,8 +444,14 @@ class Reader:
                 before = whole(data, "compact_metadata", "pre_tokens")
                 before = before or whole(data, "compactMetadata", "preTokens")
                 self.used, self.counted, self.compacted = after, ("", 0), True
+                trigger = text(data, "compact_metadata", "trigger")
+                trigger = trigger or text(data, "compactMetadata", "trigger")
                 yield ev.Compaction(
-                    phase="done", used_tokens=after, before_tokens=before, **self.here
+                    phase="done",
+                    used_tokens=after,
+                    before_tokens=before,
+                    ends_turn=trigger == "manual",
+                    **self.here,
                 )
             case "status" if text(data, "status") == "compacting":
                 yield ev.Compaction(phase="started", **self.here)

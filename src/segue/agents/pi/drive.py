@@ -147,6 +147,7 @@ DRIVE = Drive(
     talks=True,
     say=_say,
     interrupt=b'{"type":"abort"}\n',
+    works_on_compacted=True,
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

@@ -294,7 +294,8 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if obj(data, "result"):
         size = whole(data, "result", "estimatedTokensAfter")
         summary = text(data, "result", "summary")
-        yield Compaction(phase="done", used_tokens=size, **mark)
+        is_last = data.get("willRetry") is not True  # it compacts at the end of a turn, too
+        yield Compaction(phase="done", used_tokens=size, ends_turn=is_last, **mark)
         yield Summary(text=summary, **mark)
     elif data.get("reason") == "manual":
         yield Other(kind="compaction_end", **mark)
@@ -305,7 +306,7 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 def _compaction(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     """In the session file only finished ones; `tokensBefore` is not the new size."""
-    yield Compaction(phase="done", **mark)
+    yield Compaction(phase="done", ends_turn=True, **mark)
     yield Summary(text=text(data, "summary"), **mark)
 
 

@@ -67,6 +67,10 @@ _AT_WORK = (
     "This needs no answer: continue what you were doing. If everything is already done, repeat your"
     " last answer as it was, and add nothing."
 )
+_CUT = (
+    " If this message interrupted a tool call of yours, look at what that call did before you make"
+    " it again."
+)
 _RULES_ONLY = (
     "The previous session was cut off before it could write a checkpoint itself: this was collected"
     " from its records and the files. Finished work is in the files and, if there is a"
@@ -226,10 +230,13 @@ def check_failed(template: str, *, command: str, exit_code: int, output: str, le
     return fill(template, values)
 
 
-def after_compaction(template: str, *, known: str, at_work: bool = False) -> str:
+def after_compaction(
+    template: str, *, known: str, at_work: bool = False, is_cut: bool = False
+) -> str:
     """Tells a session what its own compaction left out (`digest.left_out`). `at_work`: as a
-    message in the middle of its work; otherwise more text follows."""
-    values = {"known": _OWN_TAG.sub("‹", known), "note": _AT_WORK if at_work else ""}
+    message in the middle of its work, which `is_cut` for it; otherwise more text follows."""
+    note = _AT_WORK + _CUT * is_cut if at_work else ""
+    values = {"known": _OWN_TAG.sub("‹", known), "note": note}
     return fill(template, values).strip() + "\n"
 
 

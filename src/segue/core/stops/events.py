@@ -89,6 +89,9 @@ class Compaction(Event, frozen=True, kw_only=True):
     used_tokens: int | None = None
     before_tokens: int | None = None
     message: str = ""
+    ends_turn: bool = False
+    """Nothing says that the agent continues: it may compact at the end of a turn, or because the
+    user tells it to."""
 
 
 class Summary(Event, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ class Compactions:
         self.is_after_work = False
         """Whether the session called a tool between the last one and the one before: one that only
         compacts is not told the same again and again."""
+        self.ends_turn = False
+        """Whether nothing says that the session works on after the last one."""
         self._has_worked = False
         self._is_fresh = False  # the summary is newer than all work
         self._is_done = False  # nothing was done since the last one: told again, it is the same
@@ -40,6 +42,8 @@ class Compactions:
                 if not self._is_done:
                     self.count += 1
                     self.is_after_work, self._has_worked = self._has_worked, False
+                    self.ends_turn = True
+                self.ends_turn &= event.ends_turn
                 self._is_done = True
                 if not self._is_fresh:
                     self.summary = ""
