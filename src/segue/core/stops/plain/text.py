@@ -58,6 +58,7 @@ class _Maker:
         self._log = False
         self._prefix = ""
         self._in_page = False  # a gateway's page, as an error's body
+        self._in_tags = False  # the last line had some; a blank line after other text ends a page
         self._item_indent: int | None = None  # of the item of a list that is open
         self._frame = False  # the line above names a frame of a Python stack trace
         self._in_code = False
@@ -83,6 +84,8 @@ class _Maker:
 
     def take(self, line: Line) -> None:
         text = line.text
+        if text:
+            self._in_tags = is_html(text)
         if is_html(text) and (self._in_page or self._errors_only or self._awaits_page):
             self._in_page = "</html" not in text.lower()
             text = untagged(text)
@@ -92,8 +95,9 @@ class _Maker:
             if not text:
                 return
         if not text:
-            if not self._in_page:
+            if not self._in_page or not self._in_tags:
                 self._flush()
+                self._in_page = False
                 self._in_code = self._in_result = False
                 self._item_indent = None
             return
