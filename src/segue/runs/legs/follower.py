@@ -281,8 +281,9 @@ class LegFollower:
 
     def _take_lines(self, lines: list[bytes], now: float) -> list[AnyFact]:
         facts: list[AnyFact] = []
-        # Asked for a checkpoint, it matters what came before which words.
-        for piece in ([line] for line in lines) if self.answer is not None else (lines,):
+        # Once it is told something, it matters which turn ended before it heard that.
+        is_told = self.answer is not None or self.recalls.is_awaited
+        for piece in ([line] for line in lines) if is_told else (lines,):
             if self.drive.hears is not None:
                 facts += self._hear(piece, now)
             events = self.stream.feed(piece, now)
