@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from support.fleet.postgres import Postgres, postgres
 
+from segue.core.queue.types import Caps
 from segue.errors import StateError
 from segue.fleet import machines
 from segue.fleet.queue import PostgresQueue, must_hold
 from segue.fleet.store import PostgresStore
 from segue.queue.port import Queue
-from segue.runs.store.port import IsAlive, LeaseLost, Store
+from segue.runs.store.port import Holder, IsAlive, LeaseLost, Store
 from segue.testing.queues import MANY, START, QueueTests, claim, make_holder, make_task
 from segue.testing.stores import Driver, StoreTests, make_run
 
@@ -127,6 +128,31 @@ def test_a_machine_that_is_silent_for_longer_than_its_lease_has_lost_its_work(
         assert (there.id, there.is_drained, there.is_alive) == ("far", True, True)
         machines.forget(queue, "far")
         assert machines.machines(queue) == []
+
+
+def test_the_places_of_a_lost_machine_are_kept_for_its_tasks_for_a_moment(server: Postgres) -> None:
+    server.sql("DROP SCHEMA IF EXISTS segue CASCADE")
+    far, near = make_holder(1, machine="far"), make_holder(2)
+    caps = Caps(jobs=1_000, max_per_project=1)
+    with PostgresQueue(server.url()) as queue:
+
+        def is_claimed(name: str, holder: Holder) -> bool:
+            told = queue.claim(name, holder, START, agent="one", account="one", caps=caps)
+            return told is not None
+
+        def silent_for(seconds: int) -> None:
+            late = "UPDATE segue.machine SET beat_at = now() - make_interval(secs => %s)"
+            queue.rows(late, (seconds,))
+
+        machines.beat(queue, "far", lease_s=30)
+        queue.submit([make_task("task-1"), make_task("task-2")])
+        assert is_claimed("task-1", far)
+        silent_for(31)
+        assert not is_claimed("task-2", near), "the place is for the task that has begun"
+        assert is_claimed("task-1", near)
+        assert is_claimed("task-1", far), "its process is gone, too"
+        silent_for(60)
+        assert is_claimed("task-2", near), "nobody takes the other over: the place is free"
 
 
 def test_a_machine_that_is_not_heard_gives_up_long_before_its_lease_is_over(

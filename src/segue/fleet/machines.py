@@ -147,13 +147,16 @@ def forget(db: FleetDatabase, machine: str) -> None:
     db.rows("DELETE FROM segue.machine WHERE id = %s", (machine,))
 
 
-def is_alive(db: FleetDatabase, holder: Holder) -> bool:
+def is_alive(db: FleetDatabase, holder: Holder, *, grace_s: float = 0.0) -> bool:
     """Whether a process may still do its work: one of this machine by its pid and start time, one
-    of another by that machine's beats."""
+    of another by that machine's beats. `grace_s`: how long that machine may be late."""
     if holder.machine == leases.machine():
         return leases.is_alive(holder)
-    sql = "SELECT now() - beat_at <= lease_s * interval '1 second' FROM segue.machine WHERE id = %s"
-    return any(is_there for (is_there,) in db.rows(sql, (holder.machine,)))
+    sql = (
+        "SELECT now() - beat_at <= (lease_s + %s) * interval '1 second' FROM segue.machine"
+        " WHERE id = %s"
+    )
+    return any(is_there for (is_there,) in db.rows(sql, (grace_s, holder.machine)))
 
 
 def may_live(db: FleetDatabase, holder: Holder, run_id: str) -> bool:

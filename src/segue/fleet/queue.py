@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from segue.core.queue.types import Caps, Task
+from segue.core.queue.types import Caps, Task, TaskState
 from segue.fleet import accounts, machines
 from segue.fleet.database import FleetDatabase, kept, raw, read
 from segue.queue import rules
@@ -21,6 +21,8 @@ _CLAIM = 7_302_114_200_418
 
 _TRIES = 10
 """So many of a list are tried in one transaction, which keeps all other claims waiting."""
+_GRACE_S = 5.0
+"""For so long the places of a machine that was just lost are kept for the tasks that it carried."""
 PART = 100
 """So many waiting tasks are looked at at a time."""
 
@@ -35,6 +37,7 @@ class PostgresQueue(FleetDatabase):
     def __init__(self, url: str, *, is_alive: IsAlive | None = None) -> None:
         super().__init__(url)
         self._is_alive = is_alive or partial(machines.is_alive, self)
+        self._has_place = is_alive or partial(machines.is_alive, self, grace_s=_GRACE_S)
         self._from = 0  # of what waits, up to where it was told
 
     def lives(self, holder: Holder) -> bool:
@@ -168,8 +171,11 @@ class PostgresQueue(FleetDatabase):
         rows = [(self._task(data), _holder(held)) for data, held in found]
         if not task.run and machines.is_drained(self, holder.machine):
             return None  # what was begun goes on
+        # Work that was begun comes first, also before tasks that were listed when it was not lost.
+        is_new = task.state is TaskState.QUEUED
+        is_alive = self._has_place if is_new else self._is_alive
         if not rules.may_claim(
-            task, rows, me=holder, account=wanted.account, caps=caps, is_alive=self._is_alive
+            task, rows, me=holder, account=wanted.account, caps=caps, is_alive=is_alive
         ):
             return None
         before = self._lease(task.id)[1]

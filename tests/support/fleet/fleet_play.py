@@ -21,6 +21,8 @@ from support.waiting import until
 COMMAND = json.dumps(["sh", "-c", 'eval "$0"', "{prompt}"])
 CONFIG = f'[run]\nagent = "mine"\n[agents.mine]\ncommand = {COMMAND}\n'
 WRONG_S = 600.0
+_ENOUGH = 60
+"""So many tasks keep the machines busy for the time that all the faults take."""
 AGENT = """#!/bin/sh
 me="$(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $$"
 echo "$(date +%s.%N) $me begin" >> "$1"
@@ -127,7 +129,9 @@ class Play:
                 if line.endswith("begin") and machine.id not in line
             ]
 
-        self.takeovers.append(min(until(begun, "its tasks are taken over")) - at)
+        took_s = min(until(begun, "its tasks are taken over")) - at
+        self.takeovers.append(took_s)
+        sys.stderr.write(f"taken over after {took_s:.1f} s\n")
 
     # What came of it
 
@@ -164,21 +168,26 @@ def main(folder: Path, tasks: int, jobs: int, lease_s: float, faults: list[str])
     with fielded(folder, 3, lease_s=lease_s, config=config, wrong_clock_s=WRONG_S) as there:
         play = Play(there, lease_s, jobs)
         try:
-            play.submit(tasks, (2, 4) if tasks < 20 else (20, 40))
+            play.submit(tasks, (20, 40) if tasks >= _ENOUGH else (2, 4))
             begun_at = time.monotonic()
             play.begin()
-            if tasks < 20:  # else there is enough to do for all that time
+            if tasks < _ENOUGH:
                 play.hold.touch()
             for number, fault in enumerate(faults):
                 getattr(play, fault)(play.victim(number))
                 sys.stderr.write(f"{time.monotonic() - begun_at:.1f} s: {fault} is over\n")
             play.hold.unlink(missing_ok=True)
             with PostgresQueue(there.server.url()) as queue:
-                until(
-                    lambda: all(task.state.is_final for task in queue.tasks()),
-                    "every task ends",
-                    60.0 + 10.0 * tasks,
-                )
+
+                def left() -> list[str]:
+                    return [
+                        f"{task.id} is {task.state.value}: {task.why or 'for no reason given'}"
+                        for task in queue.tasks()
+                        if not task.state.is_final
+                    ]
+
+                limit_s = 60.0 + 10.0 * tasks
+                until(lambda: not left(), lambda: f"every task ends; left: {left()}", limit_s)
                 states = {task.id: task.state.value for task in queue.tasks()}
             print(json.dumps(play.told(states, time.monotonic() - begun_at)))
         finally:
