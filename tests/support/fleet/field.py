@@ -230,7 +230,8 @@ def fielded(
     enclosure.demand()
     folder.mkdir(parents=True, exist_ok=True)
     for words in (
-        "ip link add field type bridge",
+        # Its own address: else it changes with the machines that leave, and the others lose it.
+        "ip link add field address 02:00:00:00:77:01 type bridge",
         f"ip addr add {NETWORK}.1/24 dev field",
         "ip link set field up",
     ):
