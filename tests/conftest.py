@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from msgspec.structs import replace
 
+from segue.agents import drives
 from segue.core.stops.events import Event, Summary, ToolCall, ToolResult, Usage
 
 # Time is measured in bench/, not here; and CI must say the same of the same commit twice.
@@ -98,12 +99,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A private HOME and SEGUE_HOME, and a fixed time zone."""
+    """A private HOME and SEGUE_HOME, a fixed time zone, and only the agents that segue knows."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SEGUE_HOME", str(home / "segue"))
     monkeypatch.setenv("TZ", "UTC")
+    # What a command registers from the config of one test is unknown to the next one.
+    monkeypatch.setattr(drives, "_loaded", {})
     for name in ("XDG_CONFIG_HOME", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return home

@@ -306,6 +306,18 @@ def test_completion_imports_no_command_and_no_library() -> None:
     assert not loaded & {"msgspec", "rich", "re2", "segue.cli.work.logs", "segue.runs.store.sqlite"}
 
 
+def test_help_of_a_run_imports_nothing_that_drives_one() -> None:
+    code = (
+        "import sys; sys.argv = ['segue', 'run', '--help']\n"
+        "from segue.cli import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = {"segue.runs.loop", "segue.runs.executor", "segue.core.stops.reader", "genai_prices"}
+    assert set(done.stderr.split()) & {*slow, "segue.cli.support.stage"} == set()
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_is_printed(shell: str) -> None:
     done = segue("completion", shell)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec import Struct
@@ -36,10 +36,8 @@ from segue.core.runs.types import (
 )
 from segue.errors import ConfigError, InputError, SegueError
 from segue.runs.clock import Clock
-from segue.runs.executor import Executor
 from segue.runs.journal import Journal
 from segue.runs.legs.leg import Guard, free
-from segue.runs.loop import Loop
 from segue.runs.prompts import Prompts
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Holder, Lease, Store, run_key
@@ -47,6 +45,9 @@ from segue.system.accounts import Accounts
 from segue.system.config import trust
 from segue.system.config.settings import Settings
 from segue.system.files import tree_lock
+
+if TYPE_CHECKING:
+    from segue.runs.loop import Loop
 
 _MODEL_FLAGS = ("--model", "-m")
 """What all agents call it."""
@@ -321,7 +322,7 @@ class Driver:
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def begin(self, wanted: RunRequest, run_id: str = "") -> Loop:
+    def begin(self, wanted: RunRequest, run_id: str = "") -> "Loop":
         """Starts a new run. When this returns, the run is stored and its first leg is decided.
         `run_id` is for callers who reserved one; no run may have it."""
         now = self.clock.now()
@@ -359,7 +360,7 @@ class Driver:
         policy: Policy | None = None,
         flags: tuple[str, ...] | None = None,
         relay: tuple[Member, ...] | None = None,
-    ) -> tuple[Loop, AnyFact | None]:
+    ) -> "tuple[Loop, AnyFact | None]":
         """Continues a run that has ended, or whose segue is gone, with the fact that resumes it,
         if it accepts one. Raises Held if a segue still drives it."""
         lease = self._hold(run_key(run.id), f"{self._who} resume {run.id}")
@@ -376,7 +377,11 @@ class Driver:
         fact = again if wants_more else None
         return self._loop(run, drive, command, lease), fact
 
-    def _loop(self, run: Run, drive: Drive, command: tuple[str, ...], lease: Lease) -> Loop:
+    def _loop(self, run: Run, drive: Drive, command: tuple[str, ...], lease: Lease) -> "Loop":
+        # Slow to import, and not needed where a run is only looked at, refused or submitted.
+        from segue.runs.executor import Executor
+        from segue.runs.loop import Loop
+
         journal = Journal(self.store, run, lease, clock=self.clock.now, draw=self.draw)
         crew = Executor(
             run,

@@ -79,7 +79,7 @@ class Executor:
         self._is_primed = False
         self._printed: dict[Path, Salvager] = {}  # what each leg printed, by its folder
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
-        self._warm = Warm(run.policy)
+        self._warm = Warm()
 
     # Legs
 

@@ -64,6 +64,12 @@ def test_what_is_registered_is_found_and_hides_what_comes_with_segue(
     assert drives.names() == [*drives.NAMES, "mine"]
 
 
+@pytest.mark.parametrize("time", [1, 2])
+def test_what_a_test_registers_is_unknown_to_the_next(time: int) -> None:
+    assert drives.names() == [*drives.NAMES]
+    drives.register("left-behind", drive_of("left-behind", Custom(command=("mine",))))
+
+
 # Commands
 
 

@@ -1,15 +1,17 @@
 """The packaged wordings: every entry is sound, true to its examples, and found."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from conftest import lines
 
-from segue import api
+from segue import api, core
 from segue.agents.ending import Ending, Source
 from segue.cli.tools.wordings import untrue
+from segue.core.stops.literals import required
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.wordings import Catalogue, Reason, Where, Wording, bad_pattern
 from segue.system.config import wordings
@@ -56,11 +58,15 @@ def test_an_example_alone_gets_its_reason(file: Path, wording: Wording) -> None:
         assert stop.reason.value == wanted, (example, stop.evidence)
 
 
-def test_the_filter_finds_what_one_by_one_finds() -> None:
-    """The shortcut (look for necessary words first) must not lose a single hit."""
+@pytest.mark.parametrize("texts_by_words", [0, 10_000], ids=["by RE2's filter", "by words"])
+def test_the_filters_find_what_one_by_one_finds(
+    texts_by_words: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shortcuts (look for necessary words first) must not lose a single hit."""
     import re2
 
-    catalogue = api.load_catalogue()
+    monkeypatch.setattr("segue.core.stops.wordings._FEW_TEXTS", texts_by_words)
+    catalogue = wordings.load()
     compiled = {
         place: [(w.id, re2.compile(source)) for w, source in catalogue.sources(place)]
         for place in PLACES
@@ -72,6 +78,50 @@ def test_the_filter_finds_what_one_by_one_finds() -> None:
             wanted = {name for name, pattern in compiled[place] if pattern.search(text)}
             own = {w.id for w in catalogue.wordings if w.agents}
             assert found == wanted - own, (record["id"], place)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("log in again", ("again",)),
+        ("(?:usage )?limit reached", ("reached",)),
+        ("colou?r", ("colo",)),
+        ("ab{2,3}cdef", ("cdef",)),
+        ("no (?:more )?credits|(?:payment|billing) required", ("credits", "required")),
+        ("(?:abc|def)+", ("abc", "def")),
+        ("(?P<when>monday|friday)", ("monday", "friday")),
+        ("(?:abc|def)?", ()),
+        ("(?:abc|d?)", ()),
+        ("(?:abc ){0,700}", ()),
+        (r"[)abc|]\(\)xyz", ("xyz",)),
+        (r"\Qa|b\E", ()),
+        (r"\x{41}bcd", ()),
+        ("(?-i:Error)", ()),
+        ("límite", ("mite",)),
+        ("利用制限", ()),
+        ("", ()),
+    ],
+)
+def test_words_that_a_pattern_needs_are_read_from_it(pattern: str, words: tuple[str, ...]) -> None:
+    assert required(pattern) == words
+
+
+def test_letters_that_fold_into_others_do_not_hide_a_wording() -> None:
+    entry = Wording(id="a", reason="auth", pattern="task kills", example=("task kills",))
+    assert Catalogue([("file", entry)]).find("TA\u017f\u212a \u212aill\u017f", "error")
+
+
+def test_every_pattern_that_is_compiled_later_can_be_compiled() -> None:
+    found = 0
+    for path in sorted(Path(core.__file__).parent.rglob("*.py")):
+        if "lazy_pattern(" not in path.read_text(encoding="utf-8") or path.stem == "lazy_pattern":
+            continue
+        name = ".".join(("segue.core", *path.relative_to(Path(core.__file__).parent).parts))
+        for value in vars(import_module(name.removesuffix(".py"))).values():
+            if repr(value).startswith("lazy_pattern("):
+                assert value.pattern
+                found += 1
+    assert found > 100
 
 
 def test_a_blank_in_a_pattern_is_any_white_space() -> None:

@@ -8,7 +8,6 @@ import click
 from segue import fleet
 from segue.cli.support.run.options import AgainCommand, options
 from segue.cli.support.run_lookup import find, is_driven, must_be_here, must_be_there, opened
-from segue.cli.support.stage import RunStage
 from segue.errors import InputError
 from segue.runs import begin
 from segue.runs.begin import Driver
@@ -71,6 +70,8 @@ def command(
         begin.register(settings)
         drive, program = begin.driven(found.agent, os.environ)
         words = begin.with_flags(drive, found.agent, found.flags, more)
+        from segue.cli.support.stage import RunStage  # slow to import: not for --help
+
         stage = RunStage(settings, as_json=as_json, raw=raw)
         with Driver(
             store,

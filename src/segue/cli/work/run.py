@@ -10,7 +10,6 @@ import click
 from segue import fleet
 from segue.cli.support.run.options import RunCommand, options
 from segue.cli.support.run_lookup import folder, opened
-from segue.cli.support.stage import RunStage
 from segue.errors import InputError
 from segue.runs import begin
 from segue.runs.begin import Driver, RunRequest
@@ -20,7 +19,6 @@ from segue.system.config import trust
 from segue.system.config.settings import Flags, Settings
 from segue.system.files import files
 from segue.views import printing
-from segue.views.rescue_list import rescued
 from segue.views.run_block import clean
 from segue.views.verdicts import moment
 
@@ -119,6 +117,9 @@ def command(
 def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
     """Plays a new run in the foreground; returns its exit code. Raises SegueError if it cannot
     start."""
+    from segue.cli.support.stage import RunStage  # slow to import: not for --help or a refusal
+    from segue.views.rescue_list import rescued
+
     stage = RunStage(settings, as_json=as_json, raw=raw)
     with (
         opened() as store,

@@ -8,13 +8,13 @@ counter-wording stands in the same unit. What follows from the order of units is
 One file: all that a line of an agent's words is asked, in one order.
 """
 
-import re
 from datetime import tzinfo
 from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops import resets
 from segue.core.stops.claims.statements import is_human, is_only_warned, is_rest, may_claim
 from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE, FAULT, VAGUE
@@ -30,7 +30,7 @@ from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Hit, Where
 LONG_RETRY_S = 60.0
 """An agent that retries within this time is at work; one that sits longer has stopped."""
 
-_RETRYING = re.compile(
+_RETRYING = lazy_pattern(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
     r"|\battempt:? ?#?\d+\b|\bon try \d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
@@ -38,14 +38,14 @@ _RETRYING = re.compile(
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
 )
-_COUNTED = re.compile(r"\b(\d+) ?(?:/|of) ?(\d+)\b")
-_NEGATION = re.compile(
+_COUNTED = lazy_pattern(r"\b(\d+) ?(?:/|of) ?(\d+)\b")
+_NEGATION = lazy_pattern(
     r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
     r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
     r"[^.:;,·\n({\[\"]{0,24})\Z"
 )
-_NOT = re.compile(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
-_MENTION = re.compile(
+_NOT = lazy_pattern(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
+_MENTION = lazy_pattern(
     r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
     r"|(?:was|is now|has been) (?:the|a|shown|printed|added|fixed|resolved|handled)"
     r"|means|appears|indicates|shows up"
@@ -53,16 +53,16 @@ _MENTION = re.compile(
     r"|when (?:combined|you|a|an|the)\b|(?:if|once|unless|whenever) \w"
     r"|[—–-] (?:re-?try|re-?route|switch|truncate|fall back|back off|cool ?down|then|the agent)\b)"
 )
-_CONDITIONAL = re.compile(
+_CONDITIONAL = lazy_pattern(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
     r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
 )
-_STAMP = re.compile(r"^\W?(?:\d{2,4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,:Z+]*\W?\s+(?:[-|]\s)?")
-_TALK = re.compile(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
+_STAMP = lazy_pattern(r"^\W?(?:\d{2,4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,:Z+]*\W?\s+(?:[-|]\s)?")
+_TALK = lazy_pattern(rf"{_CONDITIONAL.pattern}|(?i:^\W*(?:i|we|my|our|it|they|the docs?)\b)")
 _QUOTE_CHARS = 200
 _DIGITS = 12
 _SCOPES = tuple(
-    (name, re.compile(rf"(?i){form}"))
+    (name, lazy_pattern(rf"(?i){form}"))
     for name, form in (
         ("five_hour", r"\b(?:5|five)[- ]?h(?:our|r)?s?\b|\bsession (?:usage )?limit"),
         ("model", r"\b(?:opus|sonnet|haiku|fable)(?: \d[\d.]*)? (?:weekly )?limit"),
@@ -309,7 +309,7 @@ def _reset_of(text: str, now: float, tz: tzinfo) -> Reset | None:
     return found
 
 
-_LAST_TRY = re.compile(r"(?i)^attempt:? ?#?(\d{1,4}) ?(?:/|of) ?(\d{1,4})\b")
+_LAST_TRY = lazy_pattern(r"(?i)^attempt:? ?#?(\d{1,4}) ?(?:/|of) ?(\d{1,4})\b")
 
 
 def _was_last_try(notice: str) -> bool:
@@ -336,22 +336,22 @@ _FAMILY_WEIGHT = 2.0
 _CAUSELESS = 0.5  # a code that names no cause
 _DENIED = "negated"
 _OUTWEIGHED = "other claims outweigh it"
-_OURS = re.compile(
+_OURS = lazy_pattern(
     r"(?i)\b(?:models?|provider|deployment|conversation|chat|prompt|agent|schema|tools?|mcp)\b"
 )
 """What an error in a log must speak of to be the agent's own."""
-_SIDE_JOB = re.compile(
+_SIDE_JOB = lazy_pattern(
     r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater|mcp)\b"
 )
 """Parts of an agent that may fail without ending anything, as its logger names them."""
-_SOURCE = re.compile(
+_SOURCE = lazy_pattern(
     r"(?!(?:note|todo|fix|feat|docs?|tests?|chore|perf|build|tip|hint|info|warn|warning|debug|usage"
     r"|example|title|summary|description|feature|bug|issue|question|user|assistant|human)\b)"
     r"[a-z][\w.-]{1,20}: (?=[A-Z])"
 )
 """The program that speaks, before what it says: "groq: Rate limit reached"."""
 _AROUND = "the error inside it says why"
-_OUTSIDE = re.compile(
+_OUTSIDE = lazy_pattern(
     r"(?i)^\W{0,3}(?:(?:failed|unable|could not|couldn't|cannot|error) (?:to )?[\w /'-]{2,60}"
     r"|[\w/'-]{2,20}(?: [\w/'-]{1,20}){0,4} (?:failed|failure|(?:has )?crashed|exception))"
     r": (?=\S)"
@@ -404,12 +404,12 @@ def _covers(longer: Hit, hit: Hit) -> bool:
 
 
 _PROSE_WORDS = 9
-_RELATIVE = re.compile(r"(?i)\w (?:that|which|who) \w")
+_RELATIVE = lazy_pattern(r"(?i)\w (?:that|which|who) \w")
 _FAMILY_WORDS = 4
 _MIDDLE = "the middle of a sentence"
 
 
-_SUBORDINATE = re.compile(
+_SUBORDINATE = lazy_pattern(
     r"(?i)\b(?:when(?:ever)?|if|that|which|who(?:se)?|caused|returns?|unless)\b"
 )
 

@@ -4,21 +4,20 @@ Its own pattern misses its own source line, so both forms are read here, the las
 `Token usage: 63153/200000; 136847 remaining` and `Context: 31.6% (63,153/200,000 tokens)`.
 """
 
-import re
-
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.types import Tokens
 
 _FORMS = (
-    re.compile(r"(?i)\btoken usage:\s*(?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)"),
-    re.compile(
+    lazy_pattern(r"(?i)\btoken usage:\s*(?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)"),
+    lazy_pattern(
         r"(?i)\bcontext:[^\n(]{0,40}?[\d.]+\s*%\s*\((?P<used>[\d,]+)\s*/\s*(?P<window>[\d,]+)\s*tokens\)"
     ),
-    re.compile(r"(?i)\bused\s+(?P<used>[\d,]+)\s+of\s+(?P<window>[\d,]+)\s+tokens\b"),
-    re.compile(
+    lazy_pattern(r"(?i)\bused\s+(?P<used>[\d,]+)\s+of\s+(?P<window>[\d,]+)\s+tokens\b"),
+    lazy_pattern(
         r"(?i)(?<![\d.,])(?P<used>\d[\d.,]{0,12}k?)\s*/\s*(?P<window>\d[\d.,]{0,12}[km]?)\s+tokens\s+\(\d+%\)"
     ),
     # One form has no window; codex' footer looks alike and counts all requests.
-    re.compile(
+    lazy_pattern(
         r"(?i)(?<![\d.,])(?P<used>\d[\d,]{3,9})\s+tokens?\s+used\b(?!.*context left)(?P<window>)"
     ),
 )

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.types import Reset
 
 JUST_PAST_S = 3600.0
@@ -41,10 +42,10 @@ _UNIT_S = {
 }  # fmt: skip
 _UNITS = "|".join(sorted((re.escape(u) for u in _UNIT_S), key=len, reverse=True))
 _AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en|ы|у)?(?![a-zа-я])"
-_DURATION = re.compile(rf"(?:{_AMOUNT})(?:[\s,]*(?:and|e|und|et)?\s*{_AMOUNT})*", re.I)
-_ONE_AMOUNT = re.compile(_AMOUNT, re.I)
-_TO = re.compile(r"(?i)\d+(?:\.\d+)?\s?(?:-|–|to|or)\s?(?=\d)")  # "5-10 minutes": the longer one
-_COUNTDOWN = re.compile(r"(\d{1,3}):([0-5]\d):([0-5]\d)(?!\d|\s?[ap]m)")
+_DURATION = lazy_pattern(rf"(?:{_AMOUNT})(?:[\s,]*(?:and|e|und|et)?\s*{_AMOUNT})*", re.I)
+_ONE_AMOUNT = lazy_pattern(_AMOUNT, re.I)
+_TO = lazy_pattern(r"(?i)\d+(?:\.\d+)?\s?(?:-|–|to|or)\s?(?=\d)")  # "5-10 minutes": the longer one
+_COUNTDOWN = lazy_pattern(r"(\d{1,3}):([0-5]\d):([0-5]\d)(?!\d|\s?[ap]m)")
 
 _MONTHS = {
     name: number
@@ -80,7 +81,7 @@ _REGIONS = {
     "eastern": "America/New_York",
 }
 
-_LEAD = re.compile(
+_LEAD = lazy_pattern(
     r"(?i)(?:(?:\b|_|(?-i:(?<=[a-z])(?=R)))reset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after|delay|stamp"
     r"|requests|tokens|input|output))*(?:[_-]?(?:seconds|s|ms))?"
     r"|\bre[- ]?tr(?:ying|ies|y)(?:[_-]?(?:after|delay|in))?(?:[_-]?(?:seconds|s|ms))?"
@@ -94,53 +95,53 @@ _LEAD = re.compile(
     r"|请(?:稍后)?[在于]|请等待|请(?=\s?\d)"
     r"|usage limit reached(?=\|))"
 )
-_LEAD_GAP = re.compile(
+_LEAD_GAP = lazy_pattern(
     r"(?i)[\s\"'`:=|,(\[\\*~]*(?:(?:will|be|again|automatically|is|are|at|on|in|after|for|about|around|approximately"
     r"|the|until|by|next|your|usage|limits?|quota|access|em|às|as|a|para|خلال|另|attempt|request"
     r"|before|cycle|when|monthly|period|and|try|later|time|date|reset|resets|every|another|within|please|least"
     r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|es|sie|uhr|en|de|nuevo|las|попытку|через|は|requests?)\b[\s\"'`:=|,(\[\\*~-]*)*"
 )
 
-_BREAK = re.compile(r"\s+")  # a message breaks wherever the terminal ends
-_ISO = re.compile(
+_BREAK = lazy_pattern(r"\s+")  # a message breaks wherever the terminal ends
+_ISO = lazy_pattern(
     r"(\d{4})[-/](\d\d)[-/](\d\d)(?:(?:[T ]| at )(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
     r"(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d)?)?"
 )
-_EPOCH = re.compile(r"(\d{13}|\d{10})(?:\.\d+)?(?![\d:])")
+_EPOCH = lazy_pattern(r"(\d{13}|\d{10})(?:\.\d+)?(?![\d:])")
 _STAMP_WITHIN = 48
-_HTTP = re.compile(
+_HTTP = lazy_pattern(
     r"[A-Z][a-z]{2}, (?P<day>\d{1,2}) (?P<mon>[A-Z][a-z]{2}) (?P<year>\d{4})"
     r" (?P<time>\d\d:\d\d:\d\d) GMT"
 )
-_CLOCK = re.compile(
+_CLOCK = lazy_pattern(
     r"(?i)(?:(?P<h12>\d{1,2})(?::(?P<m12>\d\d))?(?::\d\d)?\s*(?P<half>[ap])\.?\s?m\b\.?"
     r"|(?P<h24>[01]?\d|2[0-4])(?::|h)(?P<m24>[0-5]\d)(?::[0-5]\d)?(?!\d)|(?P<word>midnight|noon))"
 )
-_ZONE = re.compile(
+_ZONE = lazy_pattern(
     r"(?i)[\s,]*(?P<open>[(\[])?\s*(?:(?P<iana>[a-z]+(?:/[a-z0-9_+-]+)+)|(?P<off>(?:utc|gmt)\s?[+-]\d{1,2}(?::?\d\d)?)"
     r"|(?P<abbr>pacific|mountain|central|eastern|[a-z]{1,4})(?:\s+(?:standard |daylight )?time)?\b)"
     r"\s*[)\]]?"
 )
-_MONTH_DAY = re.compile(
+_MONTH_DAY = lazy_pattern(
     r"(?i)(?P<mon>jan|fe[bv]|m[aä]r|apr|abr|avr|mai|may|jun|jul|aug|ago|aoû|sep|set|o[cku]t|nov|de[cz]|déc)[a-zç]*\.?"
     r"\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?(?!\d|:|\s*[ap]m)(?:,?\s+(?P<year>20\d\d)\b)?"
 )
-_DAY_MONTH = re.compile(
+_DAY_MONTH = lazy_pattern(
     r"(?i)(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?\s+(?:de |of )?"
     r"(?P<mon>jan|fe[bv]|m[aä]r|apr|abr|avr|mai|may|jun|jul|aug|ago|aoû|sep|set|o[cku]t|nov|de[cz]|déc)[a-zç]*\.?"
     r"(?:\s+de)?(?:,?\s+(?P<year>20\d\d)\b)?"
 )
-_NUMERIC = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(20\d\d))?(?![\d/])")
-_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d\d)(?!\d)")
-_WEEKDAY = re.compile(
+_NUMERIC = lazy_pattern(r"(\d{1,2})/(\d{1,2})(?:/(20\d\d))?(?![\d/])")
+_DOTTED = lazy_pattern(r"(\d{1,2})\.(\d{1,2})\.(20\d\d)(?!\d)")
+_WEEKDAY = lazy_pattern(
     r"(?i)(mon|tue|wed|thu|fri|sat|sun)(?:day|s|sday|nesday|rs|rsday|ur|urday)?\b"
 )
-_RELATIVE_DAY = re.compile(r"(?i)(today|tomorrow|amanhã|hoje)\b")
-_WEEKDAY_GAP = re.compile(r",?\s+")
-_DAY_AFTER = re.compile(r"(?i),?\s+(?:on\s+)?(?:the\s+)?")
-_RANGE = re.compile(r"(?i)\s*(?:-|–|to|and)\s*")
+_RELATIVE_DAY = lazy_pattern(r"(?i)(today|tomorrow|amanhã|hoje)\b")
+_WEEKDAY_GAP = lazy_pattern(r",?\s+")
+_DAY_AFTER = lazy_pattern(r"(?i),?\s+(?:on\s+)?(?:the\s+)?")
+_RANGE = lazy_pattern(r"(?i)\s*(?:-|–|to|and)\s*")
 _DATES = (_MONTH_DAY, _DAY_MONTH, _NUMERIC, _DOTTED)
-_DATE_CLOCK_GAP = re.compile(r"(?i)[\s,]*(?:at|às|as|um|à)?\s*")
+_DATE_CLOCK_GAP = lazy_pattern(r"(?i)[\s,]*(?:at|às|as|um|à)?\s*")
 
 
 def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Reset | None:
@@ -209,7 +210,7 @@ def zone(name: str) -> tzinfo | None:
         return None
 
 
-_IN = re.compile(r"(?i)\bin\b\W{0,3}$")
+_IN = lazy_pattern(r"(?i)\bin\b\W{0,3}$")
 _Found = tuple[float, float | None, int]  # instant, stated seconds, where the time ends
 
 
@@ -241,7 +242,7 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
     # A bare number is seconds, but only behind a key that can mean nothing else.
     keyed = re.search(r"(?:after|delay|seconds|_s|_ms|-ms)$", lead)
     if (keyed or re.search(r"\bafter\s+$", text[:start][-12:], re.I)) and (
-        match := re.compile(r"(\d+(?:\.\d+)?)(?![\d:/-])").match(text, start)
+        match := lazy_pattern(r"(\d+(?:\.\d+)?)(?![\d:/-])").match(text, start)
     ):
         after_s = float(match[1]) * (0.001 if lead.endswith("ms") else 1.0)
         return now + after_s, after_s, match.end()

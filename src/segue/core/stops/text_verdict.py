@@ -4,12 +4,12 @@ A later unit outdoes an earlier one; the agent at work, trying again or speaking
 stands above was no end; and a text with many causes in it is a list, not an ending.
 """
 
-import re
 from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.claims.statements import is_advice, is_order
 from segue.core.stops.composition import is_aftermath, is_family
 from segue.core.stops.plain.text import Unit
@@ -31,8 +31,8 @@ from segue.core.stops.reader import (
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Sign, Strength
 
-_STATUS_LEAD = re.compile(r"^\W{0,3}([45]\d\d)\b")
-_RAISED = re.compile(r"^[A-Z]\w*(?:Error|Exception)\b")
+_STATUS_LEAD = lazy_pattern(r"^\W{0,3}([45]\d\d)\b")
+_RAISED = lazy_pattern(r"^[A-Z]\w*(?:Error|Exception)\b")
 _CAUSES_IN_A_LIST = 4
 _STATUSES_IN_A_TABLE = 3
 _SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
@@ -42,12 +42,12 @@ _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
 _DROPPED = "agents.interrupted_by_hand"
 """Said when a turn is taken back: after an error, nobody's hand did it."""
-_RESETS = re.compile(r"(?i)\breset")
-_TROUBLE = re.compile(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
-_HEADING = re.compile(r"^#{1,6}\s+\S")
-_HELP = re.compile(r"^Usage: \S+.*\[")
+_RESETS = lazy_pattern(r"(?i)\breset")
+_TROUBLE = lazy_pattern(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
+_HEADING = lazy_pattern(r"^#{1,6}\s+\S")
+_HELP = lazy_pattern(r"^Usage: \S+.*\[")
 _DOCUMENT = 2  # headings, from which on a text is one
-_CASES = re.compile(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
+_CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
 
 
 class TextVerdict(Struct, frozen=True):

@@ -1,18 +1,16 @@
-"""Loads what the first verdict needs while the agent works: half a second of imports and
-patterns that would otherwise pass between the agent's exit and the decision."""
+"""Loads the price list while the agent works, so that its import does not pass between the
+agent's exit and the decision. Wordings are not prepared: most legs leave no text to read, and a
+few texts need only a few of them."""
 
 import threading
 from contextlib import suppress
-from typing import get_args
-
-from segue.core.policy import Policy
 
 
 class Warm:
     """Begun once, in a thread of its own; whoever needs it waits until it is done."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._thread = threading.Thread(target=_load, args=(policy,), daemon=True)
+    def __init__(self) -> None:
+        self._thread = threading.Thread(target=_load, daemon=True)
 
     def begin(self) -> None:
         """From now on, beside everything else."""
@@ -25,14 +23,9 @@ class Warm:
             self._thread.join()
 
 
-def _load(policy: Policy) -> None:
-    from segue import api
+def _load() -> None:
     from segue.core.sessions.spend import Spend
-    from segue.core.stops.wordings import Where
     from segue.system.config import prices
 
     with suppress(Exception):  # whatever is wrong is said where it is needed
-        catalogue = api.load_catalogue(policy.exit_patterns)
-        for where in get_args(Where):
-            catalogue.find("x", where)  # compiles its patterns
         prices.cost_usd("claude-sonnet-4-5", Spend(input_tokens=1))  # any that is on the list

@@ -5,8 +5,7 @@ what is done about it, who fixed it and why are said in other forms: conditions,
 the first person. These are forms, not wordings: what a line speaks of is not looked at here.
 """
 
-import re
-
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.voice import Voice
 
@@ -14,14 +13,14 @@ _MOST_WORDS = 70
 _MOST_LINES = 8
 _LOWER_WORDS = 9  # a longer line that opens in small letters is the rest of a sentence
 _LEAD_WORDS = 8
-_SENTENCE_END = re.compile(r"[.!?]\s")
+_SENTENCE_END = lazy_pattern(r"[.!?]\s")
 _STATEMENT_WORDS = 45
 
 _THINGS = (
     r"(?:request|model|endpoint|session|conversation|account|organization|agent|content|chat|message"
     r"|prompt|run|task|key|workspace|plan|api|provider|response|turn|feature)"
 )
-_TALK = re.compile(
+_TALK = lazy_pattern(
     r"(?i)^\W{0,3}(?:i(?!'m sorry| cannot| can't| am unable| won't)|we(?!'re|'ve| are| have)|my"
     r"|our(?! (?:servers?|services?|systems?|models?|api)\b)"
     r"|let(?:'s| me)|it(?:'s)?|they|there|he|she|so|but|and|also|now|here"
@@ -31,34 +30,36 @@ _TALK = re.compile(
     r"|client))\b"
 )
 # The rest of a sentence that began above: no message opens with such a word in small letters.
-_REST = re.compile(
+_REST = lazy_pattern(
     r"^(?:are|is|was|were|be|been|has|had|have|does|do|did|will|would|can|may|might|should|must|asks?|of"
     r"|to|for|from|in|on|at|by|with|and|or|nor|than|then|as|into|over|its?|their|his|her|they"
     r"|he|she|we|so|such|any|some|these|those|which|whose|who|where|when|while|because|since|but|also"
     r"|only|either|both|each|every|via|per|about|after|before|during|between|through|under|within)\b"
 )
-_SHOWN = re.compile(
+_SHOWN = lazy_pattern(
     r"`.*`.*`|[{}]|(?<!--resume)(?<!--session)(?<!--continue)=|<[/\w]|\w>|\b(?:e\.g\.|i\.e\.)|::|->|\(\)|^\W*\w+:\s*$"
 )
-_QUIET = re.compile(r"(?i)\b(?:info|debug|trace|notice)\b")
-_WARNED = re.compile(r"(?i)\bwarn(?:ing)?\b")
-_CLAUSE = re.compile(
+_QUIET = lazy_pattern(r"(?i)\b(?:info|debug|trace|notice)\b")
+_WARNED = lazy_pattern(r"(?i)\bwarn(?:ing)?\b")
+_CLAUSE = lazy_pattern(
     r"(?i)^\W*(?:when(?:ever)?|if|because|since|although|while|once|after|before|until|unless|as|how"
     r"|why|what|whether|this (?:lets|pr|change|issue|fix|is|was|happens)|these|those)\b"
 )
-_CONDITION = re.compile(r"(?i)^\W{0,3}(?:if|when(?:ever)?|unless|in case|should you|once|after)\b")
-_ADVICE = re.compile(
+_CONDITION = lazy_pattern(
+    r"(?i)^\W{0,3}(?:if|when(?:ever)?|unless|in case|should you|once|after)\b"
+)
+_ADVICE = lazy_pattern(
     r"(?i)^\W{0,3}(?:please|try|press|type|hit|visit|see|learn|for (?:more|details|help|further)"
     r"|contact|use\b"
     r"|to (?:learn|see|fix|resolve|get|avoid|increase|change|manage)|you (?:can|may|could|might)"
     r"|consider|check|make sure|read|refer|upgrade|purchase|buy|top up|switch|ask|go to"
     r"|they may|this (?:may|might|could))\b"
 )
-_ORDER = re.compile(
+_ORDER = lazy_pattern(
     r"(?i)^\W{0,3}(?:reduce|shorten|increase|decrease|lower|raise|restart|compact|truncate|trim|split|wait"
     r"|switch|set|enable|disable|open|start|stop|use|ensure|verify|choose|select|avoid|keep|remove)\s"
 )
-_HABIT = re.compile(
+_HABIT = lazy_pattern(
     r"(?i)\b(?:because|which|who|when(?:ever)?|while|whether|that|if|unless|may|might|would|should"
     r"|can|could(?! not|n't)|will|now|also|instead|so|causes?|caused|enforces?|returns?|handles?"
     r"|handling|retri(?:ed|es)|retry|includes?|prevents?|avoids?|treats?|tests?|shows?|reports?"
@@ -66,26 +67,26 @@ _HABIT = re.compile(
     r"|e\.g|patterns?|messages? (?:is|are)|errors? (?:is|are|messages?)|responses? (?:is|are))\b"
     r"|#\d"
 )
-_NO = re.compile(r"(?i)\b(?:not|never|no)\b|n't\b")
-_TAKEN_BACK = re.compile(
+_NO = lazy_pattern(r"(?i)\b(?:not|never|no)\b|n't\b")
+_TAKEN_BACK = lazy_pattern(
     r"(?i)^[\w ]{0,12}?\b(?:is|was|has|have|are|were|did|does|do)(?:n't| not| never)\b"
 )
-_EXPLAINED = re.compile(
+_EXPLAINED = lazy_pattern(
     r"(?i)^[`'\")\s]*(?:errors?|messages?|exceptions?|codes?|failures?)?[`'\"\s]*(?:comes?"
     r"|is (?:the|a|an|caused|typically|usually|often|when|what)|are (?:now|then|typically|usually)"
     r"|means?|occurs?|happens?|indicates?|appears?)\b"
 )
 # A thing that has a name; that it is there says nothing.
-_NAMED = re.compile(
+_NAMED = lazy_pattern(
     r"(?i)^(?:rate[- ]?limit(?:s|ing)?|max(?:imum)?[- ](?:context|prompt)[- ]\w+|context overflow"
     r"|network (?:issue|problem)s?|usage polic\w+|content polic\w+|moderation|guardrails?|refusal"
     r"|timeouts?|deadline|panic|time limit|cool(?:ing)?[- ]?down|slow(?:ing)? down|high demand"
     r"|(?:requests|tokens|messages) per \w+|[A-Z]{2,4}[MDS]|fatal error|billing \w+"
     r"|plan and billing)$"
 )
-_PERSON = re.compile(r"(?i)\b(?:i|i'm|i've|i'll|my|we'll|we've fixed|let's|let me)\b")
-_REFUSES = re.compile(r"(?i)^\W{0,3}(?:i'm sorry|sorry|i (?:cannot|can't|am unable|won't))\b")
-_HUMAN = re.compile(
+_PERSON = lazy_pattern(r"(?i)\b(?:i|i'm|i've|i'll|my|we'll|we've fixed|let's|let me)\b")
+_REFUSES = lazy_pattern(r"(?i)^\W{0,3}(?:i'm sorry|sorry|i (?:cannot|can't|am unable|won't))\b")
+_HUMAN = lazy_pattern(
     r"\bI(?:'ve|'m|'ll| have| am| will| had| was)? (?:also )?(?:believe|think|guess|fixed|added"
     r"|updated|looked|changed|checked|tried|found|see|saw|noticed|want|need|just|get|got|used?|hit"
     r"|keep|renewed|ran|wrote)\b"

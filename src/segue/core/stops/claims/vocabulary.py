@@ -13,7 +13,6 @@ a condition weighs nothing. A cause takes weight from what it looks like: a full
 limit that was exceeded". And a denial ("not your usage limit") is no claim.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -22,6 +21,7 @@ from typing import Any
 import re2
 from msgspec import Struct
 
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.claims import statements
 from segue.core.stops.claims.table import (
     ADVISED,
@@ -53,20 +53,20 @@ _NEAR_CHARS = 70
 _HITS_EACH = 6
 _MOST_SENTENCES = 24
 _MOST_CODES = 12
-_STATUS = re.compile(
+_STATUS = lazy_pattern(
     r"(?i)(?:\b(?:https?|status(?:[ _]?code)?|error(?:[ _]code)?|code)[\"']?\s?[:=/(\[]?\s?[\"']?"
     r"|^\W{0,3}|[(\[<]|:\s)([45]\d\d)(?![\d.,:]\d)\b"
 )
-_CODE = re.compile(
+_CODE = lazy_pattern(
     r"\b(?!max_(?:\w+_)?tokens\b)(?:[A-Za-z]+(?:_[A-Za-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z]{2,}(?:_[A-Z]+)+)\b"
 )
-_EMPTY_FIELD = re.compile(
+_EMPTY_FIELD = lazy_pattern(
     r"[\"']?\b\w{2,40}[\"']?\s?:\s?(?:null|None|undefined|\"\"|''|\[\]|\{\})(?=\s*[,}\n]|\s*$)"
 )  # a name without a value says nothing
-_SEAM = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
-_SENTENCES = re.compile(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n|\s(?=[a-z_]{2,20}=)")
-_LINES = re.compile(r"\s*\n\s*")
-_DENIED = re.compile(
+_SEAM = lazy_pattern(r"_|(?<=[a-z])(?=[A-Z])")
+_SENTENCES = lazy_pattern(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n|\s(?=[a-z_]{2,20}=)")
+_LINES = lazy_pattern(r"\s*\n\s*")
+_DENIED = lazy_pattern(
     r"(?i)(?:\b(?:not|without|never|no)|n't)\s+(?:your|the|an?|any|been|yet|be)?\s*$"
 )
 _DENIED_WITHIN = 16
@@ -184,7 +184,7 @@ class Vocabulary:
         return spans
 
 
-_GO_CONTEXT = re.compile(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's
+_GO_CONTEXT = lazy_pattern(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's
 
 
 def _flat(sentence: str) -> str:

@@ -5,8 +5,7 @@ three things: a question, ways to answer it, and the keys for that. Two of the t
 thing on a screen, are a dialog; what it asks does not matter.
 """
 
-import re
-
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.plain.unwrap import Line
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Rank, Sign, Strength
@@ -14,31 +13,31 @@ from segue.core.stops.types import Evidence, Rank, Sign, Strength
 _LOOK_BACK = 30
 _FOOTER_LINES = 3
 _CURSOR = r"[❯›>●○◉◯◌◆◇▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*)?"
-_QUESTION = re.compile(
+_QUESTION = lazy_pattern(
     rf"(?i)^{_CURSOR}(?:(?:allow|apply|approve|grant|would you like|do you (?:want|trust)|select"
     r"|choose|review your|set up|run (?:this|the)|proceed|overwrite|trust|permission|confirm|add"
     r"|how would you)\b.{0,200}[?:]"
     r"|.{0,120}\b(?:allow|approve|proceed|continue|permission|would you like|want to)\b.{0,80}\?)$"
 )
-_OPTION = re.compile(
+_OPTION = lazy_pattern(
     rf"(?i)^{_CURSOR}(?:\d{{1,2}}[.)]\s+\S|(?:yes|no|allow|approve|always|never|cancel|deny|reject"
     r"|accept|modify|explain|edit|skip|switch)\b)"
 )
-_CHOSEN = re.compile(r"(?i)\b(?:yes|no|allow|approve|always|cancel|deny|reject|accept)\b")
-_KEYS = re.compile(
+_CHOSEN = lazy_pattern(r"(?i)\b(?:yes|no|allow|approve|always|cancel|deny|reject|accept)\b")
+_KEYS = lazy_pattern(
     r"(?i)(?:\b(?:enter|return)|↵|⏎)\s+(?:to\s+)?(?:submit|confirm|select|choose|accept)\b.{0,80}"
     r"\besc(?:ape)?\b|\besc(?:ape)?\s+(?:to\s+)?(?:cancel|go back|reject|exit)\b.{0,60}"
     r"\b(?:enter|return|tab|y/n)\b"
 )
-_INLINE = re.compile(
+_INLINE = lazy_pattern(
     r"(?i)\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
     r"|\(y\)es\s?/\s?\(n\)o|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
 )
-_BUTTONS = re.compile(
+_BUTTONS = lazy_pattern(
     r"(?i)^\W*(?:\[?(?:allow|approve|accept|yes|run|always)\b[\w ]{0,14}\]?\W{1,4}){1,3}"
     r"\[?(?:reject|deny|no|cancel|skip)\b[\w ]{0,12}\]?\W*$"
 )
-_LEFT = re.compile(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
+_LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 
 def asked(lines: list[Line], source: str) -> Sign | None:

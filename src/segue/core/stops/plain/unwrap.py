@@ -16,6 +16,8 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
+from segue.core.lazy_pattern import lazy_pattern
+
 DEPTH = 3
 MAX_LINE_CHARS = 16_384  # no client prints a longer message; what lies beyond is never matched
 _NARROWEST = 30  # nobody wraps at fewer columns
@@ -34,13 +36,13 @@ class Line(Struct, frozen=True):
     goes_on: bool = False  # the line above was broken here, by a width
 
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-_CONTROL = re.compile(
+_ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_CONTROL = lazy_pattern(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\ufeff\ufe0f\ud800-\udfff]"
 )
 _EDGE = " \t\n\u00a0\u3000" + "".join(map(chr, range(0x2500, 0x25A0)))  # blanks, and boxes
-_COLUMN = re.compile(r"\s[│┃║].*$")
-_SPACES = re.compile(r"[ \t\u00a0\u2000-\u200a\u202f\u3000]+")
+_COLUMN = lazy_pattern(r"\s[│┃║].*$")
+_SPACES = lazy_pattern(r"[ \t\u00a0\u2000-\u200a\u202f\u3000]+")
 _PLAIN_MARKS = str.maketrans("‘’ʼ“”‑：，。（）！", "'''\"\"-:,.()!")
 
 
@@ -56,7 +58,7 @@ def clean(raw: str) -> str:
     return _SPACES.sub(" ", line).strip()
 
 
-_ESCAPE = re.compile(r"\\u00([0-7][0-9a-fA-F])")
+_ESCAPE = lazy_pattern(r"\\u00([0-7][0-9a-fA-F])")
 
 
 def unescape(text: str) -> str:
@@ -70,7 +72,7 @@ def unescape(text: str) -> str:
     return text.replace('\\"', '"').replace("\\'", "'")
 
 
-_BROKEN_WORD = re.compile(r"(?<=[\w/.-])\n(?=[\w/.-])")
+_BROKEN_WORD = lazy_pattern(r"(?<=[\w/.-])\n(?=[\w/.-])")
 
 
 def unbroken(text: str) -> str:
@@ -78,9 +80,9 @@ def unbroken(text: str) -> str:
     return _BROKEN_WORD.sub("", text)
 
 
-_TAG = re.compile(r"<!--.*?-->|</?[A-Za-z!][^<>]{0,400}>|<!--.*$")
+_TAG = lazy_pattern(r"<!--.*?-->|</?[A-Za-z!][^<>]{0,400}>|<!--.*$")
 _ENTITIES = (("&nbsp;", " "), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&"))
-_HTML = re.compile(
+_HTML = lazy_pattern(
     r"(?i)<(?:!doctype|!--|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]"
     r"|pre|h[1-6]|br|hr|center|ul|li|header|section|main)\b)"
 )
@@ -91,7 +93,7 @@ def is_html(text: str) -> bool:
     return "<" in text and bool(_HTML.search(text))
 
 
-_ANSWER_PAGE = re.compile(
+_ANSWER_PAGE = lazy_pattern(
     r"(?i)<title>[^<]{0,60}(?:\b[45]\d\d\b|\b(?:sign|log)[- ]?in\b|just a moment|attention required"
     r"|access denied|unavailable|bad gateway|time-?out)"
 )
@@ -123,7 +125,7 @@ _STAMP = (
 )
 _LEVEL = r"(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL|CRITICAL|SEVERE|NOTICE)"
 # Each alternative ends where the next may begin; none can match in two ways, so it is linear.
-_ITEMS = re.compile(
+_ITEMS = lazy_pattern(
     rf"""(?x)(?:
       (?P<stamp>[\[(]?(?:{_STAMP})(?:[:,]\s{_LEVEL}/[\w-]{{1,40}})?[\])]?)(?=[\s|:\]]|$)
     | (?P<level>[\[(]?{_LEVEL}[\])]?)(?=[\s|:\]]|$)
@@ -136,7 +138,7 @@ _ITEMS = re.compile(
         | [EWID]\s(?:srv|slot)\s+\w+:(?:\sid\s+\d+\s\|)?)
     )[ \t]*(?:[-|—:]+(?=\s)[ \t]*|:(?=\w))?"""
 )
-_NAME = re.compile(
+_NAME = lazy_pattern(
     r"(?:(?P<pipe>(?:\d{1,3}\|)?[\w.-]{2,40}\s{0,30}\|\s)"
     r"|(?P<out>(?:agent |child )?std(?:err|out): )"
     r"|[\w.-]{1,40} [\w./-]{1,40}\[\d+\]: "
@@ -144,7 +146,7 @@ _NAME = re.compile(
     r"[\w.:/-]{2,40}(?:\[\d+\])?(?:: | [-—|] |:(?=[A-Z0-9]))|[a-z_]\w*(?:\.\w+)+:(?=\S)"
     r"|(?P<msg>msg=\"?))"
 )
-_SOURCE_COLUMN = re.compile(r"\s{2,}[\w.]{2,30}\.(?:py|rs|go|ts|js):\d+$")
+_SOURCE_COLUMN = lazy_pattern(r"\s{2,}[\w.]{2,30}\.(?:py|rs|go|ts|js):\d+$")
 _ITEMS_MOST = 8
 
 
@@ -186,8 +188,8 @@ def prefix_of(text: str) -> str:
 
 
 _SHARED_LEAST = 6
-_LAST_SIGN = re.compile(r"^.*[\]|>:)](?=\s|$)\s*", re.S)
-_SPEECH = re.compile(r"(?i)error[\s:]|fail|exception|limit|\b[45]\d\d\b|^\W*[\"'({]")
+_LAST_SIGN = lazy_pattern(r"^.*[\]|>:)](?=\s|$)\s*", re.S)
+_SPEECH = lazy_pattern(r"(?i)error[\s:]|fail|exception|limit|\b[45]\d\d\b|^\W*[\"'({]")
 
 
 def _shared(texts: list[str]) -> str:
@@ -211,7 +213,7 @@ def _shared(texts: list[str]) -> str:
     return prefix
 
 
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_pattern(r"\d+")
 
 
 def _kind(prefix: str) -> str:
@@ -220,8 +222,8 @@ def _kind(prefix: str) -> str:
 
 # --- whole blocks -------------------------------------------------------------------------------
 
-_FRAME = re.compile(r"^\s*\+[-=]{3,}\+?\s*$")
-_CELL = re.compile(r"^\s*\|(?P<cell>.*)\|\s*$")
+_FRAME = lazy_pattern(r"^\s*\+[-=]{3,}\+?\s*$")
+_CELL = lazy_pattern(r"^\s*\|(?P<cell>.*)\|\s*$")
 
 
 def _peeled(lines: list[str]) -> list[str]:
@@ -283,8 +285,8 @@ def _quoted(line: str) -> bool:
     return len(line) > 2 and line[0] in "\"'" and line.rstrip(",").endswith(line[0])
 
 
-_AFTERWORD = re.compile(r"(?i)^\s*request id: \S+\s*$")
-_SPOKEN_UP = re.compile(
+_AFTERWORD = lazy_pattern(r"(?i)^\s*request id: \S+\s*$")
+_SPOKEN_UP = lazy_pattern(
     r"(?i)^\s*(?:[■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴]|(?:api |llm |provider |request )?(?:error|failed)\b\s*[:\d(])"
 )
 
@@ -318,7 +320,7 @@ def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
     return _marked(lines)
 
 
-_OPENING = re.compile(
+_OPENING = lazy_pattern(
     r"^\s*(?:[\^~]+|[^\s\w\"'({\[<-]\s|at \w|File \"|\d{1,3}[.)]\s"
     r"|[-*+]\s(?![{\[('\"])|```|[│┃║|▌])|^\s\s"
 )

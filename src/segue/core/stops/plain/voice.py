@@ -4,8 +4,9 @@ These are shapes, not wordings: what they say is not looked at here, only how it
 that opens like an error may say anything; a line of code says nothing, whatever stands in it.
 """
 
-import re
 from enum import Enum
+
+from segue.core.lazy_pattern import lazy_pattern
 
 _LEVEL_WITHIN = 400  # a log line's level stands at its beginning
 _RAISED_WITHIN = 300
@@ -22,7 +23,7 @@ class Voice(Enum):
     MUTED = "muted"
 
 
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"^(?P<mark>[⏺●■□✕✗✖✘❌⛔🚫🛑🖐⎿└╰↳✦•◦⚠⚡⏹ⓘℹ✻✽✶✢✳✔✓✅⏱🌐📝📋💡❯›▌»🔴🟡⨯×⏵▶→]+|[>%$](?=\s)|\w{1,12}>(?=\s))\s*"
 )
 _ERROR_MARKS = set("■✕✗✖✘❌⛔🚫🛑🖐⨯×🔴")
@@ -31,14 +32,14 @@ _PROMPT_MARKS = set("❯›▌»>$%")
 _SPEAKER_MARKS = set("⏺●✦")
 _TICKS = set("•◦✓✔✅→▶")
 
-_LOG = re.compile(
+_LOG = lazy_pattern(
     r"^\W{0,3}(?:\[?\d{2,4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|timestamp=|time=\"?\d|level=\w"
     r"|[A-Z][a-z]{2} \d\d? \d\d:\d\d:\d\d"
     r"|(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL)\b[:\s|\]]"
     r"|[\w./-]{1,60}\.(?:[jt]sx?|py|go|rs|java|rb):\d+\b"
     r"|(?:\[\d+\]\s+[\d.]+\s+[A-Z]\s+)?(?:srv|slot)\s+\w+:|[\w-]{1,30}\s+\|\s)"
 )
-_LOG_LEVEL = re.compile(
+_LOG_LEVEL = lazy_pattern(
     r"(?i)error\b|\b(?:fatal|critical|severe|panic|warn|warning|err)\b|exception|\bfailed\b"
 )
 _NOT_OURS = (
@@ -47,7 +48,7 @@ _NOT_OURS = (
 )
 # "I keep getting this error: …" is talk about an error.
 _NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
-_ERROR_LEAD = re.compile(
+_ERROR_LEAD = lazy_pattern(
     r"(?ix)^(?:\^C)?(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
     r"     |fatal|unexpected|unknown|unrecoverable|upstream)\s+(?:request\s+|streaming\s+)?"
@@ -108,28 +109,28 @@ _ERROR_LEAD = re.compile(
     r"     |too\s+many\s+requests|internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
     r")"
 )
-_BODY_LEAD = re.compile(
+_BODY_LEAD = lazy_pattern(
     r"(?i)^[\s{\[(<b'\"\\]{0,6}(?:\w{0,20}error\w{0,20}|cause|details?"
     r"|httpstatuscode|statuscode|status|message|msg|code|data|object|type|timestamp|time|level"
     r"|severity|context|request_?id|name|event|num_turns|subtype|terminal_reason|is_error|result"
     r"|stop_?reason|finish_?reason|duration_ms|session_?id)[\"'\\]{0,3}\s*:"
 )
-_BODY_ERROR = re.compile(
+_BODY_ERROR = lazy_pattern(
     r"(?i)error|exception|fail|exceed|exhaust|denied|invalid|\b[45]\d\d\b"
     r"|reason[\"']?\s*:\s*[\"'](?:guardrail_intervened|content_filter\w*|refusal|safety)[\"']"
 )
-_NO_ERROR = re.compile(
+_NO_ERROR = lazy_pattern(
     r"[\"']?\w{0,20}error\w{0,20}[\"']?\s*:\s*(?:null|None|false|False|\"\"|''|\{\}|\[\]|0\b)"
 )
 # An object that says somewhere that it is an error: a logger's record, an SDK's repr.
-_ERROR_INSIDE = re.compile(
+_ERROR_INSIDE = lazy_pattern(
     r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
     r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
     r"|(?:Error|Exception)\(['\"]"
     r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
-_BODY = re.compile(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
-_MUTED = re.compile(
+_BODY = lazy_pattern(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
+_MUTED = lazy_pattern(
     r"""(?x)^(?:
       [+-](?!-\w|\s[Cc]aused\s[Bb]y:|\s\{'error')(?:\s|[^\s\d]|\d*$)
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
@@ -140,61 +141,61 @@ _MUTED = re.compile(
     )"""
 )
 # In a log a message may begin with any sign; a failed test's report still is one.
-_MUTED_IN_LOG = re.compile(
+_MUTED_IN_LOG = lazy_pattern(
     r"^(?:\S{1,200}\.py:\d+: \w+(?:Error|Exception)$|E\s|@@\s|>\s|[+-]\s(?!\{'error')|_{6,}|={6,}"
     r"|(?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+::)"
 )
-_STATEMENT = re.compile(
+_STATEMENT = lazy_pattern(
     r"""(?x)^(?:def|class|import|from|return|if|elif|else|for|while|try|except|raise|assert|with|const|let
       |var|function|func|fn|pub|struct|enum|echo|printf|print|grep|rg|sed|awk|curl|sudo|export|check
       |async|await|switch|case|throw|catch|local|use|package|public|private|static|expect|it|test|new
       )\b.*(?:[(){}\[\];=$"'`\\|<>]|:$)
     """
 )
-_CODE = re.compile(
+_CODE = lazy_pattern(
     r"""(?x)
       ^@\w | ;\s*$ | [)\w"']\s*\{\s*$ | =>|===?\s|!==?\s|\s&&|\s\|\||\s:=\s|\$\(|\$\{|\[\[
     | ^\w[\w.\[\]"']*\s+[+|]?=\s+\S | ^\w+=\S*$ | ^\w+=\w+\(
     | ^[\w.]+\([^)]*\)\s*[;:]?$ | ^\w+\.\w+\(
     """
 )
-_FIELD = re.compile(
+_FIELD = lazy_pattern(
     r"^\w{2,30}=\S*$|^(?:status|details|debug_error_string|code|message)\s=\s"
 )  # gRPC's
-_TOLD = re.compile(r"^(?:subtype|terminal_reason|stop_reason|finish_reason|exit_reason|error)=\S")
-_CITED = re.compile(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
-_SHAPE = re.compile(
+_TOLD = lazy_pattern(r"^(?:subtype|terminal_reason|stop_reason|finish_reason|exit_reason|error)=\S")
+_CITED = lazy_pattern(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
+_SHAPE = lazy_pattern(
     r"\"\|\"|:\s?\.\.\.[,}]|\"(?:enum|properties|\$schema)\"\s*:\s*[\[{\"]"
 )  # of a record, in a document about it
-_LITERAL = re.compile(r"^(['\"]).*\1[,;)]+$")
+_LITERAL = lazy_pattern(r"^(['\"]).*\1[,;)]+$")
 # What no program prints: a template with a blank, a table of statuses, a field with its type.
-_SOURCE = re.compile(
+_SOURCE = lazy_pattern(
     r"\$\w{1,60}\s?[:=]\s|[A-Z]{1,40}(?:_[A-Z]{1,40})+:\s(['\"])\w+\1,?$|\w{1,80},$"
     r"|\(['\"]\w+['\"],\s\d+\),?$|[1-5]\d\d:\s(['\"]).*\2,?$|\.\.\.\w+,?$"
     r"|\w{1,60}: (?:Optional|List|Dict|Union)\["
     r"|\w{1,60}\??:\s(?:number|string|boolean|unknown|any|Record<.*>|null \| \w.*)[;,]?$"
 )
-_TEMPLATE = re.compile(r"`[^`]{0,400}\$\{")
-_KEY = re.compile(r"^[\"']?[\w.-]+[\"']?\s*:")
-_RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
-_ERROR_LATER = re.compile(
+_TEMPLATE = lazy_pattern(r"`[^`]{0,400}\$\{")
+_KEY = lazy_pattern(r"^[\"']?[\w.-]+[\"']?\s*:")
+_RAISED = lazy_pattern(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+_ERROR_LATER = lazy_pattern(
     r"^(?!\W*(?:[-*#>]|\d+[.)]))[^\"`]{0,140}?[.,:\]—-]\s+(?:API )?(?:Error|Exception|ERROR)"
     r"(?: [Cc]ode| (?:during|while|in|from) [\w ]{1,60})?:\s"
 )
-_RAISED_LATER = re.compile(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
-_STACK = re.compile(
+_RAISED_LATER = lazy_pattern(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
+_STACK = lazy_pattern(
     r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s"
     r"|\d+:\s0x(?!.{0,200}(?:OOM|OutOfMemory)))"
 )
-_FRAME = re.compile(r"^File \".{1,400}\", line \d+")
-_REPORT = re.compile(r"(?i)^an uncaught exception occurred:$")
-_ITEM = re.compile(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
-_TEST = re.compile(
+_FRAME = lazy_pattern(r"^File \".{1,400}\", line \d+")
+_REPORT = lazy_pattern(r"(?i)^an uncaught exception occurred:$")
+_ITEM = lazy_pattern(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
+_TEST = lazy_pattern(
     r"^(?:expect|assert\w*|describe|it|test|self\.assert\w+)\(.*|\.(?:toEqual|toBe|toThrow|toMatch\w*)\("
 )
-_ANSWER = re.compile(r"(?i)\b(?:api response|response(?: body)?|error|body|reply)\s*[:=]?$")
-_TOOL_CALL = re.compile(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
-_RUNNING = re.compile(
+_ANSWER = lazy_pattern(r"(?i)\b(?:api response|response(?: body)?|error|body|reply)\s*[:=]?$")
+_TOOL_CALL = lazy_pattern(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
+_RUNNING = lazy_pattern(
     r"(?i)^(?:working|thinking|running|waiting)\b.*\besc to (?:interrupt|cancel)"
     r"|^[A-Z]\w{2,}ing\b.*…$"
     r"|^\S{3,}…\s*\(.*(?:thinking|tokens|esc to|\d+s)\b.*|\w…\s\(esc to interrupt"
@@ -212,8 +213,8 @@ def is_prompt(mark: str) -> bool:
     return bool(mark) and (mark[0] in _PROMPT_MARKS or mark[-1] == ">")
 
 
-_DIFF = re.compile(r"^(?:@@ |diff --git |index [0-9a-f]{6,}\.\.|\+\+\+ |--- [ab]/)")
-_FENCE = re.compile(r"^(?:```|~~~\w*$)")
+_DIFF = lazy_pattern(r"^(?:@@ |diff --git |index [0-9a-f]{6,}\.\.|\+\+\+ |--- [ab]/)")
+_FENCE = lazy_pattern(r"^(?:```|~~~\w*$)")
 
 
 def opens_diff(said: str) -> bool:
