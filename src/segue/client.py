@@ -235,7 +235,7 @@ def number(value: object) -> "float | None":
 def head(fraction: "float | None", zone: str, *, color: bool) -> str:
     """The gauge: how full, and which zone. The same with and without the daemon."""
     if fraction is None:
-        return paint("░" * BARS, 2, color) + " context not known yet"
+        return paint("░" * BARS, 2, color) + " context unknown"
     filled = min(BARS, int(fraction * BARS + 0.5))
     code = COLOURS.get(zone, 32)
     said = f" {fraction * 100:.0f}%{' ' if zone else ''}{zone}"

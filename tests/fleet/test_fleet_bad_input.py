@@ -98,8 +98,8 @@ def test_a_role_that_may_not_make_the_tables_is_told_who_must(
         db.execute(b"CREATE ROLE small LOGIN PASSWORD 'small'")
     small = server.tcp_url(port, "small", "small")
     told = complains(small, monkeypatch)
-    assert "has no tables of segue's yet, this segue needs form 5, and this role may not" in told
-    assert "once, as their owner: segue fleet status" in told
+    assert "has no segue tables yet, this segue needs version 5, and this role may not" in told
+    assert "once as their owner: segue fleet status" in told
     FleetDatabase(owner).close()
     assert "permission denied" in complains(small, monkeypatch)
 
@@ -163,8 +163,8 @@ def test_a_repository_that_cannot_be_reached_keeps_the_task_and_says_why(
         assert kept.why.startswith("file:///nowhere/at/all: ")
         assert "\n" not in kept.why
         told = CliRunner().invoke(cli, ("queue",)).output
-        assert f"{task} could not go on: {kept.why}; it is tried again by itself\n" in told
-        assert f"\n  segue queue cancel {task}  # gives it up\n" in told
+        assert f"{task} could not continue: {kept.why}; segue retries it\n" in told
+        assert f"\n  segue queue cancel {task}  # to give up\n" in told
         queue.rows("DROP SCHEMA segue CASCADE")
 
 

@@ -136,8 +136,8 @@ def test_the_roles_of_the_docs_let_a_worker_work_and_change_no_table_also_after_
     monkeypatch.setenv("SEGUE_FLEET", fleet.worker)
     (line,) = segue_("queue", code=2).strip().splitlines()
     newest = len(list(MIGRATIONS.glob("*.sql")))
-    assert f"has tables of form 1, this segue needs form {newest}" in line
-    assert line.endswith("once, as their owner: segue fleet status")
+    assert f"has tables of version 1, this segue needs version {newest}" in line
+    assert line.endswith("once as their owner: segue fleet status")
     monkeypatch.setenv("SEGUE_FLEET", fleet.owner)
     segue_("fleet", "status")
     monkeypatch.setenv("SEGUE_FLEET", fleet.worker)

@@ -197,7 +197,7 @@ def test_of_a_run_that_says_very_much_the_newest_words_stay_and_no_more_than_fit
     assert sum(len(each.text) for each in last) <= output.MAX_PIECE_CHARS
     told.says(*("z" * 500_000 for _ in range(6)))  # faster than it is told
     told.look()
-    assert "… more was said than is shown here" in told.words()
+    assert "… some of the output is left out here" in told.words()
 
 
 def test_words_go_with_their_run_or_after_the_days_that_the_config_says(told: Told) -> None:

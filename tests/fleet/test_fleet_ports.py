@@ -215,7 +215,7 @@ def test_a_clone_of_a_machine_is_refused_as_long_as_the_other_is_heard(server: P
     with PostgresQueue(server.url()) as queue:
         machines.beat(queue, "one", lease_s=30, boot="a")
         machines.beat(queue, "one", lease_s=30, boot="a")
-        with pytest.raises(StateError, match="give it an /etc/machine-id of its own"):
+        with pytest.raises(StateError, match="give it its own /etc/machine-id"):
             machines.beat(queue, "one", lease_s=30, boot="b")
         queue.rows("UPDATE segue.machine SET beat_at = now() - interval '31 seconds'")
         machines.beat(queue, "one", lease_s=30, boot="b")  # it was restarted

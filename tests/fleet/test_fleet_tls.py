@@ -81,9 +81,9 @@ def test_with_the_right_authority_and_name_a_machine_works_and_the_doctor_says_t
 ) -> None:
     url = secured.url(f"sslmode=verify-full&sslrootcert={secured.ca}")
     monkeypatch.setenv("SEGUE_FLEET", url)
-    assert "no machine yet" in segue("fleet", "status")
+    assert "no machines yet" in segue("fleet", "status")
     told = CliRunner().invoke(cli, ("doctor",)).output
-    assert "encrypted (TLSv1.3), its certificate is checked (sslmode=verify-full)" in told
+    assert "encrypted (TLSv1.3); its certificate is checked (sslmode=verify-full)" in told
     with psycopg.connect(url) as db:
         assert db.pgconn.ssl_in_use
 
@@ -95,7 +95,7 @@ def test_with_the_right_authority_and_name_a_machine_works_and_the_doctor_says_t
         (
             "wrong name",
             'does not match host name "127.0.0.1"',
-            "the host's name that its certificate has",
+            "the host name from its certificate",
         ),
         ("no authority", "root certificate file", "sslrootcert=/path/ca.crt"),
         ("plain", "no encryption", "sslmode=verify-full"),
@@ -124,4 +124,4 @@ def test_the_doctor_says_that_nobody_checks_the_certificate(
 ) -> None:
     monkeypatch.setenv("SEGUE_FLEET", secured.url("sslmode=require"))
     told = CliRunner().invoke(cli, ("doctor",)).output
-    assert "encrypted (TLSv1.3), its certificate is not checked (sslmode=require)" in told
+    assert "encrypted (TLSv1.3); its certificate is not checked (sslmode=require)" in told

@@ -71,5 +71,5 @@ def test_nothing_is_started_on_a_leash_that_nobody_holds(leg: Leg, leash: Leash)
     spec = Spec(argv=SLEEPER, cwd="/", leash=(str(leash.path), "another"))
     status = leg.start(spec, {"PATH": "/usr/bin:/bin"})
     assert status.exit is not None
-    assert status.exit.error == "its leash was cut before it began"
+    assert status.exit.error == "the fleet lost this machine before it started"
     assert status.agent_pid == 0

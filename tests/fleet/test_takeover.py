@@ -100,7 +100,7 @@ def test_a_limit_that_one_machine_meets_keeps_another_from_trying_until_it_is_fo
     machines[0].start("worker", "--jobs", "1")
     until(lambda: shown(tasks[0])["state"] == "waiting")
     machines[1].start("worker")
-    until(lambda: segue("fleet", "status").count("at work") == 2)
+    until(lambda: segue("fleet", "status").count("last seen") == 2)
     until(lambda: shown(tasks[1])["why"] == "mine is limited")
     (account,) = json.loads(segue("fleet", "accounts", "--json"))["accounts"]
     assert account["limited_until"] is not None
@@ -111,7 +111,7 @@ def test_a_limit_that_one_machine_meets_keeps_another_from_trying_until_it_is_fo
 
 def test_a_drained_machine_takes_nothing_new(repo: Path, machines: list[TestMachine]) -> None:
     worker = machines[0].start("worker")
-    until(lambda: "at work" in segue("fleet", "status"))
+    until(lambda: "last seen" in segue("fleet", "status"))
     (there,) = json.loads(segue("fleet", "status", "--json"))["machines"]
     segue("fleet", "drain", there["machine"])
     task = submit(repo, "echo x > c.txt")

@@ -205,7 +205,7 @@ def test_here_works_in_the_folder_itself_one_task_after_the_other(place: Place) 
 def test_after_waits_for_the_other_and_begins_with_its_work(place: Place) -> None:
     first = place.submit("echo one > c.txt")
     second = place.submit("--after", first, "cat c.txt > d.txt")
-    assert place.shown(second)["why"] == f"comes after {first}"
+    assert place.shown(second)["why"] == f"waits for {first}"
     place.work(0, "--jobs", "2")
     assert (place.tree(second) / "d.txt").read_text() == "one\n"
 

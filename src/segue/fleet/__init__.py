@@ -1,4 +1,5 @@
-"""Many machines, one queue: the store and the queue in a PostgreSQL database that all can reach."""
+"""Many machines, one queue: the store and the queue are in a PostgreSQL database that all machines
+can reach."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ VARIABLE = "SEGUE_FLEET"
 
 
 def url(env: Mapping[str, str] | None = None) -> str:
-    """Where the fleet's database is; "": this machine works alone. The environment goes before
-    `[fleet]` in the user's file. Raises ConfigError."""
+    """The URL of the fleet's database, or "" if this machine is not in a fleet. The environment
+    takes precedence over `[fleet]` in the user's file. Raises ConfigError."""
     given = (os.environ if env is None else env).get(VARIABLE, "")
     if given:
         return given
@@ -25,8 +26,8 @@ def url(env: Mapping[str, str] | None = None) -> str:
 
 
 def open_store(beside: "Queue | None" = None) -> "Store":
-    """The runs: the fleet's, or this machine's. `beside`: a queue whose connection will do. Raises
-    StateError, ConfigError."""
+    """Opens the store of runs: the fleet's, or this machine's own. `beside` is a queue whose
+    connection the store can share. Raises StateError, ConfigError."""
     from segue.runs import store
 
     if not (where := url()):
@@ -38,7 +39,7 @@ def open_store(beside: "Queue | None" = None) -> "Store":
 
 
 def driver(store: "Store", run_id: str) -> "Holder | None":
-    """The living process that drives a run now, on whichever machine. Raises StateError."""
+    """The live process that drives a run now, on any machine. Raises StateError."""
     from segue.runs.store import leases
     from segue.runs.store.port import run_key
 
@@ -56,7 +57,8 @@ def driver(store: "Store", run_id: str) -> "Holder | None":
 
 
 def open_queue() -> "Queue":
-    """The tasks: the fleet's, or this machine's. Raises StateError, ConfigError."""
+    """Opens the queue of tasks: the fleet's, or this machine's own. Raises StateError,
+    ConfigError."""
     from segue import queue
 
     if not (where := url()):
@@ -67,14 +69,14 @@ def open_queue() -> "Queue":
 
 
 def open_accounts(beside: "Queue | None" = None) -> "Accounts":
-    """The accounts and their limits: the fleet's, or this machine's. Nothing is opened yet.
-    `beside`: a queue whose connection will do."""
+    """The accounts and their limits: the fleet's, or this machine's own. Opens nothing yet.
+    `beside` is a queue whose connection they can share."""
     from segue.errors import ConfigError
     from segue.system.accounts import Accounts
 
     try:
         where = url()
-    except ConfigError:  # those who need the fleet say so
+    except ConfigError:  # callers that need the fleet report it
         where = ""
     if not where:
         return Accounts()
@@ -86,7 +88,7 @@ def open_accounts(beside: "Queue | None" = None) -> "Accounts":
 
 
 def offer(jobs: int, env: Mapping[str, str]) -> "Offer":
-    """What this machine has for tasks. Raises ConfigError."""
+    """What this machine offers to tasks. Raises ConfigError."""
     from segue.fleet.machines import Offer
     from segue.runs import begin
     from segue.system.accounts import account_of
@@ -100,7 +102,7 @@ def offer(jobs: int, env: Mapping[str, str]) -> "Offer":
 
 
 def pulse() -> "Pulse":
-    """What says that this machine lives. Raises ConfigError."""
+    """Makes what sends this machine's heartbeats. Raises ConfigError."""
     from segue.fleet.database import FleetDatabase
     from segue.fleet.leash import Leash
     from segue.fleet.machines import Pulse

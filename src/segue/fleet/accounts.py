@@ -1,9 +1,9 @@
-"""Accounts across machines: what one of them meets, all know at once.
+"""Accounts across machines: a limit that one machine hits is known to all of them at once.
 
-The database has each account under its id, which is a hash of who is signed in: the same on every
-machine, and worth nothing to anybody else. Keys, tokens, names and paths stay where they are.
-Times are kept by the database's clock, so a machine whose own is wrong misleads nobody. While the
-database is away, the machine's own file answers, as if it were alone.
+The database stores each account under its id, a hash of who is signed in: the same on every
+machine, and useless to anybody else. Keys, tokens, names and paths stay on their machine. Times are
+stored by the database's clock, so a machine with a wrong clock misleads nobody. While the database
+is unreachable, the machine uses its own file, as if it were alone.
 """
 
 import time
@@ -20,24 +20,24 @@ from segue.fleet.database import FleetDatabase, kept, raw, read
 from segue.system.accounts import Accounts
 
 CAP_SCOPE = "max_cost_usd"
-_AGAIN_S = 5.0  # until a database that was away is tried again
-_LOOK_S = 0.5  # for so long what was read is believed by those who only look
+_AGAIN_S = 5.0  # before an unreachable database is tried again
+_LOOK_S = 0.5  # how long callers that only look may use what was read before
 _SKEW_S = 60.0
 T = TypeVar("T")
 
 
 class AccountCap(Struct, frozen=True, kw_only=True):
-    """What an account may do on all machines together, and what it has done. None: any number."""
+    """What an account may do on all machines together, and what it has done. None means no cap."""
 
     account: str
     max_tasks: int | None = None  # at once
     max_cost_usd: float | None = None  # in 24 hours
     cost_usd: float = 0.0  # in the last 24 hours
-    free_at: float | None = None  # when less than that cap is spent again; None: it is
+    free_at: float | None = None  # when spending drops below the cap again; None if it is below now
 
 
 class FleetAccounts(Accounts):
-    """See `system/accounts.Accounts`. Nothing here raises because of the database either."""
+    """See `system/accounts.Accounts`. Database errors raise nothing here either."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class FleetAccounts(Accounts):
         self._open, self._clock = open_database, clock
         self._db: FleetDatabase | None = None
         self._try_at = 0.0
-        self._ahead_s = 0.0  # the database's clock, less this machine's
+        self._ahead_s = 0.0  # the database's clock minus this machine's
         self._seen: tuple[float, list[Account]] | None = None
 
-    # As those who ask know them
+    # The interface of `Accounts`
 
     def known(self) -> list[Account]:
         own = super().known()
@@ -89,7 +89,7 @@ class FleetAccounts(Accounts):
             known = accounts.note(known, map(self._shared, mine))
             at, first = now + self._ahead_s, known.first
             if first is not None and first.at - _SKEW_S < at:
-                at = max(at, first.at)  # two measures of one clock are never quite the same
+                at = max(at, first.at)  # two readings of one clock never agree exactly
             known, found = accounts.ask(known, who, at)
             return known
 
@@ -116,8 +116,8 @@ class FleetAccounts(Accounts):
         return sorted(cleared)
 
     def _met_here(self, account: Account, now: float) -> list[Limit]:
-        """What others of this machine met and nobody told the fleet: the daemon never waits for a
-        database."""
+        """Limits that other processes on this machine hit and that were not reported to the fleet,
+        because the daemon never waits for a database."""
         found = [each for each in super().known() if each.id == account.id]
         return [
             limit
@@ -127,7 +127,7 @@ class FleetAccounts(Accounts):
         ]
 
     def _lifted(self, known: Account) -> Account:
-        """Without limits; what was seen of them earlier says nothing any more."""
+        """The account without limits, with earlier observations made obsolete."""
         now = self._clock() + self._ahead_s
         limits = tuple(
             replace(limit, is_met=False, used_percent=None, resets_at=None, seen_at=now)
@@ -136,14 +136,15 @@ class FleetAccounts(Accounts):
         return replace(known, limits=limits, first=None)
 
     def _shared(self, limit: Limit) -> Limit:
-        """By the database's clock. A reset that was told is the world's time, not the machine's."""
+        """The limit by the database's clock. A reset time that was stated is real time, not the
+        machine's, so it is not converted."""
         until = limit.resets_at
         if limit.is_guess and until is not None:
             until += self._ahead_s
         return replace(limit, seen_at=limit.seen_at + self._ahead_s, resets_at=until)
 
     def _own(self, account: Account) -> Account:
-        """By this machine's clock."""
+        """The account by this machine's clock."""
         ahead_s, first = self._ahead_s, account.first
         limits = tuple(
             replace(
@@ -159,7 +160,8 @@ class FleetAccounts(Accounts):
     # Caps and costs
 
     def _with_caps(self, found: list[Account]) -> list[Account]:
-        """What an account has spent is a limit as any other, for those who look."""
+        """Adds a limit to each account that has spent its cap, so that callers see it like any
+        other limit."""
         capped = self.capped()
         return [
             each
@@ -175,12 +177,12 @@ class FleetAccounts(Accounts):
         )  # fmt: skip
 
     def capped(self) -> dict[str, float]:
-        """The accounts that have spent all that they may, and until when."""
+        """The accounts that have spent their cap, and until when."""
         found = self._asked(caps) or []
         return {cap.account: cap.free_at - self._ahead_s for cap in found if cap.free_at}
 
     def spent(self, account: str, run: str, leg: int, tokens: int, cost_usd: float) -> None:
-        """What a leg cost. Said twice, it counts once."""
+        """Records what a leg cost. Recording it twice counts it once."""
         sql = (
             "INSERT INTO segue.spent (account, run, leg, tokens, cost_usd)"
             " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run, leg) DO UPDATE"
@@ -191,7 +193,8 @@ class FleetAccounts(Accounts):
     # The database
 
     def _share(self, account: Account, change: Callable[[Account], Account]) -> bool:
-        """Changes what all know of an account; False if the database is away."""
+        """Changes what all machines know about an account. Returns False if the database is
+        unreachable."""
 
         def put(db: FleetDatabase) -> bool:
             with db.alone():
@@ -214,7 +217,7 @@ class FleetAccounts(Accounts):
         return bool(self._asked(put))
 
     def _asked(self, ask: Callable[[FleetDatabase], T]) -> T | None:
-        """What the database says; None while it is away."""
+        """The database's answer, or None while it is unreachable."""
         if time.monotonic() < self._try_at:
             return None
         try:
@@ -227,14 +230,14 @@ class FleetAccounts(Accounts):
             return None
 
     def close(self) -> None:
-        """Gives the connection back."""
+        """Closes the connection."""
         if self._db is not None:
             self._db.close()
             self._db = None
 
 
 def caps(db: FleetDatabase) -> list[AccountCap]:
-    """The caps that are set, and what was spent of them."""
+    """The caps that are set, and how much of each is spent."""
     sql = (
         "SELECT c.account, c.max_tasks, c.max_cost_usd, coalesce(max(s.later), 0),"
         " extract(epoch FROM max(s.at) FILTER (WHERE s.later >= c.max_cost_usd)"
@@ -260,7 +263,7 @@ def spent(db: FleetDatabase) -> dict[str, float]:
 
 
 def set_cap(db: FleetDatabase, cap: AccountCap) -> None:
-    """From now on, on all machines. A cap of nothing is taken away."""
+    """Sets a cap for all machines from now on. A cap without values is removed."""
     if cap.max_tasks is None and cap.max_cost_usd is None:
         db.rows("DELETE FROM segue.cap WHERE account = %s", (cap.account,))
         return
@@ -273,6 +276,6 @@ def set_cap(db: FleetDatabase, cap: AccountCap) -> None:
 
 
 def max_tasks(db: FleetDatabase, account: str) -> int | None:
-    """How many tasks of an account may run at once; None: any number."""
+    """How many tasks of an account may run at once; None means no cap."""
     sql = "SELECT max_tasks FROM segue.cap WHERE account = %s"
     return next((most for (most,) in db.rows(sql, (account,))), None)

@@ -1,7 +1,7 @@
-"""Carries a task for a fleet: as on one machine, and never longer than this machine is heard.
+"""Runs a task for a fleet: as on one machine, but only while the fleet hears from this machine.
 
-A process that cannot tell the database that its machine lives ends its agent before anybody else
-may take the task, and itself with it.
+A process that cannot send its machine's heartbeat ends its agent, and then itself, before another
+machine may take the task.
 """
 
 import os
@@ -34,14 +34,14 @@ from segue.system.git import snapshots, worktrees
 GONE = 75
 _LOOK_S = 0.5
 _END_S = 10.0
-_PUSH_S = 2.0  # how often it is looked whether there is something new to push
+_PUSH_S = 2.0  # how often to check for a new snapshot to push
 
 Say = Callable[[str], None]
 
 
 class LeaseGuard:
-    """Beats in threads of its own. If nobody hears it, or another has the task, ends what `run`
-    names, and the process."""
+    """Sends heartbeats from its own threads. If they do not arrive, or another process has the
+    task, it ends the agent of `run` and this process."""
 
     def __init__(self, pulse: Pulse, env: Mapping[str, str], say: Say) -> None:
         self.pulse, self.env, self.say = pulse, env, say
@@ -58,19 +58,21 @@ class LeaseGuard:
         self._beating.over.set()
 
     def began(self, task: Task) -> None:
-        """Which run is about to be driven, and where."""
+        """Records which run is about to start, and where."""
         self.run = task.run
         if task.is_url:
             Pusher(task, self._beating.over, self.env, self.say).start()
 
     def may_start(self) -> Leash:
-        """Before any process is started: the task is still this process's, as the database says
-        now; what holds the new one. Raises LeaseLost, StateError."""
+        """Checks with the database, before a process is started, that the task still belongs to
+        this process. Returns the leash for the new process. Raises LeaseLost, StateError."""
         with open_queue() as queue:
             self._check(queue)
         leash = self.pulse.leash.current() if self.pulse.leash is not None else None
         if leash is None:
-            raise StateError("this machine has not been heard for too long: nothing is started")
+            raise StateError(
+                "the fleet has not heard from this machine for too long: starting nothing"
+            )
         return leash
 
     def _check(self, db: Any) -> None:
@@ -85,8 +87,8 @@ class LeaseGuard:
 
 
 class Pusher(threading.Thread):
-    """Pushes each new snapshot of a task's tree to its repository, and keeps its session then, for
-    whoever takes it over."""
+    """Pushes each new snapshot of a task's tree to its repository and stores the session with it,
+    for a machine that may take the task over."""
 
     def __init__(self, task: Task, over: threading.Event, env: Mapping[str, str], say: Say) -> None:
         super().__init__(daemon=True, name="segue-push")
@@ -100,15 +102,16 @@ class Pusher(threading.Thread):
             except (SegueError, OSError) as fault:
                 if str(fault) != self._fault:
                     self._fault = str(fault)
-                    self.say(f"{self.task.id}: not all of its work can be kept: {fault}")
+                    self.say(f"{self.task.id}: some of its work cannot be stored: {fault}")
 
 
 def hand_over(task: Task, env: Mapping[str, str], pushed: str = "") -> str:
-    """Gives the newest snapshot of a task's tree, unless it is that one, and the session as it was
-    then to whoever takes the task over; which snapshot it is now.
+    """Stores the newest snapshot of a task's tree (unless it is `pushed`) and the session as it was
+    then, for a machine that may take the task over. Returns the snapshot that is stored now.
 
-    The session comes first, beside the one before: whenever this is cut off, one of the two belongs
-    to the snapshot that the repository has. Raises SegueError, OSError."""
+    The session is stored first, next to the previous one, so that after an interruption at any
+    point one of the two belongs to the snapshot in the repository. Raises SegueError, OSError.
+    """
     found = snapshots.list_all(task.tree, task.run)
     if not found or found[-1].commit == pushed:
         return pushed
@@ -117,7 +120,7 @@ def hand_over(task: Task, env: Mapping[str, str], pushed: str = "") -> str:
         try:
             if db is not None and run is not None:
                 sessions.keep(db, task, run, env, commit)
-        except (StateError, OSError) as found_fault:  # the tree must come through all the same
+        except (StateError, OSError) as found_fault:  # the tree must be pushed all the same
             fault = found_fault
         worktrees.push(task.tree, task.repo, commit, trees.snapshot_ref(task))
         if db is not None:
@@ -129,7 +132,7 @@ def hand_over(task: Task, env: Mapping[str, str], pushed: str = "") -> str:
 
 @contextmanager
 def _sessions_of(task: Task) -> Iterator[tuple[FleetDatabase | None, Run | None]]:
-    """Where a task's sessions are kept, and its run; nothing if they do not travel."""
+    """Where a task's sessions are stored, and its run; (None, None) if sessions do not travel."""
     if not config.fleet().carry_sessions:
         yield None, None
         return
@@ -139,7 +142,7 @@ def _sessions_of(task: Task) -> Iterator[tuple[FleetDatabase | None, Run | None]
 
 
 def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
-    """Of a task that is done nothing has to be taken over any more; of another, all."""
+    """Deletes what was stored for a takeover if the task is done; otherwise stores the rest."""
     with suppress(SegueError, OSError):
         if task.is_url and task.state is TaskState.DONE:
             with open_queue() as queue:
@@ -152,8 +155,8 @@ def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
 
 
 def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequest) -> RunRequest:
-    """With what was kept of the session of a machine that was lost. Nothing that is wrong with it
-    keeps the task from being done."""
+    """The request with the stored session of a machine that was lost. A problem with the session
+    never prevents the task from running."""
     former = store.run(task.former_runs[-1])
     if former is None or not isinstance(store, FleetDatabase):
         return wanted
@@ -165,8 +168,8 @@ def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequ
 
 
 def _mark_sessions(loop: Loop, env: Mapping[str, str]) -> None:
-    """Of a session that the agent keeps in a database, its checkpoint is made with each snapshot:
-    afterwards nobody could tell what it was then."""
+    """Makes a checkpoint with each snapshot if the agent keeps its session in a database, because
+    later nobody could tell what the session was like at that moment."""
     by_size = loop.crew.snapshots.mark
 
     def mark() -> Callable[[str], None]:
@@ -177,7 +180,7 @@ def _mark_sessions(loop: Loop, env: Mapping[str, str]) -> None:
 
 
 def end_agent(run_id: str) -> None:
-    """Ends whatever runs for this run on this machine, at once."""
+    """Ends everything that runs for this run on this machine, at once."""
     folder = RunFolder(run_id).path
     legs = [*folder.glob("leg-*"), *folder.glob("check-*")] if run_id else []
     live = [leg for leg in map(Leg, legs) if leg.status().state in ("starting", "running")]
@@ -192,15 +195,15 @@ def end_agent(run_id: str) -> None:
 def _count(
     accounts: Accounts, account: str, run: Run, fact: AnyFact, step: RunStep, entry: Entry
 ) -> None:
-    """What a leg cost, for the caps of its account."""
+    """Records what a leg cost, for its account's caps."""
     if isinstance(fact, LegEnded) and isinstance(accounts, FleetAccounts):
         accounts.spent(account, run.id, fact.leg, fact.tokens, fact.cost_usd)
 
 
 def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say: Say) -> Task:
-    """To its end, or to a wait. An outage of the database that is shorter than half of the lease
-    interrupts nothing: the agent works on, and is taken up again. Raises LeaseLost if the task was
-    given to another: its agent is ended by then."""
+    """Runs a task until it ends or has to wait. A database outage of less than half a lease
+    interrupts nothing: the agent keeps working and is adopted again. Raises LeaseLost if the task
+    was given to another process; the agent has ended by then."""
     lease: Lease | None = None
     run = ""
     with LeaseGuard(pulse, env, say) as guard:

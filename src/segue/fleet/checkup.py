@@ -1,4 +1,4 @@
-"""What `segue doctor` says of a fleet: whether this machine reaches it, and how well."""
+"""The fleet part of `segue doctor`: whether this machine reaches the fleet, and how well."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ Status = Literal["ok", "warn", "fail"]
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: how it stands, what it is, and what to do about it."""
+    """One check: its status, what was found, and what to do about it."""
 
     status: Status
     what: str
@@ -32,11 +32,11 @@ _FULL = 0.8
 
 
 def examine(env: Mapping[str, str]) -> Iterator[Finding]:
-    """Nothing for a machine that works alone."""
+    """Checks the fleet. Yields nothing if this machine is not in one."""
     try:
         where = fleet.url(env)
     except ConfigError:
-        return  # told as a fault of the config
+        return  # reported as a config error
     if not where:
         return
     yield from _private(where)
@@ -46,7 +46,7 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
         begun = time.monotonic()
         db = FleetDatabase(where)
     except SegueError as fault:
-        yield Finding(status="fail", what=str(fault), do="tasks are kept; see docs/fleet.md")
+        yield Finding(status="fail", what=str(fault), do="no task is lost; see docs/fleet.md")
         return
     with db:
         connect_s = time.monotonic() - begun
@@ -65,7 +65,7 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _private(where: str) -> Iterator[Finding]:
-    """A password in the config is for its owner's eyes."""
+    """Warns if others can read a password in the config."""
     path = config.user_file()
     try:
         mode = os.stat(path).st_mode
@@ -75,7 +75,7 @@ def _private(where: str) -> Iterator[Finding]:
     if has_password and mode & (stat.S_IRGRP | stat.S_IROTH):
         yield Finding(
             status="warn",
-            what=f"{path} holds the database's password, and others may read it",
+            what=f"{path} contains the database's password and others can read it",
             do=f"chmod 600 {path}",
         )
 
@@ -90,14 +90,14 @@ def _safe(db: "FleetDatabase") -> Iterator[Finding]:
         is_checked = mode.startswith("verify")
         yield Finding(
             status="ok" if is_checked or is_local else "warn",
-            what=f"encrypted ({version}), its certificate is {'' if is_checked else 'not '}checked"
+            what=f"encrypted ({version}); its certificate is {'' if is_checked else 'not '}checked"
             f" (sslmode={mode})",
             do="" if is_checked or is_local else "set sslmode=verify-full in url in [fleet]",
         )
     elif not is_local:
         yield Finding(
             status="warn",
-            what="not encrypted: tasks, prompts and sessions pass the network as they are",
+            what="not encrypted: tasks, prompts and sessions cross the network in plain text",
             do="add ?sslmode=verify-full to url in [fleet]",
         )
 
@@ -133,14 +133,14 @@ def _machine(db: "FleetDatabase") -> Iterator[Finding]:
     own = leases.machine()
     found = {each.id: each for each in machines.machines(db)}
     others = sum(each.is_alive for each in found.values() if each.id != own)
-    told = f"{others} other machine{'' if others == 1 else 's'} heard"
+    told = f"{others} other machine{'' if others == 1 else 's'} online"
     here = found.get(own)
     if here is None:
         what, do = f"no worker has run here yet; {told}", "segue worker"
     elif not here.is_alive:
-        what, do = f"no worker runs here; {told}", "segue worker"
+        what, do = f"no worker is running here; {told}", "segue worker"
     elif here.is_drained:
         what, do = f"this machine is drained; {told}", f"segue fleet drain --undo {own}"
     else:
-        what, do = f"this machine is heard as {own}; {told}", ""
+        what, do = f"this machine is online as {own}; {told}", ""
     yield Finding(status="ok", what=what, do=do)

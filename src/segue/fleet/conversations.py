@@ -1,5 +1,5 @@
-"""What is said in a run, as it grows: from its output if this machine has it, else as its own
-machine tells the others."""
+"""The conversation of a run as it grows: read from the run's output if this machine has it,
+otherwise from what the run's own machine published."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from segue.runs.results import is_here
 from segue.runs.store.port import Store
 
 _LAST_S = 5.0
-"""For so long the last words of a run that is over may take to come from another machine."""
+"""How long the last words of a finished run may take to arrive from another machine."""
 
 
 class RunWords:
-    """Gives each thing out once."""
+    """Returns each message once."""
 
     def __init__(self, store: Store, run: Run) -> None:
         self._db = store if isinstance(store, FleetDatabase) and not is_here(run) else None
@@ -25,7 +25,7 @@ class RunWords:
         self._leg, self._number = 1, 0
 
     def look(self, run: Run) -> list[Piece]:
-        """What was said since the last look at the run, which stands so now. Raises StateError."""
+        """What was said since the last look. `run` is its current state. Raises StateError."""
         if self._db is not None:
             found = output.words(self._db, run.id, self._number)
             self._number = found[-1].number if found else self._number
@@ -47,7 +47,8 @@ class RunWords:
 
 
 def whole(store: Store, run: Run) -> dict[int, list[Said]]:
-    """All that is known of it, leg by leg, tools with their results. Raises StateError."""
+    """Everything known of the conversation by leg, with tools and their results. Raises
+    StateError."""
     found: dict[int, Conversation] = {}
     for piece in RunWords(store, run).look(run):
         conversation = found.setdefault(piece.leg, Conversation())
@@ -57,13 +58,13 @@ def whole(store: Store, run: Run) -> dict[int, list[Said]]:
 
 
 def following(store: Store, run: Run, wait: Callable[[], None]) -> Iterator[Piece]:
-    """What is said, until the run is over. `wait` is called between two looks. Raises
-    StateError."""
+    """Yields what is said until the run ends, and calls `wait` between looks. Raises StateError."""
     words, version = RunWords(store, run), None
     while True:
         if (now := store.version()) != version or is_here(run):
             version = now
-            found = store.run(run.id)  # first: if it is over, what is read next is all of it
+            # read first: if the run has ended, what is read next is complete
+            found = store.run(run.id)
             run = found or run
             if run.state.is_final:
                 wait_for_last(store, run, wait)
@@ -74,8 +75,8 @@ def following(store: Store, run: Run, wait: Callable[[], None]) -> Iterator[Piec
 
 
 def wait_for_last(store: Store, run: Run, wait: Callable[[], None]) -> None:
-    """Of a run that is over on another machine: until that one has told all of it, or takes too
-    long. Raises StateError."""
+    """Waits until the machine of a finished run has published everything, or has taken too long.
+    Raises StateError."""
     if not isinstance(store, FleetDatabase) or is_here(run):
         return
     until = time.monotonic() + _LAST_S

@@ -1,7 +1,7 @@
-"""The fleet's database, opened: its tables made or brought up to date, or refused in one line.
+"""Opens the fleet's database: creates or updates its tables, or refuses it in one line.
 
-Two versions of segue may share it as long as they speak the same protocol; the number is raised
-when one could no longer read what the other writes.
+Two versions of segue can share a database as long as they speak the same protocol. The protocol
+number is raised when one version can no longer read what the other writes.
 """
 
 import hashlib
@@ -19,24 +19,24 @@ from segue.runs.store.coding import pack, unpack
 
 PROTOCOL = 1
 MAX_SKEW_S = 1.0
-"""Clocks that differ by less are taken for the same."""
+"""Clocks that differ by less count as equal."""
 _DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "segue",
-    # A connection that is dead is noticed, also if nobody says so.
+    # Notices a dead connection even if nobody closes it.
     "tcp_user_timeout": 15_000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-"""What the user's URL does not say."""
+"""Defaults for what the user's URL leaves out."""
 _REMEDIES = (
-    ("password", "; put the right one into ~/.pgpass, or into url under [fleet]"),
-    ("does not support SSL", "; set TLS up there, or change sslmode in url (docs/fleet.md)"),
-    ("no encryption", "; it demands TLS: set sslmode=verify-full in url (docs/fleet.md)"),
-    ("no pg_hba.conf entry", "; its pg_hba.conf must let this machine and role in"),
+    ("password", "; put the right one in ~/.pgpass, or in url under [fleet]"),
+    ("does not support SSL", "; set up TLS there, or change sslmode in url (docs/fleet.md)"),
+    ("no encryption", "; it requires TLS: set sslmode=verify-full in url (docs/fleet.md)"),
+    ("no pg_hba.conf entry", "; allow this machine and role in its pg_hba.conf"),
     ("root certificate file", "; name its CA in url: sslrootcert=/path/ca.crt (docs/fleet.md)"),
-    ("match host name", "; in url, use the host's name that its certificate has"),
+    ("match host name", "; in url, use the host name from its certificate"),
     ("certificate", "; sslrootcert in url must name the CA that signed it (docs/fleet.md)"),
     ("permission denied", "; its owner must grant it to this role (docs/fleet.md)"),
     ("too many clients", "; raise max_connections there"),
@@ -44,19 +44,19 @@ _REMEDIES = (
     ("timeout expired", "; is it running, and does a firewall let this machine through?"),
     ("does not exist", "; create it there, or change url (docs/fleet.md)"),
     ('missing "="', "; url must begin with postgresql://"),
-    ("resolve host", "; check the host's name in url"),
+    ("resolve host", "; check the host name in url"),
     ("No space left", "; its disk is full"),
 )
-"""What to do, by what the server or its client says."""
+"""What to do, by a phrase in the error of the server or its client."""
 _SESSION = (
     "SELECT set_config('idle_in_transaction_session_timeout', '4s', false),"
     " set_config('statement_timeout', '60s', false),"
     " extract(epoch FROM clock_timestamp())::float"
 )
-"""Who is cut off in the middle of a transaction must not keep what it locked: the server would not
+"""A client that is cut off during a transaction must not keep its locks: the server would not
 notice for hours."""
 _LOCK = 7_302_114_200_417
-"""Of those who migrate: an advisory lock, by a number that is nobody else's."""
+"""The advisory lock of migrations, a number that nothing else uses."""
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NAME = re.compile(r"([0-9]{4})_\w+\.sql")
 _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@|(password=)\S+")
@@ -68,10 +68,11 @@ class FleetDatabase:
 
     db: Any
     _fault: Any
-    ahead_s: float  # the database's clock, less this machine's
+    ahead_s: float  # the database's clock minus this machine's
 
     def __init__(self, url: str, *, beside: "FleetDatabase | None" = None) -> None:
-        """`beside`: whose connection it shares, in the same thread; that one closes it."""
+        """`beside` is a database in the same thread whose connection this one shares and does not
+        close."""
         psycopg = _psycopg()
         self.where = shown(url)
         self._is_shared = beside is not None
@@ -91,7 +92,7 @@ class FleetDatabase:
         self._prepare()
 
     def close(self) -> None:
-        """Gives the connection back, if it is its own."""
+        """Closes the connection unless it is shared."""
         if not self._is_shared:
             self.db.close()
 
@@ -103,18 +104,18 @@ class FleetDatabase:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """One transaction."""
+        """Runs the block in one transaction."""
         with self._guarded(), self.db.transaction():
             yield
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
-        """All rows of a question."""
+        """All rows that a statement returns."""
         with self._guarded():
             cursor = self.db.execute(sql, tuple(values))
             return cursor.fetchall() if cursor.description else []
 
     def version(self) -> int:
-        """Another number once anybody has written anything."""
+        """A number that changes whenever anybody writes something."""
         ((told,),) = self.rows("SELECT pg_current_snapshot()::text")
         return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big")
 
@@ -132,7 +133,7 @@ class FleetDatabase:
         do = next((do for sign, do in _REMEDIES if sign in told), "")
         return StateError(f"{self.where}: the fleet's database cannot be used: {told}{do}")
 
-    # Its form
+    # The version of the tables
 
     def _prepare(self) -> None:
         steps = _steps()
@@ -140,10 +141,10 @@ class FleetDatabase:
         if form == max(steps):
             return
         if not self._may_change():
-            has = f"has tables of form {form}" if form else "has no tables of segue's yet"
+            has = f"has tables of version {form}" if form else "has no segue tables yet"
             raise StateError(
-                f"{self.where}: the fleet's database {has}, this segue needs form {max(steps)}, and"
-                " this role may not make them; once, as their owner: segue fleet status"
+                f"{self.where}: the fleet's database {has}, this segue needs version {max(steps)},"
+                " and this role may not create them; run once as their owner: segue fleet status"
             )
         with self.alone():
             self.rows("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -173,8 +174,8 @@ class FleetDatabase:
         return bool(may)
 
     def _form(self) -> int:
-        """Which form the tables have; 0 if there are none. Raises StateError if a newer segue made
-        them in a way that this one does not speak."""
+        """The version of the tables; 0 if there are none. Raises StateError if a newer segue made
+        them with a protocol that this one does not speak."""
         ((there,),) = self.rows("SELECT to_regclass('segue.meta') IS NOT NULL")
         if not there:
             return 0
@@ -188,18 +189,18 @@ class FleetDatabase:
 
 
 def shown(url: str) -> str:
-    """The database as it may be printed: without its password."""
+    """The URL without its password, for printing."""
     return _PASSWORD.sub(r"\1\2…@" if "://" in url else r"\2…", url)
 
 
 def kept(value: object) -> bytes:
-    """A value as a column holds it."""
+    """Encodes a value for a column."""
     data = pack(value)
     return data.encode() if isinstance(data, str) else data
 
 
 def read(data: bytes, kind: type[T]) -> T:
-    """The same, back. Raises StateError."""
+    """Decodes a value from a column. Raises StateError."""
     try:
         try:
             return unpack(bytes(data).decode(), kind)
@@ -207,18 +208,18 @@ def read(data: bytes, kind: type[T]) -> T:
             return unpack(bytes(data), kind)
     except ValueError as fault:
         raise StateError(
-            f"the fleet's database: a row cannot be read ({fault}): a newer segue wrote it;"
+            f"the fleet's database: cannot read a row ({fault}), because a newer segue wrote it;"
             " update segue"
         ) from None
 
 
 def raw(text: str) -> bytes:
-    """A text as a column holds it."""
+    """Encodes a text for a column."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def plain(data: bytes) -> str:
-    """The same, back."""
+    """Decodes a text from a column."""
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
@@ -227,8 +228,8 @@ def _psycopg() -> Any:
         import psycopg
     except ImportError:
         raise InputError(
-            "a fleet needs psycopg, which is not installed: install segue with its extra fleet, or"
-            ' pip install "psycopg[binary]" beside it'
+            "a fleet needs psycopg, which is not installed: install segue with its fleet extra, or"
+            ' run pip install "psycopg[binary]" in the same environment'
         ) from None
     return psycopg
 

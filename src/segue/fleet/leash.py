@@ -1,9 +1,10 @@
-"""The leash of this machine's agents: a small file that says when the fleet last heard the machine.
+"""The leash of this machine's agents: a small file that says when the fleet last heard from the
+machine.
 
-Keepers look at it (`runs/legs/keeper`) and kill their agent once it is too old, whatever else of
-segue is alive then. Whoever beats renews it. If it ran out in between, because the machine slept or
-could not reach the database, a new era begins: agents of the old one are killed although the
-machine is heard again, because their tasks may be another's by now.
+Keepers watch it (`runs/legs/keeper`) and kill their agent once it is too old, even if the rest of
+segue is dead. Whoever sends heartbeats renews it. If it has expired in between, because the machine
+slept or could not reach the database, a new era begins: agents of the old era are killed although
+the machine is back, because another machine may have their tasks by now.
 """
 
 import fcntl
@@ -21,13 +22,13 @@ clock = since_boot_s
 
 
 class Leash:
-    """Of one state folder."""
+    """The leash in one state folder."""
 
     def __init__(self, folder: str | None = None) -> None:
         self.path = Path(folder or state.state_folder(), "fleet", "leash.json")
 
     def renew(self, sent_at: float, max_s: float) -> None:
-        """The machine was heard; the beat was sent then. Raises OSError."""
+        """Records a heartbeat that arrived and was sent at `sent_at`. Raises OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(self.path.with_suffix(".lock"), flags, 0o600)
@@ -44,7 +45,8 @@ class Leash:
             os.close(lock)
 
     def current(self) -> "leg.Leash | None":
-        """What a process that is started now is held by; None if the machine is not heard."""
+        """The leash for a process that starts now; None if the fleet does not hear from this
+        machine."""
         era = str(self._read().get("era", ""))
         return (str(self.path), era) if era and is_held(str(self.path), era) else None
 

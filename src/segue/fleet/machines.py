@@ -1,8 +1,8 @@
-"""The machines of a fleet: each says now and then that it lives. One that has not for longer than
-its lease has lost its work to whoever asks first; by then it has ended its agents itself.
+"""The machines of a fleet and their heartbeats. A machine that is silent for longer than its lease
+loses its tasks to the first machine that asks; by then it has ended its own agents.
 
-Whether a beat is late is judged by the database's clock alone, and how long a beat could not be
-sent by a clock of the machine's own that nobody sets: clocks that are wrong move nothing.
+Only the database's clock decides whether a heartbeat is late. How long a machine could not send one
+is measured with its monotonic clock. So wrong clocks have no effect.
 """
 
 import os
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 BEATS = 6
-"""How often a machine beats within its lease."""
+"""Heartbeats per lease."""
 _LOOK_S = 0.25
 GIVE_UP = 0.5
-"""After this share of the lease without a beat that was heard, a machine ends its agents: there is
-time left for them to go before anybody else may begin."""
+"""After this share of the lease without a heartbeat that arrived, a machine ends its agents. The
+rest of the lease is for them to end before another machine may start."""
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What a machine has for tasks, as its worker says."""
+    """What a machine offers to tasks, according to its worker."""
 
     labels: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()  # hashes
-    jobs: int = 0  # tasks at once; 0: no worker has said so yet
+    jobs: int = 0  # tasks at once; 0 if no worker has said so yet
 
 
 class SameId(StateError):  # noqa: N818 - told to the user as it is
-    """Two machines have one id."""
+    """Two machines have the same id."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """One machine, as the database knows it."""
+    """One machine, as stored in the database."""
 
     id: str
     name: str
@@ -57,7 +57,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether its work is still its own."""
+        """Whether its tasks still belong to it."""
         return self.silent_s <= self.lease_s
 
 
@@ -69,8 +69,8 @@ def beat(
     offer: Offer | None = None,
     boot: str = "",
 ) -> None:
-    """Says that a machine lives. Without an `offer`, what it offered stays. Raises SameId if
-    another start of a machine with its id is heard: a clone, or itself before a restart."""
+    """Records a heartbeat. Without `offer`, the stored offer stays. Raises SameId if another boot
+    of a machine with this id is alive: a clone, or the machine itself before a restart."""
     told = offer or Offer()
     found = db.rows(
         "INSERT INTO segue.machine AS m"  # noqa: S608 - only our own words
@@ -87,8 +87,8 @@ def beat(
     )  # fmt: skip
     if not found:
         raise SameId(
-            f"machine {machine} was heard just now in another start of it; if this one was not just"
-            " restarted, it is a clone: give it an /etc/machine-id of its own"
+            f"another running machine has the id {machine}; unless this machine was just restarted,"
+            " one of them is a clone: give it its own /etc/machine-id"
         )
 
 
@@ -101,7 +101,7 @@ def _read(text: str) -> tuple[str, ...]:
 
 
 def machines(db: FleetDatabase) -> list[Machine]:
-    """All that ever worked, by name."""
+    """All machines that ever sent a heartbeat, by name."""
     sql = (
         "SELECT id, name, extract(epoch FROM now() - beat_at)::float, lease_s, is_drained,"
         " protocol, labels, agents, accounts, jobs FROM segue.machine ORDER BY name, id"
@@ -123,7 +123,7 @@ def machines(db: FleetDatabase) -> list[Machine]:
 
 
 def carried(db: FleetDatabase) -> dict[str, list[str]]:
-    """The tasks that each machine carries."""
+    """The tasks that each machine has."""
     found: dict[str, list[str]] = {}
     sql = "SELECT id, holder FROM segue.task WHERE holder IS NOT NULL ORDER BY number"
     for task_id, holder in db.rows(sql):
@@ -132,24 +132,24 @@ def carried(db: FleetDatabase) -> dict[str, list[str]]:
 
 
 def is_drained(db: FleetDatabase, machine: str) -> bool:
-    """Whether a machine takes no new work."""
+    """Whether a machine takes no new tasks."""
     sql = "SELECT is_drained FROM segue.machine WHERE id = %s"
     return any(is_so for (is_so,) in db.rows(sql, (machine,)))
 
 
 def drain(db: FleetDatabase, machine: str, *, is_drained: bool) -> None:
-    """Makes a machine take no new work, or take it again."""
+    """Stops a machine from taking new tasks, or lets it take them again."""
     db.rows("UPDATE segue.machine SET is_drained = %s WHERE id = %s", (is_drained, machine))
 
 
 def forget(db: FleetDatabase, machine: str) -> None:
-    """Deletes a machine that is gone for good: what it held is another's from now on."""
+    """Deletes a machine that is gone for good. Its tasks can be taken over from now on."""
     db.rows("DELETE FROM segue.machine WHERE id = %s", (machine,))
 
 
 def is_alive(db: FleetDatabase, holder: Holder, *, grace_s: float = 0.0) -> bool:
-    """Whether a process may still do its work: one of this machine by its pid and start time, one
-    of another by that machine's beats. `grace_s`: how long that machine may be late."""
+    """Whether a process may still be working: on this machine by pid and start time, on another one
+    by that machine's heartbeats. `grace_s`: how late that machine may be."""
     if holder.machine == leases.machine():
         return leases.is_alive(holder)
     sql = (
@@ -160,8 +160,8 @@ def is_alive(db: FleetDatabase, holder: Holder, *, grace_s: float = 0.0) -> bool
 
 
 def may_live(db: FleetDatabase, holder: Holder, run_id: str) -> bool:
-    """Whether a process of another machine may still drive that run. A machine without a worker
-    never beats; then its run's words tell that it lives."""
+    """Whether a process on another machine may still drive that run. A machine without a worker
+    sends no heartbeats; what it publishes of the run counts instead."""
     sql = (
         "SELECT now() - greatest(beat_at, (SELECT max(at) FROM segue.words WHERE run = %s))"
         " <= lease_s * interval '1 second' FROM segue.machine WHERE id = %s"
@@ -170,9 +170,10 @@ def may_live(db: FleetDatabase, holder: Holder, run_id: str) -> bool:
 
 
 class Pulse:
-    """Beats for one machine, and knows when it has not been heard for too long.
+    """Sends the heartbeats of one machine, and knows when none has arrived for too long.
 
-    `look` may wait for the database; `is_late` never does, and may be asked by another thread."""
+    `look` may wait for the database; `is_late` never does, and any thread may call it.
+    """
 
     def __init__(
         self,
@@ -194,24 +195,26 @@ class Pulse:
         self.leash, self._boot = leash, boot
         self.offer: Offer | None = None
         self.checks: list[Callable[[FleetDatabase], None]] = []
-        """Asked on every beat that was heard; who has lost what it works on raises LeaseLost."""
+        """Called after every heartbeat that arrived; a check raises LeaseLost if its work was given
+        away."""
         self._heard_at = clock()
         self._next_at = 0.0
         self.fault = ""
 
     @property
     def max_s(self) -> float:
-        """How long agents may work on without a beat that was heard."""
+        """How long agents may keep working without a heartbeat that arrived."""
         return self.lease_s * GIVE_UP
 
     @property
     def is_late(self) -> bool:
-        """Whether the machine was not heard for so long that its agents must end."""
+        """Whether no heartbeat has arrived for so long that the agents must end."""
         return self._clock() - self._heard_at >= self.max_s
 
     def look(self) -> bool:
-        """Beats if it is time; False if that was too late, also if it was heard now. A beat counts
-        from when it was sent: the answer may take long. Raises LeaseLost by `checks`."""
+        """Sends a heartbeat if one is due. Returns False if the machine was late, even if this
+        heartbeat arrived. A heartbeat counts from when it was sent, because the answer may take
+        long. Raises LeaseLost from `checks`."""
         now, was_late = self._clock(), self.is_late
         if now >= self._next_at:
             self._next_at = now + self.lease_s / BEATS
@@ -241,8 +244,8 @@ class Pulse:
 
 
 class Beating(threading.Thread):
-    """Beats as long as the block lasts. `lost` is called once, from another thread, as soon as the
-    agents of this process must end, with the reason."""
+    """Sends heartbeats for the duration of the block. Calls `lost` once, from another thread and
+    with the reason, as soon as the agents of this process must end."""
 
     def __init__(self, pulse: Pulse, lost: Callable[[str], None] = lambda why: None) -> None:
         super().__init__(daemon=True, name="segue-beat")
@@ -263,16 +266,19 @@ class Beating(threading.Thread):
         while not self.over.is_set():
             try:
                 if not self.pulse.look():
-                    self._tell(f"not heard for too long: {self.pulse.fault or 'the machine slept'}")
+                    why = self.pulse.fault or "the machine slept"
+                    self._tell(f"no contact with the fleet for too long: {why}")
             except LeaseLost as fault:
                 self._tell(str(fault))
             self.over.wait(_LOOK_S)
 
     def _wait(self) -> None:
-        # Apart from who beats: a database that does not answer must not keep anybody waiting.
+        # A separate thread, because a database that does not answer must not delay this.
         while not self.over.wait(_LOOK_S):
             if self.pulse.is_late:
-                self._tell(f"not heard for too long: {self.pulse.fault or 'no answer'}")
+                self._tell(
+                    f"no contact with the fleet for too long: {self.pulse.fault or 'no answer'}"
+                )
 
     def _tell(self, why: str) -> None:
         if not self.over.is_set() and self._once.acquire(blocking=False):

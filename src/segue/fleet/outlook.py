@@ -1,4 +1,4 @@
-"""How a queue looks from outside: what the machines of a fleet would do with it together."""
+"""The queue as the whole fleet sees it: what its machines together would do with it."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from segue.fleet.database import FleetDatabase
 from segue.queue.port import Queue
 from segue.queue.worker import Here
 
-_NOBODY = "no worker is heard; on any machine: segue worker"
+_NOBODY = "no worker is running; start one on any machine: segue worker"
 
 
 class Outlook:
-    """By what those offer that are heard and take new work."""
+    """The plan, based on what all machines offer that are alive and take new tasks."""
 
     def __init__(self, queue: Queue) -> None:
         found = machines.machines(queue) if isinstance(queue, FleetDatabase) else []
@@ -28,14 +28,14 @@ class Outlook:
         )
 
     def verdicts(self, tasks: Sequence[Task], there: Conditions) -> dict[str, Verdict]:
-        """Why those that wait do, by the plan that workers go by."""
+        """Why each waiting task waits, by the same plan that workers use."""
         there = replace(there, elsewhere=frozenset())
         mine = [replace(t, machine="") if t.machine in self._heard else t for t in tasks]
         found = {verdict.task.id: verdict for verdict in plan(mine, there)}
         if not self._heard:
             return {name: _without_workers(verdict) for name, verdict in found.items()}
         return {
-            name: replace(verdict, why="its machine is not heard")
+            name: replace(verdict, why="its machine is offline")
             if verdict.task.machine and not verdict.starts
             else verdict
             for name, verdict in found.items()

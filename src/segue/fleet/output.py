@@ -1,9 +1,10 @@
-"""What machines show each other of their runs: the agents' words, and what came of it.
+"""What machines show each other of their runs: the conversation and the result.
 
-The machine that drives a run writes both into the database: a piece of the conversation whenever
-something was said, but at most one every few seconds, and the result when a leg is over and now
-and then before. Secrets are redacted first, long texts are cut, and of a long run only the newest
-pieces stay. Whoever drives the run uses the connection that it has, and never fails over it.
+The machine that drives a run writes both to the database: a piece of the conversation whenever
+something was said, at most one every few seconds, and the result at the end of each leg and from
+time to time before. Secrets are redacted, long texts are cut, and of a long run only the newest
+pieces are kept. The process that drives the run uses its existing connection, and database errors
+never stop it.
 """
 
 import threading
@@ -29,22 +30,22 @@ from segue.runs.store.port import Store, StoredLeg
 from segue.system.config import config
 
 EVERY_S = 2.0
-"""How often words are written at most."""
+"""The shortest time between two pieces."""
 RESULT_S = 30.0
-"""And how often the result of a leg at work is."""
+"""The shortest time between two results of a running leg."""
 MAX_RUN_BYTES = 1 << 20
-"""Of a run's words, compressed: the oldest go."""
+"""The cap on a run's conversation, compressed. The oldest pieces are deleted first."""
 MAX_PIECE_CHARS = 64_000
 MAX_PATCH_CHARS = 200_000
 _READ_BYTES = 1 << 20
-_KEEP_BYTES = 64 << 10  # of output that comes faster than it is written
+_KEEP_BYTES = 64 << 10  # kept of output that arrives faster than it is written
 _MAX_INFLATED = 4 << 20
 T = TypeVar("T")
 _MAX_CHARS = {"agent": 8_000, "segue": 2_000, "you": 2_000, "tool": 300, "note": 1_000}
 
 
 class Piece(Struct, frozen=True, kw_only=True):
-    """What was said in one leg within a few seconds; `at` by the database's clock."""
+    """What was said in one leg within a few seconds. `at` is by the database's clock."""
 
     number: int
     leg: int
@@ -53,7 +54,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 
 class Publisher:
-    """Of one run, in the process that drives it. `see` is cheap, and raises nothing."""
+    """Publishes one run, in the process that drives it. `see` is cheap and raises nothing."""
 
     def __init__(
         self,
@@ -68,17 +69,18 @@ class Publisher:
         self._leg = self._number = self._bytes = 0
         self._is_begun = False
         self._next_at = self._result_at = 0.0
-        self._result_of = (0, "")  # the leg and the state that the last result tells of
+        self._result_of = (0, "")  # the leg and the state that the last result describes
         self._making: threading.Thread | None = None
         self._made: RunResult | None = None
 
     def see(self, run: Run) -> None:
-        """How the run stands now."""
+        """Takes the current state of the run."""
         now = self._clock()
         if now < self._next_at or not run.leg:
             return
         self._next_at = now + EVERY_S
-        with suppress(StateError):  # who drives the run meets it too, and sees to it
+        # the process that drives the run meets the same error and handles it
+        with suppress(StateError):
             self._write_words(run)
             self._write_made(run)
             stands = (run.leg, run.state.value if not run.is_live else "")
@@ -88,7 +90,7 @@ class Publisher:
                 self._make(run, self._db.legs(run.id))
 
     def finish(self, run: Run) -> None:
-        """The run is over, or its process leaves it: all that is left."""
+        """Writes the rest: the run has ended, or its process is leaving it."""
         with suppress(StateError):
             if self._making is not None:
                 self._making.join()
@@ -97,10 +99,10 @@ class Publisher:
             self._write_result(run, _shareable(_here(run, self._db.legs(run.id), self._env)))
             self._forget_old()
 
-    # Words
+    # The conversation
 
     def _begin(self, run: Run) -> None:
-        """Where another process of this machine left off, if it was killed."""
+        """Continues where another process of this machine was killed."""
         sql = (
             "SELECT number, leg, place, (SELECT coalesce(sum(bytes), 0) FROM segue.words"
             " WHERE run = %s) FROM segue.words WHERE run = %s ORDER BY number DESC LIMIT 1"
@@ -120,7 +122,7 @@ class Publisher:
             said = words.look(_READ_BYTES)
             if words.has_more:
                 words.skip(_KEEP_BYTES)
-                said.append(Said(who="note", text="… more was said than is shown here"))
+                said.append(Said(who="note", text="… some of the output is left out here"))
                 said += words.look(_READ_BYTES)
             is_over = self._leg < run.leg or is_last
             if is_over:
@@ -155,7 +157,7 @@ class Publisher:
     # The result
 
     def _make(self, run: Run, legs: Sequence[StoredLeg]) -> None:
-        """In a thread: git may take seconds, and nobody waits for it."""
+        """Runs in a thread, because git may take seconds and nothing waits for it."""
 
         def make() -> None:
             with suppress(Exception):
@@ -188,7 +190,7 @@ class Publisher:
 
 
 def publisher(store: Store, env: Mapping[str, str]) -> Publisher | None:
-    """For a run that is kept in this store; None if others are not to be shown it. Raises
+    """The publisher of a run in this store; None if others are not shown the run. Raises
     ConfigError."""
     if not isinstance(store, PostgresStore):
         return None
@@ -197,7 +199,7 @@ def publisher(store: Store, env: Mapping[str, str]) -> Publisher | None:
 
 
 def _cut(said: list[Said]) -> list[Said]:
-    """Without secrets, and not too much of it."""
+    """Redacts secrets and cuts what is too long."""
     found, chars = [], 0
     for place, each in enumerate(said):
         text = redact(each.text)[0].strip()
@@ -205,7 +207,7 @@ def _cut(said: list[Said]) -> list[Said]:
         text = text if len(text) <= most else f"{text[: most - 1]}…"
         if (chars := chars + len(text) + 50) > MAX_PIECE_CHARS:
             left = len(said) - place
-            found.append(Said(who="note", text=f"… {left} more are not shown here"))
+            found.append(Said(who="note", text=f"… {left} more messages are left out here"))
             break
         tool = redact(each.tool)[0][:100]
         found.append(replace(each, text=text, tool=tool, call_id=each.call_id[:100]))
@@ -217,7 +219,7 @@ def _here(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> RunRes
 
 
 def _shareable(result: RunResult) -> RunResult:
-    """Without secrets, and no longer than people read it."""
+    """Redacts secrets, and cuts what nobody would read."""
     patch, is_cut = result.patch, result.is_cut
     if len(patch) > MAX_PATCH_CHARS:
         patch, is_cut = patch[: patch.rfind("\n", 0, MAX_PATCH_CHARS) + 1], True
@@ -230,11 +232,11 @@ def _shareable(result: RunResult) -> RunResult:
     )
 
 
-# What others read
+# For readers on other machines
 
 
 def words(db: FleetDatabase, run_id: str, after: int = 0) -> list[Piece]:
-    """What was said in a run since that piece, the oldest first. Raises StateError."""
+    """What was said in a run after that piece, oldest first. Raises StateError."""
     sql = (
         "SELECT number, leg, extract(epoch FROM at)::float, data FROM segue.words"
         " WHERE run = %s AND number > %s ORDER BY number"
@@ -247,15 +249,14 @@ def words(db: FleetDatabase, run_id: str, after: int = 0) -> list[Piece]:
 
 
 def result(db: FleetDatabase, run_id: str) -> RunResult | None:
-    """What came of a run, as its machine told it last; None if it told nothing. Raises
-    StateError."""
+    """The result of a run as its machine last published it, or None. Raises StateError."""
     for (data,) in db.rows("SELECT data FROM segue.result WHERE run = %s", (raw(run_id),)):
         return _decoded(bytes(data), RunResult)
     return None
 
 
 def _decoded(data: bytes, kind: type[T]) -> T | None:
-    """None if a newer segue wrote it in another form; never more than fits into memory."""
+    """The decoded value, or None if a newer segue wrote it in another format. Bounded in size."""
     with suppress(zlib.error, msgspec.MsgspecError, UnicodeError):
         inflated = zlib.decompressobj().decompress(data, _MAX_INFLATED)
         return msgspec.json.decode(inflated, type=kind)
@@ -270,8 +271,8 @@ def result_of(
     *,
     with_patch: bool = False,
 ) -> RunResult:
-    """What came of a run, whichever machine it is on: by the files here, if this machine has them
-    all, else as its own machine told it. Raises StateError."""
+    """The result of a run on any machine: from the files here if they are complete, otherwise as
+    the run's own machine published it. Raises StateError."""
     own = result_here(run, legs, env, with_patch=with_patch) if is_here(run) else None
     if own is not None and own.files is not None:
         return own
@@ -280,12 +281,12 @@ def result_of(
         return found
     if own is not None or not isinstance(store, FleetDatabase):
         return own or result_here(run, legs, env)
-    note = f"it is on {machine_of(store, run.id)}, which has told nothing of its files yet"
+    note = f"the run is on {machine_of(store, run.id)}, which has not published its files yet"
     return replace(result_here(run, legs, env), note=note)
 
 
 def machine_of(db: FleetDatabase, run_id: str) -> str:
-    """The machine that a run is on, as people know it. Raises StateError."""
+    """The name of the machine that a run is on. Raises StateError."""
     sql = (
         "SELECT coalesce(m.name, r.machine) FROM segue.result r LEFT JOIN segue.machine m"
         " ON m.id = r.machine WHERE r.run = %s"

@@ -16,15 +16,15 @@ from segue.runs.store import leases
 from segue.runs.store.port import Holder, IsAlive, Lease
 
 _CLAIM = 7_302_114_200_418
-"""An advisory lock: claims are decided one after the other, so that caps hold on all machines."""
+"""An advisory lock that serialises claims, so that caps hold across all machines."""
 
 
 _TRIES = 10
-"""So many of a list are tried in one transaction, which keeps all other claims waiting."""
+"""How many candidates are tried in one transaction, which blocks all other claims."""
 _GRACE_S = 5.0
-"""For so long the places of a machine that was just lost are kept for the tasks that it carried."""
+"""How long the slots of a machine that was just lost are kept for its tasks."""
 PART = 100
-"""So many waiting tasks are looked at at a time."""
+"""How many waiting tasks are read at a time."""
 
 
 def _hash(text: str) -> str:
@@ -38,12 +38,12 @@ class PostgresQueue(FleetDatabase):
         super().__init__(url)
         self._is_alive = is_alive or partial(machines.is_alive, self)
         self._has_place = is_alive or partial(machines.is_alive, self, grace_s=_GRACE_S)
-        self._from = 0  # of what waits, up to where it was told
+        self._from = 0  # how many of the waiting tasks have been returned so far
 
     def lives(self, holder: Holder) -> bool:
         return self._is_alive(holder)
 
-    # What users do
+    # For users
 
     def submit(self, tasks: Sequence[Task]) -> list[Task]:
         added = []
@@ -78,7 +78,7 @@ class PostgresQueue(FleetDatabase):
             rules.must_be_over(self._locked(task_id))
             self.rows("DELETE FROM segue.task WHERE id = %s", (task_id,))
 
-    # What is known
+    # Queries
 
     def task(self, task_id: str) -> Task | None:
         for (data,) in self.rows("SELECT data FROM segue.task WHERE id = %s", (task_id,)):
@@ -91,8 +91,8 @@ class PostgresQueue(FleetDatabase):
         return [self._task(data) for (data,) in self.rows(sql)]
 
     def upcoming(self, machine: str, now: float) -> list[Task]:
-        """What a machine has or has lost, and a part of what waits, in the order in which it
-        starts. The next call tells another part, until all was told."""
+        """The tasks that a machine has or has lost, and a part of the waiting tasks, in the order
+        in which they start. Each call returns another part, until all were returned."""
         sql = (
             "SELECT data FROM segue.task WHERE NOT is_over AND holder IS NOT NULL AND"
             " (holder_machine IS NULL OR holder_machine = %s OR holder_machine NOT IN (SELECT id"
@@ -119,7 +119,7 @@ class PostgresQueue(FleetDatabase):
         return [self._task(data) for (data,) in self.rows(sql, (machine,))]
 
     def version(self) -> int:
-        # Time alone makes machines late, and tasks due.
+        # Machines become late and tasks become due without any write.
         sql = (
             "SELECT (SELECT last_value FROM segue.change), (SELECT count(*) FROM segue.machine"
             " WHERE now() - beat_at > lease_s * interval '1 second'), (SELECT count(*) FROM"
@@ -135,7 +135,7 @@ class PostgresQueue(FleetDatabase):
     def holder(self, task_id: str) -> Holder | None:
         return self._lease(task_id)[1]
 
-    # Who carries what
+    # Claims and leases
 
     def claim(
         self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
@@ -149,7 +149,7 @@ class PostgresQueue(FleetDatabase):
     ) -> tuple[Candidate, Lease] | None:
         with self.alone():
             self.rows("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
-            # Others look at the same list: most of its beginning may be gone.
+            # Other machines read the same list, so most of its beginning may be gone.
             sql = (
                 "SELECT id FROM segue.task WHERE id = ANY(%s) AND NOT is_over AND (holder IS NULL"
                 " OR holder_machine IS NULL OR holder_machine = %s OR holder_machine NOT IN (SELECT"
@@ -171,22 +171,20 @@ class PostgresQueue(FleetDatabase):
         rows = [(self._task(data), _holder(held)) for data, held in found]
         if not task.run and machines.is_drained(self, holder.machine):
             return None  # what was begun goes on
-        # Work that was begun comes first, also before tasks that were listed when it was not lost.
-        is_new = task.state is TaskState.QUEUED
-        is_alive = self._has_place if is_new else self._is_alive
+            return None  # tasks that have started continue
         if not rules.may_claim(
             task, rows, me=holder, account=wanted.account, caps=caps, is_alive=is_alive
         ):
             return None
         before = self._lease(task.id)[1]
         if before is not None and before.machine != holder.machine:
-            # Its machine was lost, which is no fault of the task's.
+            # Losing a machine is not the task's fault.
             task = replace(task, tries=0, tried_at=0.0)
         self._put(rules.claimed(task, now, agent=wanted.agent, account=wanted.account))
         return self._give(task.id, holder)
 
     def _that_count(self, task: Task, machine: str, account: str, caps: Caps) -> list[Any]:
-        """The tasks that may keep another from being claimed: thousands more may be waiting."""
+        """The tasks that can prevent a claim. Thousands of others may be waiting."""
         sql = (
             "SELECT data, holder FROM segue.task WHERE NOT is_over AND (place = %s OR id = %s"
             " OR holder IS NOT NULL AND (holder_machine IS NULL OR holder_machine = %s"
@@ -273,8 +271,8 @@ class PostgresQueue(FleetDatabase):
 
 
 def _shifted(task: Task, by_s: float) -> Task:
-    """With the times that others go by. They are kept by the database's clock: no machine's can be
-    relied on."""
+    """The task with the times that other machines use shifted. They are stored by the database's
+    clock, because no machine's clock is reliable."""
     if not by_s:
         return task
     return replace(
@@ -285,7 +283,7 @@ def _shifted(task: Task, by_s: float) -> Task:
 
 
 def must_hold(db: FleetDatabase, lease: Lease) -> None:
-    """Raises LeaseLost if a task was given to another."""
+    """Raises LeaseLost if the task was given to another process."""
     sql = "SELECT epoch, holder FROM segue.task WHERE id = %s"
     found = db.rows(sql, (lease.key.removeprefix(task_key("")),))
     epoch, data = found[0] if found else (0, None)

@@ -1,10 +1,10 @@
 """A task's session travels with it: the agent's own file, compressed, in the database.
 
-It is kept whenever the tree is (`carrying`), as it was at the same moment, and whoever takes over
-gets the one that belongs to the tree that it finds. Calls that were under way while the tree was
-read are told as in doubt. The task goes on in the same session where the agent allows that, else in
-a new one with the checkpoint that rules make of the file. What an agent keeps in a database of its
-own does not travel: the checkpoint is made where the session is, and that is kept.
+It is stored together with each snapshot of the tree (`carrying`), as it was at that moment, and a
+takeover uses the session that belongs to the tree it finds. Calls in progress while the tree was
+read are reported as doubtful. The task continues in the same session if the agent allows that,
+otherwise in a new one with a checkpoint made from the file. A session that the agent keeps in its
+own database does not travel: its checkpoint is made on its machine and stored instead.
 """
 
 import os
@@ -39,15 +39,15 @@ from segue.system.files import tree
 from segue.system.git import git
 
 MAX_BYTES = 64 << 20
-"""A longer session does not travel; a new one begins with what is in the tree."""
+"""A longer session does not travel; the new session starts from what is in the tree."""
 _MAX_DOUBT = 3
 _NOTES_KEPT = 2
 _CHECKPOINT = ""
-"""The name of what is no file of the agent's."""
+"""The name under which a checkpoint is stored, which no file of an agent has."""
 
 
 class KeptSession(Struct, frozen=True, kw_only=True):
-    """What was kept of a session. `name` "": not its file, but a checkpoint."""
+    """What is stored of a session: its file, or a checkpoint if `name` is ""."""
 
     run: str
     agent: str
@@ -55,13 +55,13 @@ class KeptSession(Struct, frozen=True, kw_only=True):
     name: str
     at: float
     data: bytes
-    before: int = 0  # of its file: what was there before the snapshot was begun; 0: unknown
-    doubt: tuple[str, ...] = ()  # calls that the snapshot may have the work of, or not
-    is_apart: bool = False  # it is not of the same moment as the tree
+    before: int = 0  # size of its file before the snapshot began; 0 if unknown
+    doubt: tuple[str, ...] = ()  # calls whose work may or may not be in the snapshot
+    is_apart: bool = False  # it is not from the same moment as the tree
 
 
 class _Doubt(Struct, frozen=True, kw_only=True):
-    """As the column holds it."""
+    """The format of the column."""
 
     snapshot: str = ""
     before: int = 0
@@ -69,11 +69,11 @@ class _Doubt(Struct, frozen=True, kw_only=True):
 
 
 class SessionTooLong(StateError):  # noqa: N818 - told to the user as it is
-    """It is not kept."""
+    """The session is too long to be stored."""
 
 
 class _Rows(Struct, frozen=True, kw_only=True):
-    """What is noted of a session in a database with a snapshot."""
+    """What is recorded with a snapshot about a session in a database."""
 
     session_id: str
     checkpoint: Checkpoint
@@ -81,8 +81,9 @@ class _Rows(Struct, frozen=True, kw_only=True):
 
 
 def mark_rows(run: Run, env: Mapping[str, str]) -> Marked | None:
-    """For the snapshot that is taken next: what the session knew then, of an agent that keeps it in
-    a database; None for others. Called before the tree is read; what it returns, afterwards."""
+    """Records, for the snapshot that is taken next, what the session knew at that time. None unless
+    the agent keeps sessions in a database. Call it before the tree is read, and what it returns
+    afterwards."""
     drive, session_id = drives.find(run.agent), run.session_id
     path = _path(run, env)
     if drive is None or not path or not _is_database(drive.agent):
@@ -123,7 +124,7 @@ def _is_database(agent: str) -> bool:
 
 
 def _path(run: Run, env: Mapping[str, str]) -> str:
-    """Of the file that a run's newest session is in; "" if there is none."""
+    """The file of a run's newest session; "" if there is none."""
     drive = drives.find(run.agent)
     if drive is None or drive.session_file is None or not run.session_id:
         return ""
@@ -132,8 +133,8 @@ def _path(run: Run, env: Mapping[str, str]) -> str:
 
 
 def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit: str = "") -> bool:
-    """Keeps the newest session of a task's run, as it was when the snapshot `commit` was taken,
-    beside the one of the snapshot before; False if there is none yet. Raises StateError,
+    """Stores the newest session of a task's run as it was when the snapshot `commit` was taken,
+    next to the one of the previous snapshot. Returns False if there is none yet. Raises StateError,
     OSError."""
     drive, path = drives.find(run.agent), _path(run, env)
     if drive is None or not path:
@@ -142,7 +143,8 @@ def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit
     session_id = run.session_id
     if _is_database(drive.agent):
         noted = _rows_at(run.id, commit)
-        if noted is None:  # no snapshot of this process's: as it is now, which may be later
+        # another process took the snapshot: store it as it is now, which may be later
+        if noted is None:
             known = documents.known(drive.agent, path, session_id, run.cwd)
             made = documents.checkpoint_of(known, drive.agent, path, session_id, run.cwd)
             noted = _Rows(session_id=session_id, checkpoint=clean(made)[0], doubt=("",))
@@ -174,7 +176,7 @@ def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit
 
 
 def pushed(db: FleetDatabase, task_id: str, commit: str) -> None:
-    """The repository has this snapshot now. Raises StateError."""
+    """Records that the repository has this snapshot now. Raises StateError."""
     sql = "UPDATE segue.session SET is_pushed = true WHERE task = %s AND snapshot = %s"
     db.rows(sql, (task_id, commit))
 
@@ -187,19 +189,19 @@ def _rows_at(run_id: str, commit: str) -> _Rows | None:
 
 
 def _sizes_at(run_id: str, commit: str) -> tuple[int, int]:
-    """How long the session's file was before and after a snapshot; 0: that is not known."""
+    """The size of the session's file before and after a snapshot; 0 if unknown."""
     told = read_json(RunFolder(run_id).path / session_note(commit)) if commit else None
     match told:
         case [int(before), int(after)]:
             return before, after
-        case int(after):  # of an older segue
+        case int(after):  # from an older segue
             return 0, after
     return 0, 0
 
 
 def _whole_lines(path: str, most: int = 0) -> bytes:
-    """A file that may be written to just now, up to that size and without half a line at its end.
-    One that is written anew each time is taken as it is."""
+    """A file that may be growing, up to that size and without half a line at its end. A file that
+    is rewritten each time is returned whole."""
     handle = find.open_file(path)
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -215,14 +217,14 @@ def _whole_lines(path: str, most: int = 0) -> bytes:
 
 
 def forget(db: FleetDatabase, task_id: str) -> None:
-    """Of a task that is done nothing has to travel any more."""
+    """Deletes the sessions of a task that is done."""
     for table in ("session", "session_before"):
         db.rows(f"DELETE FROM segue.{table} WHERE task = %s", (task_id,))  # noqa: S608 - our own
 
 
 def kept(db: FleetDatabase, task_id: str, snapshot: str = "") -> KeptSession | None:
-    """The session of a task that belongs to this snapshot; if there is none, the newest, which
-    `is_apart` then. Raises StateError."""
+    """The stored session of a task that belongs to this snapshot; otherwise the newest one, with
+    `is_apart` set. Raises StateError."""
     sql = (
         "SELECT run, agent, session_id, name, extract(epoch FROM at)::float, bytes, data,"
         " snapshot, doubt FROM (SELECT * FROM segue.session UNION ALL SELECT * FROM"
@@ -250,25 +252,25 @@ def kept(db: FleetDatabase, task_id: str, snapshot: str = "") -> KeptSession | N
 
 
 def _inflated(data: bytes, size: int) -> bytes:
-    """Never more than was said, whoever wrote it."""
+    """Never inflates to more than the stated size, whoever wrote it."""
     if not 0 <= size <= MAX_BYTES:
-        raise StateError(f"a session of {size} bytes is kept, which is more than travels")
+        raise StateError(f"the stored session has {size} bytes, which is more than segue transfers")
     try:
         return zlib.decompressobj().decompress(data, size + 1)[:size]
     except zlib.error as fault:
-        raise StateError(f"a session is kept that cannot be read: {fault}") from None
+        raise StateError(f"the stored session cannot be read: {fault}") from None
 
 
 def inherit(
     found: KeptSession | None, task: Task, wanted: RunRequest, env: Mapping[str, str], former: Run
 ) -> RunRequest:
-    """What a run is asked for that takes over from a machine that was lost: the same session if it
-    can be resumed here, else a new one that is told what that one knew. Raises OSError."""
+    """The request for a run that takes over from a lost machine: in the same session if it can be
+    resumed here, otherwise in a new one that gets what the old one knew. Raises OSError."""
     if found is None or found.run != former.id:
         return wanted
     lost = _lost(task, former.cwd, wanted.cwd)
     if found.is_apart:
-        lost += "; and they may have more in them than this session knows of, so look at them first"
+        lost += "; they may contain more than this session knows about, so look at them first"
     if found.name == _CHECKPOINT:
         with suppress(msgspec.MsgspecError, ValueError):
             made = _as_it_is_here(msgspec.json.decode(found.data, type=Checkpoint), wanted.cwd)
@@ -287,7 +289,7 @@ def inherit(
     is_same, aside = bool(path), os.path.join(trees.folder(task.id), "sessions", found.name)
     if not is_same:
         path = aside
-    elif os.path.lexists(path):  # the task was here before, and has gone on elsewhere since
+    elif os.path.lexists(path):  # the task was here before and has continued elsewhere since
         os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
         shutil.move(path, f"{aside}.before")
     _write(path, found.data)
@@ -316,7 +318,7 @@ def inherit(
 
 
 def _as_it_is_here(made: Checkpoint, cwd: str) -> Checkpoint:
-    """What a checkpoint says of the files, by those that came along."""
+    """The checkpoint with the state of the files that came along."""
     here = git.status(cwd)
     return replace(
         made,
@@ -327,8 +329,8 @@ def _as_it_is_here(made: Checkpoint, cwd: str) -> Checkpoint:
 
 
 def _in_doubt(found: KeptSession, last_call: str | None) -> str | None:
-    """The calls that were not over when the snapshot of the tree was begun: it may have what they
-    did or not, whatever the session says of them. None if there are none."""
+    """The calls that had not finished when the snapshot of the tree began. The snapshot may or may
+    not have their work, whatever the session says. None if there are none."""
     profile = agents.find(found.agent)
     calls: list[str] = []
     if profile is not None and 0 < found.before < len(found.data):
@@ -345,9 +347,9 @@ def _in_doubt(found: KeptSession, last_call: str | None) -> str | None:
 
 
 def _lost(task: Task, before: str, now: str) -> str:
-    """What the next session must know of the files."""
+    """What the next session must know about the files."""
     when = outcomes.when(task.salvaged_at) if task.salvaged_at is not None else ""
-    what = "none of the files that were written there are here"
+    what = "the files that were written there are not here"
     if when:
         what = (
             f"the files are as they were at {when}, committed or not; what was done after that is"

@@ -1,5 +1,5 @@
-"""Runs in PostgreSQL; see `segue.runs.store.port`. The log is the truth, and each entry is kept in
-one transaction with all that is made from it."""
+"""Runs in PostgreSQL; see `segue.runs.store.port`. The log is the truth: each entry is written in
+one transaction with everything derived from it."""
 
 from contextlib import suppress
 from functools import partial
@@ -97,7 +97,7 @@ class PostgresStore(FleetDatabase, StoreRules):
         sql = "SELECT data FROM segue.event WHERE run = %s AND seq > %s ORDER BY seq"
         return [read(data, Entry) for (data,) in self.rows(sql, (raw(run_id), after_seq))]
 
-    # What is made from it
+    # Derived tables
 
     def run(self, run_id: str) -> Run | None:
         for snapshot, row in self.rows(f"{_SNAPSHOTS} AND s.run = %s", (raw(run_id),)):
@@ -109,7 +109,7 @@ class PostgresStore(FleetDatabase, StoreRules):
     ) -> list[Run]:
         found = []
         for snapshot, row in self.rows(_SNAPSHOTS):
-            with suppress(StateError):  # a newer segue's; asked for by its id, it says so
+            with suppress(StateError):  # written by a newer segue, which a query by id reports
                 found.append(_run(snapshot, row))
         return chosen(found, cwd, unfinished=unfinished, limit=limit)
 
@@ -148,7 +148,7 @@ class PostgresStore(FleetDatabase, StoreRules):
         sql = "SELECT data FROM segue.row WHERE kind = %s AND run = %s"
         return [read(data, of) for (data,) in self.rows(sql, (kind, raw(run_id)))]
 
-    # What is too large for the log
+    # Data too large for the log
 
     def keep_checkpoint(
         self, run_id: str, number: int, checkpoint: dict[str, Any], at: float
@@ -175,7 +175,7 @@ class PostgresStore(FleetDatabase, StoreRules):
                 self.rows(f"DELETE FROM segue.{table} WHERE run = %s", (raw(run_id),))  # noqa: S608
             self.rows("DELETE FROM segue.lease WHERE key = %s", (raw(run_key(run_id)),))
 
-    # What other processes want
+    # Requests from other processes
 
     def ask(self, run_id: str, what: str, at: float) -> int:
         with self.alone():
@@ -197,10 +197,10 @@ class PostgresStore(FleetDatabase, StoreRules):
         sql = "DELETE FROM segue.ask WHERE run = %s AND number <= %s"
         self.rows(sql, (raw(run_id), up_to))
 
-    # Who may write
+    # Leases
 
     def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
-        # Only a row that is there can be locked.
+        # Only an existing row can be locked.
         self.rows(
             "INSERT INTO segue.lease (key, epoch) VALUES (%s, 0) ON CONFLICT DO NOTHING",
             (raw(key),),
@@ -217,7 +217,7 @@ class PostgresStore(FleetDatabase, StoreRules):
         )
 
     def release(self, lease: Lease) -> None:
-        # The row stays, so that an epoch never comes twice.
+        # The row stays, so that an epoch is never used twice.
         self.rows(
             "UPDATE segue.lease SET holder = NULL WHERE key = %s AND epoch = %s",
             (raw(lease.key), lease.epoch),

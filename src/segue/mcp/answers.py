@@ -261,7 +261,7 @@ class Answers:
             known = next((s for s in own if s.path == session.get("path")), None)
             fit = fit_in(known, tokens) if known is not None else None
             if known is None or fit is None:
-                raise InputError(f"session {name}: its size is not known yet")
+                raise InputError(f"session {name}: its size is unknown so far")
             return {
                 "fits": fit.ok,
                 "tokens": tokens,
@@ -383,7 +383,7 @@ def _fullness(one: Told) -> str:
 def _size(one: Told) -> str:
     context, ahead = one.get("context"), one.get("handoff")
     if not isinstance(context, dict):
-        return "its size is not known yet"
+        return "its size is unknown so far"
     said = (
         f"{context['percent']:.0f} % of {context['window']:,} tokens used, zone {context['zone']}"
     )

@@ -176,7 +176,7 @@ class Worker:
         due = task.tried_at + backoff_s(policy, task.tries, 0.5)
         if task.tries >= policy.max_resumes:
             self._give_up(task, now)
-            return replace(verdict, agent="", why="its process was lost too often")
+            return replace(verdict, agent="", why="its process was lost too many times")
         if now < due:
             return replace(verdict, agent="", why="its process was lost", until=due)
         return verdict

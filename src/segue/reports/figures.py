@@ -130,12 +130,12 @@ def figures(known: Facts) -> list[Figure]:
         ),
         _figure(
             "cycle_p50", _quantile(cycles, 0.5), "seconds", len(cycles),
-            "from the request to the next session's first reply, half of them", "below 5 min",
+            "from the request to the next session's first reply, median", "below 5 min",
             lambda v: v < 300,
         ),
         _figure(
             "cycle_p95", _quantile(cycles, 0.95), "seconds", len(cycles),
-            "the same, 95 of 100", "below 5 min", lambda v: v < 300,
+            "the same, 95th percentile", "below 5 min", lambda v: v < 300,
         ),
         _figure(
             "resumes_worked", _share(known.resumes_worked, known.resumes), "share", known.resumes,

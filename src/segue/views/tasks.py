@@ -119,10 +119,10 @@ def next_lines(task: Task, merge: str) -> list[str]:
     work = task.work
     if task.state is TaskState.NEEDS_YOU or task.state is TaskState.FAILED:
         found.append(f"{task.id} {clean(task.ending)}")
-        found.append(f"  segue queue retry {task.id}  # tries again from where it ended")
+        found.append(f"  segue queue retry {task.id}  # to continue where it ended")
     elif task.tries and task.why and not task.state.is_final:
-        found.append(f"{task.id} could not go on: {clean(task.why)}; it is tried again by itself")
-        found.append(f"  segue queue cancel {task.id}  # gives it up")
+        found.append(f"{task.id} could not continue: {clean(task.why)}; segue retries it")
+        found.append(f"  segue queue cancel {task.id}  # to give up")
     if work is not None and work.note and not task.is_tree_removed:
         found.append(f"{task.id}: {clean(work.note)}")
         if not merge:
@@ -135,7 +135,7 @@ def next_lines(task: Task, merge: str) -> list[str]:
         more = f" and {len(work.conflicts) - 5} more" if len(work.conflicts) > 5 else ""
         found.append(f"{task.id} conflicts with {clean(into)} in {names}{more}: merge it by hand")
     elif work.uncommitted:
-        found.append(f"{task.id} left work that is in no commit, in {task.tree}")
+        found.append(f"{task.id} has uncommitted work in {task.tree}")
     else:
         checked = "" if work.is_checked else "; whether it merges cleanly is unknown"
         found.append(f"{task.id}: {task.branch}, {size(task)}, ready to merge into {clean(into)}"

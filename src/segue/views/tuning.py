@@ -92,7 +92,8 @@ def for_people(tuned: Sequence[Tuned], *, days: int, max_late: float) -> list[st
         late = "" if advice.late_now is None else f"late now {advice.late_now:.1%}, "
         lines.append(
             f"  {advice.turns:,} turns of {advice.sessions:,} sessions; a turn adds"
-            f" {advice.median_turn:.1%} of the window, 95 of 100 at most {advice.large_turn:.1%};"
+            f" {advice.median_turn:.1%} of the window (in 95 of 100, at most"
+            f" {advice.large_turn:.1%});"
             f" {late}then {advice.late_then or 0:.1%}"
         )
     needed = toml(tuned)

@@ -54,7 +54,7 @@ class UserCommands:
             cycle = self.hands.of(kept.session)
             if cycle is not None:
                 if not retry and cycle.step is not HandoffStep.RESTING:
-                    said = f"handoff {cycle.id} is under way: {cycle.step.value}"
+                    said = f"handoff {cycle.id} is in progress: {cycle.step.value}"
                     return f"{said}; {cycle.why}" if cycle.why else said
                 self.hands.retry(cycle)
                 return f"handoff {cycle.id} continues"

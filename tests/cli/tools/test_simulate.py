@@ -87,7 +87,7 @@ def test_simulate_grows_as_the_users_own_sessions_did() -> None:
     args = ("simulate", "--sessions", "4", "--days", "6", "--no-compare", "--jobs", "1", "--json")
     small = run(*args, "--history")
     assert small.exit_code == 2
-    assert "--history: too small a history: 0 turns" in small.stderr
+    assert "--history: 0 turns in the last 30 days" in small.stderr
     grow(40, turn_tokens=20_000)
     own, usual = json.loads(run(*args, "--history").stdout), json.loads(run(*args).stdout)
     assert (own["growth"], usual["growth"]) == ("history", "model")
@@ -117,7 +117,7 @@ def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:
 def test_tune_on_a_history_too_small_says_so_and_has_nothing_to_paste() -> None:
     grow(2, turn_tokens=10_000)
     done = run("tune")
-    assert "too small a history" in done.stdout
+    assert "not enough history" in done.stdout
     assert "[policy." not in done.stdout
 
 

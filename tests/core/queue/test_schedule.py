@@ -47,7 +47,7 @@ def test_the_higher_priority_goes_first_then_the_older_and_what_was_begun_before
 def test_no_more_start_than_there_are_places() -> None:
     found = planned(running(1), task(2), task(3), caps=Caps(jobs=2))
     assert [v.starts for v in found] == [True, False]
-    assert found[1].why == "waits for a free place"
+    assert found[1].why == "waiting for a free slot"
 
 
 def test_a_task_whose_process_is_lost_starts_again_and_takes_no_place() -> None:
@@ -123,7 +123,7 @@ def test_a_task_waits_for_what_it_comes_after_and_says_so_if_that_failed() -> No
     before = task(1, state=TaskState.DONE)
     assert starts(before, task(2, after=("task-1",))) == [("task-2", "claude")]
     (_, waits) = planned(task(1), task(2, after=("task-1",)))
-    assert (waits.why, waits.is_blocked) == ("comes after task-1", False)
+    assert (waits.why, waits.is_blocked) == ("waits for task-1", False)
     (blocked,) = planned(task(1, state=TaskState.FAILED), task(2, after=("task-1",)))
     assert blocked.is_blocked
     assert "which failed: segue queue retry task-1" in blocked.why
@@ -137,7 +137,7 @@ def test_one_task_at_a_time_in_a_folder_also_while_its_run_waits() -> None:
     halfway = waiting(1, here=True, not_before=NOW + 60)
     found = planned(halfway, task(2, **here))
     assert [v.starts for v in found] == [False, False]
-    assert found[1].why == "task-1 is at work in its folder"
+    assert found[1].why == "task-1 is working in its folder"
 
 
 def test_nothing_starts_before_its_time() -> None:

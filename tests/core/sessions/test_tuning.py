@@ -55,7 +55,7 @@ def test_uneven_turns_have_the_mark_that_a_long_simulation_finds(seed: int) -> N
 def test_a_history_too_small_is_said_to_be() -> None:
     found = advise(histories(0.02, count=2), now_mark=0.85)
     assert found.hard_mark is None
-    assert found.why.startswith("too small a history: ")
+    assert found.why.startswith("not enough history: ")
 
 
 def test_turns_too_large_for_any_mark_are_said_to_be() -> None:

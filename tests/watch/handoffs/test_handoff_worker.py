@@ -612,7 +612,7 @@ def test_the_user_hands_over_at_any_size_looks_and_takes_it_back(scene: Scene) -
     said = scene.watch.wishes.hand_over(agent.session_id, retry=False)
     assert "begins; the document will be " in said
     scene.tick()
-    assert "is under way: waiting" in scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    assert "is in progress: waiting" in scene.watch.wishes.hand_over(agent.session_id, retry=False)
     assert "is cancelled" in scene.watch.wishes.cancel(agent.session_id)
     scene.tick()
     (cycle,) = scene.cycles()

@@ -181,7 +181,7 @@ def test_by_hand_with_a_draft_in_the_way_and_a_model_that_writes_nothing(tmp_pat
         tui.wait_for(lambda s: s.draft == "my own words")
         session = tui.session()[:8]
         assert "begins; the document will be" in watch.segue("handoff", session)
-        assert "is under way: " in watch.segue("handoff", session)
+        assert "is in progress: " in watch.segue("handoff", session)
         assert "is cancelled" in watch.segue("cancel", session)
         watch.until(lambda: watch.steps() == ["waiting", "cancelled"], "its end")
         assert tui.screen().draft == "my own words"

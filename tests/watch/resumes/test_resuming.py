@@ -375,7 +375,7 @@ def test_a_draft_that_stays_is_kept_and_put_back(scene: Scene) -> None:
 def test_a_session_that_is_being_handed_over_is_not_told_anything(scene: Scene) -> None:
     scene.hands.cycle = SimpleNamespace(step=HandoffStep.ASKING)
     pending = scene.pending(state="at_prompt")
-    assert scene.carry(pending, "pane", "continue") == ("a handoff is under way", True)
+    assert scene.carry(pending, "pane", "continue") == ("a handoff is in progress", True)
 
 
 # `segue back`

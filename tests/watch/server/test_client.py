@@ -170,7 +170,7 @@ def test_nothing_is_told_to_a_stranger_nor_believed(stranger: Callable[[], list[
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
     line = run("statusline", "0.3,0.5,0.7,0.85", b'{"secret": 1}')
     assert b"EVIL" not in line.stdout
-    assert b"context not known yet" in line.stdout
+    assert b"context unknown" in line.stdout
     remote = Remote(state.socket_path())
     with pytest.raises(NoDaemon, match="another user"):
         remote.sessions()

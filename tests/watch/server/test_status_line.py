@@ -102,7 +102,7 @@ def test_limits_that_are_over_are_not_shown_and_a_full_one_comes_first() -> None
 
 def test_without_a_session_claudes_own_numbers_count() -> None:
     told = [plain(json.loads(text)) for text in RECORDED.read_text().splitlines()]
-    assert told[:2] == ["░░░░░░░░░░ context not known yet"] * 2
+    assert told[:2] == ["░░░░░░░░░░ context unknown"] * 2
     assert told[2] == "█░░░░░░░░░ 10% normal"
 
 
@@ -145,7 +145,7 @@ def test_the_command_reads_the_session_itself_where_no_daemon_runs(own_home: Pat
     assert done.exit_code == 0, done.output
     assert "104K of" in done.stdout
     odd = CliRunner().invoke(command, ["--no-color"], input="not json")
-    assert odd.stdout == "░░░░░░░░░░ context not known yet\n"
+    assert odd.stdout == "░░░░░░░░░░ context unknown\n"
 
 
 def test_the_real_claude_shows_it_below_the_one_that_was_there(

@@ -63,7 +63,7 @@ def command(
     sized = size_of_prompt(len(text), costs) if count is None else told(count)
     fit = fit_in(found, sized.tokens, reserve)
     if fit is None:
-        raise InputError(f"session {found.session_id}: its size is not known yet")
+        raise InputError(f"session {found.session_id}: its size is unknown so far")
     if as_json:
         printing.say_json(_as_dict(fit, sized, found))
     else:

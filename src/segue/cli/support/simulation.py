@@ -96,39 +96,39 @@ def for_people(
         "",
         *_row(
             "runs",
-            f"{got.runs:,}, of which {got.done:,} completed, in {got.legs:,} legs",
-            f"of which {got.tasks:,} were tasks of the queue, {got.tasks_done:,} completed",
+            f"{got.runs:,} in {got.legs:,} legs; {got.done:,} completed",
+            f"{got.tasks:,} of them from the queue; {got.tasks_done:,} of those completed",
         ),
         *_row("faults", f"{got.faults.total():,} of {len(got.faults)} kinds"),
         *_row("handoffs", f"{got.handoffs:,} in runs, {got.terminal_handoffs:,} in terminals"),
         *_row(
             "windows full",
             f"{got.exhaustions - steep - alone:,} (goal: none)",
-            f"besides: {steep:,} where one turn added over half of the room above",
-            f"the marks, {alone:,} while no segue was running",
+            f"plus {steep:,} where one turn took over half of the room above the marks,",
+            f"and {alone:,} while no segue was running",
         ),
         *_row(
             "request read at",
-            f"{_percent(quantile(asked, 0.5))} of the window (median), at most"
-            f" {_percent(quantile(asked, 0.95))} in 95 of 100",
+            f"{_percent(quantile(asked, 0.5))} of the window (median),"
+            f" {_percent(quantile(asked, 0.95))} (95th percentile)",
             f"at 90 % or less: {_in_time(asked)} of {asked.total():,} (goal: 95 %)",
             f"in terminals: {_in_time(in_terminals)} of {in_terminals.total():,}",
         ),
         *_row(
             "compacted",
-            f"{got.terminal_compactions - got.steep_compactions:,} sessions in terminals before"
-            " they were handed over",
-            f"besides: {got.steep_compactions:,} where one turn added over half of the room",
+            f"{got.terminal_compactions - got.steep_compactions:,} sessions in terminals, before"
+            " their handoff",
+            f"plus {got.steep_compactions:,} where one turn took over half of the room",
         ),
         *_row(
             "left unused",
-            f"{_percent(quantile(got.unused_percent, 0.5))} of the window, median of all handoffs",
+            f"{_percent(quantile(got.unused_percent, 0.5))} of the window (median of all handoffs)",
         ),
         *_row("waited", f"{got.waited_s / 3600:,.0f} h in {got.waits:,} waits"),
         *_row(
             "covered",
-            f"{walked.walked} of {walked.rules} transitions of a run,"
-            f" {walked.with_faults:,} combinations with a fault",
+            f"{walked.walked} of {walked.rules} transitions of a run;"
+            f" {walked.with_faults:,} combined with a fault",
         ),
     ]
     if compared:
@@ -171,7 +171,7 @@ def broken_lines(order: Order, broken: Broken) -> list[str]:
         f"seed {order.seed}, world {broken.world}; the shortest trace has {len(broken.faults)}"
         f" faults in {broken.days:.2f} days:",
         *(f"  {line}" for line in broken.trace),
-        f"again: segue simulate --sessions {order.sessions} --days {order.days:g}"
+        f"to repeat it: segue simulate --sessions {order.sessions} --days {order.days:g}"
         f" --seed {order.seed}",
     ]
 

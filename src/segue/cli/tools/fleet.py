@@ -6,6 +6,7 @@ import click
 
 from segue import fleet as fleets
 from segue.core.accounts import limited_until
+from segue.core.sessions.shapes import duration
 from segue.errors import InputError, StateError
 from segue.fleet import accounts, machines
 from segue.fleet.accounts import AccountCap
@@ -13,7 +14,7 @@ from segue.fleet.database import PROTOCOL, FleetDatabase, shown
 from segue.fleet.machines import Machine
 from segue.system import clock
 from segue.views import printing
-from segue.views.run_block import clean, countdown, counted
+from segue.views.run_block import clean, counted
 from segue.views.verdicts import iso
 
 
@@ -26,8 +27,8 @@ def _opened() -> FleetDatabase:
     where = fleets.url()
     if not where:
         raise InputError(
-            'this machine works alone; a fleet begins with url = "postgresql://…" under [fleet] in'
-            " config.toml"
+            'this machine is not in a fleet; to join one, set url = "postgresql://…" under [fleet]'
+            " in config.toml"
         )
     try:
         return FleetDatabase(where)
@@ -47,7 +48,7 @@ def _find(db: FleetDatabase, name: str) -> Machine:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def status(as_json: bool) -> None:
-    """List the machines: who is heard, who takes work, and what they carry."""
+    """List the machines: when each was last seen, whether it takes work, and its tasks."""
     with _opened() as db:
         found = machines.machines(db)
         carried = machines.carried(db)
@@ -66,7 +67,7 @@ def status(as_json: bool) -> None:
         printing.say_json({"database": shown(fleets.url()), "machines": listed})
         return
     if not found:
-        printing.say("no machine yet; on each of them: segue worker", err=True)
+        printing.say("no machines yet; to add one, run segue worker on it", err=True)
         return
     for each in found:
         tasks = carried.get(each.id, [])
@@ -82,17 +83,19 @@ def status(as_json: bool) -> None:
 
 def _state(machine: Machine) -> str:
     if not machine.is_alive:
-        return f"silent for {countdown(machine.silent_s)}: its work is taken over"
-    state = "drained: takes no new work" if machine.is_drained else "at work"
+        return f"last seen {duration(machine.silent_s)} ago; other machines take over its tasks"
+    state = f"last seen {duration(machine.silent_s)} ago"
+    if machine.is_drained:
+        state += "; drained: takes no new tasks"
     if machine.protocol != PROTOCOL:
-        return f"{state}; speaks protocol {machine.protocol}, this segue {PROTOCOL}"
+        state += f"; speaks protocol {machine.protocol}, this segue {PROTOCOL}"
     return state
 
 
 @command.command("accounts")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def list_accounts(as_json: bool) -> None:
-    """List the accounts that machines offer: their limits, their caps and what they cost."""
+    """List the accounts of all machines, with their limits, caps and costs."""
     with _opened() as db:
         offered: dict[str, list[str]] = {}
         for machine in machines.machines(db):
@@ -121,7 +124,7 @@ def list_accounts(as_json: bool) -> None:
         printing.say_json({"accounts": rows})
         return
     if not rows:
-        printing.say("no account is known yet; workers tell theirs", err=True)
+        printing.say("no accounts yet; each worker registers its own", err=True)
     for row in rows:
         printing.say(_account_line(row))
 
@@ -139,17 +142,23 @@ def _account_line(row: dict[str, Any]) -> str:
 
 @command.command()
 @click.argument("account")
-@click.option("--tasks", type=click.IntRange(1), metavar="N", help="Tasks at once.")
-@click.option("--usd", type=click.FloatRange(0, min_open=True), metavar="X", help="In 24 hours.")
-@click.option("--none", "is_none", is_flag=True, help="Take the account's caps away.")
+@click.option("--tasks", type=click.IntRange(1), metavar="N", help="At most N tasks at once.")
+@click.option(
+    "--usd",
+    type=click.FloatRange(0, min_open=True),
+    metavar="X",
+    help="At most X dollars in 24 hours.",
+)
+@click.option("--none", "is_none", is_flag=True, help="Remove the account's caps.")
 def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> None:
-    """Cap what ACCOUNT does on all machines together: tasks at once, dollars in 24 hours.
+    """Limit what ACCOUNT does on all machines together: tasks at once, dollars in 24 hours.
 
-    An account that has reached its dollars starts no leg until the day has ended; what runs
-    continues. `segue fleet accounts` lists the accounts. Costs are at the API's list prices.
+    Once an account has spent its dollars, it starts no new leg until it is below the cap again;
+    running legs continue. `segue fleet accounts` lists the accounts. Costs are at the API's list
+    prices.
     """
     if is_none == (tasks is not None or usd is not None):
-        raise InputError("name --tasks N, --usd X or both; or --none to take the caps away")
+        raise InputError("pass --tasks N, --usd X or both, or --none to remove the caps")
     with _opened() as db:
         known = {name for m in machines.machines(db) for name in m.offer.accounts}
         known |= {each.account for each in accounts.caps(db)} | set(accounts.spent(db))
@@ -164,26 +173,26 @@ def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> No
 
 @command.command()
 @click.argument("machine")
-@click.option("--undo", is_flag=True, help="Let it take new work again.")
+@click.option("--undo", is_flag=True, help="Let it take new tasks again.")
 def drain(machine: str, undo: bool) -> None:
-    """Make MACHINE take no new work; what it has begun goes on to its end."""
+    """Stop MACHINE from taking new tasks. It finishes the tasks that it has started."""
     with _opened() as db:
         found = _find(db, machine)
         machines.drain(db, found.id, is_drained=not undo)
-    said = "takes new work again" if undo else "takes no new work; what it has begun continues"
+    said = "takes new tasks again" if undo else "finishes its tasks and takes no new ones"
     printing.say(f"{clean(found.name)} {said}")
 
 
 @command.command()
 @click.argument("machine")
 def forget(machine: str) -> None:
-    """Delete MACHINE, which is gone for good: its tasks are taken over at once."""
+    """Remove MACHINE, which is gone for good. Other machines take over its tasks at once."""
     with _opened() as db:
         found = _find(db, machine)
         if found.is_alive:
             raise InputError(
-                f"{found.name} was heard {found.silent_s:.0f} s ago: drain it, end its worker, and"
-                f" wait until it is silent for {found.lease_s:.0f} s"
+                f"{found.name} was last seen {found.silent_s:.0f} s ago: drain it, end its worker,"
+                f" and wait until it has been silent for {found.lease_s:.0f} s"
             )
         machines.forget(db, found.id)
-    printing.say(f"{clean(found.name)} is forgotten")
+    printing.say(f"removed {clean(found.name)}")

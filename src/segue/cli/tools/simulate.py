@@ -116,8 +116,8 @@ def _growth() -> "Growth":
         later - size for sizes in found.values() for size, later in pairwise(sizes) if later > size
     ]
     if len(rises) < LEAST_TURNS:
-        told = f"{len(rises)} turns in the last 30 days, and {LEAST_TURNS} are needed"
-        raise InputError(f"--history: too small a history: {told}; leave it out")
+        told = f"{len(rises)} turns in the last 30 days, but at least {LEAST_TURNS} are needed"
+        raise InputError(f"--history: {told}; leave --history out")
     # What a turn added holds the reply too.
     return Growth(reply_tokens=1.0, sizes=tuple(rises))
 

@@ -62,9 +62,9 @@ def _print_told(
 
     told, where = output.result(store, run.id), output.machine_of(store, run.id)
     if leg is not None:
-        raise InputError(f"{run.id} is on {where}: what one leg changed is told there alone")
+        raise InputError(f"{run.id} is on {where}: only that machine can show what one leg changed")
     if told is None or told.files is None:
-        why = told.note if told is not None else "it has told nothing of it yet"
+        why = told.note if told is not None else "it has not published its changes yet"
         raise InputError(f"{run.id} is on {where}: {why}")
     if as_json:
         printing.say_json({"run": run.id, "from": None, "to": None, **_changes(told)})

@@ -93,14 +93,14 @@ class _Plan:
         if task.not_before > there.now:
             return Verdict(task=task, why=task.why or "not yet due", until=task.not_before)
         if self.places.get(task.place, task.id) != task.id:
-            return Verdict(task=task, why=f"{self.places[task.place]} is at work in its folder")
+            return Verdict(task=task, why=f"{self.places[task.place]} is working in its folder")
         if caps.max_per_project and self.projects[task.project] >= caps.max_per_project:
             return Verdict(task=task, why=f"max_per_project = {caps.max_per_project} is reached")
         chosen = self._agent(task)
         if not chosen.starts:
             return chosen
         if self.jobs >= caps.jobs:
-            return Verdict(task=task, why="waits for a free place")
+            return Verdict(task=task, why="waiting for a free slot")
         self._count(task, chosen.account)
         if chosen.account in self.limited_accounts or chosen.account in there.proving:
             self.unproven.add(chosen.account)
@@ -121,11 +121,11 @@ class _Plan:
         for name in task.after:
             before = self.there.known.get(name)
             if before is None:
-                return Verdict(task=task, why=f"{name}, which it comes after, is gone",
+                return Verdict(task=task, why=f"it must wait for {name}, which no longer exists",
                                is_blocked=True)  # fmt: skip
             if before.state is TaskState.DONE:
                 continue
-            told = f"comes after {name}"
+            told = f"waits for {name}"
             if before.state.is_final:
                 how = f"segue queue retry {name}"
                 told = f"{told}, which {before.how}: {how}"

@@ -51,7 +51,7 @@ def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
     usual = typical_task(costs)
     if usual is None:
         known = sum(cost > 0 for cost in costs)
-        why = f"its text alone: there are {known} earlier tasks here"
+        why = f"only its text: there are {known} earlier tasks here"
         return Sized(own, "prompt", f"{why}, {LEAST_TASKS} are needed")
     why = f"its text, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
     return Sized(own + usual.median_tokens, "history", why)

@@ -56,8 +56,8 @@ def advise(
     turns = sorted(first for first, _ in pairs)
     if len(pairs) < LEAST_TURNS or sessions < LEAST_SESSIONS:
         why = (
-            f"too small a history: {len(pairs)} turns of {sessions} sessions, and"
-            f" {LEAST_TURNS} of {LEAST_SESSIONS} are needed"
+            f"not enough history: {len(pairs)} turns of {sessions} sessions;"
+            f" at least {LEAST_TURNS} turns of {LEAST_SESSIONS} sessions are needed"
         )
         return Advice(hard_mark=None, why=why, sessions=sessions, turns=len(pairs))
     best = next(
@@ -68,7 +68,11 @@ def advise(
         ),
         None,
     )
-    why = "" if best is not None else f"turns are so large that no mark keeps below {max_late:.0%}"
+    why = (
+        ""
+        if best is not None
+        else f"turns are so large that no mark keeps late handoffs below {max_late:.0%}"
+    )
     return Advice(
         hard_mark=best,
         why=why,

@@ -308,7 +308,7 @@ def _window_notes(tokens: Tokens | None, stated: Tokens | None, policy: Policy) 
     if tokens is None or stated is None or stated.window:
         return ()
     if tokens.window is None:
-        return (f"the window is not known; {policy.default_window_tokens:,} tokens are assumed",)
+        return (f"the window is unknown; assuming {policy.default_window_tokens:,} tokens",)
     return (f"the window was not stated; {tokens.window:,} tokens by the model's name and use",)
 
 

@@ -34,7 +34,7 @@ _HEADER_TEXT = re.compile(r"[\x20-\x7e]*")
 def find(scenario: Scenario) -> Iterator[Found]:
     """All of them, in the order in which a file is best fixed."""
     if scenario.schema != 1:
-        yield ("schema",), f"{scenario.schema} is not known: this segue reads 1"
+        yield ("schema",), f"{scenario.schema} is unknown; this segue reads schema 1"
     if not _NAME.fullmatch(scenario.name):
         yield ("name",), "must be small letters and digits, with hyphens between"
     if not scenario.about.strip() or "\n" in scenario.about.strip():
@@ -110,7 +110,7 @@ def _fact(fact: ScenarioFact, job: Job) -> Iterator[tuple[str, str]]:
             yield "changed_in", f"a fact that changes needs a later step than {fact.told_in}"
         known_in = fact.changed_in or fact.told_in
     elif fact.changed_in is not None:
-        yield "changed_in", 'is for the kind "changed" alone'
+        yield "changed_in", 'is only for the kind "changed"'
     if not known_in < fact.needed_from <= job.steps:
         yield "needed_from", f"must be after step {known_in}, and not after {job.steps}"
 
@@ -141,7 +141,7 @@ def _rule(rule: ScenarioRule, scenario: Scenario) -> Iterator[Found]:
         if getattr(rule, key) not in (None, False) and not refuses:
             yield (key,), "belongs to a fault"
     if rule.in_stream and rule.status is not None:
-        yield ("in_stream",), "a stream that began well has no status of its own"
+        yield ("in_stream",), "a stream that started successfully has no error status"
     if rule.status is not None and not 200 <= rule.status <= 599:
         yield ("status",), "must be between 200 and 599"
     if rule.times is not None and rule.times < 1:

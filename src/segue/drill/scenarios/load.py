@@ -16,6 +16,7 @@ from segue.drill.model.ask import Call
 from segue.drill.scenarios import contradictions
 from segue.drill.scenarios.types import Scenario
 from segue.errors import InputError
+from segue.system.config import type_faults
 
 PACKAGED = Path(__file__).parent
 
@@ -93,7 +94,6 @@ def place(path: Sequence[str | int]) -> str:
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_AT = re.compile(r"(.*) - at `(?:key in )?\$(.*)`", re.DOTALL)
 _KEY = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -131,11 +131,9 @@ def _convert(data: Any, type_: Any, path: tuple[str | int, ...]) -> Any:
     try:
         return msgspec.convert(data, type_)
     except msgspec.ValidationError as fault:
-        said, inner = str(fault), ""
-        if at := _AT.fullmatch(said):
-            said, inner = at[1], at[2]
+        said, inner = type_faults.split(fault)
         keys = [int(m[2]) if m[2] else m[1] for m in _KEY.finditer(inner) if m[1] or m[2]]
-        raise Mistake((*path, *keys), said[:1].lower() + said[1:]) from None
+        raise Mistake((*path, *keys), type_faults.plain(msgspec.ValidationError(said))) from None
 
 
 def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) -> None:
@@ -166,7 +164,7 @@ def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) ->
         )
         if value not in words:
             hint = _nearest(value, words) or f"it is one of {', '.join(words)}"
-            raise Mistake(path, f"{_quoted(value)} is not known; {hint}")
+            raise Mistake(path, f"{_quoted(value)} is unknown; {hint}")
 
 
 def _table(value: Any, path: tuple[str | int, ...]) -> None:

@@ -135,7 +135,9 @@ class Keeper:
         self.listen()
         if prompt := bytes_of(self.spec.pop("input")):
             self.pending.append(memoryview(prompt))
-        self.error = self.spawn() if self.is_leashed() else "its leash was cut before it began"
+        self.error = (
+            self.spawn() if self.is_leashed() else "the fleet lost this machine before it started"
+        )
         if self.error:
             self.exit_code = 127
         else:

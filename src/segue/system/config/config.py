@@ -63,7 +63,10 @@ def policy() -> Policy:
     try:
         return msgspec.convert({**msgspec.to_builtins(preset), **table}, Policy)
     except msgspec.ValidationError as fault:
-        raise ConfigError(f"{_place(written, table, fault)}: [policy]: {fault}") from None
+        from segue.system.config.type_faults import named
+
+        said = clean(named(fault, Policy))
+        raise ConfigError(f"{_place(written, table, fault)}: [policy]: {said}") from None
 
 
 def _place(written: "Written", table: dict[str, Any], fault: msgspec.ValidationError) -> str:

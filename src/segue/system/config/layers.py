@@ -314,7 +314,9 @@ class _Taker:
         try:
             return msgspec.convert(value, kind, strict=not isinstance(self.place, str))
         except msgspec.ValidationError as fault:
-            said = str(fault).replace("`", "").replace("Expected ", "must be ", 1)
+            from segue.system.config.type_faults import plain
+
+            said = config.clean(plain(fault, kind))
             raise self.fault(
                 f"{config.clean(keys[-1])} in [{'.'.join(keys[:-1])}] {said}", *keys
             ) from None

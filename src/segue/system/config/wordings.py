@@ -72,7 +72,9 @@ def read(file: Path) -> tuple[list[Wording], list[Fault]]:
             names = tuple(canonical(name) for name in found.agents)
             wordings.append(replace(found, agents=names))
         except msgspec.ValidationError as fault:
-            faults.append(Fault(file.name, name, str(fault)))
+            from segue.system.config.type_faults import named
+
+            faults.append(Fault(file.name, name, named(fault, Wording)))
     return wordings, faults
 
 

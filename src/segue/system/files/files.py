@@ -142,7 +142,7 @@ def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) ->
         if 0 <= newline < len(data) - 1:
             data, first_line = data[newline + 1 :], first_line + 1
         else:
-            notes.append(f"{name}: one line longer than that; its beginning is not known")
+            notes.append(f"{name}: one line is longer than that; its beginning is unknown")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = data.decode("utf-16", "replace")
     else:

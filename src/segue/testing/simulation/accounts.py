@@ -1,5 +1,5 @@
-"""The accounts of a simulated machine: `runs/staff` and `system/accounts` as they are, with a file
-that is in memory."""
+"""The accounts of a simulated machine: the real `runs/staff` and `system/accounts`, with their file
+in memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from segue.system.accounts import Accounts, AccountsFile
 
 
 class MachineAccounts(Accounts):
-    """What all sessions of a machine know of their accounts; nothing is kept on a full disk."""
+    """What all sessions of a machine know about their accounts. A full disk stores nothing."""
 
     def __init__(self, world: Any) -> None:
         self._world, self._file = world, AccountsFile()
@@ -32,12 +32,12 @@ class MachineAccounts(Accounts):
 
 
 def known_account(number: int) -> Account:
-    """As segue knows the world's account of this number."""
+    """The world's account of this number, as segue knows it."""
     return Account(id=f"account-{number}", agent="claude")
 
 
 class SimulatedStaff(Staff):
-    """One agent, whose account is the world's."""
+    """One agent, with one of the world's accounts."""
 
     def __init__(self, session: Any) -> None:
         world = session.world
@@ -46,19 +46,19 @@ class SimulatedStaff(Staff):
         self._account = known_account(number)
 
     def hand(self, agent: str) -> Any:
-        """Who has the work in hand."""
+        """The agent that has the work."""
         return cast("Any", agent)
 
     def account(self, run: Run, agent: str = "", *, anew: bool = False) -> Account:
-        """The world's."""
+        """The world's account."""
         return self._account
 
     def replied(self, run: Run, now: float) -> None:
-        """As it is; the invariants hear of it."""
+        """The real method; also informs the invariants."""
         super().replied(run, now)
         self._watch.account_replied()
 
     def stopped(self, run: Run, stop: Stop, now: float) -> None:
-        """As it is; the invariants hear of it."""
+        """The real method; also informs the invariants."""
         super().stopped(run, stop, now)
         self._watch.account_stopped(stop)

@@ -1,4 +1,4 @@
-"""Time without waiting: a schedule of what happens next, and a machine's clocks."""
+"""Simulated time: a schedule of what happens next, and a machine's clocks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ EPOCH = 1_794_787_200.0  # 2026-11-16 00:00 UTC
 
 
 class Schedule:
-    """What happens when, in true time: seconds since the world began. What is due at the same time
-    happens in the order in which it was planned."""
+    """What happens when, in true time: seconds since the world began. Events due at the same time
+    happen in the order in which they were planned."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -21,16 +21,16 @@ class Schedule:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, time: float, act: Callable[[], None]) -> None:
-        """Plans it; what lies in the past is due now. Milliseconds are enough: the last digits of a
-        logarithm are not the same on every machine. Never before `time`, not by a last bit: who
-        waits for something that ends at `time` would find it not over, and wait again for ever."""
+        """Plans an event; one in the past is due now. Times are rounded to milliseconds, because
+        the last digits of a logarithm differ between machines. They are rounded up: whoever waits
+        for `time` would otherwise wake just before it and wait again forever."""
         due = ceil(time * 1000) / 1000
         if due < time:
             due = (ceil(time * 1000) + 1) / 1000
         heappush(self._queue, (max(due, self.now), next(self._number), act))
 
     def step(self, until: float) -> bool:
-        """Lets the next thing happen; False if there is none before `until`."""
+        """Lets the next event happen. Returns False if there is none before `until`."""
         if not self._queue or self._queue[0][0] > until:
             self.now = max(self.now, until)
             return False
@@ -41,12 +41,12 @@ class Schedule:
 
 
 class VirtualClock(Clock):
-    """The clocks of a machine: one that can be set, one since its start, one that stands still
-    while it sleeps."""
+    """The clocks of a machine: the wall clock, which can be set; the time since boot; and the time
+    awake, which stops during sleep."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self.offset_s = 0.0  # of the clock that can be set
+        self.offset_s = 0.0  # of the wall clock
         self.slept_s = 0.0
         self.booted_at = 0.0
 
@@ -64,4 +64,4 @@ class VirtualClock(Clock):
         yield
 
     def wait(self, files: Sequence[int], timeout_s: float) -> None:
-        """Returns at once: whoever drives the loop plans its next turn."""
+        """Returns at once, because whoever drives the loop plans its next turn."""

@@ -1,5 +1,5 @@
-"""What carries out a run's decisions in a simulated world: as `runs/executor` does, with models
-instead of processes. Everything may be asked for twice."""
+"""Carries out a run's decisions in a simulated world as `runs/executor` does, with models instead
+of processes. Any request may come twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ from segue.testing.simulation.stores import Killed
 
 
 class SimulatedCheck:
-    """The user's check: passes or fails by a draw, after a while."""
+    """The user's check, which passes or fails at random after a while."""
 
     def __init__(self, clock: Clock, takes_s: float, code: int) -> None:
         self._clock, self._until, self._code = clock, clock.awake() + takes_s, code
 
     @property
     def left_s(self) -> float:
-        """How long it takes yet."""
+        """How long it still takes."""
         return max(0.0, self._until - self._clock.awake())
 
     def poll(self) -> int | None:
@@ -36,14 +36,15 @@ class SimulatedCheck:
 
 
 class _Snapshots:
-    """Nothing is kept: there is no tree."""
+    """Stores nothing, because there is no tree."""
 
     def boundary(self, leg: int, now: float, awake: float) -> None:
-        """A moment at which the tree could be kept."""
+        """A moment at which the tree could be saved."""
 
 
 class SimulatedExecutor:
-    """For one run. `session` is the world's headless session that it belongs to."""
+    """The executor of one run. `session` is the world's headless session that the run belongs
+    to."""
 
     def __init__(self, run: Run, session: Any, store: Any, hold: Callable[[str], None]) -> None:
         self.session, self.store, self.hold = session, store, hold
@@ -56,7 +57,7 @@ class SimulatedExecutor:
             raise Killed
 
     def start(self, run: Run, decision: StartLeg, clock: Clock) -> SimulatedFollower:
-        """Starts the leg, or finds the one that was started."""
+        """Starts the leg, or finds the one that was started before."""
         leg = self.session.legs.get((run.id, decision.leg))
         if leg is None:
             if self.session.random.random() < 0.002:
@@ -75,7 +76,7 @@ class SimulatedExecutor:
         return (self._run_id, number) in self.session.legs
 
     def named(self, hand: str, session_id: str) -> None:
-        """This session is the run's."""
+        """Records that this session belongs to the run."""
 
     def ask(
         self,
@@ -85,7 +86,7 @@ class SimulatedExecutor:
         now: bool,
         why: StopReason | None = None,
     ) -> None:
-        """For a checkpoint."""
+        """Asks for a checkpoint."""
         self.session.world.in_handoff(self.session.number)
         self._may_be_killed()
         if follower.leg.model.talks:
@@ -95,13 +96,13 @@ class SimulatedExecutor:
             follower.leg.stop("gentle")
 
     def end(self, follower: SimulatedFollower, how: str) -> None:
-        """Ends it."""
+        """Ends the leg."""
         self._may_be_killed()
         follower.is_ending = True
         follower.leg.stop(how)
 
     def close(self, follower: SimulatedFollower) -> None:
-        """No more input."""
+        """Closes the leg's input."""
         if not follower.is_closed:
             follower.is_closed = True
             follower.leg.close()
@@ -114,12 +115,12 @@ class SimulatedExecutor:
         return leg.exit
 
     def judge(self, run: Run, follower: SimulatedFollower, ended: Exit, now: float) -> LegEnded:
-        """Why it ended."""
+        """Says why it ended."""
         account = follower.leg.account
         return judged(run, follower, ended, lambda: EPOCH + account.limited_until)
 
     def compose(self, run: Run, now: float) -> tuple[int, bool]:
-        """Writes the checkpoint down."""
+        """Writes the checkpoint."""
         self._may_be_killed()
         if Fault.NO_CHECKPOINT in self.session.armed:
             self.session.armed.discard(Fault.NO_CHECKPOINT)
@@ -129,28 +130,28 @@ class SimulatedExecutor:
         return run.leg, run.told
 
     def check(self, run: Run, clock: Clock) -> SimulatedCheck:
-        """Starts the user's own check."""
+        """Starts the user's check."""
         random = self.session.random
         return SimulatedCheck(clock, 5.0 + 60.0 * random.random(), int(random.random() < 0.3))
 
     def keep_told(self, follower: SimulatedFollower) -> None:
-        """The agent's answer."""
+        """Stores the agent's answer."""
 
     def recall(self, run: Run, follower: SimulatedFollower) -> str:
-        """Nothing was left out."""
+        """Nothing is left out by a simulated compaction."""
         return ""
 
     def say_recalled(self, follower: SimulatedFollower, known: str) -> None:
-        """Nothing to say."""
+        """There is nothing to say."""
 
     def spent(self, follower: SimulatedFollower) -> tuple[int, float]:
-        """Of this leg so far."""
+        """The tokens and the cost of this leg so far."""
         spent = follower.leg.spent_tokens
         return spent, spent * 1e-6
 
     def files(self, follower: SimulatedFollower | None) -> list[int]:
-        """None: the world wakes the loop."""
+        """No files: the world wakes the loop."""
         return []
 
     def drain(self) -> None:
-        """Nothing to forget."""
+        """There is nothing to discard."""

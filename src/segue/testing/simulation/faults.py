@@ -1,4 +1,4 @@
-"""What can go wrong, and when: planned from a world's seed before it begins."""
+"""What can go wrong, and when: planned from a world's seed before the world starts."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -8,11 +8,12 @@ from msgspec import Struct
 
 DAY_S = 86_400.0
 _IN_HANDOFF = 0.25
-"""Of all faults: a handoff takes a minute of a day, and what goes wrong in it matters most."""
+"""The share of faults that strike during a handoff. A handoff takes a minute of a day, and faults
+in it matter most."""
 
 
 class Fault(StrEnum):
-    """A kind of fault. The values are what people read."""
+    """A kind of fault. People read the values."""
 
     KILL_SEGUE = "segue is killed"
     KILL_AT_WRITE = "segue is killed while it writes"
@@ -76,29 +77,30 @@ _PER_DAY = {
     Fault.DECLINES: 0.02,
     Fault.FAILS_ANEW: 0.02,
 }
-"""How often, in a session of a busy day. Far more often than at home: faults are to meet."""
+"""How often each happens in a session of a busy day: far more often than in real life, so that
+faults occur together."""
 
 
 class PlannedFault(Struct, frozen=True):
-    """One fault: when, to which session, and how hard (0 to 1)."""
+    """One fault: its time, its session, and its severity (0 to 1)."""
 
     at_s: float
     fault: Fault
     session: int
     size: float
-    in_handoff: bool = False  # it waits for the next handoff, and strikes in the middle of it
+    in_handoff: bool = False  # strikes in the middle of the next handoff instead
 
 
 def swarm(seed: str) -> tuple[Fault, ...]:
-    """The kinds of faults that a world has: about two of three."""
+    """The kinds of faults of a world: about two thirds of all kinds."""
     return tuple(each for each in Fault if Random(f"{seed}:swarm:{each.name}").random() < 0.65)
 
 
 def plan(
     seed: str, sessions: int, days: float, allowed: Sequence[Fault]
 ) -> tuple[PlannedFault, ...]:
-    """The faults of a world, in order. Each kind has its own stream, so that one more or less, here
-    or in a later version, moves no other."""
+    """The faults of a world, in order. Each kind has its own random stream, so adding or removing a
+    kind, here or in a later version, moves no other fault."""
     found = []
     for fault in allowed:
         own = Random(f"{seed}:{fault.name}")

@@ -1,4 +1,4 @@
-"""What is counted in a world, so that worlds can be summed up."""
+"""The counts of a world, in a form that can be added up over worlds."""
 
 from collections import Counter
 from typing import Any
@@ -7,8 +7,8 @@ from msgspec import Struct, field
 
 
 class Figures(Struct, kw_only=True):
-    """The figures of docs/report.md for simulated sessions. Shares are kept as counts of whole
-    percents, so that the sum does not depend on the order."""
+    """The figures of docs/report.md for simulated sessions. Shares are stored as counts of whole
+    percents, so that their sum does not depend on the order."""
 
     sessions: int = 0
     runs: int = 0
@@ -18,8 +18,8 @@ class Figures(Struct, kw_only=True):
     steps: int = 0
     handoffs: int = 0
     exhaustions: int = 0
-    steep_exhaustions: int = 0  # of which one turn added more than the policy leaves room for
-    lone_exhaustions: int = 0  # while no segue drove the run
+    steep_exhaustions: int = 0  # those where one turn added more than the policy leaves room for
+    lone_exhaustions: int = 0  # those while no segue drove the run
     compactions: int = 0  # the agents' own
     waits: int = 0
     waited_s: float = 0.0
@@ -31,13 +31,13 @@ class Figures(Struct, kw_only=True):
     resumes: int = 0
     terminal_percent: Counter[int] = field(default_factory=Counter)
     terminal_compactions: int = 0  # their own, while segue was there to hand over
-    steep_compactions: int = 0  # of which one turn added more than the policy leaves room for
-    daemons: int = 0  # that were started
+    steep_compactions: int = 0  # those where one turn added more than the policy leaves room for
+    daemons: int = 0  # daemons that were started
     tasks: int = 0
     tasks_done: int = 0
 
     def add(self, other: "Figures") -> None:
-        """Sums up."""
+        """Adds another world's figures."""
         for name in self.__struct_fields__:
             mine, more = getattr(self, name), getattr(other, name)
             if isinstance(mine, Counter):
@@ -75,7 +75,8 @@ class Figures(Struct, kw_only=True):
 
 
 def in_time(counts: Counter[int]) -> float | None:
-    """The share of requests that were read at 90 % of the window or less; None without any."""
+    """The share of requests that were read at 90 % of the window or less; None if there were
+    none."""
     late = sum(n for percent, n in counts.items() if percent > 90)
     return 1 - late / counts.total() if counts.total() else None
 
@@ -91,7 +92,7 @@ def _requests(counts: Counter[int]) -> dict[str, Any]:
 
 
 def quantile(counts: Counter[int], share: float) -> int | None:
-    """The percent below or at which that share lies; None without any."""
+    """The percentage that this share of the counts does not exceed; None if there are no counts."""
     total, seen = counts.total(), 0
     for percent in sorted(counts):
         seen += counts[percent]

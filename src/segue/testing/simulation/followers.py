@@ -1,4 +1,4 @@
-"""Segue's side of a simulated leg: what `LegFollower` and `Executor` are to a real one."""
+"""segue's side of a simulated leg, in the place of `LegFollower` and `Executor`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ class _Compactions(Struct):
 
 
 class SimulatedFollower:
-    """Reads a leg's records, from the first one on, as any new process must."""
+    """Reads a leg's records from the first one, as any new process must."""
 
     def __init__(self, leg: Leg, number: int, run: Run, clock: VirtualClock) -> None:
         self.leg, self.number, self.clock = leg, number, clock
@@ -44,7 +44,7 @@ class SimulatedFollower:
         self.works_on = self.turn_is_over = self.is_flooded = self.is_closed = False
         self.is_ending = self.has_more = self.has_moved = self.has_replied = False
         self.compactions = _Compactions()
-        self.limits: dict[str, object] = {}  # its stream says nothing of them
+        self.limits: dict[str, object] = {}  # its stream reports none
         self._place = 0
         self._is_boundary = False
         self._acted = False
@@ -56,7 +56,7 @@ class SimulatedFollower:
         self._tool: float | None = None
 
     def look(self, run: Run, now: float) -> list[AnyFact]:
-        """What is new."""
+        """The new facts."""
         self._is_boundary = False
         facts: list[AnyFact] = []
         records = self.leg.records[self._place :]
@@ -101,7 +101,7 @@ class SimulatedFollower:
         return int(at * window) if at is not None else None
 
     def boundary(self, run: Run) -> Boundary | None:
-        """As `LegFollower.boundary`."""
+        """See `LegFollower.boundary`."""
         if self._tool is not None:
             is_wanted = run.is_due and run.state is RunState.WORKING and not run.ended_how
             talks = self.leg.model.talks
@@ -111,15 +111,15 @@ class SimulatedFollower:
 
     @property
     def is_between_tools(self) -> bool:
-        """Whether the last look saw a tool finish, and none runs."""
+        """Whether the last look saw a tool finish, and none is running."""
         return self._is_boundary and self._tool is None
 
     def finish(self, run: Run, now: float) -> list[AnyFact]:
-        """What is left."""
+        """The remaining facts."""
         return self.look(run, now)
 
     def activity(self, now: float) -> Activity:
-        """For the timers."""
+        """The leg's activity, for the timers."""
         awake = self.clock.awake()
         return Activity(
             last_output_at=now - (awake - self._output),
@@ -128,14 +128,15 @@ class SimulatedFollower:
         )
 
     def output_bytes(self) -> int:
-        """What it printed."""
+        """How much it has printed."""
         return 100 * len(self.leg.records)
 
 
 def judged(
     run: Run, follower: SimulatedFollower, ended: Exit, told: Callable[[], float]
 ) -> LegEnded:
-    """How a leg ended, as the real verdict would say; `told`: the account's reset, wall time."""
+    """How a leg ended, as the real verdict would say. `told` returns the account's reset in wall
+    time."""
     leg = follower.leg
     stop = _own(run, ended) or _stop(leg, ended, told)
     progressed = len(leg.project.done) > leg.done_before
@@ -154,7 +155,7 @@ def judged(
 
 
 def _own(run: Run, ended: Exit) -> Stop | None:
-    """Of a leg that segue ended."""
+    """The stop of a leg that segue ended."""
     has_told = ended.cause == "completed" and (run.told or run.purpose == "checkpoint")
     if ended.cause != "ended" and not has_told:
         return None

@@ -1,8 +1,8 @@
-"""A headless session of a world: a project whose user gives one task after the other to
-`segue run`. The loop, the journal, the store and the leases are the real ones; a run that nobody
-drives is taken up by the world's daemon.
+"""A headless session of a world: a project whose user gives one task after another to `segue run`.
+Loop, journal, store and leases are the real ones; the world's daemon adopts a run that nobody
+drives.
 
-One file: user, agent and loop act on one project.
+All in one file, because user, agent and loop act on one project.
 """
 
 from contextlib import suppress
@@ -32,11 +32,11 @@ from segue.testing.simulation.stores import DriversStore, Killed
 _FAILING = 14
 _LEAST_S = 0.02
 _IN_VAIN_S = 5.0
-_NOTICED_S = 0.1  # from a record to the turn that reads it
+_NOTICED_S = 0.1  # from a record to the loop's turn that reads it
 
 
 class SimulatedDriver(Driver):
-    """A process of segue's: the real one, but for its process id and its executor."""
+    """A segue process: the real driver, except for its process id and its executor."""
 
     def __init__(self, session: "HeadlessSession", holder: Holder | None = None) -> None:
         world = session.world
@@ -53,7 +53,7 @@ class SimulatedDriver(Driver):
         world.alive.add(self.holder.pid)
 
     def begin_run(self, run: Run) -> Loop:
-        """As `begin`, with an id that is the same in every play of this world."""
+        """Like `begin`, but with an id that is the same every time this world is played."""
         now, draw = self.clock.now(), self.draw()
         step = machine.step(run, Created(), at=now, draw=draw)
         lease = self._hold(run_key(run.id), "segue run")
@@ -90,7 +90,7 @@ class HeadlessSession:
         self.model = random.choice(models.MODELS)
         self.window = random.choice(self.model.windows)
         self.armed: set[Fault] = set()
-        self.failing = 0  # legs that fail before they do anything
+        self.failing = 0  # number of coming legs that fail before they do anything
         self.legs: dict[tuple[str, int], Leg] = {}
         self.talks: dict[str, Conversation] = {}
         self.project = Project(steps=0)
@@ -98,14 +98,14 @@ class HeadlessSession:
         self.loop: Loop | None = None
         self.run_id = ""
         self.runs = 0
-        self.pending: list[PlannedFault] = []  # what waits until there is work
-        self.awaiting: list[PlannedFault] = []  # what waits for a handoff
+        self.pending: list[PlannedFault] = []  # waits until there is work
+        self.awaiting: list[PlannedFault] = []  # waits for a handoff
         self.watch = RunWatch(self)
         self._turn_at: float | None = None
         self._later(random.expovariate(1 / 20_000.0), self.new_task)
 
     def say(self, what: str) -> None:
-        """For the story."""
+        """Adds a line to the story."""
         self.world.say(self.number, what)
 
     def _later(self, wait_s: float, act: Any) -> None:
@@ -114,7 +114,7 @@ class HeadlessSession:
     # The user
 
     def new_task(self) -> None:
-        """Gives the next task."""
+        """The user gives the next task."""
         if self.world.machine.awake_at > self.world.schedule.now:
             self.world.schedule.at(self.world.machine.awake_at + 60.0, self.new_task)
             return
@@ -151,7 +151,7 @@ class HeadlessSession:
         self._drive(driver, loop, None)
 
     def resume(self, *, by_user: bool, seizes: bool = False) -> bool:
-        """`segue resume`, by the user or by the daemon; whether it drives now."""
+        """`segue resume`, by the user or by the daemon. Returns whether it drives the run now."""
         run = self.world.store.run(self.run_id)
         if run is None:
             return False
@@ -179,8 +179,8 @@ class HeadlessSession:
         return True
 
     def _second(self, *, seizes: bool) -> None:
-        """A second segue drives the same run: it is refused; or its user knows better, and the
-        first one may write nothing more."""
+        """A second segue tries to drive the same run. It is refused, unless the user overrides
+        that; then the first one may write nothing more."""
         old, loop = self.driver, self.loop
         if old is None or loop is None:
             return
@@ -199,7 +199,7 @@ class HeadlessSession:
             loop.journal.add(InterruptRequested())
         self.world.alive.discard(old.holder.pid)
 
-    # The process of segue
+    # The segue process
 
     def _drive(self, driver: SimulatedDriver, loop: Loop, first: Any) -> None:
         self.driver, self.loop = driver, loop
@@ -207,7 +207,7 @@ class HeadlessSession:
         self._guarded(lambda: loop._begin(first))
 
     def wake(self) -> None:
-        """There is something to see."""
+        """Plans a turn of the loop, because there is something to see."""
         self._plan(self.world.schedule.now + _NOTICED_S)
 
     def _plan(self, at: float) -> None:
@@ -229,7 +229,7 @@ class HeadlessSession:
         self._guarded(loop._turn)
 
     def _guarded(self, act: Any) -> None:
-        """Lets segue's process do something, and sees what became of it."""
+        """Runs a step of the segue process, and handles how it ends."""
         driver, loop = self.driver, self.loop
         if driver is None or loop is None:
             return
@@ -288,7 +288,7 @@ class HeadlessSession:
             self.watch.stuck(loop.run)
 
     def die(self) -> None:
-        """kill -9: nothing is given back."""
+        """kill -9: nothing is released."""
         if self.driver is not None:
             self.world.alive.discard(self.driver.holder.pid)
             self.watch.dies(self.driver.holder.pid)
@@ -297,7 +297,7 @@ class HeadlessSession:
             self._gone()
 
     def _leave(self, driver: SimulatedDriver) -> None:
-        """The process ends, and gives back what it held."""
+        """The process ends and releases what it held."""
         driver._stack.close()
         self.world.alive.discard(driver.holder.pid)
         self.watch.dies(driver.holder.pid)
@@ -306,10 +306,10 @@ class HeadlessSession:
             self._turn_at = None
 
     def _parked(self, run: Run) -> None:
-        """Its process has ended, because it has long to wait."""
+        """The process has ended because the run waits for a long time."""
 
     def _gone(self) -> None:
-        """Nobody drives the run: the daemon looks at it, and the user may."""
+        """Nobody drives the run now. The daemon looks at it, and the user may."""
         for leg in self.legs.values():
             leg.is_alone = True
         self.world.daemon.stir()
@@ -327,7 +327,7 @@ class HeadlessSession:
             self._later(3_600.0, self._user_looks)
 
     def _over(self, run: Run) -> None:
-        """A run is over: the user resumes it, or goes on with something else."""
+        """A run has ended. The user resumes it, or starts something else."""
         self.say(f"the run is {run.state}: {run.outcome.what if run.outcome else ''}")
         self.watch.over(run)
         tries_again = run.state is not RunState.DONE and self.random.random() < 0.4
@@ -342,7 +342,7 @@ class HeadlessSession:
             self._later(3_600.0, self.new_task)
 
     def _forget(self) -> None:
-        """What is over is not kept: a world of years must not grow."""
+        """Drops what is over, so that a world of years does not grow."""
         if self.run_id:
             self.watch.replays(self.run_id)
             store = self.world.store
@@ -356,7 +356,7 @@ class HeadlessSession:
     # The agent
 
     def begin_leg(self, run: Run, order: StartLeg, store: Any) -> Leg:
-        """Its process."""
+        """Starts the leg's process."""
         self.watch.starts(run, order)
         talk = self.talks.get(order.session_id)
         if talk is None:
@@ -372,7 +372,7 @@ class HeadlessSession:
                 known = self.project.last
             talk = Conversation(id=name, window_tokens=self.window, used_tokens=used, known=known)
             self.talks[name] = talk
-        if order.prompt == "check":  # one more thing to repair
+        if order.prompt == "check":  # one more thing to fix
             self.project.steps += 1
         leg = Leg(
             order,
@@ -407,7 +407,7 @@ class HeadlessSession:
         return (ceil(policy.soft_mark * self.window), ceil(policy.hard_mark * self.window))
 
     def live_leg(self) -> Leg | None:
-        """The newest one that runs."""
+        """The newest leg that is running."""
         for leg in reversed(self.legs.values()):
             if leg.is_alive and leg.boot == self.world.machine.boot:
                 return leg
@@ -416,7 +416,7 @@ class HeadlessSession:
     # What goes wrong
 
     def suffer(self, planned: PlannedFault) -> bool:
-        """Lets a fault of this session happen; whether anything came of it."""
+        """Lets a fault of this session happen. Returns whether it had an effect."""
         fault, leg = planned.fault, self.live_leg()
         if fault in _ARMED:
             self.armed.add(fault)
@@ -461,4 +461,4 @@ _ARMED = frozenset(
         Fault.FAILS_ANEW,
     }
 )
-"""What waits for the moment in which it can happen."""
+"""Faults that wait for the moment at which they can happen."""

@@ -1,10 +1,10 @@
 """What must hold in every world, whatever happens. Checked at every entry of a run's log, at every
 act and at every step of an agent.
 
-The rules are written down again here, in their own words and not by calling what is checked: a
-check that asks the code whether the code is right finds nothing.
+The rules are stated here independently instead of by calling the code under test, because a check
+that asks the code whether the code is right finds nothing.
 
-One file: the rules, to be read as one list.
+All in one file, so that the rules can be read as one list.
 """
 
 from itertools import pairwise
@@ -38,14 +38,14 @@ from segue.runs.store.projection import replay
 from segue.testing.simulation.providers import Account
 
 _PASSING = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
-_OVER = (StopReason.AUTH, StopReason.REFUSAL)  # after these nothing follows by itself
+_OVER = (StopReason.AUTH, StopReason.REFUSAL)  # nothing follows these without the user
 _SLACK_S = 5.0
-_FRESH_S = 3_500.0  # so long after a reset one still goes first
-_FIRST_S = 295.0  # so long the others wait for its reply
+_FRESH_S = 3_500.0  # for this long after a reset, one still goes first
+_FIRST_S = 295.0  # for this long, the others wait for its reply
 
 
 class Broken(AssertionError):  # noqa: N818 - a fact about the world
-    """An invariant does not hold."""
+    """An invariant was broken."""
 
     def __init__(self, rule: str, what: str) -> None:
         self.rule, self.what = rule, what
@@ -53,14 +53,14 @@ class Broken(AssertionError):  # noqa: N818 - a fact about the world
 
 
 def must(holds: bool, rule: str, what: str) -> None:
-    """Raises Broken unless it holds."""
+    """Raises Broken unless `holds`."""
     if not holds:
         raise Broken(rule, what)
 
 
 def goes(account: Account, who: str, now: float) -> None:
-    """A run or session of this account sends a request by segue's doing. One account, one limit:
-    whoever met it, nobody tries before its reset, and after that one goes first."""
+    """segue makes a run or session of this account send a request. One account, one limit: whoever
+    hit it, nobody tries before its reset, and then one goes first."""
     what = f"{who} goes on {account.known_until - now:.0f} s before the reset"
     must(now >= account.known_until, "no request to a limited account", what)
     if not account.known_until or now > account.known_until + _FRESH_S:
@@ -111,28 +111,28 @@ class RunWatch:
         self.driven_since = self.world.machine.clock.awake()
 
     def dies(self, pid: int) -> None:
-        """This process is gone."""
+        """This process has ended."""
         self.drivers.discard(pid)
 
     def refused(self, pid: int) -> None:
-        """A second segue was told that the run is driven."""
+        """A second segue was refused because the run is being driven."""
         must(bool(self.drivers - {pid}), "leases end", "a lease is held by nobody that lives")
 
     def resumed(self, run: Run, *, by_user: bool, takes_back: bool) -> None:
-        """Somebody goes on with it."""
+        """Somebody resumes the run."""
         self.user_resumed = by_user
         if by_user:
             self.ended_by_user = False
 
     def taken_up(self, run: Run, *, asked: bool) -> None:
-        """The daemon does."""
+        """The daemon adopts the run."""
         what = "the daemon takes up a run that its user ended"
         must(not self.ended_by_user and not asked, "the user's end stays", what)
         must(run.policy.auto_resume, "the user's end stays", "auto_resume is off")
 
     def gives_up(self, run: Run, why: str) -> None:
-        """Segue ends because of a fault, and leaves the agent alone: never one that the user
-        wants ended, as long as it can write that down."""
+        """segue ends because of an error and leaves the agent alone. It must not do that to an
+        agent that the user wants ended, as long as it can log that."""
         is_left = self.ended_by_user and self.session.live_leg() is not None
         what = f"the agent is left running although the user ended it: {why}"
         is_excused = self.world.is_disk_full or "may no longer write" in why
@@ -142,7 +142,7 @@ class RunWatch:
     # The log
 
     def entry(self, pid: int, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
-        """Something was written down."""
+        """An entry was written to the log."""
         world, after = self.world, step.run
         world.seen(before, fact, after, entry)
         must(
@@ -155,7 +155,7 @@ class RunWatch:
         if after.state.is_final or after.state in (RunState.WAITING, RunState.CHECKING):
             must(not after.is_live, "no leg while none may be", f"{after.state} with a live leg")
         least = before.leg
-        if isinstance(fact, Limited) and not is_old:  # a leg that was never there
+        if isinstance(fact, Limited) and not is_old:  # a leg that never existed
             is_begun = (after.id, before.leg) in self.session.legs
             must(not is_begun, "numbers only grow", f"leg {before.leg} was begun")
             least -= 1
@@ -263,7 +263,7 @@ class RunWatch:
         if fact.stop.reason in _OVER and not fact.stop.ended_for:
             is_over = after.state.is_final or before.told or bool(before.again)
             is_over = is_over or bool(before.interrupted)
-            # What it says to a request of segue's own is no word on the task.
+            # Its answer to segue's own request says nothing about the task.
             asked = before.state is RunState.CHECKPOINTING
             is_over = is_over or (asked and fact.stop.reason is StopReason.REFUSAL)
             must(is_over, "nothing after a refusal", f"{after.state} after {fact.stop.reason}")
@@ -344,18 +344,18 @@ class RunWatch:
             self.world.figures.handoffs += 1
 
     def account_stopped(self, stop: Stop) -> None:
-        """A leg of this account ended, and what it met was noted for all."""
+        """A leg of this account ended, and its limit was recorded for all."""
         account = self.world.account_of(self.session.number)
         is_limit = stop.reason is StopReason.RATE_LIMIT and not self.world.is_disk_full
         if is_limit and (stop.retry_at is not None or stop.retry_after_s is not None):
             account.told(self.world.schedule.now)
 
     def account_replied(self) -> None:
-        """The model answered: nobody has to wait for the first any more."""
+        """The model replied, so nobody has to wait for the first one any longer."""
         self.world.account_of(self.session.number).replied(self.world.schedule.now)
 
     def agent_did(self, number: int, what: str) -> None:
-        """Something that only the world sees."""
+        """The agent did something that only the world sees."""
         session, figures = self.session, self.world.figures
         leg = session.legs.get((session.run_id, number))
         if what.startswith("step "):
@@ -395,14 +395,14 @@ class RunWatch:
             must(reading.used_tokens < soft, "the soft mark", what)
 
     def told_twice(self, loop: Any) -> None:
-        """What is told twice does no harm."""
+        """Adding a fact twice does no harm."""
         drawn = self.session.random.random()
         if self.last_ended is not None and drawn < 0.01:
             loop.journal.add(self.last_ended)
         elif loop.run.state is RunState.WAITING and drawn > 0.5:
             at, wait = loop.clock.now(), loop.run.wait
             if wait is not None and not wait.is_relative and at < wait.until - 1.0:
-                loop.journal.add(Elapsed(timer="wait"))  # not before the reset, whoever says so
+                loop.journal.add(Elapsed(timer="wait"))  # never before the reset, whoever asks
                 loop.journal.add(Elapsed(timer="stall"))
 
     def stuck(self, run: Run) -> None:
@@ -410,7 +410,7 @@ class RunWatch:
         must(False, "every run ends or waits", f"{run.state}, and nothing is waited for")
 
     def look(self) -> None:
-        """Now and then: is anything hung?"""
+        """Called from time to time: is anything hung?"""
         loop, machine_ = self.session.loop, self.world.machine
         if loop is None or machine_.awake_at > self.world.schedule.now - 3_600.0:
             return
@@ -418,14 +418,14 @@ class RunWatch:
         run = loop.run
         if leg is None or not run.is_live or not leg.is_deaf:
             return
-        # Whoever adopts a leg measures its silence from then on.
+        # A process that adopts a leg measures its silence from then on.
         last = max([leg.began, self.driven_since, *(record.at for record in leg.records[-1:])])
         silent_s = machine_.clock.awake() - last
         most = max(run.policy.stall_s, run.policy.checkpoint_s) + 60.0
         must(silent_s <= most, "a hung agent is ended", f"silent for {silent_s:.0f} s")
 
     def over(self, run: Run) -> None:
-        """A run is over."""
+        """A run has ended."""
         session, figures = self.session, self.world.figures
         must(session.live_leg() is None, "nothing is left running", "its agent still works")
         if run.state is RunState.DONE:
@@ -440,7 +440,7 @@ class RunWatch:
                 figures.unused_percent[max(0, 100 - used)] += 1
 
     def replays(self, run_id: str) -> None:
-        """The log makes the same run again."""
+        """Replaying the log gives the same run."""
         store = self.world.store
         entries = store.log(run_id)
         if not entries:
@@ -453,7 +453,7 @@ class RunWatch:
 
 
 def _is_old(run: Run, fact: AnyFact) -> bool:
-    """Of a leg that is not the newest, or is over."""
+    """Whether the fact is about a leg that is not the newest, or has ended."""
     leg = getattr(fact, "leg", None)
     if isinstance(fact, Elapsed):
         return leg not in (0, run.leg)
@@ -461,5 +461,5 @@ def _is_old(run: Run, fact: AnyFact) -> bool:
 
 
 def percent(used: int, window: int) -> int:
-    """In whole percents, rounded up."""
+    """The share in whole percent, rounded up."""
     return -(-used * 100 // window)

@@ -1,5 +1,5 @@
-"""A leg's process, as a model: an agent that asks its provider, calls tools, does the steps of its
-task, and prints records. It lives on when segue dies; its records stay, as a file would."""
+"""A leg's process as a model: an agent that asks its provider, calls tools, does the steps of its
+task and prints records. It survives segue, and its records remain, as a file would."""
 
 from collections.abc import Callable
 from random import Random
@@ -16,7 +16,7 @@ from segue.testing.simulation.models import AgentModel, Growth
 from segue.testing.simulation.providers import Account
 
 _HITS = 0.004
-"""So many replies end exactly at a mark: `<` and `<=` differ nowhere else."""
+"""The share of replies that end exactly at a mark, the only place where `<` and `<=` differ."""
 Kind = Literal["named", "reply", "tool", "boundary", "answer", "works_on", "over", "compaction"]
 Cause = Literal[
     "completed", "context", "limited", "overloaded", "outage", "refused", "crash", "killed",
@@ -38,24 +38,25 @@ class Conversation(Struct, kw_only=True):
 
     id: str
     window_tokens: int
-    used_tokens: int  # of the next request
-    known: int = 0  # the last step of the task that it knows of
+    used_tokens: int  # size of the next request
+    known: int = 0  # the last step of the task that it knows about
     replied: bool = False
     in_doubt: bool = False  # its last tool call has no result
     largest_turn: int = 0
     loads: bool = True
-    loaded_tokens: int = 0  # what is sent twice already, of an agent that does so once resumed
+    # tokens already sent twice, for an agent that does that once when resumed
+    loaded_tokens: int = 0
 
 
 class Project(Struct, kw_only=True):
-    """The working tree: the steps that were done, each with how often."""
+    """The working tree: the steps that were done, and how often each was."""
 
     steps: int
     done: dict[int, int] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
-        """The last step up to which all are done."""
+        """The last step before which all steps are done, inclusive."""
         place = 0
         while place + 1 in self.done:
             place += 1
@@ -72,7 +73,7 @@ class Exit(Struct, frozen=True, kw_only=True):
 
 
 class Leg:
-    """One life of one agent process."""
+    """The lifetime of one agent process."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Leg:
         self.order, self.conversation, self.project = order, conversation, project
         self.model, self.growth, self.account, self.machine = model, growth, account, machine
         self.schedule, self.random, self.armed, self.told = schedule, random, armed, told
-        self.marks = marks  # sizes that are worth being hit exactly
+        self.marks = marks  # sizes to hit exactly now and then
         self.records: list[Record] = []
         self.exit: Exit | None = None
         self.wakes: Callable[[], None] = lambda: None
@@ -103,22 +104,22 @@ class Leg:
         self.done_before = len(project.done)
         self.is_asked = order.purpose == "checkpoint"
         self.is_closed = self.is_ending = self.in_tool = self.is_over = self.is_deaf = False
-        self.is_alone = False  # for a while nobody drove its run: no limit was looked at
-        self.request_tokens = 0  # of the one that carried the request for a checkpoint
+        self.is_alone = False  # nobody drove its run for a while, so no limit was checked
+        self.request_tokens = 0  # size of the request that asked for a checkpoint
         self.largest_request = 0
-        self.fails = ""  # with these words, before it does anything
-        self.has_read = False  # the model has the request for a checkpoint
+        self.fails = ""  # the message with which it fails before it does anything
+        self.has_read = False  # the model has read the request for a checkpoint
         self._after(1.0 + 4.0 * random.random(), self._load)
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process is running."""
         return self.exit is None
 
-    # What segue does with it
+    # What segue does to it
 
     def ask(self, *, now: bool) -> None:
-        """For a checkpoint; `now`: its turn is interrupted first."""
+        """Asks for a checkpoint. `now` interrupts its turn first."""
         if self.is_asked or not self.is_alive:
             return
         self.is_asked = True
@@ -132,14 +133,14 @@ class Leg:
             self._after(0.5, self._request)
 
     def close(self) -> None:
-        """No more input."""
+        """Closes its input."""
         if not self.is_closed:
             self.is_closed = True
             if self.is_over:
                 self._after(0.5, lambda: self.end("completed"))
 
     def stop(self, how: str) -> None:
-        """As its keeper does it."""
+        """Ends it the way its keeper does."""
         if not self.is_alive or (self.is_ending and how != "kill"):
             return
         self.is_ending = True
@@ -150,7 +151,7 @@ class Leg:
         self._after(wait_s, lambda: self.end("ended", by_command=how), always=True)
 
     def end(self, cause: Cause, by_command: str = "") -> None:
-        """Its process is gone."""
+        """Its process has ended."""
         if self.exit is None:
             if self.in_tool:
                 self.conversation.in_doubt = True
@@ -195,7 +196,7 @@ class Leg:
             new = max(0, talk.used_tokens - talk.loaded_tokens)
             talk.used_tokens += int(new * (self.model.resume_factor - 1))
             talk.loaded_tokens = talk.used_tokens
-        if self.conversation.in_doubt:  # it looks before it does that again
+        if self.conversation.in_doubt:  # it looks before it repeats that call
             self.conversation.known = max(self.conversation.known, self.project.last)
             self.conversation.in_doubt = False
         self._say("named")

@@ -1,4 +1,4 @@
-"""An account at a provider: it answers, refuses until a reset, or is out of reach."""
+"""An account at a provider, which answers, refuses until a reset, or is unreachable."""
 
 from typing import Literal
 
@@ -8,31 +8,31 @@ Refusal = Literal["limited", "overloaded", "outage", "refused"]
 
 
 class Account(Struct):
-    """Whose limits count. Times are true ones."""
+    """The login whose limits apply. Times are true time."""
 
     limited_until: float = 0.0
     limit_told: Literal["time", "seconds", "nothing"] = "time"
     overloaded_until: float = 0.0
     outage_until: float = 0.0
     refused_until: float = 0.0
-    known_until: float = 0.0  # the reset that a run of this machine was told of
-    first: str = ""  # the run that went first after that reset, until it got a reply
+    known_until: float = 0.0  # the reset that a run on this machine was told
+    first: str = ""  # the run that went first after that reset, until it gets a reply
     first_at: float = 0.0
     requests: int = 0
     refusals: int = 0
 
     def told(self, now: float) -> None:
-        """Somebody of this machine was told when its limit ends."""
+        """A run on this machine learned when the limit resets."""
         if self.limited_until > now:
             self.known_until, self.first = self.limited_until, ""
 
     def replied(self, now: float) -> None:
-        """Somebody got a reply: nobody has to wait for the first any more."""
+        """A run got a reply, so nobody has to wait for the first one any longer."""
         if now >= self.known_until:
             self.known_until, self.first = 0.0, ""
 
     def ask(self, now: float) -> Refusal | None:
-        """What a request is answered with now; None: a reply."""
+        """The provider's refusal of a request now; None if it replies."""
         self.requests += 1
         found: Refusal | None = None
         if now < self.outage_until:

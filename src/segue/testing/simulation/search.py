@@ -1,4 +1,5 @@
-"""Many worlds, on all cores: what they show together, and the first that breaks an invariant."""
+"""Plays many worlds on all cores: their figures together, and the first world that breaks an
+invariant."""
 
 import os
 from collections import Counter
@@ -18,7 +19,7 @@ from segue.testing.simulation.models import Growth
 from segue.testing.simulation.world import SESSIONS, Plan, Result, planned, play
 
 _SQLITE_EVERY = 50
-"""Of so many worlds, one has its runs in a database on disk: the store is the same, and slower."""
+"""One world in this many keeps its runs in a database on disk: the same store, but slower."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, kw_only=True):
-    """What a search came to."""
+    """The result of a search."""
 
     figures: Figures
     digest: str
@@ -40,7 +41,7 @@ class Found(Struct, kw_only=True):
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What is searched."""
+    """What to search."""
 
     sessions: int
     days: float
@@ -49,7 +50,7 @@ class Order(Struct, frozen=True, kw_only=True):
     growth: Growth = Growth()
 
     def plans(self) -> Iterator[Plan]:
-        """The worlds, in order; the last one may have fewer sessions."""
+        """The plans of the worlds, in order; the last one may have fewer sessions."""
         for number, begin in enumerate(range(0, self.sessions, SESSIONS)):
             yield planned(
                 self.seed,
@@ -64,8 +65,8 @@ class Order(Struct, frozen=True, kw_only=True):
 def search(
     order: Order, *, jobs: int | None = None, seen: Callable[[int], None] = lambda sessions: None
 ) -> Found:
-    """Plays all worlds, or as many as it takes to break an invariant. The result depends on the
-    order alone, not on the number of jobs."""
+    """Plays all worlds, or until one breaks an invariant. The result depends only on `order`, not
+    on the number of jobs."""
     found = Found(figures=Figures(), digest="", worlds=0, covered=Counter())
     digest, sessions = sha256(), 0
     for number, (plan, result) in enumerate(_played(order, jobs or os.cpu_count() or 1)):
@@ -109,16 +110,16 @@ def _play(number: int, plan: Plan) -> Result:
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
-    """How much of the table was walked through."""
+    """How much of the run machine's table was used."""
 
     rules: int
     walked: int
-    with_faults: int  # states × facts × faults that came together
+    with_faults: int  # combinations of state, fact and fault
     missing: tuple[str, ...]
 
 
 def coverage(found: Found) -> Coverage:
-    """States × facts of the run machine, and × faults."""
+    """Counts the combinations of state and fact of the run machine, and those with a fault."""
     tags = {fact: fact.__struct_config__.tag for _, fact, _ in machine.transitions()}
     rules = {(state.value, str(tags[fact])) for state, fact, _ in machine.transitions()}
     walked = {(state, fact) for state, fact, _ in found.covered} & rules

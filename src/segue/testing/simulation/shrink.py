@@ -1,5 +1,5 @@
-"""A world that breaks an invariant, made as small as it can be: fewer faults, fewer sessions, less
-time, and the same invariant is broken. What is left reads like a story."""
+"""Makes a world that breaks an invariant as small as possible: fewer faults, fewer sessions and
+less time, with the same invariant broken. What remains reads like a story."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ _LAST_LINES = 30
 def shrunk(
     plan: Plan, found: Result, *, most: int = _MOST_PLAYS, play: Callable[[Plan], Result] = play
 ) -> tuple[Plan, Result]:
-    """The smallest plan that was found, with its result. `found` is what the plan led to."""
+    """The smallest plan found, with its result. `found` is the result of `plan`."""
     plays = 0
 
     def breaks(candidate: Plan) -> Result | None:
@@ -49,7 +49,8 @@ def shrunk(
 
 
 def story(plan: Plan, result: Result) -> list[str]:
-    """What happened, for people: of the session that it happened to, and what all share."""
+    """What happened, for people: to the session with the broken invariant, and to what all sessions
+    share."""
     last = result.story[-1].session if result.story else 0
     lines = [line for line in result.story if line.session == last or "FAULT" in line.what]
     told = [_line(line) for line in lines[-_LAST_LINES:]]

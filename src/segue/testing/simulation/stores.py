@@ -10,11 +10,11 @@ from segue.testing.simulation.faults import Fault
 
 
 class Killed(BaseException):
-    """The process is gone, here: nothing after this happens in it."""
+    """The process was killed here; nothing after this happens in it."""
 
 
 class DriversStore:
-    """The store as one process of segue's sees it. All that is not here is the store's own."""
+    """The store as one segue process sees it. Everything not defined here is the real store's."""
 
     def __init__(self, store: Any, armed: set[Fault], decided: set[tuple[str, int]]) -> None:
         self._store, self._armed, self.decided = store, armed, decided
@@ -34,7 +34,8 @@ class DriversStore:
         epoch: int,
         taken: int = 0,
     ) -> Entry:
-        """As the store's; killed half the time before it is written, else after."""
+        """Like the store's `append`, but a kill can strike before or after the write, equally
+        often."""
         if self.is_full:
             raise StateError("the disk is full")
         is_killed = Fault.KILL_AT_WRITE in self._armed and bool(decisions)
@@ -53,7 +54,7 @@ class DriversStore:
         return entry
 
     def keep_checkpoint(self, run_id: str, number: int, checkpoint: Any, at: float) -> None:
-        """As the store's."""
+        """Like the store's."""
         if self.is_full:
             raise StateError("the disk is full")
         self._store.keep_checkpoint(run_id, number, checkpoint, at)

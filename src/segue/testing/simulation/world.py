@@ -1,4 +1,4 @@
-"""One world: a machine, an account or two, and the sessions of one user, for some days."""
+"""One world: a machine, one or two accounts, and the sessions of one user over some days."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ from segue.testing.simulation.terminals.daemon import SimulatedDaemon
 from segue.testing.simulation.terminals.session import TerminalSession
 
 SESSIONS = 4
-"""Of a world, at most: they share a machine, a store and their accounts."""
+"""The maximum per world. They share a machine, a store and their accounts."""
 _IN_TERMINALS = 0.25  # of all sessions
 _IN_QUEUE = 0.4  # of the others
 _LOOK_S = 6 * 3_600.0
 _KEPT_LINES = 4_000
-_MOST_STEPS = 10_000  # of a session and a day: ten times what an agent at work makes
+_MOST_STEPS = 10_000  # per session and day: ten times what a working agent needs
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """All that a world depends on. The same plan gives the same world."""
+    """Everything that a world depends on. The same plan gives the same world."""
 
     seed: str
     sessions: int = SESSIONS
@@ -48,7 +48,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     growth: Growth = Growth()
     faults: tuple[PlannedFault, ...] = ()
-    sqlite: str = ""  # a folder: the store is there, instead of in memory
+    sqlite: str = ""  # a folder for the store; "" keeps it in memory
 
 
 class Line(Struct, frozen=True):
@@ -60,12 +60,12 @@ class Line(Struct, frozen=True):
 
 
 class Result(Struct, kw_only=True):
-    """What came of a world."""
+    """The result of a world."""
 
     figures: Figures
-    digest: str  # of all that was written down: the same for the same plan
-    covered: Counter[tuple[str, str, str]]  # state, fact, the fault before it
-    rule: str = ""  # the invariant that was broken; "": none
+    digest: str  # a hash of everything that was written: the same for the same plan
+    covered: Counter[tuple[str, str, str]]  # state, fact, and the fault before it
+    rule: str = ""  # the broken invariant, or ""
     what: str = ""
     at_s: float = 0.0
     story: list[Line]
@@ -89,7 +89,7 @@ def planned(
 
 
 class TakenUp:
-    """A process that the daemon started to go on with a run."""
+    """A process that the daemon started to resume a run."""
 
     def __init__(self, session: HeadlessSession) -> None:
         self._session, self._driver = session, session.driver
@@ -146,7 +146,7 @@ class World:
         return SqliteStore(Path(folder) / "runs.db", is_alive=self.is_holder_alive)
 
     def is_holder_alive(self, holder: Holder) -> bool:
-        """Whether that process lives."""
+        """Whether that process is alive."""
         return holder.pid in self.alive and holder.boot == f"b{self.machine.boot}"
 
     def _begin(self, number: int) -> Any:
@@ -159,7 +159,7 @@ class World:
         return HeadlessSession(self, number, self.plan.policy, random)
 
     def play(self) -> Result:
-        """To its end, or until an invariant is broken."""
+        """Plays the world to its end, or until an invariant is broken."""
         rule = what = ""
         try:
             while self.schedule.step(self.plan.days * DAY_S):
@@ -183,17 +183,17 @@ class World:
         )
 
     def _count_step(self) -> None:
-        """Whoever turns without end does nothing."""
+        """Stops a loop that spins without doing anything."""
         day = int(self.schedule.now // DAY_S)
         self._steps = self._steps + 1 if day == self._day else 0
         self._day = day
         if self._steps > _MOST_STEPS * self.plan.sessions:
             raise Broken("no turn without effect for ever", f"more than {_MOST_STEPS} steps a day")
 
-    # What sessions ask
+    # What sessions query
 
     def account_of(self, session: int) -> Account:
-        """Whose limits count for it."""
+        """The account that a session uses."""
         return self.accounts[session % len(self.accounts)]
 
     @property
@@ -203,17 +203,17 @@ class World:
 
     @staticmethod
     def local(at: float) -> datetime:
-        """The user's time of day."""
+        """The user's local time."""
         return datetime.fromtimestamp(at, UTC)
 
     def say(self, session: int, what: str) -> None:
-        """For the story."""
+        """Adds a line to the story."""
         self.story.append(Line(self.schedule.now, session, what))
         if len(self.story) > 2 * _KEPT_LINES:
             del self.story[:_KEPT_LINES]
 
     def seen(self, before: Run, fact: AnyFact, after: Run, entry: Entry) -> None:
-        """An entry was written."""
+        """An entry was written to a run's log."""
         self.figures.facts += 1
         self.figures.replies += entry.kind == "read"
         line = f"{entry.run} {entry.seq} {entry.at:.3f} {entry.kind} {entry.state}\n"
@@ -228,7 +228,7 @@ class World:
             self.say(number, f"[{entry.kind}] {after.state}{': ' if did else ''}{did}")
 
     def seen_handoff(self, kind: str, session: TerminalSession, cycle: dict[str, Any]) -> None:
-        """A fact of a handoff in a terminal, and what it made of it, as the log has it."""
+        """A fact of a handoff in a terminal and the resulting state, as logged."""
         number, step = session.number, cycle["step"]
         self.figures.facts += 1
         self._digest.update(f"{number} {step} {kind} {self.schedule.now:.3f}\n".encode())
@@ -248,10 +248,10 @@ class World:
         self.covered["stopped session", verdict, ""] += 1
         self.say(session.number, f"the daemon's verdict: {verdict}")
 
-    # What the daemon asks
+    # What the daemon queries
 
     def queued_runs(self) -> set[str]:
-        """Runs that a worker of the queue sees to."""
+        """Runs that a worker of the queue handles."""
         return {task.run for task in self.queue.tasks(unfinished=True)}
 
     def take_up(self, run: Run) -> "TakenUp":
@@ -267,7 +267,8 @@ class World:
     # What goes wrong
 
     def suffer(self, planned: PlannedFault, *, again: bool = False) -> None:
-        """Lets a fault happen; or, once, as soon as there is work that it can happen to."""
+        """Lets a fault happen. If there is nothing yet that it can affect, it waits once until
+        there is."""
         now, fault = self.schedule.now, planned.fault
         if planned.in_handoff and not again:
             self.sessions[planned.session].awaiting.append(planned)
@@ -283,8 +284,8 @@ class World:
         self.say(planned.session, f"FAULT: {fault}")
 
     def in_handoff(self, session: int, *, answered: bool = False) -> None:
-        """What waits for a handoff strikes in this one, two faults at most: after it began, or, one
-        of three, when its session has just answered."""
+        """Lets faults that wait for a handoff strike in this one, at most two: after it began or,
+        one in three, when its session has just answered."""
         awaiting = self.sessions[session].awaiting
         meant = [each for each in awaiting if (int(each.size * 1_000) % 3 == 0) is answered][:2]
         for planned in meant:
@@ -356,5 +357,5 @@ def play(plan: Plan) -> Result:
 
 
 def quieter(plan: Plan, left: Sequence[PlannedFault]) -> Plan:
-    """The same world with these faults only."""
+    """The same world with only these faults."""
     return replace(plan, faults=tuple(left))

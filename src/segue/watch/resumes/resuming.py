@@ -91,7 +91,7 @@ class Resumer:
         kept = self._kept(pending)
         handoff = self.hands.of(kept.session)
         if handoff is not None and handoff.step is not HandoffStep.RESTING:
-            return NotDone("a handoff is under way", retry=True)
+            return NotDone("a handoff is in progress", retry=True)
         if why := self.places.holder(kept):
             return NotDone(why)
         if isinstance(verdict, wake.Relay):
@@ -368,7 +368,9 @@ class Resumer:
 
 def _not_pressed(refused: TypingRefused) -> NotDone:
     why = f"{refused.why}: {refused.detail}".removesuffix(": ")
-    return NotDone(f"it cannot be kept from continuing by itself ({why})", refused.why in _PASSING)
+    return NotDone(
+        f"segue cannot stop it from continuing by itself ({why})", refused.why in _PASSING
+    )
 
 
 def _marker(text: str) -> str:

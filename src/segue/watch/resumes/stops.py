@@ -306,7 +306,9 @@ class Stops:
         if pending.ending.state != "at_prompt" or kept.session.process is not None:
             return True
         if self._has_moved_on(kept):
-            self._decided(pending, kept.session, wake.Leave("its agent went on to another session"))
+            self._decided(
+                pending, kept.session, wake.Leave("its agent switched to another session")
+            )
             self.pending.pop((kept.session.agent, kept.session.session_id), None)
             return False
         if now < self._restored_at + FOUND_S or not pending.was_restored:

@@ -183,7 +183,7 @@ class DaemonAnswers:
         found = self.watch.wishes.one(session).session
         fit = fit_in(found, tokens)
         if fit is None:
-            raise InputError(f"session {found.session_id}: its size is not known yet")
+            raise InputError(f"session {found.session_id}: its size is unknown so far")
         return {
             "fits": fit.ok,
             "tokens": tokens,

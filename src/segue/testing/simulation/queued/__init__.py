@@ -1,2 +1,2 @@
-"""Tasks in the queue: the worker, its plan, the carrier of a task and the queue itself are the real
+"""Tasks in the queue. The worker, its plan, the carrier of a task and the queue itself are the real
 ones; processes and trees are the world's."""

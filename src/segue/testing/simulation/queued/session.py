@@ -1,5 +1,5 @@
-"""A project whose user gives its tasks to the queue: the worker starts a process for each, which
-drives its run as `segue run` would."""
+"""A project whose user gives its tasks to the queue. The worker starts a process for each task,
+which drives its run as `segue run` would."""
 
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -26,18 +26,18 @@ _SHARED = "/shared"
 
 
 class Child:
-    """A process, as whoever started it sees it."""
+    """A process, as its parent sees it."""
 
     def __init__(self, world: Any, holder: Holder) -> None:
         self._world, self.holder = world, holder
 
     def poll(self) -> int | None:
-        """None while it runs."""
+        """Its exit code; None while it runs."""
         return None if self.holder.pid in self._world.alive else 1
 
 
 class QueuedSession(HeadlessSession):
-    """One project, one agent, one user, who submits one task after the other."""
+    """One project, one agent, and one user who submits one task after another."""
 
     task_id = ""
     carrier: SimulatedCarrier | None = None
@@ -48,13 +48,13 @@ class QueuedSession(HeadlessSession):
 
     @property
     def is_carried(self) -> bool:
-        """Whether a living process has its task."""
+        """Whether a live process has its task."""
         return self.child is not None and self.child.poll() is None
 
     # The user
 
     def new_task(self) -> None:
-        """Submits the next one."""
+        """The user submits the next task."""
         world = self.world
         if world.machine.awake_at > world.schedule.now or world.is_disk_full:
             self._later(3_600.0, self.new_task)
@@ -93,7 +93,7 @@ class QueuedSession(HeadlessSession):
             if found.run and world.store.run(found.run) is not None:
                 world.store.ask(found.run, "cancel", now)
             live = self.live_leg()
-            if live is not None:  # the command ends what nobody drives
+            if live is not None:  # the command itself ends a leg that nobody drives
                 live.stop("gentle")
             self._task_over(found)
         elif found.run and world.store.run(found.run) is not None:
@@ -104,7 +104,7 @@ class QueuedSession(HeadlessSession):
         return True
 
     def _task_over(self, task: Task) -> None:
-        """The user takes note, and retries it or submits the next."""
+        """The user looks at the result, then retries the task or submits the next one."""
         self.moved_at = self.world.schedule.now
         what = task.outcome.what if task.outcome else ""
         self.say(f"{task.id} is {task.state.value}: {what}")
@@ -128,17 +128,17 @@ class QueuedSession(HeadlessSession):
         world.workers.stir()
 
     def resume(self, *, by_user: bool, seizes: bool = False) -> bool:
-        """A task's run is the worker's."""
+        """Refused: the worker drives a task's run."""
         return False
 
-    # The process that carries its task
+    # The process that runs its task
 
     def spawned(self, task_id: str, epoch: int) -> Child:
-        """The worker starts it."""
+        """The worker starts a process."""
         world = self.world
         must(not self.is_carried, "a task in one process at a time", f"{task_id} is started again")
         task = world.queue.task(task_id)
-        ends = task.cancel_asked and task.tries > 0  # what lost its process is ended by another
+        ends = task.cancel_asked and task.tries > 0  # another process ends a task that lost its own
         must(not self.cancelled or ends, "the user's end stays", f"{task_id} was cancelled")
         states = [world.queue.task(name) for name in task.after]
         is_first = all(each is not None and each.state is TaskState.DONE for each in states)
@@ -189,7 +189,7 @@ class QueuedSession(HeadlessSession):
         self._drive(driver, loop, first)
 
     def next_run_id(self) -> str:
-        """The same in every play of this world."""
+        """The next id, the same every time this world is played."""
         return f"run-{self.number}-{self.runs}"
 
     def first_loop(self, task: Task, driver: Any) -> Loop:
@@ -210,7 +210,7 @@ class QueuedSession(HeadlessSession):
         return loop
 
     def begin_leg(self, run: Run, order: StartLeg, store: Any) -> Leg:
-        """As of any run; nobody else may be at work in its tree."""
+        """As for any run; nobody else may be working in its tree."""
         for other in self.world.queued_sessions:
             is_there = other is not self and other.cwd_now == run.cwd
             is_shared = is_there and other.live_leg() is not None
@@ -219,14 +219,14 @@ class QueuedSession(HeadlessSession):
         return super().begin_leg(run, order, store)
 
     def goes_on(self, run: Run, *, by_user: bool) -> None:
-        """Another process carries it on."""
+        """Another process continues the run."""
         self.watch.resumed(run, by_user=by_user, takes_back=by_user)
 
     def _left(self, run: Run) -> None:
-        """The loop of its process has come to an end, or to a wait."""
+        """The loop of its process ended or has to wait."""
         carrier, child = self.carrier, self.child
         assert carrier is not None
-        if not self.world.is_disk_full:  # else its worker finds the task without a process
+        if not self.world.is_disk_full:  # otherwise the worker finds the task without a process
             with suppress(SegueError, Killed):
                 carrier.guarded(lambda: carrier.settle(run))
         if child is not None:
@@ -256,7 +256,7 @@ class QueuedSession(HeadlessSession):
         self._left(run)
 
     def _gone(self) -> None:
-        """Its process is gone, and its task is not over: the worker sees to it."""
+        """Its process is gone but its task has not ended; the worker handles that."""
         for leg in self.legs.values():
             leg.is_alone = True
         self.carrier = None
@@ -266,7 +266,7 @@ class QueuedSession(HeadlessSession):
     # What goes wrong
 
     def suffer(self, planned: PlannedFault) -> bool:
-        """As of any run; what only a terminal brings does not come."""
+        """As for any run, without the faults of terminals."""
         fault = planned.fault
         if fault is Fault.CANCEL:
             return self.cancel()

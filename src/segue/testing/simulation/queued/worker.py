@@ -1,4 +1,4 @@
-"""The worker of a world: a process that may be killed, on the world's queue."""
+"""The worker of a world: a process that may be killed, working on the world's queue."""
 
 from functools import partial
 from random import Random
@@ -21,25 +21,25 @@ from segue.testing.simulation.accounts import known_account
 from segue.testing.simulation.invariants import must
 
 _STIRRED_S = 0.7  # a worker looks twice a second
-_LOOK_S = 900.0  # without anything that stirs it
-_AGAIN_S = 180.0  # until a worker that was killed is started again
+_LOOK_S = 900.0  # if nothing wakes it
+_AGAIN_S = 180.0  # until a killed worker is restarted
 PARK_S = 30.0
 
 
 class MachineLimits(AccountLimits):
-    """What the world's machine knows of its accounts."""
+    """What the world's machine knows about its accounts."""
 
     def __init__(self, world: Any) -> None:
         super().__init__({}, world.known_limits)
         self._world = world
 
     def account_of(self, task: Task, agent: str) -> str:
-        """The world's."""
+        """The world's account."""
         return known_account(number_of(task.id) % len(self._world.accounts)).id
 
 
 class SimulatedWorker(Worker):
-    """The real one, but for its processes and git."""
+    """The real worker, except for its processes and git."""
 
     def __init__(self, world: Any, me: Holder) -> None:
         self._world = world
@@ -52,17 +52,17 @@ class SimulatedWorker(Worker):
         return self._world.sessions[number_of(task_id)].spawned(task_id, epoch)
 
     def _clean(self, now: float) -> None:
-        """No branch is ever merged."""
+        """Does nothing, because no branch is ever merged."""
 
 
 class SimulatedTrees:
-    """Worktrees; now and then git fails."""
+    """Worktrees, for which git fails now and then."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
 
     def make(self, task: Task, start_ref: str = "") -> Task:
-        """Its own tree."""
+        """Gives the task its own tree."""
         if self._random.random() < 0.03:
             raise GitError("the repository cannot be reached")
         return replace(
@@ -71,20 +71,20 @@ class SimulatedTrees:
         )  # fmt: skip
 
     def link(self, task: Task) -> Task:
-        """Nothing is linked."""
+        """Links nothing."""
         return task
 
     def salvage(self, task: Task) -> Task:
-        """There is one machine."""
+        """Does nothing, because there is one machine."""
         return task
 
     def finish(self, task: Task) -> Task:
-        """Nothing is measured."""
+        """Measures nothing."""
         return task
 
 
 class SimulatedCarrier(Carrier):
-    """The real one; the run that it drives is the session's."""
+    """The real carrier, driving the session's run."""
 
     def __init__(self, session: Any, lease: Any, task: Task, driver: Any) -> None:
         world = session.world
@@ -112,7 +112,7 @@ class SimulatedCarrier(Carrier):
 
 
 class Workers:
-    """One worker at a time, and the queue that outlives it."""
+    """One worker at a time, and the queue, which outlives it."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -125,7 +125,7 @@ class Workers:
         self._look_at: float | None = None
 
     def queue(self, folder: str) -> Any:
-        """In memory, or on disk."""
+        """The queue, in memory or on disk."""
         if not folder:
             return MemoryQueue(is_alive=self.world.is_holder_alive)
         from pathlib import Path
@@ -135,7 +135,7 @@ class Workers:
         return SqliteQueue(Path(folder) / "queue.db", is_alive=self.world.is_holder_alive)
 
     def start(self) -> None:
-        """A new process, unless one runs."""
+        """Starts a new process, unless one is running."""
         world = self.world
         if self.worker is not None:
             return
@@ -149,7 +149,7 @@ class Workers:
         self.stir()
 
     def kill(self, again_s: float = _AGAIN_S) -> None:
-        """kill -9: its tasks go on."""
+        """kill -9: its tasks continue."""
         if self.worker is None:
             return
         self.world.say(0, "the worker is killed")
@@ -158,7 +158,7 @@ class Workers:
         self.world.schedule.at(self.world.schedule.now + again_s, self.start)
 
     def stir(self) -> None:
-        """The queue changed."""
+        """Wakes the worker, because the queue changed."""
         self._plan(self.world.schedule.now + _STIRRED_S)
 
     def _plan(self, at: float) -> None:
@@ -180,7 +180,7 @@ class Workers:
             if world.is_disk_full:
                 raise StateError("the queue: no space left on the disk")
             self.seen = worker.look(now)
-        except SegueError:  # said by the command, which looks again
+        except SegueError:  # the command reports it, and looks again
             self._plan(world.schedule.now + 60.0)
             return
         self.seen_at = world.schedule.now
@@ -198,7 +198,7 @@ class Workers:
         must(len(live) <= self.jobs, "caps hold", f"{len(live)} tasks at once, {self.jobs} allowed")
 
     def look(self) -> None:
-        """Now and then: every task ends, or waits for something named."""
+        """Called from time to time: every task ends, or waits for something named."""
         world, machine = self.world, self.world.machine
         quiet_s = world.schedule.now - max(
             machine.awake_at, machine.jumped_at, machine.disk_full_until

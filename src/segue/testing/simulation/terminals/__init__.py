@@ -1,2 +1,2 @@
-"""Sessions in terminals: users and agents in tmux are models; the daemon that watches them is the
-real one, with its loop, its log, its handoffs and its resumes."""
+"""Sessions in terminals. Users and agents in tmux are models; the daemon that watches them is the
+real one, with its loop, log, handoffs and resumes."""

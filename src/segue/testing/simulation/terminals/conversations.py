@@ -1,7 +1,8 @@
-"""What sessions in terminals have written down: conversations in their files, and documents.
+"""What sessions in terminals have written: conversations in their files, and documents.
 
-What the records show is read by the real code (`sessions/evidence`); what is left out is the form
-in which an agent writes them."""
+The real code (`sessions/evidence`) reads what the records show. Only the agents' formats are left
+out.
+"""
 
 import re
 from collections.abc import Callable
@@ -49,7 +50,7 @@ BAD = "# Handoff\n\n## Goal\n"
 
 
 class Talk(Struct, kw_only=True):
-    """One conversation, as its file has it."""
+    """One conversation, as in its file."""
 
     id: str
     path: str
@@ -61,11 +62,11 @@ class Talk(Struct, kw_only=True):
     stop: StopSeen | None = None
     turns: int = 0
     steps_left: int = 0
-    unread: str = ""  # the document that it was told to read
-    version: int = 0  # grows with every record
+    unread: str = ""  # the document that it was told to read and has not read yet
+    version: int = 0  # increases with every record
 
     def add(self, *events: Event) -> None:
-        """Its newest records."""
+        """Appends records."""
         self.events += events
         self.version += 1
         if len(self.events) > 2 * _KEPT_EVENTS:
@@ -73,18 +74,18 @@ class Talk(Struct, kw_only=True):
         self.last_at = max(self.last_at, max(event.at or 0.0 for event in events))
 
     def measure(self, at: float) -> None:
-        """Its size after a reply."""
+        """Records its size after a reply."""
         self.samples.append(Sample(at, self.used_tokens, self.turns))
         if len(self.samples) > 2 * _KEPT_SAMPLES:
             del self.samples[:-_KEPT_SAMPLES]
 
     def growth(self) -> Growth | None:
-        """As its file tells."""
+        """Its growth according to its file."""
         return growth(self.samples[-_KEPT_SAMPLES:])
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing was said in it yet."""
+        """Whether nothing has been said in it yet."""
         return not self.events
 
     @property
@@ -99,25 +100,25 @@ class Talk(Struct, kw_only=True):
 
 
 def interrupted(at: float) -> Failure:
-    """The record of a turn that somebody ended with a key: whose key it was, it does not tell."""
+    """The record of a turn that was ended with a key. It does not say who pressed the key."""
     return Failure(at=at, message="interrupted", reason=StopReason.USER_EXIT)
 
 
 def file_in(text: str) -> str:
-    """The document that a message names; "" if it names none."""
+    """The document that a message names, or ""."""
     found = _FILE.search(text)
     return found[0] if found else ""
 
 
 @cache
 def messages() -> Messages:
-    """The usual texts."""
+    """The default messages."""
     return Messages({})
 
 
 @cache
 def _first_lines() -> dict[str, str]:
-    """What each of segue's messages begins with."""
+    """The first line of each of segue's messages."""
     names = {"request": HANDOFF_REQUEST, "continue": HANDOFF_RESUME, "resume": RESUME}
     templates = messages().templates
     return {kind: templates[name].partition("\n")[0].partition("{")[0].strip()
@@ -125,15 +126,15 @@ def _first_lines() -> dict[str, str]:
 
 
 def kind_of(text: str) -> str:
-    """What an agent is told: "clear", segue's "request", "continue" (from a document) or "resume";
-    "": the user's own words."""
+    """The kind of a message to an agent: "clear", segue's "request", "continue" (from a document)
+    or "resume"; "" for the user's own words."""
     if text.strip() == "/clear":
         return "clear"
     return next((kind for kind, first in _first_lines().items() if text.startswith(first)), "")
 
 
 class SimulatedRecords(SessionRecords):
-    """The files of all sessions of a machine."""
+    """The session files of a machine."""
 
     def __init__(self, find: Callable[[str], Talk | None]) -> None:
         self._find = find
@@ -143,13 +144,13 @@ class SimulatedRecords(SessionRecords):
     def look(
         self, agent: str, path: str, session_id: str, marker: str, since: float
     ) -> evidence.MessageEvidence:
-        """As the real one reads it."""
+        """See the real one."""
         talk = self._find(session_id)
         if talk is None or not marker:
             return evidence.MessageEvidence(session_id=session_id)
         key = (session_id, marker, since)
         known = self._looked.get(key)
-        if known is None or known[0] != talk.version:  # what did not change reads the same
+        if known is None or known[0] != talk.version:  # an unchanged file reads the same
             found = evidence.heard_in(talk.events, marker, since, session_id)
             known = self._looked[key] = (talk.version, found)
             if len(self._looked) > 200:
@@ -157,7 +158,7 @@ class SimulatedRecords(SessionRecords):
         return known[1]
 
     def latest(self, agent: str, path: str, session_id: str) -> evidence.LatestTurn:
-        """As the real one reads it."""
+        """See the real one."""
         talk = self._find(session_id)
         if talk is None:
             return evidence.LatestTurn()
@@ -169,58 +170,59 @@ class SimulatedRecords(SessionRecords):
         return known[1]
 
     def has_file(self, session: Session) -> bool:
-        """Files stay."""
+        """Always true, because files stay."""
         return True
 
     def is_carried_on(self, session: Session) -> bool:
-        """Runs have sessions of their own."""
+        """Always false, because runs have other sessions."""
         return False
 
     def replay(self, builder: Feeds, agent: str, path: str, session_id: str) -> None:
-        """What is kept of it."""
+        """Replays the conversation."""
         talk = self._find(session_id)
         for event in talk.events if talk is not None else ():
             builder.feed(event)
 
 
 class SimulatedDocuments(DocumentFiles):
-    """A disk with handoff documents."""
+    """The handoff documents on disk."""
 
     def __init__(self, now: Callable[[], float], is_full: Callable[[], bool]) -> None:
         self._now, self._is_full = now, is_full
         self.files: dict[str, tuple[str, int]] = {}
 
     def put(self, path: str, text: str) -> None:
-        """Somebody writes."""
+        """Somebody writes a document."""
         self.files.pop(path, None)
         self.files[path] = (text, int(self._now() * 1000) * 1_000_000)
-        if len(self.files) > 24:  # the oldest are of handoffs that are long over
+        if len(self.files) > 24:  # the oldest belong to handoffs that ended long ago
             del self.files[next(iter(self.files))]
 
     def folder(self, cwd: str, name: str) -> Path:
-        """In the project."""
+        """The folder in the project."""
         return Path(cwd) / name
 
     def prepare(self, folder: Path) -> None:
-        """It is there."""
+        """Does nothing, because the folder exists."""
 
     def state(self, path: str) -> FileState | None:
-        """As it is now."""
+        """The current state of a file."""
         found = self.files.get(path)
         return None if found is None else FileState(len(found[0]), found[1])
 
     def read(self, path: str, *, project: str) -> tuple[str, str]:
-        """As the real one, but that nothing here is a link, a pipe or too large."""
+        """Like the real one, except that nothing here is a link, a pipe or too large."""
         found = self.files.get(path)
         return ("", "there is no such file") if found is None else (found[0], "")
 
     def write(self, folder: Path, name: str, text: str) -> Path:
-        """Whole or not at all."""
+        """Writes all of it or nothing."""
         if self._is_full():
             raise StateError("no space left on the disk")
         self.put(str(folder / name), text)
         return folder / name
 
     def own(self, **known: Any) -> str:
-        """The same for every session: nothing depends on its words."""
+        """A document made by segue, the same for every session, because nothing depends on its
+        text."""
         return OWN

@@ -1,8 +1,8 @@
 """The daemon of a world: the real `Watch` in a process that may be killed, on a machine that may
-sleep or go down. Its two threads take turns on the world's schedule: while the one that touches
-terminals waits for something, the other one and all else go on.
+sleep or go down. Its two threads take turns on the world's schedule: while the thread that touches
+terminals waits for something, the other thread and the rest of the world continue.
 
-One file: a process, its two threads and what they can see.
+All in one file: a process, its two threads and what they can see.
 """
 
 from functools import partial
@@ -44,24 +44,24 @@ from segue.watch.state import DaemonState
 if TYPE_CHECKING:
     from segue.testing.simulation.terminals.session import TerminalSession
 
-_STIRRED_S = 0.2  # from a change to the turn that sees it
-_LOOK_S = 0.5  # as often as real handoffs are looked at, while something happens
-_EAGER_S = 3.0  # for so long after it
-_CALM_S = 15.0  # and otherwise: what is due by itself has a time
+_STIRRED_S = 0.2  # from a change to the loop's turn that sees it
+_LOOK_S = 0.5  # how often real handoffs are looked at while something happens
+_EAGER_S = 3.0  # for how long after it
+_CALM_S = 15.0  # otherwise; timers have their own time
 _RESTING_S = 600.0
-_AGAIN_S = 30.0  # until a daemon that was killed is started again
+_AGAIN_S = 30.0  # until a killed daemon is restarted
 _UNDRIVEN_S = 120.0
 
 
 class DaemonClock(Clock):
-    """The machine's clocks, for one daemon. Whoever waits lets the world go on."""
+    """The machine's clocks, for one daemon. While it waits, the world continues."""
 
     def __init__(self, clock: VirtualClock, daemon: "SimulatedDaemon", life: int) -> None:
         self._clock, self._daemon, self._life = clock, daemon, life
         self.now, self.elapsed, self.awake = clock.now, clock.elapsed, clock.awake  # type: ignore[method-assign]
 
     def wait(self, files: Any, timeout_s: float) -> None:
-        """Raises Killed if the daemon was killed meanwhile."""
+        """Waits. Raises Killed if the daemon was killed in the meantime."""
         world = self._daemon.world
         until = world.schedule.now + timeout_s
         while True:
@@ -81,27 +81,27 @@ class MachineRuns(RunsHere):
         self._daemon = daemon
 
     def store(self) -> Any:
-        """The world's; it stays open."""
+        """The world's store, which stays open."""
         return _Open(self._daemon.world.store)
 
     def is_alive(self, holder: Holder) -> bool:
-        """Whether that process lives."""
+        """Whether that process is alive."""
         return bool(self._daemon.world.is_holder_alive(holder))
 
     def is_elsewhere(self, machine: str) -> bool:
-        """There is one machine."""
+        """Always false, because there is one machine."""
         return False
 
     def has_folder(self, run: Run) -> bool:
-        """Folders stay."""
+        """Always true, because folders stay."""
         return True
 
     def queued(self) -> set[str]:
-        """Those that a worker of the queue sees to."""
+        """The runs that a worker of the queue handles."""
         return set(self._daemon.world.queued_runs())
 
     def resume(self, run: Run, env: Any) -> Any:
-        """`segue resume` in a process of its own."""
+        """Runs `segue resume` in a separate process."""
         return self._daemon.world.take_up(run)
 
 
@@ -117,7 +117,7 @@ class _Open:
 
 
 class SimulatedDaemon:
-    """One for a world. What it writes down outlives it."""
+    """The daemon of a world. What it writes outlives it."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -139,14 +139,14 @@ class SimulatedDaemon:
 
     @property
     def state(self) -> DaemonState:
-        """Of the one that runs."""
+        """The state of the running daemon."""
         assert self.watch is not None
         return self.watch.world
 
     # Its process
 
     def start(self) -> None:
-        """A new process, unless one runs."""
+        """Starts a new process, unless one is running."""
         world = self.world
         if self.watch is not None:
             return
@@ -185,7 +185,7 @@ class SimulatedDaemon:
             self.stir()
 
     def kill(self, why: str = "the daemon is killed") -> None:
-        """kill -9; another one is started soon."""
+        """kill -9. Another daemon starts soon."""
         if self.watch is None:
             return
         self.world.say(0, why)
@@ -196,14 +196,14 @@ class SimulatedDaemon:
         self.world.schedule.at(self.world.schedule.now + _AGAIN_S, self.start)
 
     def may_be_killed(self, session: "TerminalSession") -> None:
-        """Just here, if that is planned."""
+        """Kills the daemon here, if that is planned."""
         if Fault.KILL_AT_ACT in session.armed and self.random.random() < 0.5:
             session.armed.discard(Fault.KILL_AT_ACT)
             self.kill("the daemon is killed while it acts")
             raise Killed
 
     def _noting(self, kind: str, session_id: str, note: Note | None) -> None:
-        """A note that lasts is being written, or was."""
+        """A lasting note is about to be written, or was."""
         owner = self.owners.get(session_id)
         if kind == "handoff" and note is not None:  # the daemon may have forgotten the session
             owner = self.owners.get(note.data["cycle"]["session_id"])
@@ -223,8 +223,8 @@ class SimulatedDaemon:
         try:
             act()
         except Killed:
-            pass  # whoever killed it has seen to that
-        except SegueError:  # it cannot even begin
+            pass  # whoever killed it handles that
+        except SegueError:  # it cannot even start
             self.kill("the daemon ends")
 
     def _new_id(self, kind: str) -> str:
@@ -243,8 +243,8 @@ class SimulatedDaemon:
             self._guarded(lambda: watch.hands.begin(kept, by_user=True))
 
     def answered_by_user(self, session: "TerminalSession", *, retries: bool) -> bool:
-        """A handoff that needs its user: they have it tried again, or end it. Whether there was one
-        that goes on now."""
+        """The user answers a handoff that waits for them: retry it, or end it. Returns whether
+        there was one that now continues."""
         watch, went_on = self.watch, False
         if watch is None or self.world.is_disk_full:
             return False
@@ -261,13 +261,13 @@ class SimulatedDaemon:
     # Its threads
 
     def stir_hands(self) -> None:
-        """Something that concerns only handoffs that are under way."""
+        """Wakes the thread for handoffs in progress, because something concerns only them."""
         if self.watch is not None and self.watch.hands.cycles:
             self._eager_until = self.world.schedule.now + _EAGER_S
             self._plan_look(self.world.schedule.now + _LOOK_S)
 
     def stir(self) -> None:
-        """There is something to see."""
+        """Wakes the daemon, because there is something to see."""
         now = self.world.schedule.now
         self._eager_until = now + _EAGER_S
         self._plan_turn(now + _STIRRED_S)
@@ -317,7 +317,7 @@ class SimulatedDaemon:
         self._plan_turn(now + max(0.1, min(waits)))
 
     def _is_calm(self, watch: Watch) -> bool:
-        """Whether runs without a segue have been so for a while."""
+        """Whether runs without a segue have been in that state for a while."""
         newest = max(watch.takeups._gone.values(), default=0.0)
         return bool(self.world.machine.clock.now() > newest + 60.0)
 
@@ -330,7 +330,7 @@ class SimulatedDaemon:
         if (awake_at := world.machine.awake_at) > world.schedule.now:
             self._plan_look(awake_at + 0.1)
             return
-        if self._is_looking:  # it waits for something, further up
+        if self._is_looking:  # it is waiting for something, further up the stack
             self._plan_look(world.schedule.now + _LOOK_S)
             return
         self._is_looking = True
@@ -360,7 +360,7 @@ class SimulatedDaemon:
     # What it sees
 
     def changed(self, session: "TerminalSession", ended: Process | None = None) -> None:
-        """Something happened to what this session shows."""
+        """Something that this session shows has changed."""
         self.owners[session.talk.id] = session
         if self.watch is not None:
             cast("SimulatedObserver", self.watch.observer).changed(session.talk.id, ended)
@@ -372,7 +372,7 @@ class SimulatedDaemon:
             cast("SimulatedObserver", self.watch.observer).changed(session_id)
 
     def forget(self, session_id: str) -> None:
-        """Its file is long gone: a world of years must not grow."""
+        """Forgets a session whose file is long gone, so that a world of years does not grow."""
         self.owners.pop(session_id, None)
         self.log.forget_sessions([("claude", session_id)])
         if self.watch is not None:
@@ -380,16 +380,16 @@ class SimulatedDaemon:
             self.watch.world.kept.pop(("claude", session_id), None)
 
     def owner(self, session_id: str) -> "TerminalSession | None":
-        """Whose session it is."""
+        """The terminal session that a session id belongs to."""
         return self.owners.get(session_id)
 
     def talk(self, session_id: str) -> Talk | None:
-        """What its file says."""
+        """The conversation in its file."""
         owner = self.owners.get(session_id)
         return owner.talks.get(session_id) if owner is not None else None
 
     def session_now(self, session_id: str) -> Session | None:
-        """As the daemon would read it."""
+        """The session as the daemon would read it now."""
         owner, talk = self.owners.get(session_id), self.talk(session_id)
         return None if owner is None or talk is None else owner.session_of(talk)
 
@@ -405,7 +405,7 @@ class SimulatedDaemon:
         return found
 
     def at(self, seat: AgentPane) -> "TerminalSession | None":
-        """Who sits there, if it is still that process."""
+        """The session in that pane, if it is still the same process."""
         for owner in self.world.sessions_in_terminals:
             if owner.process is not None and owner.seat == seat:
                 found: TerminalSession = owner
@@ -413,5 +413,5 @@ class SimulatedDaemon:
         return None
 
     def after(self, ended: Process) -> endings.After:
-        """What is left of a process that ended."""
+        """What remains of a process that ended."""
         return self.ended.get(ended.pid, endings.After())

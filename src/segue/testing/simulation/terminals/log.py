@@ -9,11 +9,11 @@ from segue.runs.store.coding import pack, unpack
 from segue.watch.log import LASTING, Log, Note
 
 _PLAIN = frozenset({"reading", "health", "turn", "daemon"})
-"""Kinds that nobody reads again in a world: they are counted, and not kept."""
+"""Kinds of notes that nothing in a world reads again. They are counted and not stored."""
 
 
 class MemoryLog(Log):
-    """As `watch/log`; `told` hears of each note that lasts before (None) and after it is written,
+    """Like `watch/log`. `told` is called before (with None) and after each lasting note is written,
     and may raise."""
 
     def __init__(
@@ -88,12 +88,13 @@ class MemoryLog(Log):
         return len(old)
 
     def drop(self, note: Note) -> None:
-        """Throws one away."""
+        """Deletes one note."""
         self._kinds[note.kind].pop(note.seq, None)
         self._sessions.get((note.agent, note.session_id), {}).pop(note.seq, None)
 
     def forget_sessions(self, names: Sequence[tuple[str, str]]) -> None:
-        """All notes on sessions that are long over: a world of years must not grow."""
+        """Deletes all notes on sessions that ended long ago, so that a world of years does not
+        grow."""
         for name in names:
             for note in [*self._sessions.pop(name, {}).values()]:
                 self._kinds[note.kind].pop(note.seq, None)
@@ -102,4 +103,4 @@ class MemoryLog(Log):
         return self._seq
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""

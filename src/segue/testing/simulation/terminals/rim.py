@@ -1,4 +1,4 @@
-"""What the daemon touches in a world instead of tmux, /proc and files."""
+"""What the daemon uses in a world instead of tmux, /proc and files."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 0.6  # between a text and its Enter
 _LOOK_S = 0.25
-_BACK_S = 1.5  # from a command in a shell to an agent that runs
+_BACK_S = 1.5  # from a command in a shell until an agent runs
 
 
 class SimulatedRules(Rules):
-    """One policy for all."""
+    """One policy for everything."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.notes: deque[str] = deque()
 
     def policy(self, agent: str, model: str, cwd: str) -> Policy:
-        """The world's."""
+        """The world's policy."""
         return self._policy
 
     def messages(self, cwd: str) -> Messages:
-        """The usual ones."""
+        """The default messages."""
         return messages()
 
     @property
     def homes(self) -> dict[str, list[str]]:
-        """No others."""
+        """No additional folders."""
         return {}
 
 
 class SimulatedObserver(Observer):
-    """Tells the daemon of each session that changed. How a session's state, zone, forecast and the
-    verdict on its end come about is the real code."""
+    """Tells the daemon about each session that changed. State, zone, forecast and the verdict on an
+    ending come from the real code."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
@@ -71,15 +71,15 @@ class SimulatedObserver(Observer):
 
     @property
     def sessions(self) -> Mapping[tuple[str, str], Session]:
-        """Those that were seen."""
+        """The sessions seen so far."""
         return self._seen
 
     def changed(self, session_id: str, ended: Process | None = None) -> None:
-        """Something happened to it."""
+        """Something happened to this session."""
         self._changed[session_id] = ended or self._changed.get(session_id)
 
     def step(self, timeout_s: float) -> list[Sighting]:
-        """What changed; at once."""
+        """What changed; returns at once."""
         if self._is_first:
             self._is_first = False
             self._changed = dict.fromkeys(self._daemon.recent(), None) | self._changed
@@ -97,39 +97,39 @@ class SimulatedObserver(Observer):
         return seen
 
     def forget(self, session_id: str) -> None:
-        """It is long over."""
+        """Forgets a session that ended long ago."""
         self._seen.pop((terminals_agent(), session_id), None)
 
     def wake(self) -> None:
-        """A turn soon."""
+        """Plans a turn soon."""
         self._daemon.stir()
 
     def nudge(self, agent: str, session_id: str, path: str = "") -> None:
-        """Looked at without delay."""
+        """Has this session looked at without delay."""
         self.changed(session_id)
         self._daemon.stir()
 
     def after(self, ended: Process) -> endings.After:
-        """What is left of it."""
+        """What remains of a process that ended."""
         return self._daemon.after(ended)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
 
 def terminals_agent() -> str:
-    """Whose sessions sit in terminals."""
+    """The agent of sessions in terminals."""
     return "claude"
 
 
 class SimulatedSeating(Seating):
-    """Who sits in which pane."""
+    """Which agent is in which pane."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
 
     def learn(self, kept: TrackedSession, process: Process) -> bool:
-        """As the real one, of what the world knows."""
+        """Like the real one, from what the world knows."""
         if kept.seen_pid == process.pid:
             return False
         kept.seen_pid = process.pid
@@ -142,25 +142,25 @@ class SimulatedSeating(Seating):
         return True
 
     def has_tmux(self) -> bool:
-        """As long as the machine has not gone down."""
+        """Whether tmux runs, which it does until the machine goes down."""
         return bool(self._daemon.world.machine.has_tmux)
 
     def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
-        """What waits in the pane of an agent that ended."""
+        """What is in the pane of an agent that has ended."""
         owner = self._daemon.owner(kept.session.session_id)
         there = owner is not None and owner.has_pane
         return self.has_tmux(), "$ " if there else None, there
 
 
 class SimulatedTypist(Typist):
-    """Types into a model's input line, by the rules of the real one: never while the agent works,
-    while the user types, or over a draft of theirs."""
+    """Types into a model's input line by the rules of the real typist: never while the agent works
+    or the user types, and never over the user's draft."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
 
     def look(self, seat: AgentPane, terminal: Terminal) -> Screen | TypingRefused:
-        """What it shows."""
+        """What the pane shows."""
         session = self._daemon.at(seat)
         if session is None:
             return TypingRefused("gone")
@@ -183,7 +183,7 @@ class SimulatedTypist(Typist):
         keep_draft: bool = False,
         tries: int = 3,
     ) -> TypingRefused | None:
-        """The text stands in the line for a moment, then it is sent."""
+        """Puts the text into the input line for a moment, then sends it."""
         session, daemon = self._daemon.at(seat), self._daemon
         if session is None:
             return TypingRefused("gone")
@@ -240,26 +240,27 @@ class SimulatedTypist(Typist):
 
 
 class SimulatedPlaces(Places):
-    """Where sessions are begun again: panes whose shell waits, windows, or no terminal at all."""
+    """Where sessions are resumed: panes with a waiting shell, new windows, or no terminal at
+    all."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
         self.world = daemon.state
 
     def holder(self, kept: TrackedSession) -> str:
-        """Nobody but agents has sessions of terminals."""
+        """Nobody, because only agents hold sessions of terminals."""
         return ""
 
     def is_running(self, pid: int) -> bool:
-        """Simulated agents show themselves at once, or not at all."""
+        """Always false: simulated agents show themselves at once or not at all."""
         return False
 
     def program(self, kept: TrackedSession) -> str:
-        """It is installed."""
+        """Always installed."""
         return kept.program or "/bin/claude"
 
     def in_pane(self, kept: TrackedSession, id: str) -> str:
-        """`segue back` is typed into the shell."""
+        """Types `segue back` into the shell."""
         owner = self._daemon.owner(kept.session.session_id)
         if owner is None or not owner.has_pane or owner.process is not None:
             return "no shell waits in its pane"
@@ -268,7 +269,7 @@ class SimulatedPlaces(Places):
         return self._begin(owner, id)
 
     def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
-        """`segue back` in a new window."""
+        """Runs `segue back` in a new window."""
         if not self._daemon.world.machine.has_tmux:
             raise TmuxError("no server running")
         owner = self._daemon.owner(kept.session.session_id)
@@ -277,7 +278,7 @@ class SimulatedPlaces(Places):
         return self._begin(owner, id)
 
     def headless(self, kept: TrackedSession, id: str, task: str) -> str:
-        """A run takes over: the session in the terminal is over, and its work is counted done."""
+        """A run takes over. The session in the terminal ends, and its work counts as done."""
         owner = self._daemon.owner(kept.session.session_id)
         if owner is not None:
             owner.watch.resumed("headless")
@@ -295,7 +296,7 @@ class SimulatedPlaces(Places):
 
 
 def _back(daemon: "SimulatedDaemon", owner: "TerminalSession", id: str) -> None:
-    """As `segue back` (cli/daemon/back) does it: once for each order."""
+    """Does what `segue back` (cli/daemon/back) does, once per order."""
     log = daemon.log
     notes = [n for n in log.since(0, (ORDER, "back"), 1_000_000) if n.data.get("id") == id]
     orders = [note for note in notes if note.kind == ORDER]
@@ -316,7 +317,7 @@ def _back(daemon: "SimulatedDaemon", owner: "TerminalSession", id: str) -> None:
 
 
 class MachineGate(AccountGate):
-    """The daemon's, with the accounts of the world."""
+    """The daemon's gate, with the world's accounts."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self.world, self._daemon = daemon.state, daemon
@@ -325,14 +326,14 @@ class MachineGate(AccountGate):
         self._met_at = float("-inf")
 
     def account(self, kept: TrackedSession) -> Account | None:
-        """The world's."""
+        """The world's account."""
         owner = self._daemon.owner(kept.session.session_id)
         if owner is None:
             return None
         return known_account(owner.number % len(self._daemon.world.accounts))
 
     def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
-        """As it is; the invariants hear of it."""
+        """The real method; also informs the invariants."""
         super().limited(kept, stop, tries)
         owner, world = self._daemon.owner(kept.session.session_id), self._daemon.world
         if owner is None or stop.retry_at is None or world.is_disk_full:
@@ -342,7 +343,7 @@ class MachineGate(AccountGate):
 
 
 class Silent:
-    """Notices and marks on panes: nobody is there to see them."""
+    """Discards notices and marks on panes, because nobody is there to see them."""
 
     def tell(self, *told: Any, **more: Any) -> None:
         """Nothing."""
@@ -355,7 +356,7 @@ class Silent:
 
 
 def silent() -> Any:
-    """In the place of anything that only tells."""
+    """A stand-in for anything that only informs people."""
     return cast("Any", Silent())
 
 

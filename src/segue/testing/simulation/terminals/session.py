@@ -1,7 +1,7 @@
 """A session in a terminal: a user and an agent in tmux. Both are models; the daemon that watches
 them is the real one (`daemon`).
 
-One file: user and agent act on one terminal.
+All in one file, because user and agent act on one terminal.
 """
 
 from functools import partial
@@ -44,7 +44,7 @@ _ARMED = frozenset(
 )
 _KEPT_TALKS = 4
 _LEAVES_DRAFT_S = 2_400.0
-_PATIENCE_S = 20_000.0  # after that a user looks why an agent says nothing
+_PATIENCE_S = 20_000.0  # after which a user checks why an agent says nothing
 
 
 class TerminalSession:
@@ -53,7 +53,7 @@ class TerminalSession:
     def __init__(self, world: Any, number: int, policy: Policy, random: Random) -> None:
         self.world, self.number, self.policy, self.random = world, number, policy, random
         self.model, self.window, self.cwd = models.MODELS[0], 200_000, f"/t{number}"
-        # With its own compaction on, and with it off.
+        # With its own compaction, and without it.
         self.enforced = random.choice((None, self.window - 33_000))
         self.run_id = ""
         self.armed: set[Fault] = set()
@@ -69,16 +69,16 @@ class TerminalSession:
         self.typing_until = 0.0
         self.turn = 0
         self.turn_since = 0.0
-        self.asked_for = ""  # the document that this turn is to write
+        self.asked_for = ""  # the document that this turn should write
         self.watch = TerminalWatch(self)
         self.talk = self._new_talk()
         self._later(random.expovariate(1 / 20_000.0), self._user_prompts)
 
-    # What others ask
+    # What others query
 
     @property
     def now(self) -> float:
-        """By the machine's clock."""
+        """The machine's time."""
         now: float = self.world.machine.clock.now()
         return now
 
@@ -89,7 +89,7 @@ class TerminalSession:
 
     @property
     def seat(self) -> AgentPane | None:
-        """Where its agent sits."""
+        """The pane of its agent."""
         if self.process is None:
             return None
         return AgentPane(
@@ -98,7 +98,7 @@ class TerminalSession:
         )  # fmt: skip
 
     def session_of(self, talk: Talk) -> Session:
-        """As `sessions/survey` makes it of a session's file and its process."""
+        """The session as `sessions/survey` builds it from its file and its process."""
         process = None
         if self.process is not None and talk is self.talk:
             status = "busy" if self.is_busy else "idle"
@@ -116,7 +116,7 @@ class TerminalSession:
             reading = Reading(
                 input_tokens=talk.used_tokens, window_tokens=self.window, at=talk.samples[-1].at
             )
-            if talk.used_tokens > 0.6 * self.window:  # before that it decides nothing
+            if talk.used_tokens > 0.6 * self.window:  # below that it affects no decision
                 growth = talk.growth()
             ahead = forecast(
                 reading, growth, self.policy, reserve_tokens=self.policy.reserve_tokens,
@@ -131,7 +131,7 @@ class TerminalSession:
         )  # fmt: skip
 
     def say(self, what: str) -> None:
-        """For the story."""
+        """Adds a line to the story."""
         self.world.say(self.number, what)
 
     def _later(self, wait_s: float, act: Any) -> None:
@@ -179,7 +179,7 @@ class TerminalSession:
         self.draft, self.asked_for = "", ""
 
     def _end_process(self, after: After) -> None:
-        """Its process is gone."""
+        """Its process has ended."""
         process = self.process
         if process is None:
             return
@@ -199,7 +199,7 @@ class TerminalSession:
         daemon.changed(self, ended)
 
     def begun_by_segue(self, writes: str, prompt: str) -> None:
-        """`segue back` became its agent."""
+        """`segue back` has become its agent."""
         self.watch.begun(writes)
         if writes:
             self.talk = self.talks.get(writes, self.talk)
@@ -225,7 +225,7 @@ class TerminalSession:
     # The user
 
     def _user_prompts(self) -> None:
-        """The user gives the next task, or begins the agent anew."""
+        """The user gives the next task, or restarts the agent."""
         self._later(self.random.expovariate(1 / 60_000.0) + 300.0, self._user_prompts)
         if self.process is None:
             if self.random.random() < 0.5:
@@ -242,13 +242,13 @@ class TerminalSession:
         self.draft = ""
         if self.world.daemon.answered_by_user(self, retries=self.random.random() < 0.5):
             return
-        if self.random.random() < 0.04:  # by hand, whatever the zone
+        if self.random.random() < 0.04:  # by hand, in any zone
             self.world.daemon.handoff_by_user(self)
             return
         self.hear(f"task {self.turn}", by_segue=False)
 
     def _stops_typing(self, size: float) -> None:
-        """Sends it, takes it back, or leaves it standing."""
+        """The user sends the draft, deletes it, or leaves it in the input line."""
         self.typing_until = self.world.schedule.now
         if self.process is None or self.is_busy:
             return
@@ -270,7 +270,7 @@ class TerminalSession:
     # The agent
 
     def hear(self, text: str, *, by_segue: bool) -> None:
-        """The agent takes what was submitted."""
+        """The agent receives what was submitted."""
         if self.process is None:
             return
         self.watch.heard(text, by_segue=by_segue)
@@ -323,7 +323,7 @@ class TerminalSession:
         self._reply(turn)
 
     def _refused(self, refusal: str, account: Any) -> None:
-        """The turn ends at the prompt, with an error."""
+        """The turn ends at the prompt with an error."""
         reasons = {"limited": StopReason.RATE_LIMIT, "refused": StopReason.AUTH}
         reason = reasons.get(refusal, StopReason.OVERLOADED)
         retry_at = None
@@ -389,7 +389,7 @@ class TerminalSession:
         self._later(models.reply_s(self.random), partial(self._request, turn))
 
     def _over(self) -> None:
-        """The turn is over."""
+        """The turn has ended."""
         self.talk.add(Reply(at=self.now, text="done"), Ended(at=self.now, ok=True))
         self.talk.stop = StopSeen(StopReason.COMPLETED, 0.95)
         self.talk.measure(self.now)
@@ -398,7 +398,7 @@ class TerminalSession:
         self._changed()
 
     def interrupt(self) -> None:
-        """A key that ends the turn: the user's, or segue's."""
+        """Somebody ends the turn with a key: the user, or segue."""
         if not self.is_busy:
             return
         self.turn += 1
@@ -437,7 +437,7 @@ class TerminalSession:
         self._over()
 
     def _spoil_document(self, file: str) -> None:
-        """Its user edits it, and leaves it half done."""
+        """The user edits the document and leaves it unfinished."""
         if file in self.world.daemon.documents.files:
             self.world.daemon.documents.put(file, BAD)
         self.world.daemon.stir()
@@ -459,7 +459,7 @@ class TerminalSession:
             self.draft = ""
 
     def suffer(self, planned: PlannedFault) -> bool:
-        """Lets a fault of this session happen; whether anything came of it."""
+        """Lets a fault of this session happen. Returns whether it had an effect."""
         fault, size = planned.fault, planned.size
         if fault in _ARMED:
             self.armed.add(fault)

@@ -24,17 +24,18 @@ class TerminalWatch:
         self.session, self.world = session, session.world
         self.is_ended_by_user = False
         self.is_interrupted_by_user = False
-        self.resumes = 0  # since the user's last word
-        self.said: dict[tuple[str, str, str], int] = {}  # what segue said to whom, how often
-        self.is_measured = True  # the size at which the request is read
+        self.resumes = 0  # since the user's last message
+        self.said: dict[tuple[str, str, str], int] = {}  # how often segue said what to whom
+        self.is_measured = True  # whether the size at which the request is read counts
         self.largest_step = 0
-        self.asked_at = float("inf")  # when the request was last heard, since the user's last word
-        self.notes: dict[str, int] = {}  # of handoffs that are under way, by id
+        # when the request was last received since the user's last message
+        self.asked_at = float("inf")
+        self.notes: dict[str, int] = {}  # handoffs in progress, by id
 
     # What happens
 
     def heard(self, text: str, *, by_segue: bool) -> None:
-        """The agent is given something."""
+        """The agent receives a message."""
         session, policy = self.session, self.session.policy
         must(not session.is_busy, "nothing is typed into a turn", text[:40])
         if not by_segue:
@@ -73,7 +74,7 @@ class TerminalWatch:
             must(document.check(text) == "", "it can be read", f"{file}: {document.check(text)}")
 
     def _by_user(self) -> bool:
-        """Whether the user asked for the handoff that is under way."""
+        """Whether the user asked for the handoff in progress."""
         found = self._cycles()
         return any(cycle.by_user for cycle in found)
 
@@ -85,7 +86,7 @@ class TerminalWatch:
         return [c for c in watch.hands.cycles.values() if c.session_id in own]
 
     def is_open(self, session_id: str) -> bool:
-        """Whether a handoff of this session is under way, or may be."""
+        """Whether a handoff of this session is, or may be, in progress."""
         if self.session.talk.id == session_id or self.world.daemon.watch is None:
             return True
         cycles = self.world.daemon.watch.hands.cycles.values()
@@ -94,8 +95,8 @@ class TerminalWatch:
         return session_id in used or session_id in {name for _, name in pending}
 
     def _cleared(self) -> None:
-        """A context is gone: what was in it must be in a valid document, and the user's words that
-        came after that must not be lost with it."""
+        """A context was cleared. A valid document must contain what was in it, and later messages
+        from the user must not be lost with it."""
         session = self.session
         files = [
             self.world.daemon.documents.files[cycle.file]
@@ -109,20 +110,20 @@ class TerminalWatch:
         must(not self.is_interrupted_by_user, "the user's end stays", "cleared after Ctrl+C")
 
     def pressed(self) -> None:
-        """Segue ends a turn."""
+        """segue ends a turn."""
         must(not self.session.is_typing, "nothing is typed while the user types", "a key")
         may = self.session.policy.auto_handoff or self._by_user()
         must(may, "only what the user allows", "a turn is interrupted, and auto_handoff is off")
 
     def begun(self, writes: str) -> None:
-        """Segue starts its agent again."""
+        """segue restarts its agent."""
         is_open = self.session.process is not None
         must(not is_open, "one writer a session", "a second process for a session that is open")
         self.resumed("process")
-        self.resumes -= 1  # its prompt is counted
+        self.resumes -= 1  # its prompt is counted too
 
     def resumed(self, how: str) -> None:
-        """Segue has the session go on, by itself."""
+        """segue resumes the session unasked."""
         session, world = self.session, self.world
         policy = session.policy
         must(policy.auto_resume, "the user's end stays", "auto_resume is off")
@@ -137,14 +138,14 @@ class TerminalWatch:
         session.say(f"the daemon resumes the session ({how})")
 
     def request_read(self, used_tokens: int) -> None:
-        """The request for a document reaches the model."""
+        """The model reads the request for a document."""
         self.is_measured = True
         share = percent(used_tokens, self.session.window)
         self.world.figures.terminal_percent[share] += 1
         self.session.say(f"the request for a document is read at {used_tokens} tokens")
 
     def compacted(self) -> None:
-        """The agent ran into its own limit."""
+        """The agent reached its own limit."""
         figures, session = self.world.figures, self.session
         figures.compactions += 1
         may = session.policy.auto_handoff and self.world.daemon.watch is not None
@@ -157,7 +158,7 @@ class TerminalWatch:
         self.largest_step = 0
 
     def grew(self, tokens: int) -> None:
-        """By a tool's result."""
+        """A tool's result made it grow."""
         self.largest_step = max(self.largest_step, tokens)
 
     def ended_by_user(self) -> None:
@@ -171,7 +172,7 @@ class TerminalWatch:
     # The log
 
     def noted(self, cycle: dict[str, Any]) -> None:
-        """The daemon wrote down what became of a handoff."""
+        """The daemon logged the state of a handoff."""
         name = cycle["id"]
         self.notes[name] = self.notes.get(name, 0) + 1
         what = f"{self.notes[name]} notes on handoff {name}"
@@ -180,7 +181,8 @@ class TerminalWatch:
             del self.notes[name]
 
     def handed_over(self, cycle: dict[str, Any]) -> None:
-        """A handoff is done, says the daemon: the new session has read its document and works."""
+        """The daemon says that a handoff is done: the new session has read its document and is
+        working."""
         talk = self.session.talks.get(cycle["new_session_id"])
         is_read = talk is not None and any(
             isinstance(event, ToolCall) and event.argument == cycle["file"] for event in talk.events
@@ -189,7 +191,7 @@ class TerminalWatch:
         self.world.figures.terminal_handoffs += 1
 
     def look(self) -> None:
-        """Now and then: every handoff ends, or waits for its user."""
+        """Called from time to time: every handoff ends, or waits for its user."""
         machine_, now = self.world.machine, self.world.schedule.now
         if machine_.awake_at > now - 7_200.0 or machine_.jumped_at > now - 90_000.0:
             return
@@ -207,7 +209,7 @@ class TerminalWatch:
             must(not is_open, "every handoff ends or waits for its user", what)
 
     def replays(self, run_id: str) -> None:
-        """The facts make the same handoff again."""
+        """Replaying the facts gives the same handoff."""
         policy = self.session.policy
         before: dict[str, TerminalHandoff] = {}
         notes: list[Any] = []
