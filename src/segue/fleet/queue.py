@@ -170,8 +170,10 @@ class PostgresQueue(FleetDatabase):
         found = self._that_count(task, holder.machine, wanted.account, caps)
         rows = [(self._task(data), _holder(held)) for data, held in found]
         if not task.run and machines.is_drained(self, holder.machine):
-            return None  # what was begun goes on
             return None  # tasks that have started continue
+        # Started work comes first, even before tasks that were listed before it was lost.
+        is_new = task.state is TaskState.QUEUED
+        is_alive = self._has_place if is_new else self._is_alive
         if not rules.may_claim(
             task, rows, me=holder, account=wanted.account, caps=caps, is_alive=is_alive
         ):

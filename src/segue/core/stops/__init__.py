@@ -1,1 +1,1 @@
-"""Why did it stop? Pure: text, records and exit codes in, one stop out."""
+"""Why did it stop? Pure code: takes text, records and exit codes, and returns one stop."""

@@ -1,17 +1,17 @@
 """The verdict: signs in, one stop out.
 
 Rank comes first: a structured record of the final turn, then text in which the agent itself
-speaks as an error, then exit code and signal. Within a rank the sign that names its reason most
-exactly wins (`Strength`); between equals, what `composition` says. What lost is kept in `also`.
+reports an error, then exit code and signal. Within a rank the sign that names its reason most
+exactly wins (`Strength`); between equals, `composition` decides. Reasons that lost are in `also`.
 
 Two rules keep weak structure from hiding strong text. A closing record that says "failed" and
-nothing else has the rank of an exit code. And when a stream closes, the session file beside it is
-heard only about details, not about how the turn ended: it may lag behind.
+nothing else has the rank of an exit code. And once a stream has closed, the session
+file only adds details and does not decide how the turn ended, because it may lag behind.
 
-Exit code 0 with a success is `completed`; a full window is a risk that is reported, and a verdict
-only if nothing else explains the stop. docs/classify.md has the rules that may surprise.
+Exit code 0 with a success is `completed`. A full window is reported as a risk, and is a verdict
+only if nothing else explains the stop. docs/classify.md lists the rules that may surprise.
 
-One file: the rules go before each other in one order.
+All in one file, because the rules apply in one order.
 """
 
 from msgspec import Struct
@@ -51,33 +51,33 @@ _EXPLAINS_NOTHING = ("exit.nonzero", "exit.clean")
 
 
 class Witness(Struct, frozen=True, kw_only=True):
-    """All that is known about how a leg ended, already read."""
+    """Everything known about how a leg ended, already parsed."""
 
     stream: Turn | None = None  # what the agent printed, if it printed records
     session: Turn | None = None  # its session file
-    heard: tuple[TextVerdict, ...] = ()  # plain text, by source
+    heard: tuple[TextVerdict, ...] = ()  # verdicts on plain text, by source
     exit_code: int | None = None
     ended_by: EndedBy = "unknown"
     exit_flags: ExitFlags = exits.NO_FLAGS
-    printed_answer: bool = False  # plain text on stdout, as a text-mode run leaves it
+    printed_answer: bool = False  # plain text on stdout, as a run in text mode leaves it
     silent: bool = False  # nothing was printed at all
     zero_means_done: bool = False  # in text mode, this agent's exit code 0 proves success
-    exit_tells: bool = False  # its exit code is all that it has to say whether it is done
-    tokens: Tokens | None = None  # a reading from elsewhere
-    typed_exit: str = ""  # the one word that is all there is, if it ends a session
-    notes: tuple[str, ...] = ()  # what else its files tell
+    exit_tells: bool = False  # only its exit code says whether it is done
+    tokens: Tokens | None = None  # a reading from another source
+    typed_exit: str = ""  # the only word in the text, if it is one that ends a session
+    notes: tuple[str, ...] = ()  # other information from its files
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """A stop with all that spoke for and against it, for `segue explain`."""
+    """A stop with all evidence for and against it, for `segue explain`."""
 
     stop: Stop
     signs: tuple[Sign, ...]  # the winner first
-    lost: tuple[Sign, ...]  # heard, and not counted
+    lost: tuple[Sign, ...]  # found, but not counted
 
 
 def classify(witness: Witness, ear: MessageReader, policy: Policy) -> Judgement:
-    """Why did it stop? Pure: the same witness gives the same judgement for ever."""
+    """Says why it stopped. Pure: the same witness always gives the same judgement."""
     signs = _signs(witness, ear)
     tokens = _tokens(witness, signs, policy)
     risk = _at_risk(tokens, policy)
@@ -106,7 +106,7 @@ def _signs(witness: Witness, ear: MessageReader) -> list[Sign]:
             from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
         signs += from_session
     for heard in witness.heard:
-        if witness.exit_code != 0 or not heard.answered:  # an answer below it, and a clean exit
+        if witness.exit_code != 0 or not heard.answered:  # unless an answer and a clean exit follow
             signs += heard.signs
     cut = stream is not None and stream.is_cut and not _structured(signs)
     signs += exits.signs(
@@ -132,13 +132,13 @@ def _signs(witness: Witness, ear: MessageReader) -> list[Sign]:
     if witness.typed_exit and not known:
         signs.append(_typed(witness.typed_exit))
     if witness.ended_by == "segue":
-        # What the agent takes for the user's interrupt was ours.
+        # What the agent takes for the user's interrupt was segue's.
         signs = [sign for sign in signs if sign.reason is not StopReason.USER_EXIT]
     return signs
 
 
 def _failed(witness: Witness) -> bool:
-    """Does the end of the process itself speak against a session that closed well before it?"""
+    """Whether the end of the process contradicts a session that had closed successfully."""
     if witness.stream is not None and witness.stream.ended is not None:
         return not witness.stream.ended.ok
     code = witness.exit_code
@@ -146,15 +146,15 @@ def _failed(witness: Witness) -> bool:
 
 
 def _outlived(sign: Sign, witness: Witness) -> bool:
-    """Did the run go on after a question to the user, so that it cannot be its end? It answered,
-    and exited with the code by which this agent says that it is done: then the question is what a
-    tool printed, unless it is the agent's own notice that nobody was there to ask."""
+    """Whether the run continued after a question to the user, so that the question cannot be its
+    end. If the agent answered and exited with the code by which it reports success, a tool printed
+    the question, unless it is the agent's own notice that nobody was there to ask."""
     finished = witness.exit_code == 0 and witness.printed_answer and witness.zero_means_done
     return finished and sign.rank is Rank.TEXT and not sign.by_name
 
 
 def _structured(signs: list[Sign]) -> bool:
-    """Did any structured record of the final turn speak?"""
+    """Whether any structured record of the final turn is evidence."""
     return any(sign.rank is Rank.STRUCTURE for sign in signs)
 
 
@@ -191,7 +191,7 @@ def _of_record(record: Failure, ear: MessageReader) -> list[Sign]:
 
 
 def _told(record: Failure) -> tuple[Spoken, ...]:
-    """What a record says beside its message, weighed with what the message claims."""
+    """What a record says besides its message, to be weighed with the message's claims."""
     told: list[Spoken] = []
     if record.reason is not None:
         told.append((record.reason, CODE_WEIGHT, record.code or record.reason.value))
@@ -201,14 +201,14 @@ def _told(record: Failure) -> tuple[Spoken, ...]:
 
 
 def _failed_somehow(record: Failure) -> Sign:
-    """Failed, and nothing else: anything that says more goes first."""
+    """The sign of a failure without details; anything more specific takes precedence."""
     said = record.message or record.code or "failed"
     sign = _coded(StopReason.ERROR, "failed", said, record.where)
     return replace(sign, rank=Rank.EXIT, strength=Strength.HINT, message=record.message)
 
 
 def _of_wait(waiting: Retry, ear: MessageReader) -> list[Sign]:
-    """It tries again by itself, but only after minutes or hours: it sits there."""
+    """The sign of an agent that retries by itself, but only after minutes or hours."""
     wait_s = waiting.wait_s or 0.0
     since = ear.now if waiting.at is None else waiting.at
     reset = Reset(at=since + wait_s, after_s=wait_s, source="record")
@@ -220,7 +220,7 @@ def _of_wait(waiting: Retry, ear: MessageReader) -> list[Sign]:
 
 
 def _caused(signs: list[Sign]) -> list[Sign]:
-    """An error without a cause (a bare 400) has no more rank than an exit code."""
+    """Lowers an error without a cause (a bare 400) to the rank of an exit code."""
     return [
         replace(s, rank=Rank.EXIT)
         if s.reason is StopReason.ERROR and s.strength < Strength.CODE
@@ -257,7 +257,7 @@ def _told_by_exit() -> Sign:
 
 
 def _left() -> Sign:
-    """Exit 0 and nothing else: somebody left it, as far as one can tell."""
+    """The sign of exit code 0 and nothing else: most likely, somebody left the session."""
     return Sign(
         reason=StopReason.USER_EXIT,
         rank=Rank.EXIT,
@@ -267,7 +267,7 @@ def _left() -> Sign:
 
 
 def _typed(word: str) -> Sign:
-    """Nothing but a word by which people leave, and exit code 0."""
+    """The sign of a lone word with which people leave, and exit code 0."""
     return Sign(
         reason=StopReason.USER_EXIT,
         rank=Rank.TEXT,
@@ -282,7 +282,7 @@ def _from_risk(tokens: Tokens | None) -> Sign:
     return Sign(
         reason=StopReason.CONTEXT_EXHAUSTED,
         rank=Rank.EXIT,
-        strength=Strength.HINT,  # and its priority goes before a bare error's
+        strength=Strength.HINT,  # its priority already beats a bare error
         evidence=Evidence(
             "usage.context_risk", f"{tokens.used} of {tokens.window} tokens", "usage"
         ),
@@ -291,7 +291,8 @@ def _from_risk(tokens: Tokens | None) -> Sign:
 
 
 def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | None:
-    """What the message states, else the last reading; a window that nobody stated by the model."""
+    """The size that the message states, otherwise the last reading; if nobody stated the window,
+    the model's."""
     found = _stated_tokens(witness, signs)
     if found is None or found.window:
         return found
@@ -299,12 +300,12 @@ def _tokens(witness: Witness, signs: list[Sign], policy: Policy) -> Tokens | Non
     if not model:
         return found
     window = windows.window_tokens(model, policy.known_windows, policy.default_window_tokens)
-    # More than the believed window was accepted: then the belief is wrong.
+    # More than the assumed window was accepted, so the assumption is wrong.
     return Tokens(found.used, windows.raised(window, found.used))
 
 
 def _window_notes(tokens: Tokens | None, stated: Tokens | None, policy: Policy) -> tuple[str, ...]:
-    """What is believed of the window and was not stated."""
+    """Notes about a window that was assumed, not stated."""
     if tokens is None or stated is None or stated.window:
         return ()
     if tokens.window is None:
@@ -352,7 +353,7 @@ def _stop(
     best = signs[0]
     reason = best.reason
     agreeing = [s for s in signs if s.reason is reason]
-    # That a failure is also "an error" tells nobody anything.
+    # That a failure is also "an error" helps nobody.
     vague = StopReason.ERROR if reason is not StopReason.COMPLETED else None
     outdone = (s for heard in witness.heard for s in heard.lost if s.outdone)
     seen = dict.fromkeys(s.reason for s in (*signs, *outdone))
@@ -384,7 +385,7 @@ def _stop(
 
 
 def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:
-    """The strongest sign of each place; the weaker ones there say the same again."""
+    """The strongest sign from each place; the weaker ones there only repeat it."""
     strongest: dict[str, Evidence] = {}
     for sign in agreeing:
         strongest.setdefault(sign.evidence.where, sign.evidence)
@@ -392,7 +393,7 @@ def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:
 
 
 def _reset(signs: list[Sign], witness: Witness, reason: StopReason, now: float) -> Reset | None:
-    """The best-known reset: a record's own field, then what a sentence says."""
+    """The most reliable reset: a record's own field first, then what a sentence says."""
     if reason not in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
         return None
     for turn in (witness.stream, witness.session):
@@ -483,7 +484,8 @@ def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
 
 
 def _failures(witness: Witness) -> list[Failure]:
-    """The session file first: there, codes are finer than in the stream."""
+    """The failures, those from the session file first because its codes are more specific than the
+    stream's."""
     turns = [t for t in (witness.session, witness.stream) if t is not None]
     ended = (t.ended for t in turns)
     bad = [e for e in ended if e is not None and not e.ok]

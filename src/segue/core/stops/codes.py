@@ -1,7 +1,7 @@
-"""Codes of the model providers, as they reach us inside agents' records and error messages.
+"""Codes of model providers, as they appear in agents' records and error messages.
 
-Codes that tell nothing (invalid_request_error, INVALID_ARGUMENT) are left out on purpose: there,
-the message decides.
+Codes that say nothing (invalid_request_error, INVALID_ARGUMENT) are left out on purpose: the
+message decides there.
 """
 
 from segue.core.stops.reasons import StopReason

@@ -1,14 +1,14 @@
 """Which of several signs is the verdict: status, code, phrase and sentence weighed together.
 
-Rank and strength come first (see `classify`). But a message often holds a sentence for one reason
-and one for another: "504 Gateway Timeout: upstream connect error". Then, in this order:
+Rank and strength come first (see `classify`). But a message often contains a sentence for one
+reason and one for another: "504 Gateway Timeout: upstream connect error". Then, in this order:
 
-1. **Word for word before by kind.** A sentence that is known as a whole goes before one that only
-   looks like others of its kind (`is_family`).
-2. **Cause before consequence.** A timer that fired drops the connection, an engine that died
-   answers 500: the first of each pair is why, the second is what it looked like (`_CAUSES`).
+1. **Word for word before by kind.** A sentence that is known as a whole beats one that only looks
+   like others of its kind (`is_family`).
+2. **Cause before consequence.** A timeout closes the connection, and a crashed engine answers
+   with 500: the first of each pair is the cause, the second is its effect (`_CAUSES`).
 3. **What more kinds of evidence agree on.** A status, a code and a phrase each add their weight to
-   the reason that they speak for; the same kind twice says nothing new (`_WEIGHTS`).
+   the reason that they support; the same kind twice adds nothing (`_WEIGHTS`).
 4. **The order of the reasons**, as everywhere.
 """
 
@@ -28,7 +28,7 @@ _CAUSES: dict[StopReason, tuple[StopReason, ...]] = {
     StopReason.MAX_TURNS: (StopReason.ERROR, StopReason.COMPLETED),
     StopReason.MAX_BUDGET: (StopReason.ERROR, StopReason.COMPLETED),
 }
-"""Reasons, and what they look like from outside."""
+"""Reasons, and the reasons they look like from outside."""
 _WEIGHTS = {
     Strength.HINT: 1,
     Strength.PHRASE: 2,
@@ -40,19 +40,20 @@ _WEIGHTS = {
 
 
 CONCEPT = "concept"
-"""How a rule is named by which claims inside an error are weighed."""
+"""The name of the rule that weighs claims inside an error."""
 STATEMENT = "statement"
-"""The same in a plain line, which only its form shows to be a message."""
+"""The same for a plain line that only its form shows to be a message."""
 _FAMILY = ("family.", f"{CONCEPT}.", f"{STATEMENT}.")
 
 
 def is_family(rule: str) -> bool:
-    """A sentence that is known by its kind alone says less than one that is known word for word."""
+    """Whether a rule knows a sentence only by its kind, which says less than knowing it word for
+    word."""
     return rule.startswith(_FAMILY)
 
 
 def ordered(signs: Iterable[Sign]) -> list[Sign]:
-    """The signs, the one that decides first."""
+    """The signs, with the deciding one first."""
     listed = list(signs)
     support = _support(listed)
     peaks: dict[tuple[Rank, StopReason], Strength] = {}
@@ -65,13 +66,13 @@ def ordered(signs: Iterable[Sign]) -> list[Sign]:
             sign.reason in effects and peaks.get((sign.rank, cause), -1) >= sign.strength
             for cause, effects in _CAUSES.items()
         )
-        # The last only orders what says the same: an agent's own wording tells more.
+        # The last key only orders signs that say the same: an agent's own wording is more specific.
         own = not sign.evidence.rule.startswith("general.")
         total = support[sign.rank, sign.reason]
         exact = not is_family(sign.evidence.rule)
         strength = sign.strength
         if sign.reason is StopReason.OVERLOADED and strength is Strength.SENTENCE:
-            # A timer's code beside "fetch failed": the code is why.
+            # With a timer's code next to "fetch failed", the code is the cause.
             timer = peaks.get((sign.rank, StopReason.TIMEOUT), Strength.HINT)
             strength = Strength.PHRASE if timer is Strength.CODE else strength
         return (sign.rank, strength, exact, not caused, total, -sign.reason.priority, own)
@@ -80,7 +81,7 @@ def ordered(signs: Iterable[Sign]) -> list[Sign]:
 
 
 def is_aftermath(now: Iterable[Sign], before: Iterable[Sign]) -> bool:
-    """Is all that is said now only how the cause that was named before looks from outside?"""
+    """Whether everything that is said now is only an effect of the cause that was named before."""
     peaks: dict[StopReason, Strength] = {}
     for sign in before:
         peaks[sign.reason] = max(sign.strength, peaks.get(sign.reason, Strength.HINT))
@@ -94,7 +95,7 @@ def is_aftermath(now: Iterable[Sign], before: Iterable[Sign]) -> bool:
 
 
 def _support(signs: list[Sign]) -> dict[tuple[Rank, StopReason], int]:
-    """How much speaks for each reason, each kind of evidence counted once."""
+    """How much evidence each reason has, counting each kind of evidence once."""
     kinds: dict[tuple[Rank, StopReason], set[Strength]] = defaultdict(set)
     for sign in signs:
         kinds[sign.rank, sign.reason].add(sign.strength)

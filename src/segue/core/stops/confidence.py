@@ -1,16 +1,16 @@
-"""How sure a verdict is: the share of right ones among those that rest on such a sign.
+"""How certain a verdict is: the share of right verdicts among those based on such a sign.
 
-Not counted where the rules were made (there it would be 1), but on messages that were collected
-afterwards, each set read by the rules as they were before anybody looked at it: 610 earlier ones
-and nine sets of 1,276 (docs/classify.md has the table); signs that such messages hardly have
-(records, exits) on the 248 recorded runs. One wrong verdict is added to each count, so that nothing
-that was seen seldom is called certain.
+The share is not counted on the messages for which the rules were written (there it would be 1), but
+on messages that were collected afterwards, each set scored with the rules as they were before
+anybody looked at it: 610 earlier messages and nine sets of 1,276 (docs/classify.md has the table).
+Signs that such messages rarely have (records, exits) are counted on the 248 recorded runs. One
+wrong verdict is added to each count, so that nothing rare is called certain.
 
-Sentences and codes are counted by what they name, too: a farewell is a farewell less often than a
-rate limit is one. Each such count is joined with `_WEIGHT` verdicts of the kind as a whole, so that
-what was seen twice is not called certain. Codes are counted on all messages of the corpus in which
-one was heard, also where a sentence beat it: that is how often the code alone would have been right
-(`tests/core/stops/test_confidence.py` counts again).
+Sentences and codes are also counted by reason, because a goodbye is a goodbye less often than a
+rate limit is a rate limit. Each such count is combined with `_WEIGHT` verdicts of the kind as a
+whole, so that something seen twice is not called certain. Codes are counted on all messages of the
+corpus that contain one, even if a sentence beat it: that is how often the code alone would have
+been right (`tests/core/stops/test_confidence.py` counts again).
 """
 
 from segue.core.stops.codes import PROVIDER_CODES
@@ -19,7 +19,7 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Rank, Sign, Strength
 
 Count = tuple[int, int]
-"""How many were right, of how many."""
+"""How many were right, and how many there were."""
 
 _RIGHT_OF: dict[tuple[Rank, Strength], Count] = {
     (Rank.STRUCTURE, Strength.SENTENCE): (112, 112),
@@ -27,11 +27,13 @@ _RIGHT_OF: dict[tuple[Rank, Strength], Count] = {
     (Rank.STRUCTURE, Strength.HINT): (8, 8),
     (Rank.TEXT, Strength.SENTENCE): (618, 640),
     (Rank.TEXT, Strength.CODE): (45, 55),
-    (Rank.TEXT, Strength.PHRASE): (38, 47),  # joined with statuses: each alone is too rare
+    # combined with statuses, because each is too rare alone
+    (Rank.TEXT, Strength.PHRASE): (38, 47),
     (Rank.TEXT, Strength.HINT): (38, 47),
     (Rank.EXIT, Strength.CODE): (20, 20),
     (Rank.EXIT, Strength.PHRASE): (9, 9),
-    # Only the messages: in the recordings, who sent a SIGTERM was known, as it is not elsewhere.
+    # Only the messages: in the recordings it was known who sent a SIGTERM, which is not so
+    # elsewhere.
     (Rank.EXIT, Strength.HINT): (18, 46),
 }
 # Not counted: a phrase in a record is as sure as a status there, the user's own wording as a
@@ -57,23 +59,23 @@ SENTENCES: dict[StopReason, Count] = {
     StopReason.ERROR: (11, 12),
     StopReason.USER_EXIT: (15, 17),
 }
-"""A sentence that is known word for word, at first looks at five sets."""
+"""Sentences known word for word, at first looks at five sets."""
 FAMILIES: Count = (24, 29)
-"""A sentence that is known by its kind alone; joined with codes, which err as often."""
+"""Sentences known only by their kind; combined with codes, which are wrong as often."""
 CONCEPTS: Count = (27, 30)
-"""The claims of an error, weighed: at first looks at the six last sets; joined as families."""
+"""The weighed claims of an error, at first looks at the last six sets; combined like families."""
 STATEMENTS: Count = (7, 10)
-"""The same in a plain line, since its form is looked at: on the five last sets."""
+"""The same in a plain line, since its form is considered: on the last five sets."""
 UNKNOWN: Count = (186, 219)
-"""Texts in which nothing was found, and that were no stops: on the three last sets. On
-earlier ones far more stops were missed than since claims are weighed."""
+"""Texts without evidence that were indeed no stops, on the last three sets. On earlier sets far
+more stops were missed, because claims were not weighed yet."""
 HARD_CODES: dict[StopReason, Count] = {
     StopReason.RATE_LIMIT: (19, 20),
     StopReason.CONTEXT_EXHAUSTED: (4, 4),
     StopReason.AUTH: (4, 4),
     StopReason.OVERLOADED: (7, 8),
 }
-"""A provider's own code, in an error that the agent printed."""
+"""A provider's own code in an error that the agent printed."""
 SOFT_CODES: dict[StopReason, Count] = {
     StopReason.RATE_LIMIT: (14, 15),
     StopReason.CONTEXT_EXHAUSTED: (8, 8),
@@ -87,22 +89,22 @@ SOFT_CODES: dict[StopReason, Count] = {
     StopReason.CRASH: (1, 1),
 }
 """Other code-like words there: names of exceptions, codes of gateways. A code that names no cause
-("error") is as sure as the kind as a whole: only where nothing else speaks does a verdict rest on
-it."""
+("error") is as certain as the kind as a whole: a verdict is based on it only if nothing else is
+found."""
 _WEIGHT = 10
 _MOST = 0.99  # no text is certain
 _NOTHING_READ = 0.5
 
 
 def is_hard(sign: Sign) -> bool:
-    """Whether it is a provider's own code for this reason, in text."""
+    """Whether a sign is a provider's own code for this reason, in text."""
     is_code = PROVIDER_CODES.get(sign.evidence.quote) is sign.reason
     return sign.rank is Rank.TEXT and is_code
 
 
 def confidence(best: Sign | None, *, read: bool = True) -> float:
-    """The share of right verdicts among those that rest on such a sign; without one, among those on
-    a text in which there is none (`read`: there was a text)."""
+    """The share of right verdicts among those based on such a sign; without a sign, among those on
+    texts without one (`read`: there was a text)."""
     if best is None:
         return round(UNKNOWN[0] / (UNKNOWN[1] + 1), 2) if read else _NOTHING_READ
     kind = _AS.get((best.rank, best.strength), (best.rank, best.strength))

@@ -1,8 +1,8 @@
-"""A wording for a text that segue did not understand, drafted from the text itself.
+"""Drafts a wording from a text that segue did not understand.
 
-The line that speaks loudest is taken, and what changes from one time to the next (numbers, names in
-quotes, addresses, paths, ids) is replaced by what such things look like. It is a draft: the user
-reads it before it counts.
+It takes the line that most looks like a message and replaces what changes each time (numbers,
+quoted names, addresses, paths, ids) with patterns for such things. The result is a draft, which the
+user reads before it counts.
 """
 
 import re
@@ -26,7 +26,7 @@ _SLUG = re.compile(r"[^a-z]+")
 
 
 def line_of(text: str, tail_lines: int) -> str:
-    """The line of a text that says most likely why it stopped; "" if none speaks."""
+    """The line of a text that most likely says why it stopped; "" if no line does."""
     spoken = [
         unit
         for unit in units(unwrap(text.split("\n")[-tail_lines:]))
@@ -39,7 +39,7 @@ def line_of(text: str, tail_lines: int) -> str:
 
 
 def draft(line: str, reason: Reason, name: str = "") -> Wording:
-    """A wording that matches this line and others that differ from it only in what changes."""
+    """A wording that matches this line, and lines that differ only in what changes each time."""
     said = _LEAD.sub("", line).strip() or line
     words = said.split()[:_MOST_WORDS]
     pattern = _pattern(" ".join(words).rstrip(".,:;!·"))
@@ -72,12 +72,13 @@ _FORMS = {
 
 
 def _escaped(text: str) -> str:
-    """Literally, but blanks stay blanks: in a pattern one stands for any white space."""
+    """The text as a literal pattern. Blanks stay blanks, because in a wording a blank matches any
+    white space."""
     return re.escape(text).replace("\\ ", " ").replace("\\-", "-").replace("'''", "...")
 
 
 def as_toml(wording: Wording) -> str:
-    """The entry as it stands in wordings.toml."""
+    """The entry for wordings.toml."""
     quote = "'''"
     example = ", ".join(_basic(text) for text in wording.example)
     return (

@@ -1,8 +1,9 @@
-"""What happened in a session, agent by agent told in the same words.
+"""What happened in a session, in terms common to all agents.
 
-Parsers in `segue.agents` turn bytes into these; `segue.core.stops.classify` folds them into a stop.
-An event says what a record *is*, not what follows from it: only the last turn counts, and an
-error after which the agent went on is no stop. That is decided in one place, by the fold.
+Parsers in `segue.agents` turn bytes into these events; `segue.core.stops.classify` folds them into
+a stop. An event says what a record *is*, not what follows from it. That only the last turn counts,
+and that an error after which the agent continued is not a stop, is decided in one place, by the
+fold.
 """
 
 from typing import Any, Literal
@@ -16,14 +17,14 @@ from segue.core.stops.types import UserExitType
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Common to all events: where the record stands, and its own time if it has one."""
+    """Common to all events: where the record is, and its own time if it has one."""
 
     where: str = ""  # e.g. "stdout:12"
     at: float | None = None  # unix time
 
 
 class Started(Event, frozen=True, kw_only=True):
-    """A process or a turn begins: what came before does not decide this ending."""
+    """A process or a turn starts: what came before does not decide this ending."""
 
     session_id: str | None = None
     model: str | None = None
@@ -31,59 +32,58 @@ class Started(Event, frozen=True, kw_only=True):
 
 
 class Prompt(Event, frozen=True, kw_only=True):
-    """The user's own words (not a tool result, not a text the agent put in by itself)."""
+    """The user's own words, not a tool result or a text that the agent inserted."""
 
     text: str = ""
-    images: tuple[str, ...] = ()  # by name, where the record tells one
+    images: tuple[str, ...] = ()  # their names, if the record has them
 
 
 class Reply(Event, frozen=True, kw_only=True):
-    """The model speaks, on the main thread. Never an error that the client put in its mouth."""
+    """The model speaks on the main thread. Never an error that the client reports as a reply."""
 
     text: str = ""
 
 
 class ToolCall(Event, frozen=True, kw_only=True):
-    """The model asks for a tool, on the main thread."""
+    """The model calls a tool on the main thread."""
 
     name: str = ""
     call_id: str = ""
-    command: str = ""  # what a shell is to run
-    argument: str = ""  # all that it is given, in short: the same call has the same
-    files: tuple[str, ...] = ()  # that it writes
-    given: Any = None  # the arguments as the record has them, whole; for the digest alone
+    command: str = ""  # the command for a shell
+    argument: str = ""  # all arguments in short; the same call has the same text
+    files: tuple[str, ...] = ()  # files that it writes
+    given: Any = None  # the arguments as in the record, complete; only for the digest
 
 
 class TodoList(Event, frozen=True, kw_only=True):
-    """The agent's own list of todos, or those of its items that this record sets, on the main
-    thread."""
+    """The agent's own todo list, or the items that this record changes, on the main thread."""
 
     todos: tuple[Todo, ...] = ()
 
 
 class ToolResult(Event, frozen=True, kw_only=True):
-    """A tool answered. What it printed is for the digest alone: nothing that judges a stop may read
-    it, however much it looks like a stop message."""
+    """A tool's result. Its output is only for the digest: code that judges a stop must not read it,
+    however much it looks like a stop message."""
 
     call_id: str = ""
-    denied: bool = False  # a permission was refused or nobody was there to grant it
-    exit_code: int | None = None  # of a shell's command, where the record tells
+    denied: bool = False  # a permission was refused, or nobody was there to grant it
+    exit_code: int | None = None  # of a shell command, if the record has it
     failed: bool = False
-    failing_tests: tuple[str, ...] = ()  # that its text names
+    failing_tests: tuple[str, ...] = ()  # test names in its text
     printed: str = ""
 
 
 class Usage(Event, frozen=True, kw_only=True):
-    """The true size of the context after a main-thread reply."""
+    """The actual size of the context after a reply on the main thread."""
 
     used_tokens: int
     window_tokens: int | None = None
-    parts: Spend | None = None  # None where the agent only tells the sum
+    parts: Spend | None = None  # None if the agent reports only the sum
     model: str | None = None
 
 
 class Compaction(Event, frozen=True, kw_only=True):
-    """The agent's own compaction: after "done" it goes on with `used_tokens`."""
+    """The agent's own compaction; after "done" it continues with `used_tokens`."""
 
     phase: Literal["started", "done", "failed"]
     used_tokens: int | None = None
@@ -91,11 +91,11 @@ class Compaction(Event, frozen=True, kw_only=True):
     message: str = ""
     ends_turn: bool = False
     """Nothing says that the agent continues: it may compact at the end of a turn, or because the
-    user tells it to."""
+    user asked for it."""
 
 
 class Summary(Event, frozen=True, kw_only=True):
-    """What the agent's own compaction left of the conversation, in the words it goes on with."""
+    """What the agent's own compaction kept of the conversation, in the words it continues with."""
 
     text: str
 
@@ -110,7 +110,7 @@ class Limit(Event, frozen=True, kw_only=True):
 
 
 class Retry(Event, frozen=True, kw_only=True):
-    """The agent is trying again by itself: not a stop."""
+    """The agent retries by itself, which is not a stop."""
 
     message: str = ""
     status: int | None = None
@@ -118,10 +118,10 @@ class Retry(Event, frozen=True, kw_only=True):
 
 
 class Failure(Event, frozen=True, kw_only=True):
-    """The client speaks as an error. Counts if nothing of the turn comes after it.
+    """The client reports an error, which counts if nothing of the turn follows it.
 
-    `reason` is what the record's own code says, None if it has no telling code; the message is
-    read by the wordings in any case, and a sentence there beats a coarse code.
+    `reason` is what the record's own code means, or None if it has no meaningful code. Wordings
+    read the message in any case, and a sentence there beats a coarse code.
     """
 
     message: str = ""
@@ -130,21 +130,21 @@ class Failure(Event, frozen=True, kw_only=True):
     status: int | None = None  # HTTP
     resets_at: float | None = None
     retry_after_s: float | None = None
-    exit_type: UserExitType | None = None  # how the user ended it, where the record tells
+    exit_type: UserExitType | None = None  # how the user ended it, if the record says so
 
 
 class Ended(Failure, frozen=True, kw_only=True):
-    """The agent's own statement that the turn is over.
+    """The agent's own statement that the turn has ended.
 
-    `ok` with no reason is `completed`; not `ok` with no reason leaves it to code, status and
-    message, and to the failure before it.
+    `ok` without a reason is `completed`. If it is not `ok` and has no reason, the code, status and
+    message and the failure before it decide.
     """
 
     ok: bool = False
 
 
 class Other(Event, frozen=True, kw_only=True):
-    """A record that is none of the above; `known` if we know that it does not matter."""
+    """Any other record; `known` if it is known to be irrelevant."""
 
     kind: str = ""
     known: bool = True

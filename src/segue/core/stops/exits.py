@@ -1,5 +1,5 @@
-"""What an exit code and a signal say. Never the first witness: agents exit 0 after failures and
-1 for everything, so these signs have the lowest rank.
+"""What an exit code and a signal mean. These signs have the lowest rank, because agents exit with 0
+after failures and with 1 for everything.
 """
 
 import signal as signals
@@ -17,7 +17,7 @@ _USER = {
     signals.SIGHUP: UserExitType.TERMINAL_CLOSED,
     signals.SIGTERM: UserExitType.TERMINATED,
 }
-# The user's hand is behind these. TERM and HUP may as well come from a reboot or a lost line.
+# Usually sent by the user. TERM and HUP may also come from a reboot or a lost connection.
 _BY_HAND = (signals.SIGINT, signals.SIGQUIT)
 _SIGNAL_MAX = 31
 
@@ -67,7 +67,7 @@ _HTTP = {
 
 
 def reason_of_status(status: int | None) -> StopReason | None:
-    """What an HTTP status alone says of a failed request."""
+    """What an HTTP status alone says about a failed request."""
     if status is None or status < 400:
         return None
     if status in _HTTP:
@@ -76,12 +76,12 @@ def reason_of_status(status: int | None) -> StopReason | None:
 
 
 def status_of(exit_code: int, flags: ExitFlags) -> int | None:
-    """The HTTP status of a client that exits with it modulo 256."""
+    """The HTTP status, for a client that exits with the status modulo 256."""
     return exit_code + 256 if flags.is_http_status and exit_code >= 144 else None
 
 
 def exit_type(exit_code: int | None, flags: ExitFlags = NO_FLAGS) -> UserExitType | None:
-    """How a user ended a process that exited so, if a signal tells."""
+    """How the user ended a process with this exit code, if a signal shows it."""
     number = signal_of(exit_code, flags)
     return _USER.get(signals.Signals(number)) if number in {int(s) for s in _USER} else None
 
@@ -94,8 +94,8 @@ def signs(
     cut: bool = False,
     silent: bool = False,
 ) -> list[Sign]:
-    """The signs of an exit. `cut`: there are records, and no closing one; `silent`: nothing was
-    printed at all."""
+    """The signs of an exit. `cut`: there are records, but no closing one. `silent`: nothing was
+    printed."""
     if ended_by != "unknown":
         by = {
             "user": StopReason.USER_EXIT,

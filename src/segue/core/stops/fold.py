@@ -1,10 +1,10 @@
 """From events to the signs of the final turn.
 
-Theory of operation. A session is a row of turns; only the last one ended. So a `Started` or a
-`Prompt` wipes the slate. Within the turn, an error counts only if nothing of the turn comes after
-it: a reply or a tool call shows that the agent went on, whatever it said before. The agent's own
-closing record (`Ended`) beats all that, and of several (a turn that wakes again for background
-work) the last one counts.
+A session is a sequence of turns, and only the last one ended. So a `Started` or a `Prompt` starts
+afresh. Within the turn, an error counts only if nothing of the turn follows it: a reply or a tool
+call shows that the agent continued, whatever it said before. The agent's own closing record
+(`Ended`) beats all of that; if there are several (a turn that wakes up again for background work),
+the last one counts.
 """
 
 from collections.abc import Iterable
@@ -30,21 +30,21 @@ from segue.core.stops.types import Tokens
 
 
 class Turn(Struct, kw_only=True):
-    """What is left of a session's events when only the last turn counts."""
+    """What remains of a session's events if only the last turn counts."""
 
-    seen: int = 0  # events that say anything
+    seen: int = 0  # number of meaningful events
     ended: Ended | None = None
     failure: Failure | None = None
-    limit: Limit | None = None  # rejected, and nothing went on after it
-    compaction: Compaction | None = None  # begun or failed, and nothing went on after it
-    waiting: Retry | None = None  # the agent waits to try again, and nothing came after it
+    limit: Limit | None = None  # rejected, and nothing followed
+    compaction: Compaction | None = None  # started or failed, and nothing followed
+    waiting: Retry | None = None  # the agent waits to retry, and nothing followed
     tokens: Tokens | None = None
     model: str = ""
     unread: int = 0
 
     @property
     def is_cut(self) -> bool:
-        """The records stop without a closing one."""
+        """Whether the records stop without a closing one."""
         return self.seen > 0 and self.ended is None
 
 
@@ -57,14 +57,14 @@ def fold(events: Iterable[Event]) -> Turn:
 
 
 class LastTurn:
-    """The same, event by event: `turn` is at any time what `fold` makes of the events so far."""
+    """The same, event by event: `turn` is always what `fold` would return for the events so far."""
 
     def __init__(self) -> None:
         self._turn = Turn()
         self._window: int | None = None
 
     def feed(self, event: Event) -> None:
-        """The next one."""
+        """Adds the next event."""
         turn = self._turn
         if isinstance(event, Other):
             turn.unread += not event.known
@@ -82,12 +82,13 @@ class LastTurn:
             self._window = event.window_tokens or self._window
             turn.tokens = Tokens(event.used_tokens, self._window)
         elif isinstance(event, Compaction):
-            # Done is not yet gone on: pi 0.73 compacts after an overflow and then says nothing.
+            # "done" does not mean that it continued: pi 0.73 compacts after an overflow and then
+            # says nothing.
             turn.compaction = None if event.phase == "done" else event
             if event.used_tokens is not None:
                 turn.tokens = Tokens(event.used_tokens, self._window)
         elif isinstance(event, Limit):
-            # Of several full windows the one that opens last decides.
+            # If there are several full windows, the one that opened last decides.
             if event.rejected and (event.resets_at or 0) >= _reset(turn.limit):
                 turn.limit = event
         elif isinstance(event, Ended):
@@ -96,7 +97,7 @@ class LastTurn:
             turn.failure, turn.waiting = event, None
 
     def turn(self) -> Turn:
-        """What is left of them."""
+        """What remains so far."""
         turn, tokens = self._turn, self._turn.tokens
         if tokens is not None and tokens.window is None and self._window is not None:
             return replace(turn, tokens=Tokens(tokens.used, self._window))

@@ -1,11 +1,10 @@
-"""From words to signs: which wordings a message or a tail of text really says.
+"""From words to signs: which wordings a message or the end of a text really contains.
 
-A hit is not yet a sign. It is dropped, and the reason kept for `segue explain`, if it is
-negated, only mentioned, a part of a longer word, or the middle of a wrapped sentence, or if a
-counter-wording stands in the same unit. What follows from the order of units is told in
-`segue.core.stops.text_verdict`.
+A match is not a sign yet. It is dropped, and the reason kept for `segue explain`, if it is negated,
+only mentioned, a part of a longer word or the middle of a wrapped sentence, or if a counter-wording
+is in the same unit. `segue.core.stops.text_verdict` handles the order of units.
 
-One file: all that a line of an agent's words is asked, in one order.
+All in one file, because the questions about a line are asked in one order.
 """
 
 from datetime import tzinfo
@@ -28,7 +27,7 @@ from segue.core.stops.types import Evidence, Rank, Reset, Sign, Strength, Tokens
 from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Hit, Where
 
 LONG_RETRY_S = 60.0
-"""An agent that retries within this time is at work; one that sits longer has stopped."""
+"""An agent that retries within this time is working; one that waits longer has stopped."""
 
 _RETRYING = lazy_pattern(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
@@ -76,28 +75,29 @@ _SCOPES = tuple(
 
 
 class MatchedMessage(Struct, frozen=True):
-    """What one unit says: signs that count, and those that were heard and lost."""
+    """What one unit says: signs that count, and signs that were found but lost."""
 
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
-    foreign: bool = False  # not the agent but another program speaks
+    foreign: bool = False  # another program is speaking, not the agent
     view: bool = False  # a report or a view that the user asked for
 
 
 class MessageReader(Struct, frozen=True, kw_only=True):
-    """What is needed to understand words: wordings, and the time and place to read times in."""
+    """What is needed to understand messages: the wordings, and the time and zone for reading
+    times."""
 
     catalogue: Catalogue
     now: float
     tz: tzinfo
     agent: str | None = None
-    in_errors: bool = True  # whether a phrase inside an error counts; not so in a conversation
+    in_errors: bool = True  # whether a phrase inside an error counts; not in a conversation
 
     def message(
         self, message: str, where: str, at: float | None = None, told: tuple[Spoken, ...] = ()
     ) -> list[Sign]:
-        """The signs of an error message that came in a structured record. `told`: what the record
-        says beside it."""
+        """The signs of an error message from a structured record. `told` is what the record says
+        besides it."""
         text = unescape("\n".join(clean(line) for line in message.splitlines()))
         if not text:
             return []
@@ -124,9 +124,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         *,
         alone: bool = False,
     ) -> tuple[list[Sign], list[Sign]]:
-        """The signs that count, and those that lost, where no wording knows the sentence: what its
-        claims say, weighed with the other signs in it. `alone`: nothing else shows that it is an
-        error."""
+        """If no wording matches the sentence: the signs that count and those that lost, from its
+        claims weighed with its other signs. `alone`: nothing else shows that it is an error."""
         vocabulary = self.catalogue.vocabulary
         exact = (s for s in signs if not is_family(s.evidence.rule))
         if vocabulary is None or any(s.strength >= Strength.SENTENCE for s in exact):
@@ -143,7 +142,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         kept = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
         lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in kept]
         vague = reason is StopReason.ERROR
-        if vague and not alone:  # that it is an error is known anyway; "quota" may mean a size
+        if vague and not alone:  # it is known to be an error anyway; "quota" may mean a size
             phrases = [
                 s
                 for s in kept
@@ -158,7 +157,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if any(s.strength >= Strength.SENTENCE for s in kept):
             return kept, lost
         strength = Strength.SENTENCE
-        if weighed.coded:  # it says no more than a code, but more than one that names no cause
+        if weighed.coded:  # it says no more than a code, but more than one without a cause
             strength = Strength.CODE
             kept = [s for s in kept if s.reason is not StopReason.ERROR]
         kind = STATEMENT if alone else CONCEPT
@@ -174,12 +173,12 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         return [*kept, sign], lost
 
     def unit(self, unit: Unit, where: str, depth: int = DEPTH) -> MatchedMessage | None:
-        """What a unit of plain text says; None if it says that the agent goes on by itself.
-        `depth`: how many errors may stand around the one that is the cause."""
+        """What a unit of plain text says; None if it says that the agent continues by itself.
+        `depth` is the maximum number of errors around the one that is the cause."""
         at = resets.stamp(unit.prefix or unit.text, self.tz) if unit.log else None
         text = _STAMP.sub("", unit.text, count=1) if unit.log else unit.text
         if unit.voice in (Voice.ERROR, Voice.PLAIN) and self._retries(text):
-            # What is said below the last of such lines may still be an end.
+            # Below the last of such lines, something may still be an ending.
             *_, last = _RETRYING.finditer(text)
             rest = text[last.end() :].partition("\n")[2]
             if has_tries_left(text[last.start() :].partition("\n")[0]):
@@ -203,7 +202,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
                 continue
             inside = unit.voice is Voice.ERROR and "error" in hit.wording.where
             if inside and sign.lost == _MIDDLE:
-                sign = replace(sign, lost="")  # all lines of an error are its own
+                sign = replace(sign, lost="")  # all lines of an error belong to it
             talk = _CONDITIONAL if not hit.wording.lead else _TALK
             clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
             is_cut = bool(hit.wording.lead) and is_rest(hit.quote)
@@ -222,7 +221,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             if counter is not None and not sign.lost:
                 sign = replace(sign, lost=f"{SILENCED}{counter.wording.id}")
             (lost if sign.lost else signs).append(sign)
-        # What it says was heard, and does not count: then its claims do not, either.
+        # A wording matched and does not count, so its claims do not count either.
         refused = any(unit.voice is Voice.PLAIN or s.lost.startswith(_DENIED) for s in lost)
         if not counters and not refused and self.in_errors and may_claim(unit, text):
             alone = unit.voice is Voice.PLAIN or is_only_warned(unit)
@@ -240,7 +239,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
     def _innermost(
         self, unit: Unit, text: str, where: str, signs: list[Sign], depth: int
     ) -> tuple[list[Sign], list[Sign]]:
-        """The signs that count, and those that lost, where an error holds another: "Failed to log
+        """The signs that count and those that lost, if one error contains another: "Failed to log
         in: your trial has ended" is about the trial."""
         outside = _OUTSIDE.match(text)
         if outside is None or not signs:
@@ -257,8 +256,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         return list(said.signs), lost
 
     def _hits(self, text: str, places: tuple[Where, ...], wrapped: bool) -> tuple[list[Hit], str]:
-        """The wordings that a text holds. One that a width broke is read both ways, and the way in
-        which it says more is the right one."""
+        """The wordings in a text. A text that a line width broke is read both ways, and the reading
+        that says more is the right one."""
         found = _longest([h for p in places for h in self.catalogue.find(text, p, self.agent)])
         if not wrapped or (joined := unbroken(text)) == text:
             return found, text
@@ -267,7 +266,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         return (other, joined) if more else (found, text)
 
     def reset_in(self, text: str) -> Reset | None:
-        """The time at which a limit ends, told in another unit than the limit itself."""
+        """The time at which a limit ends, if another unit than the limit states it."""
         return _reset_of(text, self.now, self.tz)
 
     def _retries(self, text: str) -> bool:
@@ -302,7 +301,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=64)
 def _reset_of(text: str, now: float, tz: tzinfo) -> Reset | None:
-    """Cached: every sign of a message has the same."""
+    """Cached, because all signs of a message share it."""
     found = resets.parse(text, now=now, tz=tz)
     if found is None and "\n" in text and (joined := unbroken(text)) != text:
         return resets.parse(joined, now=now, tz=tz)
@@ -313,13 +312,13 @@ _LAST_TRY = lazy_pattern(r"(?i)^attempt:? ?#?(\d{1,4}) ?(?:/|of) ?(\d{1,4})\b")
 
 
 def _was_last_try(notice: str) -> bool:
-    """ "attempt 3/3": nothing is tried after it."""
+    """Whether this was the last try: nothing follows "attempt 3/3"."""
     counted = _LAST_TRY.match(notice)
     return counted is not None and int(counted[1]) >= int(counted[2])
 
 
 def has_tries_left(notice: str) -> bool:
-    """Does a notice count the tries, and is this not the last one?"""
+    """Whether a notice counts its tries and this is not the last one."""
     if "on try 0" in notice:
         return True  # the first of several
     counted = _COUNTED.search(notice)
@@ -327,7 +326,7 @@ def has_tries_left(notice: str) -> bool:
 
 
 def _told(hits: list[Hit]) -> tuple[int, int]:
-    """How much is said: in how exact words, and in how many."""
+    """How much is said: how exactly, and in how many words."""
     return max(((hit.strength, hit.end - hit.start) for hit in hits), default=(-1, 0))
 
 
@@ -339,17 +338,17 @@ _OUTWEIGHED = "other claims outweigh it"
 _OURS = lazy_pattern(
     r"(?i)\b(?:models?|provider|deployment|conversation|chat|prompt|agent|schema|tools?|mcp)\b"
 )
-"""What an error in a log must speak of to be the agent's own."""
+"""What an error in a log must mention to be the agent's own."""
 _SIDE_JOB = lazy_pattern(
     r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater|mcp)\b"
 )
-"""Parts of an agent that may fail without ending anything, as its logger names them."""
+"""Parts of an agent that may fail without ending anything, as its logger calls them."""
 _SOURCE = lazy_pattern(
     r"(?!(?:note|todo|fix|feat|docs?|tests?|chore|perf|build|tip|hint|info|warn|warning|debug|usage"
     r"|example|title|summary|description|feature|bug|issue|question|user|assistant|human)\b)"
     r"[a-z][\w.-]{1,20}: (?=[A-Z])"
 )
-"""The program that speaks, before what it says: "groq: Rate limit reached"."""
+"""The name of the program before its message: "groq: Rate limit reached"."""
 _AROUND = "the error inside it says why"
 _OUTSIDE = lazy_pattern(
     r"(?i)^\W{0,3}(?:(?:failed|unable|could not|couldn't|cannot|error) (?:to )?[\w /'-]{2,60}"
@@ -377,15 +376,15 @@ SILENCED = "not a stop: "
 
 
 def _silences(counter: Hit, hit: Hit, text: str) -> bool:
-    """A counter-wording silences its whole unit, or only what stands on its own line."""
+    """Whether a counter-wording silences a match: in its whole unit, or only on its own line."""
     if counter.wording.covers != "line":
         return True
     return "\n" not in text[min(counter.end, hit.end) : max(counter.start, hit.start)]
 
 
 def _longest(hits: list[Hit]) -> list[Hit]:
-    """Without sentences that are the beginning, the end or the middle of a longer sentence with
-    another reason: "exceeded your quota, please check your billing" is one thing, not two."""
+    """Drops sentences that are part of a longer sentence with another reason: "exceeded your quota,
+    please check your billing" is one message, not two."""
     return [hit for hit in hits if not any(_covers(other, hit) for other in hits)]
 
 
@@ -415,8 +414,8 @@ _SUBORDINATE = lazy_pattern(
 
 
 def _is_prose(hit: Hit, unit: Unit) -> bool:
-    """Does a sentence begin in small letters, and take many words to come to the point? A message
-    opens with a capital, or with the point."""
+    """Whether a sentence starts in lower case and takes many words to come to the point. A message
+    starts with a capital, or with the point."""
     if is_family(hit.wording.id):
         told = unit.speaker and not is_client_error(unit.text)
         quiet = hit.quote[:1].islower() and len(hit.quote.split()) > _FAMILY_WORDS and not unit.log
@@ -450,10 +449,10 @@ def _why_lost(hit: Hit, text: str) -> str:
 
 
 def unexplained(unit: Unit, where: str, lost: str = "") -> Sign:
-    """The sign of an error that no wording knows."""
+    """The sign of an error that no wording matches."""
     return Sign(
         reason=StopReason.ERROR,
-        rank=Rank.EXIT,  # an error that nobody knows says no more than an exit code
+        rank=Rank.EXIT,  # an unexplained error says no more than an exit code
         strength=Strength.HINT,
         evidence=Evidence("text.error_voice", _quote(unit.text), where),
         message=_quote(unit.text),

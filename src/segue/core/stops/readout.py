@@ -1,7 +1,7 @@
-"""Readings that stand in plain text.
+"""Readings in plain text.
 
-Its own pattern misses its own source line, so both forms are read here, the last one in the text:
-`Token usage: 63153/200000; 136847 remaining` and `Context: 31.6% (63,153/200,000 tokens)`.
+Two formats are read, and the last one in the text counts: `Token usage: 63153/200000; 136847
+remaining` and `Context: 31.6% (63,153/200,000 tokens)`.
 """
 
 from segue.core.lazy_pattern import lazy_pattern
@@ -16,7 +16,7 @@ _FORMS = (
     lazy_pattern(
         r"(?i)(?<![\d.,])(?P<used>\d[\d.,]{0,12}k?)\s*/\s*(?P<window>\d[\d.,]{0,12}[km]?)\s+tokens\s+\(\d+%\)"
     ),
-    # One form has no window; codex' footer looks alike and counts all requests.
+    # One format has no window; codex's footer looks like it and counts all requests.
     lazy_pattern(
         r"(?i)(?<![\d.,])(?P<used>\d[\d,]{3,9})\s+tokens?\s+used\b(?!.*context left)(?P<window>)"
     ),

@@ -1,9 +1,9 @@
-"""Why a session stops: one table, in the order of priority. Whatever depends on the reason is a
-column here; a new reason is a new row, and `tests/core/stops/test_reasons.py` names what it lacks.
+"""Why a session stops: one table, in order of priority. Everything that depends on the reason is a
+column here; a new reason is a new row, and `tests/core/stops/test_reasons.py` says what it lacks.
 
-The order is rate limit, completed, full window, the errors, the user's exit, unknown: an error
-beats the user's will, because an agent that died of one is often closed by hand afterwards. It
-decides only between signs of equal rank and strength (`classify`).
+The order is rate limit, completed, full window, the errors, the user's exit, unknown. Errors come
+before the user's exit, because people often close an agent by hand after it died of an error. The
+order decides only between signs of equal rank and strength (`classify`).
 """
 
 from enum import StrEnum
@@ -13,24 +13,24 @@ from msgspec import Struct
 
 Resume = Literal["same_session", "new_session", "none"]
 Nature = Literal["done", "passing", "full", "account", "final", "broken", "user"]
-"""passing: over by itself after a while. account: the user's plan, key or budget. final: nothing
-follows without the user. broken: the process or its connection. user: waits for, or was ended by,
-the user."""
+"""passing: ends by itself after a while. account: the user's plan, key or budget. final: nothing
+follows without the user. broken: the process or its connection. user: waits for the user, or was
+ended by the user."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """All that follows from one reason."""
+    """Everything that follows from one reason."""
 
     description: str  # a few words for people and logs
     remedy: str  # what the user can do
     nature: Nature
-    resume: Resume = "none"  # how work goes on without the user, by default
-    exit_code: int = 1  # of a run that ends so
+    resume: Resume = "none"  # how work continues without the user, by default
+    exit_code: int = 1  # exit code of a run that ends this way
     colour: str = "red"
-    is_told: bool = True  # worth a notice
+    is_told: bool = True  # whether it is worth a notice
     at_prompt: bool = True  # may leave an agent at its prompt with work left
-    loads: bool = True  # False: without a reply it is the session that does not load
-    why: str = ""  # what the next session is told; "" for the description
+    loads: bool = True  # False: if there was no reply, the session failed to load
+    why: str = ""  # what the next session is told; "" means the description
     why_again: str = ""  # what the same session is told when it is resumed
 
 
@@ -55,7 +55,7 @@ class StopReason(StrEnum):
 
     @property
     def facts(self) -> Facts:
-        """This reason's row of the table."""
+        """This reason's row in the table."""
         return TABLE[self]
 
     @property
@@ -65,12 +65,12 @@ class StopReason(StrEnum):
 
     @property
     def resume(self) -> Resume:
-        """How work goes on by default: the same session, a new one, or not at all."""
+        """How work continues by default: in the same session, in a new one, or not at all."""
         return TABLE[self].resume
 
     @property
     def should_auto_resume(self) -> bool:
-        """Whether work goes on without the user, by default."""
+        """Whether work continues without the user, by default."""
         return TABLE[self].resume != "none"
 
     @property
@@ -213,5 +213,5 @@ _PRIORITY = {reason: place for place, reason in enumerate(StopReason)}
 
 
 def of_nature(*natures: Nature) -> frozenset[StopReason]:
-    """The reasons that are of one of these natures."""
+    """The reasons of these natures."""
     return frozenset(reason for reason, facts in TABLE.items() if facts.nature in natures)

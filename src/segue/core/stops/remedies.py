@@ -12,8 +12,8 @@ def remedy(
     scope: str | None = None,
     window_tokens: int | None = None,
 ) -> str:
-    """The remediation text for a reason, with what is known of the case. `sure`: enough to act on;
-    `past`: the stated reset is over."""
+    """The remediation for a reason, with the details that are known. `sure`: certain enough to act
+    on. `past`: the stated reset has passed."""
     text = reason.facts.remedy
     if reason is StopReason.RATE_LIMIT and past:
         return "The limit has reset: resume the same session."

@@ -22,11 +22,12 @@ from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.types import Reset
 
 JUST_PAST_S = 3600.0
-"""An undated clock time this short ago is past, not tomorrow: the message outlived its limit.
-Taking it for tomorrow would sleep a day; taking it for past costs one refused request."""
+"""An undated clock time this short ago has passed and does not mean tomorrow: the message outlived
+its limit. Reading it as tomorrow would cost a day of waiting; reading it as past costs one refused
+request."""
 
-LONGEST_S = 62 * 86_400.0  # plan windows are a month at most; longer is not a wait but nonsense
-FURTHEST_S = 20 * 366 * 86_400.0  # a date may be far, but not that far
+LONGEST_S = 62 * 86_400.0  # plan windows last a month at most; anything longer is nonsense
+FURTHEST_S = 20 * 366 * 86_400.0  # a date may be far away, but not that far
 
 _UNIT_S = {
     "ms": 0.001, "millisecond": 0.001, "msec": 0.001,
@@ -155,7 +156,7 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
         try:
             found = _time(text, start, lead[0].lower(), now, tz)
         except (ValueError, OverflowError, OSError):
-            found = None  # no calendar reaches there
+            found = None  # beyond any calendar
         if found is None:
             continue
         at, after_s, end = found
@@ -174,7 +175,7 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
 
 
 def stamp(text: str, tz: tzinfo) -> float | None:
-    """The time at the head of a log line, if it has a date."""
+    """The time at the start of a log line, if it has a date."""
     found = _ISO.search(text[:_STAMP_WITHIN])
     told = _iso(found, tz) if found and found[4] else None
     return None if told is None else told[0]
@@ -194,7 +195,7 @@ def retry_after(value: str, *, now: float) -> Reset | None:
 
 
 def zone(name: str) -> tzinfo | None:
-    """A zone by IANA name, abbreviation or offset ("UTC+2"); None for a name nobody has."""
+    """A zone by IANA name, abbreviation or offset ("UTC+2"); None for an unknown name."""
     key = name.strip().lower()
     if key in _ABBREVIATIONS:
         return _ABBREVIATIONS[key]
@@ -239,7 +240,7 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
         return now + after_s, after_s, match.end()
     if found := _clock(text, start, now, tz):
         return found
-    # A bare number is seconds, but only behind a key that can mean nothing else.
+    # A bare number means seconds, but only after a key that can mean nothing else.
     keyed = re.search(r"(?:after|delay|seconds|_s|_ms|-ms)$", lead)
     if (keyed or re.search(r"\bafter\s+$", text[:start][-12:], re.I)) and (
         match := lazy_pattern(r"(\d+(?:\.\d+)?)(?![\d:/-])").match(text, start)
@@ -250,7 +251,7 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
 
 
 def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
-    """A day, and a clock time on it if one follows; else the day's beginning."""
+    """A day, and a clock time on it if one follows; otherwise the start of the day."""
     start = _date_after_weekday(text, start)
     if match := _DOTTED.match(text, start):
         days = [(int(match[3]), int(match[2]), int(match[1]))]
@@ -279,12 +280,12 @@ def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     instants = [
         at for day in days if (at := _local(day, hour, minute, where or tz, now)) is not None
     ]
-    # A date without a year is the nearest one: a limit's reset is days away, not a year.
+    # A date without a year is the nearest one: a limit resets in days, not in a year.
     return (min(instants, key=lambda at: abs(at - now)), None, end) if instants else None
 
 
 def _date_after_weekday(text: str, start: int) -> int:
-    """ "Friday, March 13": the date tells more."""
+    """ "Friday, March 13": the date is more specific."""
     named = _WEEKDAY.match(text, start)
     gap = _WEEKDAY_GAP.match(text, named.end()) if named else None
     if gap is None or not any(form.match(text, gap.end()) for form in _DATES):
@@ -332,13 +333,13 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
 def _next(
     days: Iterable[date], hour: int, minute: int, place: tzinfo, now: float, end: int
 ) -> _Found | None:
-    """The first that is not past, or just past."""
+    """The first that has not passed, or has just passed."""
     found = (_local((day.year, day.month, day.day), hour, minute, place, now) for day in days)
     instants = [at for at in found if at is not None and at > now - JUST_PAST_S]
     return (min(instants), None, end) if instants else None
 
 
-_NOWHERE = timezone(timedelta(0), "nowhere")  # a zone was named, but nobody has it
+_NOWHERE = timezone(timedelta(0), "nowhere")  # a zone was named, but it is unknown
 
 
 def _clock_after(text: str, start: int) -> tuple[int, int, tzinfo | None, int] | None:
@@ -375,7 +376,8 @@ def _named(match: re.Match[str]) -> tzinfo | None:
 def _local(
     day: tuple[int, int, int], hour: int, minute: int, place: tzinfo, now: float
 ) -> float | None:
-    """The instant of a wall-clock time; of one that comes twice the first, unless it is past."""
+    """The instant of a wall-clock time. If it occurs twice, the first one, unless that has
+    passed."""
     found = _both(day, hour, minute, place)
     if not found:
         return None
@@ -383,8 +385,8 @@ def _local(
 
 
 def _both(day: tuple[int, int, int], hour: int, minute: int, place: tzinfo) -> list[float]:
-    """The one or two instants of a wall-clock time; one that the clocks skip is taken by the
-    offset before. Empty for a day that no calendar has."""
+    """The one or two instants of a wall-clock time. A time that the clocks skip uses the offset
+    before the change. Empty for a day that does not exist."""
     try:
         at = datetime(*day, tzinfo=place) + timedelta(hours=hour, minutes=minute)
         first, second = at.timestamp(), at.replace(fold=1).timestamp()

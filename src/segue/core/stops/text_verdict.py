@@ -1,7 +1,7 @@
-"""What is the last word of a text? Units in their order, and what they do to each other.
+"""What is the last message of a text? The units in order, and how they affect each other.
 
-A later unit outdoes an earlier one; the agent at work, trying again or speaking on shows that what
-stands above was no end; and a text with many causes in it is a list, not an ending.
+A later unit beats an earlier one. An agent that works, retries or keeps speaking shows that what is
+above was not an ending. And a text with many causes in it is a list, not an ending.
 """
 
 from collections.abc import Iterable
@@ -41,28 +41,28 @@ _INTRODUCING_WORDS = 6
 _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
 _DROPPED = "agents.interrupted_by_hand"
-"""Said when a turn is taken back: after an error, nobody's hand did it."""
+"""Printed when a turn is taken back; after an error, nobody did that by hand."""
 _RESETS = lazy_pattern(r"(?i)\breset")
 _TROUBLE = lazy_pattern(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
 _HELP = lazy_pattern(r"^Usage: \S+.*\[")
-_DOCUMENT = 2  # headings, from which on a text is one
+_DOCUMENT = 2  # from this number of headings on, a text is a document
 _CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
 
 
 class TextVerdict(Struct, frozen=True):
-    """The signs of the last word, and those that were heard and lost."""
+    """The signs of the last message, and those that were found but lost."""
 
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
-    answered: bool = False  # the last thing said is an answer, as far as one can tell
+    answered: bool = False  # the last message looks like an answer
 
 
 def hear(
     units: Iterable[Unit], ear: MessageReader, source: str, *, generic_errors: bool = True
 ) -> TextVerdict:
-    """The last word of a text. `generic_errors`: an error that no wording knows is at least an
-    error (not so in logs, where errors are daily bread)."""
+    """The last message of a text. `generic_errors`: an error that no wording matches is at least an
+    error (not in logs, where errors are common)."""
     listener = _Listener(ear, source)
     for unit in units:
         listener.take(unit)
@@ -77,15 +77,15 @@ class _Listener:
         self._source = source
         self._signs: list[Sign] = []
         self._lost: list[Sign] = []
-        self._error: Unit | None = None  # the last error that no wording knows
-        self._retry: Unit | None = None  # a notice that it tries again, if nothing else followed
+        self._error: Unit | None = None  # the last error that no wording matches
+        self._retry: Unit | None = None  # a notice of a retry, if nothing else followed
         self._answered = False
         self._foreign = False
         self._view = False
-        self._above: Unit | None = None  # a sentence that speaks about what stands below it
-        self._shown = False  # what stands above was only shown
+        self._above: Unit | None = None  # a sentence that introduces what is below it
+        self._shown = False  # what is above was only shown
         self._headings = 0  # of a document
-        self._told = False  # the signs stand in plain words, not in an error
+        self._told = False  # the signs are in plain words, not in an error
         self._causes: set[StopReason] = set()
         self._statuses: set[str] = set()
 
@@ -120,7 +120,7 @@ class _Listener:
         if said.signs and self._error is not None and _is_dropped(said.signs):
             self._lost += _outdo(list(said.signs), "an error was said before it")
         elif said.signs:
-            # "Done." is an answer, and an error is none.
+            # "Done." is an answer, an error is not.
             self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
             self._told = unit.voice is Voice.PLAIN
             advice = is_order(unit.text) or is_advice(unit.text)
@@ -149,11 +149,11 @@ class _Listener:
 
     @property
     def _left(self) -> bool:
-        """Is all that speaks so far that the user typed a word that ends a session?"""
+        """Whether the only evidence so far is that the user typed a word that ends a session."""
         return bool(self._signs) and all(s.evidence.rule in _TYPED for s in self._signs)
 
     def _fill_in(self, unit: Unit) -> None:
-        """A limit's end may stand below it: "2. Wait: the limits reset on 03/01"."""
+        """Adds a limit's reset from a unit below it: "2. Wait: the limits reset on 03/01"."""
         if all(s.reset or s.reason is not StopReason.RATE_LIMIT for s in self._signs):
             return
         if not _RESETS.search(unit.text) or is_code(unit.text):
@@ -179,7 +179,7 @@ class _Listener:
         return TextVerdict(tuple(self._signs), tuple(self._lost), self._answered)
 
     def _hangs_below_retry(self, unit: Unit) -> bool:
-        """Clients show the cause of a retry below its notice."""
+        """Whether this is the cause of a retry, which clients show below its notice."""
         retry = self._retry
         if retry is None:
             return False
@@ -213,7 +213,7 @@ class _Listener:
 
 
 def _introduces(unit: Unit) -> bool:
-    """A sentence that ends in a colon: what follows is shown, not said."""
+    """Whether a sentence ends in a colon: what follows is shown, not said."""
     words = len(unit.text.split())
     if _TROUBLE.search(unit.text):
         return False
@@ -234,8 +234,8 @@ def _is_said(unit: Unit) -> bool:
 def _newest(
     before: list[Sign], now: tuple[Sign, ...], *, advice: bool = False
 ) -> tuple[list[Sign], list[Sign]]:
-    """What is said last counts, but a farewell does not undo the error before it, a code without
-    a cause does not undo one with a cause, and neither does advice, which is about that error."""
+    """The last message counts. But a goodbye does not cancel the error before it, a code without a
+    cause does not cancel one with a cause, and neither does advice, which is about that error."""
     said = max(s.strength for s in now)
     weak = (
         all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
@@ -252,7 +252,7 @@ def _newest(
 
 
 def _without_dropped(said: MatchedMessage) -> MatchedMessage:
-    """A message without the notice that the turn was taken back, if it says why."""
+    """The message without the notice that the turn was taken back, if it says why."""
     why = tuple(s for s in said.signs if not _is_dropped((s,)))
     if not why or len(why) == len(said.signs):
         return said

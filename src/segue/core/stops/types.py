@@ -1,4 +1,4 @@
-"""Why a leg ended: the signs that speak for a reason, and the verdict. The reasons: `reasons`."""
+"""Why a leg ended: the signs for a reason, and the verdict. `reasons` has the reasons."""
 
 from enum import IntEnum, StrEnum
 from typing import Literal
@@ -13,29 +13,29 @@ SCHEMA = 1
 
 
 class Rank(IntEnum):
-    """Where a sign comes from; a higher rank beats a lower one whatever the reasons are."""
+    """Where a sign comes from. A higher rank beats a lower one, whatever the reasons."""
 
-    EXIT = 1  # exit code and signal; and a failure that names no cause, which says no more
-    TEXT = 2  # text in which the agent itself speaks as an error
+    EXIT = 1  # exit code and signal; also a failure that names no cause
+    TEXT = 2  # text in which the agent itself reports an error
     STRUCTURE = 3  # a structured record of the final turn
 
 
 class Strength(IntEnum):
     """How exactly a sign names its reason; decides within one rank, before the priority.
 
-    A sentence beats a code because providers reuse codes: a 429 that says "extra usage is
-    required" is a bill, and one that says "not your usage limit" is an overload.
+    A sentence beats a code because providers reuse codes: a 429 that says "extra usage is required"
+    is a bill, and one that says "not your usage limit" is an overload.
     """
 
     HINT = 0  # an HTTP status, an exit code
     PHRASE = 1  # a general phrase inside an error
     CODE = 2  # a machine-readable code: an enum value, an error type
     SENTENCE = 3  # a sentence that names the cause
-    OWN = 4  # a wording of the user's own
+    OWN = 4  # one of the user's own wordings
 
 
 class Evidence(Struct, frozen=True):
-    """What was seen, by which rule, and where."""
+    """What was found, by which rule, and where."""
 
     rule: str
     quote: str
@@ -43,7 +43,7 @@ class Evidence(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """When the agent may be asked again, and how that is known."""
+    """When the agent may be asked again, and how segue knows."""
 
     at: float | None = None  # unix time
     after_s: float | None = None  # as stated, relative to the record
@@ -52,14 +52,14 @@ class Reset(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True):
-    """How full the window was, as far as this stop tells."""
+    """How full the window was, as far as this stop shows."""
 
     used: int
     window: int | None = None
 
 
 class Sign(Struct, frozen=True, kw_only=True):
-    """One thing that speaks for one reason."""
+    """One piece of evidence for one reason."""
 
     reason: StopReason
     rank: Rank
@@ -69,9 +69,9 @@ class Sign(Struct, frozen=True, kw_only=True):
     reset: Reset | None = None
     tokens: Tokens | None = None
     message: str = ""
-    by_name: bool = False  # in words that belong to this agent alone
+    by_name: bool = False  # in words that only this agent uses
     lost: str = ""  # why it did not count, for `segue explain`
-    outdone: bool = False  # lost only to what was said later or better: a secondary reason
+    outdone: bool = False  # lost only to something later or more exact: a secondary reason
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="rate_limit"):
@@ -83,7 +83,7 @@ class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
 
 
 class ContextExhaustionInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="context"):
-    """How full the window was when it was said to be full."""
+    """How full the window was when it was reported full."""
 
     used_tokens: int | None = None
     window_tokens: int | None = None
@@ -117,7 +117,7 @@ class FailureInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="fail
     status: int | None = None
     exit_code: int | None = None
     signal: int | None = None
-    scope: str | None = None  # "network": no answer came, not even a refusal
+    scope: str | None = None  # "network": no response at all, not even a refusal
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -147,8 +147,8 @@ class Stop(Struct, frozen=True, kw_only=True):
     details: Details | None = None
     remediation: str = ""
     ended_by: EndedBy = "unknown"
-    unread: int = 0  # records that no rule knows: passed through, counted
-    notes: tuple[str, ...] = ()  # what was assumed
+    unread: int = 0  # records of unknown kinds, which are passed through and counted
+    notes: tuple[str, ...] = ()  # what segue assumed
     ended_for: str = ""
     """Why segue itself ended it ("handoff", "recall", "stall", "loop", "limit"), where the verdict
     rests on nothing else; "" if it ended by itself or by the user."""

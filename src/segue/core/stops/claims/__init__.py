@@ -1,1 +1,1 @@
-"""What messages claim that no wording knows, and whether a plain line is a message at all."""
+"""What a message claims if no wording matches it, and whether a plain line is a message at all."""

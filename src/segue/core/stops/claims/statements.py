@@ -1,8 +1,8 @@
-"""Is a plain line a message? Where nothing shows that it is an error, its form must.
+"""Is a plain line a message? If nothing else shows that it is an error, its form must.
 
-A message states what happened, at once, in few words, about the user's things. What can happen,
+A message states what happened, right away, in few words, about the user's things. What can happen,
 what is done about it, who fixed it and why are said in other forms: conditions, habits, reasons,
-the first person. These are forms, not wordings: what a line speaks of is not looked at here.
+the first person. This module looks only at such forms, never at what a line is about.
 """
 
 from segue.core.lazy_pattern import lazy_pattern
@@ -11,7 +11,7 @@ from segue.core.stops.plain.voice import Voice
 
 _MOST_WORDS = 70
 _MOST_LINES = 8
-_LOWER_WORDS = 9  # a longer line that opens in small letters is the rest of a sentence
+_LOWER_WORDS = 9  # a longer line that starts in lower case is the rest of a sentence
 _LEAD_WORDS = 8
 _SENTENCE_END = lazy_pattern(r"[.!?]\s")
 _STATEMENT_WORDS = 45
@@ -29,7 +29,7 @@ _TALK = lazy_pattern(
     r"|the (?:docs?|code|tests?|function|file|user|fix|issue|bug|error|problem|outage|cli"
     r"|client))\b"
 )
-# The rest of a sentence that began above: no message opens with such a word in small letters.
+# The rest of a sentence that began above: no message starts with such a word in lower case.
 _REST = lazy_pattern(
     r"^(?:are|is|was|were|be|been|has|had|have|does|do|did|will|would|can|may|might|should|must|asks?|of"
     r"|to|for|from|in|on|at|by|with|and|or|nor|than|then|as|into|over|its?|their|his|her|they"
@@ -76,7 +76,7 @@ _EXPLAINED = lazy_pattern(
     r"|is (?:the|a|an|caused|typically|usually|often|when|what)|are (?:now|then|typically|usually)"
     r"|means?|occurs?|happens?|indicates?|appears?)\b"
 )
-# A thing that has a name; that it is there says nothing.
+# The name of a thing, which says nothing about it.
 _NAMED = lazy_pattern(
     r"(?i)^(?:rate[- ]?limit(?:s|ing)?|max(?:imum)?[- ](?:context|prompt)[- ]\w+|context overflow"
     r"|network (?:issue|problem)s?|usage polic\w+|content polic\w+|moderation|guardrails?|refusal"
@@ -94,8 +94,8 @@ _HUMAN = lazy_pattern(
 
 
 def may_claim(unit: Unit, text: str) -> bool:
-    """May what this unit claims count? In an error, yes, unless its own log calls it harmless; a
-    plain line must stand there like a message."""
+    """Whether this unit's claims may count. In an error they do, unless its own log calls it
+    harmless. A plain line must have the form of a message."""
     if unit.voice is Voice.ERROR:
         return not _QUIET.search(unit.prefix)
     if unit.voice is not Voice.PLAIN or unit.log or unit.speaker or unit.item:
@@ -112,63 +112,63 @@ def may_claim(unit: Unit, text: str) -> bool:
 
 
 def is_rest(text: str) -> bool:
-    """Does a text open in the middle of a sentence?"""
+    """Whether a text starts in the middle of a sentence."""
     return bool(_REST.match(text))
 
 
 def is_only_warned(unit: Unit) -> bool:
-    """Does its own log say that this is a warning? Then it must state what happened, too."""
+    """Whether its own log calls this a warning. Then it must also state what happened."""
     return bool(_WARNED.search(unit.prefix))
 
 
 def is_human(text: str) -> bool:
-    """Does a person, or the model, tell what they think or did? No message does."""
+    """Whether a person, or the model, says what they think or did. No message does."""
     return bool(_HUMAN.search(text))
 
 
 def is_personal(text: str) -> bool:
-    """Does somebody speak of themselves, and not to refuse?"""
+    """Whether somebody speaks about themselves, other than to refuse."""
     return bool(_PERSON.search(text)) and not _REFUSES.match(text)
 
 
 def is_condition(sentence: str) -> bool:
-    """Does a sentence open with a condition?"""
+    """Whether a sentence starts with a condition."""
     return bool(_CONDITION.match(sentence))
 
 
 def is_advice(sentence: str) -> bool:
-    """Does a sentence say what to do?"""
+    """Whether a sentence says what to do."""
     return bool(_ADVICE.match(sentence))
 
 
 def is_order(sentence: str) -> bool:
-    """Does a sentence tell somebody to do something, and so not what happened?"""
+    """Whether a sentence tells somebody to do something, instead of what happened."""
     return bool(_ORDER.match(sentence))
 
 
 def is_long(sentence: str) -> bool:
-    """Does a sentence take more words than a message does?"""
+    """Whether a sentence has more words than a message does."""
     return len(sentence.split()) > _STATEMENT_WORDS
 
 
 def is_name(words: str) -> bool:
-    """Is this only what a thing is called?"""
+    """Whether this is only the name of a thing."""
     return bool(_NAMED.match(words))
 
 
 def is_explained(rest: str) -> bool:
-    """Does what follows tell what the words before it mean?"""
+    """Whether the rest explains what the words before it mean."""
     return bool(_EXPLAINED.match(rest))
 
 
 def is_taken_back(rest: str) -> bool:
-    """Does what follows deny the words before it?"""
+    """Whether the rest denies the words before it."""
     return bool(_TAKEN_BACK.match(rest))
 
 
 def comes_to_the_point(sentence: str, start: int, end: int) -> bool:
-    """Does a sentence state soon what stands from `start` to `end`, as something that happened?
-    What stands before a colon is where it happened: "…: premature close"."""
+    """Whether a sentence soon states the words from `start` to `end` as something that happened.
+    What precedes a colon is where it happened: "…: premature close"."""
     begins = sentence.rfind(": ", 0, start) + 1
     lead = sentence[:start]
     if lead.count("`") % 2 or lead.count('"') % 2 or _NO.search(sentence[begins:start]):

@@ -1,7 +1,7 @@
-"""What stop messages claim: a subject and what is said of it, the reason that speaks for, a weight.
+"""What stop messages claim: a subject and its predicate, the reason they support, and a weight.
 
 The terms are data (`segue/wordings/concepts/terms.toml`). Weights are whole numbers and halves, by
-how much a claim alone tells; they are not fitted to any message.
+how much a claim says on its own; they are not fitted to any message.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ _R = StopReason
 
 
 class Claim(Struct, frozen=True):
-    """A subject, and what is said of it (`says` is empty where the subject says it all)."""
+    """A subject and its predicate (`says` is empty if the subject says it all)."""
 
     reason: StopReason
     of: str
@@ -50,9 +50,9 @@ CLAIMS = (
 )
 SUBJECTS = {claim.of for claim in CLAIMS}
 TELLING = ("must_pay", "login_line", "window_line")
-"""Subjects that tell also in advice: nobody is advised so for another reason."""
+"""Subjects that count even in advice, because nobody gives that advice for another reason."""
 TELLING_ALONE = ("must_pay", "login_line")
-"""Those of them that tell also in a plain line that is nothing but advice."""
+"""Those of them that count even in a plain line that is only advice."""
 
 TAKES: dict[StopReason, tuple[StopReason, ...]] = {
     _R.CONTEXT_EXHAUSTED: (_R.RATE_LIMIT, _R.OVERLOADED, _R.CRASH, _R.ERROR),
@@ -67,14 +67,14 @@ TAKES: dict[StopReason, tuple[StopReason, ...]] = {
     _R.OVERLOADED: (_R.ERROR,),
     _R.USER_EXIT: (_R.OVERLOADED,),
 }
-"""Reasons, and what they look like from outside: the effect loses weight where the cause stands."""
+"""Reasons, and the reasons they resemble: the effect loses weight if the cause is present."""
 TAKEN = 1.5
 VAGUE = (_R.OVERLOADED, _R.ERROR)
 TELLS_WHY = (_R.CONTEXT_EXHAUSTED, _R.BILLING, _R.REFUSAL, _R.TIMEOUT, _R.MAX_TURNS, _R.MAX_BUDGET)
-"""Reasons that, where they stand, explain "internal error" and "bad request", however often these
+"""Reasons that explain "internal error" and "bad request" wherever they occur, however often these
 are said."""
 SURE = 3.0
-"""From this weight on a reason takes from its effects."""
+"""From this weight on, a reason takes weight from its effects."""
 
 BY_STATUS: dict[int, tuple[StopReason, float]] = {
     400: (_R.ERROR, 1.0),
@@ -93,16 +93,16 @@ BY_STATUS: dict[int, tuple[StopReason, float]] = {
 SERVER_STATUS = (_R.OVERLOADED, 2.0)
 
 CODE_WEIGHT = 3.0
-"""What a record's own code adds."""
+"""The weight of a record's own code."""
 STATUS_WEIGHT = 1.5
-"""What a record's status adds."""
+"""The weight of a record's status."""
 CODED = 0.7
-"""Of a claim's weight, where a code makes it: providers reuse codes."""
+"""The share of a claim's weight if a code makes it, because providers reuse codes."""
 ADVISED = 0.5
-"""Of a claim's weight, where it is made in advice."""
+"""The share of a claim's weight if it is made in advice."""
 FAULT = 2.5
-"""What must speak for an error where errors are common, as in a log."""
+"""The weight that an error needs where errors are common, as in a log."""
 ENOUGH = 2.0
-"""What must speak for a reason inside an error."""
+"""The weight that a reason needs inside an error."""
 ENOUGH_ALONE = 3.0
-"""What must speak for it where nothing else shows that this is an error."""
+"""The weight that a reason needs where nothing else shows that this is an error."""

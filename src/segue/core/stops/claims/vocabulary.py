@@ -1,16 +1,15 @@
-"""What a message says when no wording knows it: its claims, weighed together.
+"""What a message says if no wording matches it: its claims, weighed together.
 
-A wording knows a sentence. But whoever writes an error says one of a dozen things, each with a
+A wording matches a known sentence. But most error messages say one of a dozen things, each with a
 small vocabulary: *a limit* was *reached*, *the prompt* is *too long*, *credits* are *used up*, *a
-key* is *invalid*, *a server* is *down*. A **claim** is a subject with its predicate in one
-sentence, near each other, or a term that needs no other ("segmentation fault"). A code is a
-sentence without blanks (`insufficient_quota`) and claims less. Each claim speaks for one reason
-with a weight; HTTP statuses and other signs add theirs. The heaviest reason wins, if it is heavy
-enough.
+key* is *invalid*, *a server* is *down*. A **claim** is a subject with its predicate nearby in the
+same sentence, or a term that needs no other ("segmentation fault"). A code is read as a sentence
+(`insufficient_quota`) and counts less. Each claim adds weight to one reason; HTTP statuses and
+other signs add theirs. The heaviest reason wins if it is heavy enough.
 
-Three things keep it honest. Advice ("Please check your network") weighs less than a statement, and
-a condition weighs nothing. A cause takes weight from what it looks like: a full window is also "a
-limit that was exceeded". And a denial ("not your usage limit") is no claim.
+Three rules keep this honest. Advice ("Please check your network") weighs less than a statement, and
+a condition weighs nothing. A cause takes weight from the reasons it resembles: a full window is
+also "a limit that was exceeded". And a denial ("not your usage limit") is not a claim.
 """
 
 from collections import defaultdict
@@ -42,11 +41,11 @@ from segue.core.stops.claims.table import (
 from segue.core.stops.reasons import StopReason
 
 Spoken = tuple[StopReason, float, str]
-"""Other evidence for a reason: its weight, and what it is."""
+"""Other evidence for a reason: the reason, its weight, and what it is."""
 _Span = tuple[int, int]
 _Found = dict[tuple[StopReason, str], tuple[float, str]]
 _ADVISED = "advised "
-"""Before a subject that tells also in advice: it counts half where something is stated."""
+"""Prefix of a subject that counts even in advice; it counts half if something is stated as well."""
 
 _MOST_CHARS = 4_000
 _NEAR_CHARS = 70
@@ -76,16 +75,16 @@ _LESS = 0.5
 
 
 class Weighed(Struct, frozen=True):
-    """What a text claims: the heaviest reason, and the words that speak for it."""
+    """What a text claims: the heaviest reason, and the words that support it."""
 
     reason: StopReason
     weight: float
-    quote: str  # "" if only a status or another sign speaks
-    coded: bool = False  # no words claim it, only a code
+    quote: str  # "" if only a status or another sign supports it
+    coded: bool = False  # only a code claims it, no words
 
 
 class Vocabulary:
-    """The terms of claims, compiled when they are first needed."""
+    """The terms of claims, compiled when first needed."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self._terms = dict(terms)
@@ -93,8 +92,8 @@ class Vocabulary:
         self.weigh = lru_cache(maxsize=64)(self._weigh)
 
     def stated(self, text: str) -> bool:
-        """Does a text, which nothing else shows to be an error, say at once that something
-        happened?"""
+        """Whether a text that nothing else shows to be an error says right away that something
+        happened."""
         if statements.is_personal(text):
             return False
         sentence = _flat(_SENTENCES.split(text[:_MOST_CHARS], maxsplit=1)[0])
@@ -120,7 +119,7 @@ class Vocabulary:
         return False
 
     def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
-        """What a text claims; None if it claims nothing. `others`: what else speaks."""
+        """What a text claims, or None. `others` is other evidence."""
         text = _EMPTY_FIELD.sub(" ", text[:_MOST_CHARS])
         found: _Found = {}
         for sentence in _SENTENCES.split(_CODE.sub(" ", text))[:_MOST_SENTENCES]:
@@ -134,7 +133,8 @@ class Vocabulary:
                 found.setdefault((told[0], "status"), (told[1], ""))
         for reason, weight, name in others:
             found.setdefault((reason, name), (weight, ""))
-        if (StopReason.ERROR, "answer_cap") in found:  # it is not the window that is full
+        # the answer is capped, the window is not full
+        if (StopReason.ERROR, "answer_cap") in found:
             found.pop((StopReason.CONTEXT_EXHAUSTED, "window"), None)
         return _heaviest(found, waits=bool(self._spans("later", _flat(text))))
 
@@ -153,7 +153,7 @@ class Vocabulary:
                 found[key] = (weight, sentence[place[0] : place[1]])
 
     def _add_code(self, code: str, found: _Found) -> None:
-        """A code adds once to each reason that it claims, whatever else claims it."""
+        """Adds a code once to each reason that it claims, whatever else claims that reason."""
         claimed: _Found = {}
         self._add_claims(_SEAM.sub(" ", code), claimed)
         for (reason, _), (weight, _) in claimed.items():
@@ -161,7 +161,7 @@ class Vocabulary:
                 found[reason, "code"] = (weight * CODED, code)
 
     def _finder(self, sentence: str) -> Callable[[str], list[_Span]]:
-        """Where each term stands in a sentence, looked for once."""
+        """Finds each term in a sentence, once."""
         known: dict[str, list[_Span]] = {}
 
         def find(name: str) -> list[_Span]:
@@ -174,7 +174,7 @@ class Vocabulary:
     def _spans(self, name: str, sentence: str) -> list[_Span]:
         if name not in self._compiled:
             options = re2.Options()
-            options.log_errors = False  # RE2 would write to stderr by itself
+            options.log_errors = False  # otherwise RE2 writes to stderr
             self._compiled[name] = re2.compile(f"(?i){self._terms[name]}", options=options)
         spans: list[_Span] = []
         for match in self._compiled[name].finditer(sentence):
@@ -192,7 +192,7 @@ def _flat(sentence: str) -> str:
 
 
 def _place(claim: Claim, spans: Callable[[str], list[_Span]], sentence: str) -> _Span | None:
-    """Where a sentence makes a claim; None if it does not."""
+    """Where a sentence makes a claim, or None."""
     for start, end in spans(claim.of):
         if _is_denied(sentence, start):
             continue
@@ -211,10 +211,10 @@ def _is_denied(sentence: str, start: int) -> bool:
 
 
 def _weights(found: _Found, *, waits: bool) -> dict[StopReason, float]:
-    """What speaks for each reason. What is said of one thing in several ways is said once: the
-    heaviest counts in full, the others half; of a bad request, which each part of an answer calls
-    so, only one. Advice counts half where something else is stated (to pay, only where waiting
-    helps, too), and a code that is not said in words is no match for what is."""
+    """The weight of each reason. If one thing is said in several ways, the heaviest counts in full
+    and the others half. "Bad request" counts once, because each part of an answer repeats it.
+    Advice counts half if something else is stated (advice to pay, only if waiting also helps), and
+    a code that is not also put into words loses to one that is."""
     stated = {r for (r, name), (weight, _) in found.items() if name in SUBJECTS and weight >= _TOLD}
     said: dict[StopReason, list[float]] = defaultdict(list)
     weights: dict[StopReason, float] = defaultdict(float)

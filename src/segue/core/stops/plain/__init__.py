@@ -1,1 +1,1 @@
-"""Plain text: unwrapped, cut into units, and each unit given a voice."""
+"""Plain text: unwrapped, cut into units, with a voice for each unit."""

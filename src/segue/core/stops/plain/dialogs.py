@@ -1,8 +1,8 @@
 """Does a screen end in a question that only the user can answer?
 
-Clients draw their permission prompts and menus each in their own way, but all of them show the same
-three things: a question, ways to answer it, and the keys for that. Two of the three, as the last
-thing on a screen, are a dialog; what it asks does not matter.
+Every client draws its permission prompts and menus differently, but all of them show the same three
+things: a question, ways to answer it, and the keys for that. Two of the three at the end of a
+screen are a dialog, whatever it asks.
 """
 
 from segue.core.lazy_pattern import lazy_pattern
@@ -41,7 +41,7 @@ _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 
 def asked(lines: list[Line], source: str) -> Sign | None:
-    """The sign of a dialog at the end of a screen; None if there is none."""
+    """The sign of a dialog at the end of a screen, or None."""
     shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text][-_LOOK_BACK:]
     if not shown:
         return None
@@ -60,7 +60,7 @@ def asked(lines: list[Line], source: str) -> Sign | None:
     below = shown[place + 1 :]
     answers = [line for line in below if _OPTION.match(line.text)]
     chosen = sum(1 for line in answers if _CHOSEN.search(line.text))
-    # Nothing may stand below the question but ways to answer it, or the rest of one.
+    # Only ways to answer may be below the question, or the rest of one.
     if chosen >= 2 and len(answers) * 2 >= len(below):
         return _sign(question, source)
     return None

@@ -21,27 +21,28 @@ from segue.core.stops.plain.voice import Voice
 
 
 class Unit(Struct, frozen=True):
-    """Lines that belong together, cleaned, joined by newlines; `line` is the first one's number."""
+    """Lines that belong together, cleaned and joined by newlines; `line` is the number of the first
+    one."""
 
     text: str
     voice: Voice
     line: int
-    under_tool: bool = False  # stands below a tool call: muted, but an interrupt shows here too
-    speaker: bool = False  # opens with the bullet under which the model itself speaks
+    under_tool: bool = False  # below a tool call: muted, but an interrupt shows here too
+    speaker: bool = False  # starts with the bullet of the model's own words
     log: bool = False  # a stamped log line
     prefix: str = ""  # what the logger put before it
-    result: bool = False  # hangs below another unit
+    result: bool = False  # belongs to the unit above it
     indent: int = 0
-    wrapped: bool = False  # a width broke it, maybe in the middle of a word
-    item: bool = False  # opens with the bullet of a list, or a tick
+    wrapped: bool = False  # broken at a line width, possibly inside a word
+    item: bool = False  # starts with the bullet of a list, or a tick
 
 
 def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) -> list[Unit]:
     """Cuts unwrapped lines into units with voices.
 
-    `errors_only`: the channel carries nothing but errors (a failed request's body), so what
-    speaks at all speaks as an error. `logs`: whether a log line here can be the agent's own; in a
-    conversation it is some tool's output.
+    `errors_only`: the channel carries only errors (the body of a failed request), so any message is
+    an error. `logs`: whether a log line can be the agent's own here; in a conversation it is a
+    tool's output.
     """
     maker = _Maker(errors_only, logs)
     for line in lines:
@@ -50,23 +51,23 @@ def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) ->
 
 
 class _Maker:
-    """Collects lines until something shows that the next one belongs to another unit."""
+    """Collects lines until the next one belongs to another unit."""
 
     def __init__(self, errors_only: bool, logs: bool) -> None:
         self._errors_only = errors_only
         self._logs = logs
         self._log = False
         self._prefix = ""
-        self._in_page = False  # a gateway's page, as an error's body
+        self._in_page = False  # inside a gateway's page that is the body of an error
         self._in_tags = False  # the last line had some; a blank line after other text ends a page
-        self._item_indent: int | None = None  # of the item of a list that is open
-        self._frame = False  # the line above names a frame of a Python stack trace
+        self._item_indent: int | None = None  # indentation of the open list item
+        self._frame = False  # the line above is a frame of a Python stack trace
         self._in_code = False
         self._in_diff = False
         self._in_fence = False
-        self._in_result = False  # the lines of a tool's result, until a blank one
+        self._in_result = False  # inside a tool's result, until a blank line
         self._indent = 0
-        self._results = 0  # below the tool call above
+        self._results = 0  # results below the tool call above
         self._result = False
         self._units: list[Unit] = []
         self._lines: list[str] = []
@@ -110,7 +111,7 @@ class _Maker:
             return
         if self._frame and not mark and (voice.is_code(said) or line.indent):
             self._frame = voice.is_stack(said)
-            return  # the code of a frame: nobody says it
+            return  # the code of a frame, which is not a message
         self._frame = voice.is_frame(said)
         self._wrapped = self._wrapped or (line.goes_on and bool(self._lines))
         if line.goes_on and self._speaks_as_error and not mark:
@@ -121,7 +122,7 @@ class _Maker:
         if not mark and (self._in_result or self._in_item(line)):
             whose = Voice.MUTED
         if self._lines and voice.is_source(said) and voice.is_body(self._lines[-1]):
-            self._lines = []  # fields of the same piece of source
+            self._lines = []  # fields of the same piece of source code
         if whose is Voice.MUTED and voice.is_item(said) and not line.prefix:
             self._item_indent = line.indent
         if whose is not Voice.MUTED or voice.opens_code(said):
@@ -138,12 +139,12 @@ class _Maker:
 
     @property
     def _reported(self) -> bool:
-        """Did the client itself announce what is in the fence below?"""
+        """Whether the client itself announced the content of the fence below."""
         last = self._units[-1] if self._units and not self._lines else None
         return last is not None and voice.announces_report(last.text)
 
     def _in_item(self, line: Line) -> bool:
-        """Does a line go on with the item of a list above it?"""
+        """Whether a line continues the list item above it."""
         if self._item_indent is None or line.prefix or line.indent <= self._item_indent:
             self._item_indent = None
             return False
@@ -151,7 +152,7 @@ class _Maker:
 
     @property
     def _awaits_page(self) -> bool:
-        """May a gateway's page stand here, as the answer that an error speaks of?"""
+        """Whether a gateway's page may follow here, as the response that an error mentions."""
         if self._speaks_as_error:
             return True
         if not self._lines or not voice.names_answer(self._lines[-1]):
@@ -164,9 +165,9 @@ class _Maker:
         return bool(self._lines) and self._voice is Voice.ERROR
 
     def _quoted(self, mark: str, said: str) -> bool:
-        """Inside a fence or a patch: somebody shows a text, nobody speaks."""
+        """Whether this is inside a fence or a patch, where text is shown, not said."""
         if self._errors_only:
-            return voice.is_fence(said)  # a report's own fence around the error
+            return voice.is_fence(said)  # the fence of a report around the error
         if voice.is_fence(said):
             reported = self._reported and not self._in_fence
             self._in_fence = not (self._in_fence or reported)
@@ -193,7 +194,7 @@ class _Maker:
         if mark and not result:
             self._tool_open, self._results = self._speaker and voice.is_tool_call(said), 0
         self._results += result
-        # The first thing below a call is its result; an error of the client may follow it.
+        # The first thing below a call is its result; an error of the client may follow.
         own = self._results > 1 and voice.is_client_error(said)
         self._under_tool = result and self._tool_open and not own
         self._in_result = self._under_tool or (self._in_result and not mark)

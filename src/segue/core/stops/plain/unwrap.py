@@ -1,13 +1,14 @@
-"""Undoes what terminals and loggers do to text, before anybody looks for words in it.
+"""Removes what terminals and loggers add to text, before anything looks for words in it.
 
-A provider's sentence reaches a screen or a log through other programs: each puts something before
-every line (a stamp, a container's name, a quote mark, a gutter), draws a box around it, breaks it
-at a width, or puts it into a string of its own. None of that says anything. What is left are the
+A provider's sentence reaches a screen or a log through other programs. Each puts something before
+every line (a time stamp, a container's name, a quote mark, a gutter), draws a box around it, breaks
+it at a line width, or puts it inside a string. None of that has a meaning. What remains are the
 lines as they were written, each with the number of the line it began on, so that evidence still
-points into the original; what stood before a line is kept beside it, because it says when it was
-written and how loud.
+points into the original. The prefix of a line is kept next to it, because it says when it was
+written and at which level.
 
-Everything here is linear in the text, and each kind of wrapping is taken off at most `DEPTH` times.
+Everything here is linear in the length of the text, and each kind of wrapping is removed at most
+`DEPTH` times.
 """
 
 import json
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from segue.core.lazy_pattern import lazy_pattern
 
 DEPTH = 3
-MAX_LINE_CHARS = 16_384  # no client prints a longer message; what lies beyond is never matched
+MAX_LINE_CHARS = 16_384  # no client prints a longer message; nothing beyond this is matched
 _NARROWEST = 30  # nobody wraps at fewer columns
 _PREFIX_WITHIN = 200
 _DECODED_CHARS = 65_536
@@ -27,13 +28,13 @@ _PAGE_LINES = 20
 
 
 class Line(Struct, frozen=True):
-    """One line as it was written: cleaned, without what was put before it."""
+    """One line as it was written: cleaned and without its prefix."""
 
     text: str
     number: int
     indent: int = 0
     prefix: str = ""  # what a logger put before it
-    goes_on: bool = False  # the line above was broken here, by a width
+    goes_on: bool = False  # a line width broke the line above here
 
 
 _ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -47,7 +48,7 @@ _PLAIN_MARKS = str.maketrans("‘’ʼ“”‑：，。（）！", "'''\"\"-:,.
 
 
 def clean(raw: str) -> str:
-    """One line without colours, control characters, boxes and other panes."""
+    """One line without colours, control characters, boxes and neighbouring panes."""
     line = _CONTROL.sub("", _ANSI.sub("", raw[:MAX_LINE_CHARS])).translate(_PLAIN_MARKS)
     if "│" in line or "┃" in line or "║" in line:
         line = _COLUMN.sub("", line.strip(_EDGE))
@@ -62,7 +63,7 @@ _ESCAPE = lazy_pattern(r"\\u00([0-7][0-9a-fA-F])")
 
 
 def unescape(text: str) -> str:
-    """Undoes the escapes of a JSON text inside a string, at any depth, as far as words need it."""
+    """Undoes the escapes of JSON text inside a string, at any depth, as far as words need it."""
     if "\\" not in text:
         return text
     for _ in range(DEPTH):
@@ -76,7 +77,7 @@ _BROKEN_WORD = lazy_pattern(r"(?<=[\w/.-])\n(?=[\w/.-])")
 
 
 def unbroken(text: str) -> str:
-    """A text as it was if its lines were cut at a column, in the middle of words."""
+    """A text as it was before its lines were cut at a column, inside words."""
     return _BROKEN_WORD.sub("", text)
 
 
@@ -89,7 +90,7 @@ _HTML = lazy_pattern(
 
 
 def is_html(text: str) -> bool:
-    """Does a line hold the markup of a page?"""
+    """Whether a line contains the markup of a page."""
     return "<" in text and bool(_HTML.search(text))
 
 
@@ -100,7 +101,7 @@ _ANSWER_PAGE = lazy_pattern(
 
 
 def is_answer_page(lines: list[Line]) -> bool:
-    """Is a text nothing but the page by which a gateway refuses, or asks for a login?"""
+    """Whether a text is only the page with which a gateway refuses, or asks for a login."""
     told = [line.text for line in lines if line.text][:_PAGE_LINES]
     if not told or not _HTML.match(told[0]):
         return False
@@ -108,14 +109,14 @@ def is_answer_page(lines: list[Line]) -> bool:
 
 
 def untagged(text: str) -> str:
-    """What a line of a page says to people."""
+    """The readable text of a line of a page."""
     said = _TAG.sub(" ", text)
     for entity, meant in _ENTITIES:
         said = said.replace(entity, meant)
     return " ".join(said.split())
 
 
-# --- what stands before every line ------------------------------------------------------------
+# --- line prefixes -----------------------------------------------------------------------------
 
 _DAY = r"\d{2,4}[-/]\d\d[-/]\d\d|\d\d/[A-Z][a-z]{2}/\d{4}"
 _HOUR = r"\d\d:\d\d:\d\d(?:[.,:]\d+)?(?:\s?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -124,7 +125,7 @@ _STAMP = (
     r"|[EWIF]\d{4}\s\d\d:\d\d:\d\d\.\d+|\d{1,4}\.\d\d\.\d{3}\.\d{3}|\d{10}(?:\.\d+)?"
 )
 _LEVEL = r"(?:INFO|WARN|WARNING|ERR|ERROR|DEBUG|TRACE|FATAL|CRITICAL|SEVERE|NOTICE)"
-# Each alternative ends where the next may begin; none can match in two ways, so it is linear.
+# Each alternative ends where the next may start, and none can match in two ways, so it is linear.
 _ITEMS = lazy_pattern(
     rf"""(?x)(?:
       (?P<stamp>[\[(]?(?:{_STAMP})(?:[:,]\s{_LEVEL}/[\w-]{{1,40}})?[\])]?)(?=[\s|:\]]|$)
@@ -151,8 +152,8 @@ _ITEMS_MOST = 8
 
 
 def prefix_of(text: str) -> str:
-    """What a logger put before a line: stamps, levels, names of modules and processes; "" if
-    nothing there can only be a logger's."""
+    """What a logger put before a line: time stamps, levels, names of modules and processes; "" if
+    nothing there must come from a logger."""
     if not text or not (text[0].isdigit() or text[0] in "[(*<" or text[0].isalpha()):
         return ""
     end, sure, names = 0, False, 0
@@ -166,7 +167,7 @@ def prefix_of(text: str) -> str:
                 or (kind == "pair" and item[0].startswith(("time", "ts", "level")))
             )
             if kind == "source" and not sure and "pid=" not in item[0] and end == 0:
-                # "[API Error: …]" is speech; what else may be in brackets stands before a level.
+                # "[API Error: …]" is part of the message; other brackets come before a level.
                 following = _ITEMS.match(head, item.end())
                 out = _NAME.match(head, item.end())
                 if not (following and following.lastgroup in ("stamp", "level", "source")) and not (
@@ -193,7 +194,7 @@ _SPEECH = lazy_pattern(r"(?i)error[\s:]|fail|exception|limit|\b[45]\d\d\b|^\W*[\
 
 
 def _shared(texts: list[str]) -> str:
-    """What all lines of a text begin with, if only a program can have put it there."""
+    """The common prefix of all lines of a text, if only a program can have put it there."""
     spoken = [text for text in texts if text]
     if len(spoken) < 2:
         return ""
@@ -227,7 +228,8 @@ _CELL = lazy_pattern(r"^\s*\|(?P<cell>.*)\|\s*$")
 
 
 def _peeled(lines: list[str]) -> list[str]:
-    """Without what every line has: quote marks, string quotes, an ASCII box, a gutter."""
+    """The lines without what each of them has: quote marks, string quotes, an ASCII box, a
+    gutter."""
     for _ in range(DEPTH):
         spoken = [line for line in lines if line.strip()]
         if not spoken:
@@ -243,7 +245,7 @@ def _peeled(lines: list[str]) -> list[str]:
             lines = [line.lstrip().removeprefix(">") for line in lines]
         elif len(spoken) > 2 and all(_quoted(line.strip()) for line in spoken):
             if all(line.rstrip().endswith(",") for line in spoken[:-1]):
-                return lines  # a list in a piece of source
+                return lines  # a list in source code
             lines = [line.strip().rstrip(",")[1:-1] for line in lines]
         elif len(spoken) > 2 and _FRAME.match(spoken[0]) and _FRAME.match(spoken[-1]):
             cells = [_CELL.match(line) for line in spoken[1:-1]]
@@ -259,8 +261,8 @@ _MESSAGE_KEYS = {"message", "error", "text", "msg"}
 
 
 def _decoded(raw: list[str]) -> list[str]:
-    """What a text of one line says that is nothing but a JSON string, or an object around one; the
-    text itself if it is neither."""
+    """The content of a one-line text that is only a JSON string, or an object around one; otherwise
+    the text itself."""
     spoken = [line for line in raw if line.strip()]
     if (
         len(spoken) != 1
@@ -292,7 +294,7 @@ _SPOKEN_UP = lazy_pattern(
 
 
 def _speaks_up(text: str) -> bool:
-    """One quoted line may be what a user typed; an error's own opening is not."""
+    """Whether a single quoted line starts like an error. Otherwise a user may have typed it."""
     return bool(_SPOKEN_UP.match(text))
 
 
@@ -300,7 +302,8 @@ def _speaks_up(text: str) -> bool:
 
 
 def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
-    """The lines as they were written; what only a width broke off is marked (`goes_on`)."""
+    """The lines as they were written. Lines that only a line width broke off are marked
+    (`goes_on`)."""
     lines = []
     written = _decoded(raw)
     peeled = _peeled(written)
@@ -327,8 +330,8 @@ _OPENING = lazy_pattern(
 
 
 def _marked(lines: list[Line]) -> list[Line]:
-    """Marks the lines that go on with the one above: it was as full as it could be, and this one
-    does not begin anew."""
+    """Marks lines that continue the one above: that line was full, and this one does not start a
+    new sentence."""
     start = 0
     while start < len(lines):
         end = start + 1

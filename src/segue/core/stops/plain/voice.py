@@ -1,14 +1,14 @@
-"""Whose voice is a line? The shapes by which code, logs, bodies and errors are told apart.
+"""Whose voice is a line? The shapes that distinguish code, logs, bodies and errors.
 
-These are shapes, not wordings: what they say is not looked at here, only how it is said. A line
-that opens like an error may say anything; a line of code says nothing, whatever stands in it.
+These are shapes, not wordings: they look at how something is said, not at what. A line that starts
+like an error may say anything; a line of code says nothing, whatever it contains.
 """
 
 from enum import Enum
 
 from segue.core.lazy_pattern import lazy_pattern
 
-_LEVEL_WITHIN = 400  # a log line's level stands at its beginning
+_LEVEL_WITHIN = 400  # a log line has its level near its beginning
 _RAISED_WITHIN = 300
 _WRAPPED_CHARS = 56
 
@@ -46,7 +46,7 @@ _NOT_OURS = (
     r"(?!(?:assertion|import|modulenotfound|syntax|name|attribute|index|key|filenotfound"
     r"|zerodivision|unicode\w+|permission)error\b)"
 )
-# "I keep getting this error: …" is talk about an error.
+# "I keep getting this error: …" talks about an error.
 _NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
 _ERROR_LEAD = lazy_pattern(
     r"(?ix)^(?:\^C)?(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
@@ -122,7 +122,7 @@ _BODY_ERROR = lazy_pattern(
 _NO_ERROR = lazy_pattern(
     r"[\"']?\w{0,20}error\w{0,20}[\"']?\s*:\s*(?:null|None|false|False|\"\"|''|\{\}|\[\]|0\b)"
 )
-# An object that says somewhere that it is an error: a logger's record, an SDK's repr.
+# An object that calls itself an error somewhere: a logger's record, an SDK's repr.
 _ERROR_INSIDE = lazy_pattern(
     r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
     r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
@@ -140,7 +140,7 @@ _MUTED = lazy_pattern(
     | _{6,} | ={6,} | (?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+(?:::|\.py)
     )"""
 )
-# In a log a message may begin with any sign; a failed test's report still is one.
+# In a log a message may start with any character; the report of a failed test is still one.
 _MUTED_IN_LOG = lazy_pattern(
     r"^(?:\S{1,200}\.py:\d+: \w+(?:Error|Exception)$|E\s|@@\s|>\s|[+-]\s(?!\{'error')|_{6,}|={6,}"
     r"|(?:FAILED|PASSED|ERROR|SKIPPED)\s+\S+::)"
@@ -163,12 +163,12 @@ _FIELD = lazy_pattern(
     r"^\w{2,30}=\S*$|^(?:status|details|debug_error_string|code|message)\s=\s"
 )  # gRPC's
 _TOLD = lazy_pattern(r"^(?:subtype|terminal_reason|stop_reason|finish_reason|exit_reason|error)=\S")
-_CITED = lazy_pattern(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is what it prints
+_CITED = lazy_pattern(r"^([\"'`])(?!\w+\1).+\1\s+[a-z]{2,}")  # "…" is quoted output
 _SHAPE = lazy_pattern(
     r"\"\|\"|:\s?\.\.\.[,}]|\"(?:enum|properties|\$schema)\"\s*:\s*[\[{\"]"
 )  # of a record, in a document about it
 _LITERAL = lazy_pattern(r"^(['\"]).*\1[,;)]+$")
-# What no program prints: a template with a blank, a table of statuses, a field with its type.
+# What no program prints: a template with placeholders, a table of statuses, a field with its type.
 _SOURCE = lazy_pattern(
     r"\$\w{1,60}\s?[:=]\s|[A-Z]{1,40}(?:_[A-Z]{1,40})+:\s(['\"])\w+\1,?$|\w{1,80},$"
     r"|\(['\"]\w+['\"],\s\d+\),?$|[1-5]\d\d:\s(['\"]).*\2,?$|\.\.\.\w+,?$"
@@ -203,13 +203,13 @@ _RUNNING = lazy_pattern(
 
 
 def split_mark(line: str) -> tuple[str, str]:
-    """The bullet or prompt that a line opens with, and what is said after it."""
+    """The bullet or prompt at the start of a line, and the rest."""
     found = _MARK.match(line)
     return (found["mark"], line[found.end() :]) if found else ("", line)
 
 
 def is_prompt(mark: str) -> bool:
-    """Does the user's own line stand behind this mark?"""
+    """Whether the text after this mark is the user's own line."""
     return bool(mark) and (mark[0] in _PROMPT_MARKS or mark[-1] == ">")
 
 
@@ -218,107 +218,109 @@ _FENCE = lazy_pattern(r"^(?:```|~~~\w*$)")
 
 
 def opens_diff(said: str) -> bool:
-    """The head of a patch, after which unmarked lines are context."""
+    """Whether this is the head of a patch, after which unmarked lines are context."""
     return bool(_DIFF.match(said))
 
 
 def is_fence(said: str) -> bool:
-    """The fence of a quoted block."""
+    """Whether this is the fence of a quoted block."""
     return bool(_FENCE.match(said))
 
 
 def is_client_error(said: str) -> bool:
-    """An error in the words that only the client itself uses."""
+    """Whether this is an error in words that only the client itself uses."""
     return said.startswith("API Error")
 
 
 def is_result(mark: str) -> bool:
-    """Is this the hook under which a result hangs?"""
+    """Whether this is the mark of a result."""
     return bool(mark) and mark[0] in _RESULT_MARKS
 
 
 def is_speaker(mark: str) -> bool:
-    """Is this the bullet under which the model itself speaks?"""
+    """Whether this is the bullet of the model's own words."""
     return bool(mark) and mark[0] in _SPEAKER_MARKS
 
 
 def is_tick(mark: str) -> bool:
-    """Is this the bullet of a list, or the tick of a report?"""
+    """Whether this is the bullet of a list, or the tick of a report."""
     return bool(mark) and mark[0] in _TICKS
 
 
 def is_tool_call(said: str) -> bool:
-    """Name(arguments), as clients show a call."""
+    """Whether this is Name(arguments), the way clients show a call."""
     return bool(_TOOL_CALL.match(said))
 
 
 def is_log(said: str) -> bool:
-    """A stamped or levelled log line."""
+    """Whether this is a log line with a time stamp or a level."""
     return bool(_LOG.match(said))
 
 
 def is_item(said: str) -> bool:
-    """An item of a list; what is indented below it belongs to it."""
+    """Whether this is a list item; indented lines below it belong to it."""
     return bool(_ITEM.match(said))
 
 
 def is_test(said: str) -> bool:
-    """A line that only a test's source has."""
+    """Whether only the source code of a test has such a line."""
     return bool(_TEST.search(said))
 
 
 def is_stack(said: str) -> bool:
-    """A frame of a stack trace."""
+    """Whether this is a frame of a stack trace."""
     return bool(_STACK.match(said))
 
 
 def is_raised(said: str) -> bool:
-    """The name of an exception, and what it says."""
+    """Whether this is the name of an exception with its message."""
     return bool(_RAISED.match(said))
 
 
 def is_frame(said: str) -> bool:
-    """Where a frame of a Python stack trace is; its code follows in the next line."""
+    """Whether this is the location of a frame of a Python stack trace; its code is in the next
+    line."""
     return bool(_FRAME.match(said))
 
 
 def announces_report(said: str) -> bool:
-    """The line above a client's own crash report, which it prints as a fenced block."""
+    """Whether this is the line above a client's own crash report, which follows as a fenced
+    block."""
     return bool(_REPORT.search(said))
 
 
 def names_answer(said: str) -> bool:
-    """A line that says: what follows is what the server answered."""
+    """Whether this line says that the server's response follows."""
     return bool(_ANSWER.search(said))
 
 
 def is_body(said: str) -> bool:
-    """A line of a JSON-like body."""
+    """Whether this is a line of a JSON-like body."""
     return bool(_BODY.match(said))
 
 
 def is_source(said: str) -> bool:
-    """A line that only a program's source has; the fields beside it are its own."""
+    """Whether only source code has such a line; the fields next to it are then source code too."""
     return bool(_SOURCE.match(said)) or ("${" in said and bool(_TEMPLATE.search(said)))
 
 
 def is_string(text: str) -> bool:
-    """Is a body one string, and not the middle of a record?"""
+    """Whether a body is one string, not the middle of a record."""
     return text.lstrip().startswith('"') and not _KEY.match(text.lstrip())
 
 
 def is_faulty(text: str) -> bool:
-    """Does a body speak of a fault at all?"""
+    """Whether a body mentions an error at all."""
     return bool(_BODY_ERROR.search(_NO_ERROR.sub("", text)))
 
 
 def opens_code(said: str) -> bool:
-    """A line of code after which its arguments or fields follow."""
+    """Whether this is a line of code that its arguments or fields follow."""
     return said[-1:] in ("(", "{", "[", ",") and is_code(said) and not is_stack(said)
 
 
 def is_code(said: str) -> bool:
-    """Code, a shell line, or a frame of a stack trace; JSON-like bodies are not."""
+    """Whether this is code, a shell line, or a frame of a stack trace. JSON-like bodies are not."""
     if (_LITERAL.match(said) and not _KEY.match(said)) or is_source(said):
         return True
     if is_body(said):
@@ -327,8 +329,8 @@ def is_code(said: str) -> bool:
 
 
 def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "") -> Voice:
-    """The voice of one cleaned line. `logs`: whether a log line can be the agent's own;
-    `in_code`: the line above opened a piece of code; `prefix`: what a logger put before it."""
+    """The voice of one cleaned line. `logs`: whether a log line can be the agent's own. `in_code`:
+    the line above started a piece of code. `prefix`: what a logger put before it."""
     if is_prompt(mark):
         return Voice.PROMPT
     if _RUNNING.search(said):
@@ -345,7 +347,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.ERROR
     if said.endswith(";") and _KEY.match(said) and not prefix:
         return Voice.MUTED  # a field of a type, not of a body
-    if _STATEMENT.match(said):  # before the errors: `throw new Error(…)` opens like one
+    if _STATEMENT.match(said):  # before errors, because `throw new Error(…)` starts like one
         return Voice.MUTED
     if _ERROR_LEAD.match(said):
         return Voice.ERROR
@@ -365,12 +367,12 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
 
 
 def wraps(line: str) -> bool:
-    """Does this line look as if its sentence went on in the next one?"""
+    """Whether this line looks as if its sentence continued in the next one."""
     return len(line) >= _WRAPPED_CHARS and (line[-1].isalpha() or line[-1] in ",:")
 
 
 def continues_error(said: str) -> bool:
-    """Does a line go on with the error above it, although it may look like something else?"""
+    """Whether a line continues the error above it, although it may look like something else."""
     field = is_body(said) and said.endswith(",")  # `statusCode: 404,` in the dump of an error
     if _ERROR_LEAD.match(said) and said[0] not in "\"'{}" and not field:
         return False
