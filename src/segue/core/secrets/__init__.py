@@ -1,1 +1,1 @@
-"""Secrets out of text. Pure."""
+"""Removes secrets from text. Pure code."""

@@ -1,4 +1,4 @@
-"""Keys that a program hands to a client, and nothing names: `Mailer("0f3…")`."""
+"""Keys that a program passes to a client without naming them: `Mailer("0f3…")`."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _CALL = (
     rb"([A-Za-z_][A-Za-z0-9_.]{2,60})\([ \t]*(?:[\"'][^\"'\n]{1,80}[\"'][ \t]*,[ \t]*){0,2}"
     rb"[\"']([A-Za-z0-9_.~+/=:-]{20,200})[\"'][ \t]*[,)]"
 )
-_MADE = rb"(?:^|\.)_?[A-Z][a-z]+[A-Za-z0-9]*$"  # a class, which is named in words
+_MADE = rb"(?:^|\.)_?[A-Z][a-z]+[A-Za-z0-9]*$"  # a class, whose name consists of words
 _OPENS = (
     rb"(?i)(?:^|[._])(?:init|login|connect|auth(?:enticate)?|configure|setup|start|use)$"
     rb"|(?:search|client|sdk|api|bot|mailer|storage)$"
@@ -27,7 +27,7 @@ _OBJECT = (
 
 
 def handed(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where such keys stand."""
+    """Where such keys are."""
     if b"(" not in data:
         return
     for match in rule(_CALL).finditer(data):

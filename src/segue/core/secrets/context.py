@@ -1,7 +1,8 @@
-"""Passwords without a name, an option or a vendor's form.
+"""Passwords without a name, an option or a vendor's format.
 
-A line that speaks of a login, and on it a word that looks as people make passwords; a word that can
-hardly be anything else, wherever it stands; a column of a table that is called password."""
+Found in three ways: a word that looks like a chosen password, on a line about a login; a word that
+can hardly be anything else, anywhere; and a table column called password.
+"""
 
 from collections.abc import Iterator
 
@@ -15,18 +16,18 @@ LINE = (
     r"|[ \t]-u[ \t]|[ \t]--?user(?:name)?[ \t=]|\buser(?:name)?[\"']?[ \t]*[:=]|authenticat"
     r"|sign[ -]?in\b|\bregister[ \t]*=>|\bconnect to\b|\bopenssl\b|<<<"
 )
-"""What a line contains that speaks of a login, without regard to case."""
+"""What a line about a login contains, in any case."""
 STRONG = (
     r"[A-Za-z][A-Za-z0-9_.-]*[0-9][A-Za-z0-9_.-]*[!#$%^&*]"
     r"|[A-Za-z][!#$%^&*][A-Za-z0-9]*[0-9]"
 )
 """What a line with a strong password contains."""
 LEET = r"[a-z][013457]+[a-z]+[013457]|[\"'`][A-Za-z!-]*[a-z][013457]+[A-Za-z][A-Za-z0-9!-]+[\"'`]"
-"""What a line contains with a word in which digits stand for letters."""
+"""What a line contains with a word in which digits replace letters."""
 TABLES = (b",password", b',"password', b"| password", b"\tpassword")
 """What a text with a table of passwords contains."""
 
-_MAX_LINE_BYTES = 1_000  # a longer line is a program's
+_MAX_LINE_BYTES = 1_000  # a longer line was written by a program
 _MAX_ROWS = 500
 
 _LINES = rb"(?i)[^\n]*(?:" + LINE.encode() + rb")[^\n]*"
@@ -39,7 +40,7 @@ _STRONG = (
     rb"([A-Za-z0-9][A-Za-z0-9_.-]{0,30}[!#$%^&*][A-Za-z0-9!#$%^&*_.-]{0,30})"
     rb"(?:$|[\s\"'`|,;)])"
 )
-_TWICE = (  # two digits for letters in one word: k33p4ss
+_TWICE = (  # two digits that replace letters in one word: k33p4ss
     rb"(?:^|[\s\"'`>|:=,(}])"
     rb"((?:[A-Za-z]+-)?[A-Za-z]{0,8}[a-z][013457]{1,2}[a-z]{1,8}[013457]{1,2}"
     rb"[A-Za-z][A-Za-z0-9!-]{1,20})"
@@ -48,8 +49,8 @@ _QUOTED = (  # one of them, in quotes: "t1gerPw"
     rb"[\"'`]([A-Za-z!-]{0,20}(?:[a-z][013457]{1,2}[a-z]|[A-Z][013457][a-z]{2})"
     rb"[A-Za-z0-9!-]{1,20})[\"'`]"
 )
-_AFTER = b" \t\r\n\"'`<|,;:)}]&"  # a word may end before one of these
-_TERMS = (  # words of the trade with digits in them
+_AFTER = b" \t\r\n\"'`<|,;:)}]&"  # a word may end before any of these
+_TERMS = (  # technical terms that contain digits
     rb"(?i)base(?:16|32|58|62|64)|sha-?[0-9]{1,3}|md[245]|utf-?[0-9]+(?:mb[34])?|o?auth[12]|x-?509"
     rb"|x86|x64|amd64|arm64|aarch64|ed25519|e?c?25519|secp[0-9]+[kr]1|ecdsa|[ar]sa[0-9]*"
     rb"|aes-?[0-9]+|[hrep]s(?:256|384|512)|pbkdf2|argon2i?d?|pkcs#?[0-9]+|https?[23]?|ipv[46]"
@@ -66,7 +67,7 @@ _MADE = (
 _PHRASE = rb"^(?:[A-Z][a-z]{2,}|[a-z]{3,}-[A-Z][a-z]{2,})(?:-?[A-Z][a-z]{2,})*-?[0-9]{1,4}$"
 _CHOSEN = rb"^[A-Z][a-z]{2,}[-_.+#%!][0-9]{2,5}[a-z!]?$"  # a word, a sign, a number
 _PASSWORD_LINE = rb"(?i)password|passphrase|\bpw\b|wi-?fi"
-_NAMES = (  # step-12, Windows10, ISO-8859-1, 2024-01-02, v2-rc1, b2 and the like
+_NAMES = (  # step-12, Windows10, ISO-8859-1, 2024-01-02, v2-rc1, b2 and so on
     rb"(?i)^[a-z]+[-_]?[0-9]{1,4}$|^[0-9]|^[a-z]?[0-9.-]*$|^[a-z]{1,3}[0-9]+"
     rb"|-[a-z]{0,2}[0-9]{1,3}[a-z]?$|^[A-Z0-9-]+$|^[a-z0-9]+(?:-[a-z0-9]+)+$"
 )
@@ -84,7 +85,7 @@ _RULE = rb"^[-+|=: \t]+$"  # between the head of a table and its rows
 
 
 def told(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where such passwords stand."""
+    """Where such passwords are."""
     for line in rule(_LINES).finditer(data):
         text = line.group(0)
         if len(text) > _MAX_LINE_BYTES:
@@ -108,8 +109,8 @@ def told(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
-    """Digits amid letters where no term of the trade has them, or words and a number: S3cr3tRW,
-    Tulip-Fields-9."""
+    """Whether a word has digits among letters where no technical term has them, or consists of
+    words and a number: S3cr3tRW, Tulip-Fields-9."""
     word = word.rstrip(b".?,!")
     if not 6 <= len(word) <= 40 or after not in _AFTER:
         return False
@@ -132,13 +133,14 @@ def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
 
 
 def _is_listed(data: bytes, start: int, end: int) -> bool:
-    """One word a line, as names are in a list of a program."""
+    """Whether there is one word per line, as in a list of names."""
     before = data[data.rfind(b"\n", 0, start) + 1 : start]
     return not before.strip() and data[end : end + 2] in (b",\n", b",\r")
 
 
 def _is_strong(word: bytes) -> bool:
-    """Small and capital letters, digits and a sign, and no expression of a program."""
+    """Whether a word has small and capital letters, digits and a symbol, and is not an expression
+    in code."""
     if not 8 <= len(word) <= 40 or is_placeholder(word) or is_code(word):
         return False
     if rule(_EXPRESSION).search(word) or word.count(b".") > 1:
@@ -147,7 +149,7 @@ def _is_strong(word: bytes) -> bool:
 
 
 def _columns(data: bytes) -> Iterator[tuple[int, int]]:
-    """The column of a table that is called a password, as browsers and databases export it."""
+    """The column of a table called password, as browsers and databases export it."""
     for head in rule(_HEADS).finditer(data):
         sign = head.group(1)
         names = head.group(0).lower().split(sign)

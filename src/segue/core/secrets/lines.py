@@ -1,6 +1,8 @@
-"""Which lines of a text can hold a secret: a few fast scans, so that the many rules see only these.
+"""Which lines of a text can contain a secret: a few fast scans, so that the many rules see only
+those lines.
 
-Most texts of a session have no such line, and cost nothing more."""
+Most texts of a session have no such line and cost nothing more.
+"""
 
 import re
 from bisect import bisect_right
@@ -11,7 +13,7 @@ from segue.core.secrets.context import LEET, LINE, STRONG, TABLES
 from segue.core.secrets.names import SIGNS
 from segue.core.secrets.rules import rule, rules
 
-_WHOLE = (  # one secret over many lines, of which each looks like nothing
+_WHOLE = (  # one secret over many lines, none of which looks like one
     b"PRIVATE KEY",
     b"rivate-Lines",
     b"ind: Secret",
@@ -22,23 +24,23 @@ _WHOLE = (  # one secret over many lines, of which each looks like nothing
 _OVER_LINES = b"|".join(map(re.escape, _WHOLE))
 _BEFORE, _AFTER = 2, 3  # lines that belong to a secret's name, or to its command
 _SEAM = b"\n\x00\n"  # no rule looks across it
-_KEEP_WHOLE = 2_000  # bytes; to cut out lines of less saves nothing
+_KEEP_WHOLE = 2_000  # bytes; cutting lines out of less saves nothing
 
 _HEAD_BYTES = 20  # of a vendor's key, after its prefix
 
 _CHARS = r"[A-Za-z0-9_+/=.~%-]"
 _TURN = "(?:[0-9][A-Za-z]|[A-Za-z][0-9])"
-_RANDOM = rf"{_TURN}{_CHARS}{{4,}}{_TURN}|[A-Za-z0-9]{{28}}"  # as keys are: mixed, long
+_RANDOM = rf"{_TURN}{_CHARS}{{4,}}{_TURN}|[A-Za-z0-9]{{28}}"  # like keys: mixed and long
 _ADDRESS = r"://[^\s/@\"'<>]*:[^\s\"'<>]+@"
-_MADE = (  # a password beside a word for it, a key beside its name
+_MADE = (  # a password next to a word for it, a key next to its name
     rf"(?i:{LINE})|{STRONG}|{LEET}"
     r"|(?i:key)\\?[\"']?[ \t]*[:=][ \t]*[\"']?[A-Za-z0-9+/_-]{16}"
 )
-_BY_TOKEN = ("random", "key")  # values that `_RANDOM` finds, wherever they stand
+_BY_TOKEN = ("random", "key")  # values that `_RANDOM` finds anywhere
 
 
 class SuspectLines:
-    """The lines of a text that can hold a secret, in one piece, and where they stood."""
+    """The lines of a text that can contain a secret, as one piece, and where they were."""
 
     def __init__(self, data: bytes, spans: list[tuple[int, int]]) -> None:
         self.text = _SEAM.join(data[start:end] for start, end in spans)
@@ -51,13 +53,13 @@ class SuspectLines:
             place += end - start + len(_SEAM)
 
     def placed(self, span: tuple[int, int]) -> tuple[int, int]:
-        """A place of these lines as a place of the whole text."""
+        """Converts a place in these lines to a place in the whole text."""
         move = self._moves[bisect_right(self._starts, span[0]) - 1]
         return span[0] + move, span[1] + move
 
 
 def suspicious(data: bytes) -> SuspectLines | None:
-    """None if no rule can find a secret in this text."""
+    """The suspect lines; None if no rule can find a secret in this text."""
     spans: list[tuple[int, int]] = []
     for signs in _signs():
         place = 0
@@ -106,7 +108,7 @@ def _line_end(data: bytes, place: int, more: int) -> int:
 
 @cache
 def _signs() -> tuple[Any, Any]:
-    """All of it as two automata: as one, it has more states than RE2 keeps."""
+    """All of it as two automata, because a single one has more states than RE2 allows."""
     return (
         rule("|".join([_RANDOM, _ADDRESS, *_heads(), SIGNS]).encode()),
         rule("|".join([_MADE, *_words()]).encode()),
@@ -114,14 +116,15 @@ def _signs() -> tuple[Any, Any]:
 
 
 def _heads() -> list[str]:
-    """How vendors' keys begin; those that begin like words, or with anything, are `_RANDOM`."""
+    """The beginnings of vendors' keys; keys that begin like words, or with anything, are found by
+    `_RANDOM`."""
     vendors = rules("vendors")
     heads = (_head(form) for forms in vendors["forms"].values() for form in forms)
     return [*vendors["signs"], *filter(None, heads)]
 
 
 def _head(form: str) -> str:
-    """A form up to its random part, and a bit of that."""
+    """A format up to its random part, plus a little of that."""
     depth = group = opened = place = 0
     is_class = False
     while place < len(form):
@@ -148,7 +151,7 @@ def _head(form: str) -> str:
 
 
 def _words() -> list[str]:
-    """What else a line of one of the places contains."""
+    """What else a line with one of the places contains."""
     words = {
         word
         for place in rules("places")["place"]

@@ -1,4 +1,5 @@
-"""Values whose names say that they are secret: in code, JSON, YAML, .env, headers, options."""
+"""Values whose names say that they are secret: in code, JSON, YAML, .env files, headers and
+options."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,13 +19,13 @@ from segue.core.secrets.values import (
     is_sentence,
 )
 
-_STRONG = (  # what is called so is a secret, whatever it looks like
+_STRONG = (  # a secret, whatever its value looks like
     rb"(?:api|private|access|encryption|auth|secret|signing|account|preshared)[_.-]?key|pass[_-]?phrase"
     rb"|passw(?:or)?d|passwd|passcode|pwd?|pass|psk|secret|token|credentials?|creds|mnemonic"
 )
-_WEAK = rb"key|auth|bearer|salt|certificate|pepper"  # only if it looks like a key too
+_WEAK = rb"key|auth|bearer|salt|certificate|pepper"  # a secret only if its value looks like a key
 _WORD = rb"(?:" + _STRONG + rb"|" + _WEAK + rb")"
-_QUOTED = (  # to the closing quote, or to the end of the line if there is none
+_QUOTED = (  # up to the closing quote, or the end of the line if there is none
     rb'"((?:[^"\\\n]|\\[^\n])+)|\'((?:[^\'\\\n]|\\[^\n])+)|`([^`\n$]+)`'
     rb'|\\"((?:[^"\\\n]|\\[^"\n])+)'  # JSON inside JSON
 )
@@ -58,7 +59,7 @@ _TRIGGERS = (
     b"pass pw psk secret token cred mnemonic key auth bearer salt certificate pepper".split()
 )
 
-_STILL_IT = frozenset(  # what may follow the word, and it is still the secret
+_STILL_IT = frozenset(  # what may follow the word without changing its meaning
     b"base data value string plain text cleartext prod production dev staging live old new".split()
 )
 _NOT_IT = frozenset(  # before "key", "token" or "auth": something else
@@ -68,13 +69,13 @@ _NOT_IT = frozenset(  # before "key", "token" or "auth": something else
     b"last sync cursor resume result field property prop max min pre lock change".split()
 )
 _NOT_ALWAYS_IT = frozenset(b"request action client".split())
-_NEEDS_SIGNS = (b"token", b"credential", b"credentials", b"creds")  # words of other trades, too
+_NEEDS_SIGNS = (b"token", b"credential", b"credentials", b"creds")  # words with other meanings, too
 _INNER_BYTES = 4_000  # of JSON inside JSON
-_MIN_BYTES = 4  # an access key of one letter is a shortcut
+_MIN_BYTES = 4  # an access key of one letter is a keyboard shortcut
 
 
 def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
-    """Where values stand whose names say that they are secret."""
+    """Where the values are whose names say that they are secret."""
     if not any(word in lowered for word in _TRIGGERS):
         return
     for match in rule(_NAMED).finditer(data):
@@ -123,7 +124,7 @@ def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _after_scheme(data: bytes, name: bytes, value: bytes, end: int) -> tuple[int, int] | None:
-    """The key after a word that says what it is: `X-Auth-Token: api-key 0f3…`."""
+    """The key after a word that describes it: `X-Auth-Token: api-key 0f3…`."""
     word = value.rstrip(b":")
     if not word.replace(b"-", b"").replace(b"_", b"").isalpha() or len(word) > 12:
         return None
@@ -180,7 +181,7 @@ def _is_secret(name: bytes, value: bytes, group: int, after: bytes) -> bool:
 
 @lru_cache(256)
 def _parted(name: bytes) -> tuple[bytes, bytes, bytes]:
-    """A name around its last word for a secret, a strong one if there is any."""
+    """A name split around its last word for a secret, preferring a strong one."""
     words = list(rule(rb"(?i)" + _STRONG).finditer(name)) or list(
         rule(rb"(?i)" + _WEAK).finditer(name)
     )
@@ -194,8 +195,8 @@ def _is_weak(word: bytes) -> bool:
 
 
 def _ended(data: bytes, end: int) -> int:
-    """Where an unquoted value ends: after its & and ;, but before the next field of an address or
-    a connection string."""
+    """Where an unquoted value ends: after its & and ;, but before the next field of a URL or a
+    connection string."""
     while data[end : end + 1] in (b"&", b";"):
         more = rule(rb"[;&][^\s\"'`;&=]+").match(data, end)
         if more is None or data[more.end() : more.end() + 1] == b"=":
@@ -205,7 +206,7 @@ def _ended(data: bytes, end: int) -> int:
 
 
 def _begun(data: bytes, place: int) -> bytes:
-    """What of the name is before the word."""
+    """The part of the name before the word."""
     begun = data[max(0, place - 40) : place]
     return begun[len(begun.rstrip(_NAME)) :]
 
@@ -214,8 +215,8 @@ _NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 
 def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
-    """Whether this is the name of a secret: not tokens, tokenizer, token_limit, public_key,
-    compass. What continues after the word is so if its value looks like a key."""
+    """Whether this names a secret: not tokens, tokenizer, token_limit, public_key or compass. If
+    the name continues after the word, its value must look like a key."""
     lower = word.lower()
     inside = len(word) <= 4 and before[-1:].isalpha() and not _begins_a_part(before, word)
     if inside and (is_hex(value) or not (is_random(value) or _is_variable(before, word, value))):
@@ -246,7 +247,7 @@ def _is_variable(before: bytes, word: bytes, value: bytes) -> bool:
 
 
 def _begins_a_part(before: bytes, word: bytes) -> bool:
-    """dbPass, but not bypass."""
+    """Whether the word starts a part of the name: dbPass, but not bypass."""
     return word[:1].isupper() and before[-1:].islower()
 
 
@@ -258,7 +259,8 @@ def _parts(name: bytes) -> list[bytes]:
 
 
 def _is_about(name: bytes, word: bytes, value: bytes) -> bool:
-    """So many tokens; the working folder that shells call PWD; `password=password` in a call."""
+    """Whether the value is about something else: a number of tokens; the working folder, which
+    shells call PWD; `password=password` in a call."""
     bare = value.strip(b",;)@. ").lower()
     if bare in (name.lower(), word.lower()) or _is_type(value, word):
         return True
@@ -274,7 +276,8 @@ def _joined(name: bytes) -> bytes:
 
 
 def _is_type(value: bytes, word: bytes) -> bool:
-    """A class or a label that is called so: _RSAPrivateKey, challengePassword."""
+    """Whether the value is a class or a label with such a name: _RSAPrivateKey,
+    challengePassword."""
     end = word.replace(b"_", b"").replace(b"-", b"")[-3:].lower()
     return (
         value.strip(b"_").isalpha()
@@ -292,13 +295,13 @@ def _is_in_a_path(data: bytes, start: int, group: int) -> bool:
 
 
 def _is_argument(value: bytes) -> bool:
-    """A name handed on in a call: `password=user_password,`."""
+    """Whether the value is a name passed in a call: `password=user_password,`."""
     bare = value.rstrip(b",;)]}:")
     return bare != value and bare.replace(b"_", b"").isalnum() and not bare[:1].isdigit()
 
 
 def _is_word(value: bytes) -> bool:
-    """`apiKey: "ollama"`: what programs want that need no key."""
+    """Whether the value is a plain word for programs that need no key: `apiKey: "ollama"`."""
     return len(value) < 12 and value.islower() and value.replace(b"-", b"").isalpha()
 
 

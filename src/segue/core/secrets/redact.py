@@ -1,9 +1,10 @@
-"""Secrets out of texts that are kept or sent on: checkpoints, notes, logs, events.
+"""Removes secrets from texts that are stored or sent: checkpoints, notes, logs, events.
 
-By form (what looks like a known vendor's key), by place (where a password is in a command, a
-header, an address) and by name (what is called a password). The rules of the first two are data of
-the package, `secrets/*.toml`. RE2 over bytes: the time is linear whatever the text is, and lone
-surrogates pass. Names stay, values go; a value that was found once goes everywhere in the text."""
+Secrets are recognised by format (a known vendor's key), by place (a password in a command, a
+header, a URL) and by name (what is called a password). The rules for the first two are package
+data, `secrets/*.toml`. RE2 over bytes takes linear time for any text, and lone surrogates pass.
+Names stay and values are replaced; a value found once is replaced everywhere in the text.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ from segue.core.secrets.values import FITS, MARK, is_bare, is_mixed, is_placehol
 
 __all__ = ["MARK", "OVER_LINES", "redact", "redact_blocks", "scrub"]
 
-_PASSES = 4  # what a first pass uncovers; one is enough for all but made-up texts
-_KEY_BYTES = 20_000  # a private key is no longer: a BEGIN and an END further apart are two mentions
-_AGAIN = 100  # so many different values are looked for elsewhere in the same text
+_PASSES = 4  # for what an earlier pass uncovers; one is enough except for contrived texts
+_KEY_BYTES = 20_000  # a private key is no longer; BEGIN and END further apart are two mentions
+_AGAIN = 100  # the maximum number of values to look for elsewhere in the same text
 OVER_LINES = (
     "PRIVATE KEY",
     "Static key",
@@ -42,8 +43,8 @@ OVER_LINES = (
     "\npassword ",
     "  password",
 )
-"""Without one of these no secret takes several lines."""
-_LEAST_CHARS = 8  # no secret with what tells that it is one is shorter
+"""Without one of these, no secret spans several lines."""
+_LEAST_CHARS = 8  # a secret with what identifies it is never shorter
 _AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
 
 _URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
@@ -53,7 +54,8 @@ _IDS_BEFORE = (
     rb"|charset|alphabet|[a-z]_id|[a-z] id|[a-z]Id|\?b\?)"
     rb"[^\n]{0,12}$|/nix/store/$"
 )
-_DUMPED = rb"(?:[A-Za-z0-9+/=]{56,}|-----)[\"'\\nr,+]*\n[ \t\"'+]*$"  # the line before is one, too
+# the previous line is one, too
+_DUMPED = rb"(?:[A-Za-z0-9+/=]{56,}|-----)[\"'\\nr,+]*\n[ \t\"'+]*$"
 _DUMP_GOES_ON = rb"[\"'\\nr,+]*\n[ \t\"'+]*[A-Za-z0-9+/]{48}"
 _KEY_BEGINS = rb"-----BEGIN [A-Za-z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|Static key V1)-----"
 _KEY_ENDS = rb"-----END [A-Za-z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|Static key V1)-----"
@@ -67,7 +69,8 @@ _clean: set[str] = set()  # short texts without any secret
 
 
 def redact(text: str) -> tuple[str, int]:
-    """The text with each secret replaced by a mark, and how many there were. Twice is as once."""
+    """The text with each secret replaced by a mark, and how many there were. Redacting twice
+    changes nothing more."""
     data = text.encode("utf-8", "surrogatepass")
     found = 0
     for _ in range(_PASSES):
@@ -84,16 +87,16 @@ def redact(text: str) -> tuple[str, int]:
 
 
 def redact_blocks(text: str) -> str:
-    """The text without secrets, if one of them takes several lines: for those who keep single lines
-    of long texts, and redact these later. Costs next to nothing where there is none."""
-    for word in OVER_LINES:  # no `any`: this is done to everything that is printed
+    """The text without secrets that span several lines, for callers that keep single lines of long
+    texts and redact those later. Costs next to nothing if there are none."""
+    for word in OVER_LINES:  # not `any`, because this runs on all output
         if word in text:
             return redact(text)[0]
     return text
 
 
 def scrub(value: Any) -> Any:
-    """A value of plain lists, dicts and texts with every text in it redacted; names stay."""
+    """A value of plain lists, dicts and texts, with every text redacted. Names stay."""
     if isinstance(value, str):
         return _scrubbed(value) if len(value) >= _LEAST_CHARS else value
     if isinstance(value, list | tuple):
@@ -104,7 +107,8 @@ def scrub(value: Any) -> Any:
 
 
 def _scrubbed(text: str) -> str:
-    """Logs repeat paths, ids and reasons: a short text that holds no secret is looked at once."""
+    """Redacts a text, remembering short texts without a secret, because logs repeat paths, ids and
+    reasons."""
     if text in _clean:
         return text
     found, count = redact(text)
@@ -135,7 +139,7 @@ def _without(data: bytes, spans: list[tuple[int, int]]) -> bytes:
 
 
 def _again(data: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Where else the values stand: a password is echoed, a token is quoted."""
+    """Where else the values occur: a password is echoed, a token is quoted."""
     values: dict[bytes, None] = {}
     for start, end in spans:
         value = data[start:end]
@@ -151,7 +155,7 @@ def _again(data: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where secrets stand; they may overlap."""
+    """Where secrets are; the places may overlap."""
     for match in rule(_forms()).finditer(data):
         if is_mixed(match.group(0)):
             yield match.span()
@@ -171,7 +175,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _bare(data: bytes) -> Iterator[tuple[int, int]]:
-    """Keys that neither a name nor a place tells, but the dice."""
+    """Keys that no name or place gives away, only their randomness."""
     for match in rule(_BARE).finditer(data):
         start, end = match.span()
         start = max(start, data.rfind(b"=", start, end - 20) + 1)
@@ -180,7 +184,8 @@ def _bare(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _is_dump(data: bytes, start: int, end: int) -> bool:
-    """A line of a picture, a certificate or a program; a hash or an id that is named so."""
+    """Whether this is a line of a picture, a certificate or a program, or a hash or an id that is
+    named as one."""
     before = data[max(0, start - 90) : start]
     if rule(_IDS_BEFORE).search(before[-40:]):
         return True
@@ -190,11 +195,11 @@ def _is_dump(data: bytes, start: int, end: int) -> bool:
 
 
 def _opens(value: bytes) -> bool:
-    """Whether this is the password of an address: not a port and a path, not a:b."""
+    """Whether this is the password in a URL: not a port and a path, and not a:b."""
     if b"/" in value and not is_random(value):
         return False
     if rule(rb"^[A-Z][A-Za-z]*(?i:token|pass(?:word)?|key|secret)$").search(value):
-        return False  # what a manual has there: ApiToken, APIPASS
+        return False  # placeholders in manuals: ApiToken, APIPASS
     return not is_placeholder(value) and not (len(value) < 4 and value.isalnum())
 
 
@@ -213,14 +218,14 @@ def _placed(data: bytes, pattern: bytes, fits: str) -> Iterator[tuple[int, int]]
 
 
 def _cookies(value: bytes, offset: int) -> Iterator[tuple[int, int]]:
-    """The values of a cookie header that look like keys, each alone."""
+    """The values of a cookie header that look like keys, one by one."""
     for match in rule(rb"[A-Za-z0-9_.-]+=([^;\s,]+)").finditer(value):
         if FITS["random"](match.group(1)) and not is_placeholder(match.group(1)):
             yield offset + match.start(1), offset + match.end(1)
 
 
 def _keys(data: bytes) -> Iterator[tuple[int, int]]:
-    """Private keys, whole or without their end."""
+    """Private keys, complete or without their end."""
     ends: list[int] | None = None
     place = 0
     for begin in rule(_KEY_BEGINS).finditer(data):
@@ -233,7 +238,7 @@ def _keys(data: bytes) -> Iterator[tuple[int, int]]:
         if following < len(ends) and ends[following] - start <= _KEY_BYTES:
             place = ends[following]
             if not rule(rb"[A-Za-z0-9+/]{32}").search(data, start, place):
-                continue  # the two lines alone, as programs name them
+                continue  # only the two lines, as programs mention them
         else:
             place = rule(_KEY_BODY).match(data, start, start + _KEY_BYTES).end()
         if place > start:
@@ -242,7 +247,7 @@ def _keys(data: bytes) -> Iterator[tuple[int, int]]:
 
 @cache
 def _forms() -> bytes:
-    """All vendors' forms as one pattern."""
+    """All vendors' formats as one pattern."""
     table: dict[str, list[str]] = rules("vendors")["forms"]
     return "|".join(form for forms in table.values() for form in forms).encode()
 

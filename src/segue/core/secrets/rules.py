@@ -1,4 +1,4 @@
-"""The rules by which secrets are known, loaded from the package's data and compiled once."""
+"""The rules for recognising secrets, loaded from the package's data and compiled once."""
 
 import tomllib
 from functools import cache
@@ -12,12 +12,12 @@ _MAX_MEMORY = 64 << 20  # of one automaton
 
 @cache
 def rule(pattern: bytes) -> Any:
-    """RE2 over bytes, compiled when it is first needed: its time is linear whatever the text is."""
+    """An RE2 pattern over bytes, compiled when first needed. Its time is linear for any text."""
     return re2.compile(pattern, options=_options())
 
 
 class WordSets:
-    """Which of many sets of words, without regard to case, have one in a text: all in one scan."""
+    """Finds which of many sets of words have one in a text, in any case, in one scan."""
 
     def __init__(self, sets: list[list[str]]) -> None:
         options = _options()
@@ -29,7 +29,8 @@ class WordSets:
         self._found.Compile()
 
     def matches(self, data: bytes) -> list[int]:
-        """The numbers of these sets, ascending; of all of them if memory does not allow to tell."""
+        """The numbers of these sets, ascending; all numbers if there is not enough memory to
+        tell."""
         found = self._found.Match(data)
         return self._all if found is None else sorted(found)
 
@@ -44,5 +45,5 @@ def _options() -> Any:
 
 @cache
 def rules(name: str) -> dict[str, Any]:
-    """A file of `secrets/*.toml`: data of the package, as constant as its code."""
+    """A file of `secrets/*.toml`, which is package data and as constant as the code."""
     return tomllib.loads((get_data("segue", f"secrets/{name}.toml") or b"").decode())

@@ -1,4 +1,4 @@
-"""What the value of a secret looks like, and what is in its place in code and documents."""
+"""What the value of a secret looks like, and what takes its place in code and documents."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 import re2
 
 MARK = "[redacted]"
-MIN_KEY_BYTES = 16  # what is shorter is known by its name or its place alone
+MIN_KEY_BYTES = 16  # a shorter value is recognised only by its name or place
 
-_BLANKS = frozenset(  # what stands where a secret was, or will be
+_BLANKS = frozenset(  # what is written where a secret was, or will be
     b"true false yes no none null nil undefined str string bytes required optional missing empty "
     b"invalid expired unset hidden masked redacted changeme changeit example password passwd passw "
     b"pass pwd secret token test dummy default placeholder username user value prompt never always "
@@ -24,7 +24,7 @@ _NOT_ASCII = bytes(range(128, 256))
 
 
 def is_placeholder(value: bytes) -> bool:
-    """A variable, a blank to be filled in, or what stands where a secret was."""
+    """Whether this is a variable, a blank to be filled in, or a replacement for a secret."""
     bare = value.strip(b"\"'`,;)@. ").lower()
     return (
         MARK.encode() in value
@@ -45,7 +45,7 @@ def is_placeholder(value: bytes) -> bool:
 
 
 def is_code(value: bytes) -> bool:
-    """An expression: a call, an index, an attribute, a template."""
+    """Whether this is an expression: a call, an index, an attribute, a template."""
     bare = value.rstrip(b",;:)]}")
     if (
         b"://" in bare
@@ -69,34 +69,36 @@ _GRAMMAR = re2.compile(rb"^[0-9]?\*[A-Za-z(]|\\[sSdDwWb]\b|\[\^|\.\*")  # 1*tcha
 
 
 def is_chosen(value: bytes) -> bool:
-    """Not a word of a sentence, nor code: with digits or signs in it."""
+    """Whether this contains digits or symbols, and is neither a word of a sentence nor code."""
     plain = value.rstrip(b",;.:!?)]}")
     return not is_code(value) and not plain.replace(b"-", b"").replace(b"_", b"").isalpha()
 
 
 def is_scrambled(value: bytes) -> bool:
-    """Letters alone, small and capital ones in no order: no word, no name of code."""
+    """Whether this is only letters, in mixed case without order: not a word or a name in code."""
     if len(value) < 10 or not value.isalpha():
         return False
     return _mixture(value)[0] * 5 >= len(value) and _in_words(value) * 4 < len(value) * 3
 
 
 def is_told(value: bytes) -> bool:
-    """A password as people tell it: letters with digits or signs in it, and no word of a trade."""
+    """Whether this is a password as people write it: letters with digits or symbols, and not a
+    technical term."""
     bare = value.rstrip(b",;.:?)]}\"'`").lower()
     if len(bare) < 5 or is_code(value) or is_placeholder(value) or _is_term(bare):
         return False
     if any(byte in b"(){}[]<>|\\/\"'`=" for byte in bare) or bare.startswith((b"-", b"@", b"#")):
         return is_random(value)
     if b"_" in bare and value.islower() and bare.replace(b"_", b"").isalnum():
-        return False  # a name of code
+        return False  # a name in code
     letters = any(97 <= byte <= 122 for byte in bare)
     digits = any(48 <= byte <= 57 for byte in bare)
     return letters and (digits or any(byte in b"!@#$%^&*+~" for byte in bare))
 
 
 def is_bare(value: bytes) -> bool:
-    """A key that nothing around it tells: long, and so mixed that it is no name, path or id."""
+    """Whether this is a key that nothing around it gives away: long, and too mixed for a name, path
+    or id."""
     if is_known_id(value) or value.startswith(_PUBLIC):
         return False
     pieces = _PARTS.split(value)
@@ -125,7 +127,7 @@ def _is_noise(piece: bytes) -> bool:
 
 
 def _is_text(piece: bytes) -> bool:
-    """Words, only encoded: base64 of what can be read."""
+    """Whether this is encoded text: base64 of something readable."""
     try:
         text = b64decode(piece[: len(piece) // 4 * 4])
     except ValueError:
@@ -134,18 +136,18 @@ def _is_text(piece: bytes) -> bool:
 
 
 def _in_words(value: bytes) -> int:
-    """How many letters are in what may be words: three small ones in a row, and more."""
+    """How many letters are in possible words: at least three small letters in a row."""
     return sum(map(len, _RUN.findall(value)))
 
 
 _RUN = re2.compile(rb"[A-Z]?[a-z]{3,}")
 _PARTS = re2.compile(rb"[-_.=:/+]+")
-_PUBLIC = (b"AAAAB3Nza", b"AAAAC3Nza", b"AAAAE2Vj", b"AAAAG")  # keys of ssh that are no secret
-_MAX_NOISE_BYTES = 200  # what is longer is a picture or a program
+_PUBLIC = (b"AAAAB3Nza", b"AAAAC3Nza", b"AAAAE2Vj", b"AAAAG")  # ssh keys that are not secret
+_MAX_NOISE_BYTES = 200  # anything longer is a picture or a program
 
 
 def _is_term(value: bytes) -> bool:
-    """A word of the trade with a digit in it: base64, sha256, oauth2, utf-8, v2."""
+    """Whether this is a technical term with a digit: base64, sha256, oauth2, utf-8, v2."""
     return bool(_TERM.match(value)) or any(word in value for word in _WORDS_FOR_IT)
 
 
@@ -161,8 +163,8 @@ _TERM = re2.compile(
 
 
 def is_random(value: bytes, least: int = MIN_KEY_BYTES) -> bool:
-    """Long and mixed, as keys are: with a digit, or letters of both cases in no order. Words and
-    numbers that dashes, dots and slashes join are not."""
+    """Whether this is long and mixed like a key: with a digit, or with letters in mixed case
+    without order. Words and numbers joined by dashes, dots and slashes are not."""
     if len(value) < least or any(byte in b",(){}[]<>|\\ \"'" for byte in value):
         return False
     changes, digits, letters = _mixture(value)
@@ -174,7 +176,7 @@ def is_random(value: bytes, least: int = MIN_KEY_BYTES) -> bool:
 
 
 def is_opaque(value: bytes) -> bool:
-    """What no person has chosen: dice, or 20 hexadecimal digits and more."""
+    """Whether nobody chose this: random characters, or at least 20 hexadecimal digits."""
     if any(row in value.lower() for row in _ROWS):
         return False
     if is_hex(value):
@@ -187,7 +189,8 @@ _ROWS = (b"0123456789", b"abcdefgh")  # an alphabet
 
 
 def is_lowly(value: bytes) -> bool:
-    """Small letters and digits in two parts, as tokens for joining are: 0k3x5v.a1b2c3…"""
+    """Whether this is small letters and digits in two parts, like tokens for joining a cluster:
+    0k3x5v.a1b2c3…"""
     return bool(_LOWLY.match(value)) and sum(48 <= byte <= 57 for byte in value) > 2
 
 
@@ -195,7 +198,8 @@ _LOWLY = re2.compile(rb"[a-z0-9]{6,}\.[a-z0-9]{12,}$")
 
 
 def is_salt(value: bytes) -> bool:
-    """As programs make them of all signs there are: long, and without a blank."""
+    """Whether this looks like a salt that a program made of all possible characters: long, without
+    a blank."""
     signs = sum(byte in b"!#$%&()*+,-./:;<=>?@[]^_{|}~" for byte in value)
     return (
         len(value) >= 32
@@ -207,7 +211,8 @@ def is_salt(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """As people are told to choose them: small and capital letters, digits and more."""
+    """Whether this is a password as people are told to choose them: small and capital letters,
+    digits and more."""
     kinds = (any(byte in kind for byte in value) for kind in (_SMALL, _CAPITAL, _DIGITS))
     more = not value.isalnum() or is_random(value, 8)
     return more and all(kinds) and not is_code(value) and not is_placeholder(value)
@@ -219,12 +224,12 @@ _SMALL, _CAPITAL, _DIGITS = (
 
 
 def is_hex(value: bytes) -> bool:
-    """A hash or an id, as far as can be seen."""
+    """Whether this looks like a hash or an id."""
     return not value.lower().strip(b"0123456789abcdef-")
 
 
 def is_known_id(value: bytes) -> bool:
-    """What is long and mixed, and no secret: hashes, ids, the ids of requests and calls."""
+    """Whether this is long and mixed but not secret: hashes, ids, ids of requests and calls."""
     return is_hex(value) or bool(_ID.match(value))
 
 
@@ -236,15 +241,16 @@ _ID = re2.compile(
 
 
 def is_mixed(value: bytes) -> bool:
-    """With a digit, as keys have; names and words joined by dashes have none."""
+    """Whether this contains a digit, as keys do; names and words joined by dashes do not."""
     if any(48 <= byte <= 57 for byte in value):
         return True
     return len(value) > 30 and not value.islower() and not value.isupper()
 
 
 def _mixture(value: bytes) -> tuple[int, int, int]:
-    """How often the kind of character (digit, capital, small) changes inside a run of letters and
-    digits, and how many of both there are. A capital and small letters after it are one word."""
+    """How often the kind of character (digit, capital, small letter) changes within a run of
+    letters and digits, and how many of both there are. A capital followed by small letters is one
+    word."""
     changes = digits = letters = 0
     before = 0
     for byte in value[:200]:
@@ -274,7 +280,7 @@ _LEET = re2.compile(rb"[A-Za-z][0134579]+[A-Za-z]|[A-Za-z][0134579]+-")
 
 
 def is_sentence(value: bytes) -> bool:
-    """Said to people: words, one of them a small one, or begun with a capital."""
+    """Whether this is text for people: words, one of them short, or starting with a capital."""
     words = value.split()
     if len(words) < 2:
         return False

@@ -1,9 +1,9 @@
-"""Did it arrive? What a session does first, against what was handed to it.
+"""Did the handoff arrive? Compares what a session does first with what it was given.
 
-A continuation that knows the work so far goes on with it. One that does not reads the same files
-again, runs commands again that were done, and asks what was asked before. Looking around first
-(`git status`, `ls`) is no repeat, and a question that the session goes on to answer by itself is
-none."""
+A continuation that knows the work so far continues it. One that does not reads the same files
+again, repeats commands that were done, and asks what was asked before. Looking around first (`git
+status`, `ls`) is not a repeat, and neither is a question that the session then answers itself.
+"""
 
 import re
 
@@ -17,19 +17,19 @@ from segue.core.handoffs.digest.types import Digest
 from segue.core.stops.events import Event, Prompt, Reply, ToolCall
 
 MAX_ACTIONS = 20
-_CALL_CHARS = 400  # as the digest keeps them
+_CALL_CHARS = 400  # as the digest stores them
 _WORD = re.compile(r"\w+")
-_SAME = 0.7  # of the words of two questions that are one
+_SAME = 0.7  # share of common words from which two questions are the same
 _SHOWERS = re.compile(r"(?:^|[|;&\n]\s*)(?:cat|bat|head|tail|less|more|nl|sed)\b")
 
 
 class Repeats(Struct, frozen=True, kw_only=True):
-    """Of the first `actions` (tool calls and replies) of a session: what it did again."""
+    """What a session repeated in its first `actions` (tool calls and replies)."""
 
     actions: int = 0
-    commands: int = 0  # that had been done, and did not fail
-    files: int = 0  # that it read, and the session before had read or changed
-    questions: int = 0  # that had been asked
+    commands: int = 0  # commands that had been done without failing
+    files: int = 0  # files it read that the previous session had read or changed
+    questions: int = 0  # questions that had been asked before
 
 
 class Arrival:
@@ -44,7 +44,7 @@ class Arrival:
         self._commands: set[str] = set()
         self._read: set[str] = set()
         self._again: set[int] = set()
-        self._open: set[int] = set()  # asked in words, and no tool was called since
+        self._open: set[int] = set()  # asked in words, with no tool call since
         self._actions = 0
 
     @property
@@ -54,7 +54,7 @@ class Arrival:
 
     @property
     def repeats(self) -> Repeats:
-        """What was seen so far."""
+        """The repeats so far."""
         return Repeats(
             actions=self._actions,
             commands=len(self._commands),
@@ -63,7 +63,7 @@ class Arrival:
         )
 
     def feed(self, event: Event) -> None:
-        """The next event of the session."""
+        """Takes the next event of the session."""
         if self.is_over:
             return
         match event:
@@ -103,7 +103,7 @@ class Arrival:
                 self._read.add(known)
 
     def _same(self, text: str) -> set[int]:
-        """Which of the questions so far this one is."""
+        """Which of the earlier questions this one repeats."""
         words = _words(text)
         return {
             place

@@ -1,6 +1,6 @@
-"""Takes in a session's events as they happen, and says at any moment what was known.
+"""Takes a session's events as they happen, and can say at any moment what was known.
 
-One file: what is kept and what gives way to it share one budget.
+All in one file, because everything that is kept shares one budget.
 """
 
 import re
@@ -48,26 +48,26 @@ from segue.core.secrets.redact import MARK, redact, redact_blocks
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
 
-AUTOMATIC = "This message is automatic"  # in all prompts of segue's own
+AUTOMATIC = "This message is automatic"  # in all of segue's prompts
 
 _PROMPT_CHARS = 6_000
 _PROMPTS_FIRST, _PROMPTS_LAST = 20, 400
 _LAST_WORDS_CHARS = 6_000
 _CALL_CHARS = 400
 _OPEN_CALLS = 500
-_SAID_CHARS = 64 << 10  # of replies, before they are judged
-_STATEMENTS = 1_200  # then the lesser half goes
-_REMARKS = 600  # then those alike go, and of the others the older ones
+_SAID_CHARS = 64 << 10  # of replies that are not judged yet
+_STATEMENTS = 1_200  # above this, the less important half is dropped
+_REMARKS = 600  # above this, similar ones are dropped, then the oldest
 _OUTCOMES = 3_000
-_HELD_CHARS = 1_200_000  # of all that was printed
+_HELD_CHARS = 1_200_000  # of all output together
 _FILES = 1_500
 _IMAGES = 50
 _TODOS = 200
-_NAMES = 4_000  # of things with a value
+_NAMES = 4_000  # names that have a value
 _MENTIONS = 6_000
 _REFERRED = 6  # things that one reply may refer to
 _NAMED, _NAMED_CHARS = 20, 4_000  # of those that it names
-_USUAL = 64  # rows of the same form in a session: one more tells nothing
+_USUAL = 64  # rows of the same form in a session; one more says nothing
 _FEW_LINES = 3  # of a short answer
 _TEXTS = 6  # long outputs that a reply may refer to
 
@@ -95,10 +95,10 @@ class _Call(Struct):
 
 class _Line(Struct):
     text: str
-    shape: int  # as `Frequencies` knows it
-    name: str  # of the thing that it gives a value; "" if it gives none
+    shape: int  # as `Frequencies` numbers it
+    name: str  # the thing that it gives a value; "" if none
     value: str
-    worth: float  # by itself, whatever else was printed
+    worth: float  # on its own, whatever else was printed
 
 
 class _Outcome(Struct):
@@ -110,32 +110,33 @@ class _Outcome(Struct):
     times: int
     looks: bool
     by_agent: bool
-    since: int  # where it printed the same first: printed again, that is no news
+    since: int  # where it first printed the same; repeated output is not news
     printed: int  # a checksum of the whole
-    varies: bool  # it has printed something else before: it shows how things are now
+    varies: bool  # it has printed something else before, so it shows the current state
     lines: list[_Line] = field(default_factory=list)
-    referred: list[str] = field(default_factory=list)  # lines that a reply named
+    referred: list[str] = field(default_factory=list)  # lines that a reply mentioned
 
 
 class _Value(Struct):
-    text: str  # the line that gives it
+    text: str  # the line that states it
     value: str
     place: int
     earlier: str = ""
 
 
 class Builder:
-    """One session, or several that follow one another. Never raises on what is in the events, and
-    takes a few megabytes at most. `told`: what segue itself said, the task too: no news."""
+    """The digest of one session, or of several in a row. Never raises because of what is in the
+    events, and takes a few megabytes at most. `told` is what segue itself said, including the task,
+    which is not news."""
 
     def __init__(self, told: Collection[str] = ()) -> None:
         self._told = {_flat(text) for text in told}
         self._place = 0
-        self._prompts: dict[str, UserPrompt] = {}  # by their words, flat
-        self._asked = 0  # prompts of the user's, ever
+        self._prompts: dict[str, UserPrompt] = {}  # by their text, on one line
+        self._asked = 0  # number of the user's prompts so far
         self._last: dict[str, int] = {}  # replies and their lengths
         self._last_chars = 0
-        self._said: dict[str, int] = {}  # not judged yet, and where they were said last
+        self._said: dict[str, int] = {}  # not judged yet, with the place where each was last said
         self._said_chars = 0
         self._statements: dict[str, Statement] = {}
         self._remarks: dict[str, Statement] = {}
@@ -145,13 +146,13 @@ class Builder:
         self._held_chars = 0
         self._commands: deque[str] = deque(maxlen=_OPEN_CALLS)
         self._tools: dict[str, tools.Tool] = {}
-        self._texts: list[tuple[_Outcome, str]] = []  # long ones that no reply has followed
+        self._texts: list[tuple[_Outcome, str]] = []  # long outputs that no reply has followed yet
         self._files: dict[str, list[Any]] = {}  # reads, writes, last change
         self._todos: dict[str, Todo] = {}
         self._images: dict[str, None] = {}
         self._mentions: dict[str, None] = {}
         self._usual = UsualForms()
-        self._shapes = Frequencies()  # of lines that were printed
+        self._shapes = Frequencies()  # of printed lines
         self._forms = Frequencies()  # of sentences
         self._compactions = 0
         self._take: dict[type[Event], Callable[[Any], None]] = {
@@ -164,17 +165,17 @@ class Builder:
         }
 
     def tell(self, text: str) -> None:
-        """From now on this is known as segue's own words."""
+        """Adds a text that counts as segue's own words from now on."""
         self._told.add(_flat(text))
 
     def feed(self, event: Event) -> None:
-        """The next event of the session."""
+        """Takes the next event of the session."""
         take = self._take.get(type(event))
         if take is not None:
             self._place += 1
             take(event)
 
-    # What happens
+    # Events
 
     def _prompt(self, event: Prompt) -> None:
         for name in event.images:
@@ -188,7 +189,7 @@ class Builder:
         flat = _flat(text)
         if AUTOMATIC in text[:500] or self._is_told(flat):
             return
-        self._prompts.pop(flat, None)  # said again: it counts where it was said last
+        self._prompts.pop(flat, None)  # repeated: only the last time counts
         self._prompts[flat] = UserPrompt(
             number=self._asked,
             text=_cut_middle(text),
@@ -203,7 +204,7 @@ class Builder:
     def _reply(self, event: Reply) -> None:
         text = redact_blocks(event.text)
         if not text or ("<" in text and _CHECKPOINT.search(text)):
-            return  # what it is asked for is kept as what the agent told
+            return  # the answer to a request is stored as the agent's own summary
         if self._last.pop(text, 0):
             self._last_chars -= len(text)
         self._last[text] = len(text)
@@ -222,7 +223,7 @@ class Builder:
         kind = self._tools.get(event.name) or self._tool(event.name)
         said = event.command or f"{event.name} {event.argument}".strip()
         if len(said) > _CALL_CHARS:
-            said = redact(said)[0]  # before it is cut: half a secret is hard to see
+            said = redact(said)[0]  # before cutting it, because half a secret is hard to recognise
         is_command = bool(event.command)
         looks = only_looks(event.command) if is_command else kind.looks
         if len(self._open) >= _OPEN_CALLS:
@@ -246,11 +247,11 @@ class Builder:
         failed = event.failed or event.denied
         text = event.printed
         if failed and event.exit_code is None and _STOPPED.search(text[:300]):
-            return  # nobody knows what came of it: that is told apart
+            return  # its outcome is unknown, which is reported separately
         is_long = len(text) > SHORT_CHARS
         before = self._outcomes.pop(call.text, None)
         if call.looks and is_long and not failed:
-            return  # it can be seen again
+            return  # it can be shown again
         kept = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
         printed = hash(text)
         is_same = before is not None and before.printed == printed
@@ -276,7 +277,7 @@ class Builder:
             self._forget_outcomes()
 
     def _listed(self, event: TodoList) -> None:
-        """A whole list replaces the one before; single items are changed in it."""
+        """Takes a todo list: a complete one replaces the previous list, single items change it."""
         if len({todo.text for todo in event.todos}) > 1:
             self._todos = {}
         for todo in event.todos[:_TODOS]:
@@ -286,7 +287,7 @@ class Builder:
     def _compaction(self, event: Compaction) -> None:
         self._compactions += event.phase == "done"
 
-    # What is made of it
+    # Evaluation
 
     def _touch(self, path: str, writes: int, change: str) -> None:
         known = self._files.pop(path, None) or [0, 0, ""]
@@ -305,14 +306,14 @@ class Builder:
             self._keep(Statement(kind="question", text=said, place=self._place, score=5.0))
 
     def _tool(self, name: str) -> tools.Tool:
-        """What is known of a tool, kept for the next call."""
+        """What is known about a tool, cached for the next call."""
         if len(self._tools) > _OPEN_CALLS:
             self._tools.clear()
         found = self._tools[name] = tools.tool(name)
         return found
 
     def _refer(self, things: list[str]) -> None:
-        """A reply names things: the line that a long output told them in is kept."""
+        """Keeps the lines of long outputs that state the things which a reply names."""
         for thing in things[:_REFERRED]:
             for outcome, printed in self._texts:
                 if thing in printed:
@@ -320,7 +321,7 @@ class Builder:
         self._texts = []
 
     def _mention(self, things: Iterable[str]) -> None:
-        """Later words and commands name these: what told them matters."""
+        """Records that later words or commands name these things, so what stated them matters."""
         for thing in things:
             self._mentions[thing.lower()] = None
         if len(self._mentions) > _MENTIONS:
@@ -328,7 +329,7 @@ class Builder:
                 del self._mentions[thing]
 
     def _judge(self) -> None:
-        """Takes what matters out of the replies so far."""
+        """Extracts what matters from the replies so far."""
         for text, place in self._said.items():
             self._mention(_named_in(text))
             for found in sentences(text):
@@ -361,10 +362,11 @@ class Builder:
             self._forget_statements()
 
     def _give(self, name: str, value: str, line: str, place: int) -> _Value:
-        """A thing has a value: the newest counts, the one before is told with it."""
+        """Records the value of a thing. The newest value counts, and the one before it is reported
+        with it."""
         before = self._values.get(name)
         if before is not None and place < before.place and value != before.value:
-            return _Value(line, value, place)  # it is known to have changed since
+            return _Value(line, value, place)  # known to have changed since
         earlier = ""
         if before is not None:
             del self._values[name]
@@ -383,7 +385,8 @@ class Builder:
         self._statements = dict(sorted(kept, key=lambda item: item[1].place))
 
     def _worth(self, statement: Statement) -> float:
-        """What is said again and again of other things is a habit, not news."""
+        """The importance of a statement. What is said over and over about different things is a
+        habit, not news."""
         often = log2(self._forms.of(statement.form) or 1)
         return statement.score - min(often, 3.0) + statement.place / (self._place or 1)
 
@@ -408,7 +411,8 @@ class Builder:
                 outcome.kept = NOTHING
 
     def _cut(self, outcome: _Outcome, kept: Kept) -> None:
-        """Into lines; odd ones are so in their output, whatever is printed elsewhere."""
+        """Cuts an output into lines. Odd lines are odd within their output, whatever is printed
+        elsewhere."""
         head = lines_of(kept.head) if kept.head else []
         if not (kept.odd or kept.tail or outcome.referred) and len(head) <= _FEW_LINES:
             outcome.lines = [self._line(text, outcome, is_odd=False) for text in head]
@@ -426,8 +430,9 @@ class Builder:
         outcome.lines = [line for line in lines[:-1] if line.worth] + lines[-1:]
 
     def _line(self, text: str, outcome: _Outcome, *, is_odd: bool) -> _Line:
-        """Without worth, if it is a row like very many others. Rows give no names. What is odd in
-        its output is no row for the numbers in its stamp or in an address."""
+        """A line of an output, worth nothing if it is a row like very many others. Rows give no
+        names. A line that is odd in its output does not become a row because of the numbers in its
+        time stamp or in an address."""
         is_no_row = is_odd and number_words(text) < ROW_NUMBERS
         shape, numbers = shape_of(text, is_row=False if is_no_row else None)
         form = self._shapes.add(shape)
@@ -443,8 +448,8 @@ class Builder:
         return _Line(text, form, name, value, worth)
 
     def _scores(self, outcome: _Outcome) -> list[float]:
-        """How much each line of it tells: what is rare tells most; what has another value now,
-        less; a short answer is an answer."""
+        """How much each line says: rare lines say most; lines whose value has changed since, less;
+        a short answer counts as an answer."""
         recent = 0.5 * outcome.place / (self._place or 1)
         rare = 5.0 if len(outcome.lines) <= _FEW_LINES else 4.0
         scores = []
@@ -457,14 +462,15 @@ class Builder:
         return scores
 
     def _order(self, outcome: _Outcome) -> int:
-        """Its place; where it was first, if a value that it printed again has changed in between:
-        the last word on a thing is told last."""
+        """The place of an output. If a value that it printed again has changed in between, its
+        first place, so that the latest value comes last."""
         values = [self._values.get(line.name) for line in outcome.lines if line.name]
         is_stale = any(value and value.place > outcome.since for value in values)
         return outcome.since if is_stale else outcome.place
 
     def _mentioned(self, line: _Line, outcome: _Outcome) -> float:
-        """What a later word or command names, and its own call did not, was used."""
+        """How much a line was used: whether later words or commands name what it says and its own
+        call did not."""
         words = line.text.lower().translate(_EDGES).split()
         if self._mentions.keys().isdisjoint(words):
             return 0.0
@@ -472,15 +478,15 @@ class Builder:
         return float(any(word in self._mentions and word not in call for word in words))
 
     def _told_line(self, line: _Line) -> str:
-        """With the value that the same thing has now, if another line gave it one."""
+        """The line, with the current value of the thing if another line gave it a new one."""
         known = self._values.get(line.name) if line.name else None
         if known is None or known.value == line.value or known.value in line.text:
             return line.text
-        is_secret = redact(known.text)[1] > 0  # which the value alone does not tell
+        is_secret = redact(known.text)[1] > 0  # which the value alone does not show
         return f"{line.text} (later: {MARK if is_secret else known.value})"
 
     def digest(self) -> Digest:
-        """What is known now. More may be fed afterwards."""
+        """What is known now. More events may follow."""
         self._judge()
         self._count_lines()
         failures: list[CommandResult] = []
@@ -527,9 +533,9 @@ def _form(text: str) -> bytes:
 
 
 def _named_in(text: str) -> list[str]:
-    """The things that a text names: quoted, or with a number in them."""
+    """The things that a text names: quoted, or containing a number."""
     if _MAY_NAME.search(text, 0, _NAMED_CHARS) is None:
-        return []  # as of most that is said in passing
+        return []  # as in most remarks
     found = islice(_SPECIFIC.finditer(text, 0, _NAMED_CHARS), _NAMED)
     return [match[match.lastindex or 0] for match in found]
 
@@ -539,7 +545,7 @@ def _corrects(text: str) -> bool:
 
 
 def _add_line(outcome: _Outcome, printed: str, thing: str) -> None:
-    """The first line that names a thing, unless that is a part of a secret."""
+    """Adds the first line that names a thing, unless it is part of a secret."""
     printed = redact_blocks(printed)
     place = printed.find(thing)
     if place < 0:
@@ -577,7 +583,7 @@ def _end(text: str, max_chars: int) -> str:
 
 
 def _cut_middle(text: str) -> str:
-    """Of a long prompt its beginning and its end, and what of the rest is unlike the rest."""
+    """The beginning and the end of a long prompt, and the parts of the rest that stand out."""
     if len(text) <= _PROMPT_CHARS:
         return text
     half = _PROMPT_CHARS // 2

@@ -1,5 +1,5 @@
-"""What an agent's own compaction forgot: the conversation is replaced by a summary, and what the
-summary leaves out is gone, unless somebody who saw it says it again."""
+"""What an agent's own compaction forgot. A compaction replaces the conversation with a summary, and
+what the summary leaves out is gone unless somebody who saw it repeats it."""
 
 from segue.core.handoffs.digest.parts import budget_chars, sections
 from segue.core.handoffs.digest.types import Digest
@@ -12,7 +12,7 @@ _BESIDES = (
     "Files touched",
     "Said besides",
     "Images",
-)  # not worth a message of their own
+)  # not worth a message
 
 
 class Compactions:
@@ -21,20 +21,21 @@ class Compactions:
     def __init__(self) -> None:
         self.count = 0
         self.summary = ""
-        """Of the last one; "" if it is not told."""
+        """The summary of the last one; "" if the records do not have it."""
         self.works_after = 0
-        """The number of the last one after which the session called a tool: it goes on."""
+        """The number of the last one after which the session called a tool, and so continued."""
         self.is_after_work = False
-        """Whether the session called a tool between the last one and the one before: one that only
-        compacts is not told the same again and again."""
+        """Whether the session called a tool between the last one and the one before. A session that
+        only compacts is not told the same thing again and again."""
         self.ends_turn = False
-        """Whether nothing says that the session works on after the last one."""
+        """Whether nothing says that the session continues after the last one."""
         self._has_worked = False
         self._is_fresh = False  # the summary is newer than all work
-        self._is_done = False  # nothing was done since the last one: told again, it is the same
+        self._is_done = False  # nothing was done since the last one, so the result is the same
 
     def feed(self, event: Event) -> None:
-        """The next event of the session. Some tell the summary first, some that it is done."""
+        """Takes the next event of the session. Some agents record the summary first, others that it
+        is done."""
         match event:
             case Summary():
                 self.summary, self._is_fresh = event.text[:_SUMMARY_CHARS], True
@@ -56,8 +57,8 @@ class Compactions:
 def left_out(
     digest: Digest, summary: str, *, window_tokens: int, max_chars: int | None = None
 ) -> str:
-    """What is known and not in the summary, as Markdown without secrets; "" if that is nothing that
-    matters. At most `max_chars`, or what a window of this size has room for."""
+    """What is known and missing from the summary, as Markdown without secrets; "" if nothing
+    important is. At most `max_chars`, or what fits into a window of this size."""
     limit = budget_chars(window_tokens)
     limit = limit if max_chars is None else min(limit, max_chars)
     found = sections(digest, limit, told=summary)

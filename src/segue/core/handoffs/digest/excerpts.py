@@ -1,11 +1,11 @@
-"""Which lines of what a tool printed tell something.
+"""Which lines of a tool's output say something.
 
-Short texts are kept as they are. Of a long one: its first and last lines, and those unlike the
-others. A line's form is what is left of it without letters and digits: a log, a listing, a run of
-tests have a few forms in a thousand lines, and what is said once has one of its own, whatever it
-says and in whatever language. Where most lines have a form of their own (prose), words that stand
-there once count. What a command only shows of the disk (`cat`, `git log`) can be shown again, and
-goes.
+Short texts are kept as they are. Of a long one, segue keeps the first and last lines and those that
+differ from the others. A line's form is what remains without letters and digits: a log, a listing
+or a test run has a few forms in a thousand lines, and something said once has its own form,
+whatever it says and in whatever language. Where most lines have their own form (prose), words that
+occur only once count. What a command only shows of the disk (`cat`, `git log`) can be shown again
+and is dropped.
 """
 
 import re
@@ -30,12 +30,12 @@ _HEAD_CHARS, _HEAD_LINES = 400, 3
 _TAIL_CHARS, _TAIL_LINES = 900, 6
 _SCAN_CHARS = 256 << 10  # of a longer text, its beginning and its end
 _ODD_LINES = 12
-_ODD_SHARE = 100  # one line in so many is odd, whatever the others are
-_ALIKE_SHARE, _FEW_ALIKE = 16, 4  # and so few alike are, among so many times more
-_FORM_SHARE = 4  # a log has so many times more lines than forms, but for their numbers
+_ODD_SHARE = 100  # one line in this many is odd, whatever the others are
+_ALIKE_SHARE, _FEW_ALIKE = 16, 4  # so few similar lines are odd among that many times more
+_FORM_SHARE = 4  # a log has this many times more lines than forms, ignoring numbers
 _CANDIDATES = 400
 _PIECE_CHARS = 160  # of a long line
-_WORDS_CHARS = 64 << 10  # that words are counted in
+_WORDS_CHARS = 64 << 10  # of text in which words are counted
 _ERROR_CHARS, _ERROR_HITS, _ERRORS = 32 << 10, 40, 8
 _VALUES = 6
 _USUAL_LINES, _USUAL_FORMS = 32, 1_000
@@ -79,7 +79,7 @@ _WRITES = re.compile(r"sed\s+(?:-\w+\s+)*-i|find\b.*-(?:delete|exec)|>")
 
 
 def clean(text: str) -> str:
-    """Without colours and control characters."""
+    """The text without colours and control characters."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     if "\r" in text:
@@ -88,12 +88,12 @@ def clean(text: str) -> str:
 
 
 def only_looks(command: str) -> bool:
-    """Whether a shell's command just shows what is on disk: all its parts do."""
+    """Whether a shell command only shows what is on disk: all its parts do."""
     first = command.split(None, 1)[:1]
     if first and "=" not in first[0]:
         name = first[0].rpartition("/")[2]
         if name not in _LOOKERS:
-            return False  # as most do, and at no cost
+            return False  # the usual case, at no cost
         if name in _SHOWS and _JOINS.search(command) is None:
             return True
     if _WRITES.search(command):
@@ -117,15 +117,15 @@ def _program(part: str) -> bool:
 
 
 class Kept(Struct, frozen=True):
-    """What is left of an output: `odd` are lines unlike the others of it."""
+    """What is kept of an output. `odd` are the lines that differ from its others."""
 
-    head: str = ""  # all of a short one
+    head: str = ""  # all of a short output
     odd: tuple[str, ...] = ()
     tail: str = ""
 
     @property
     def chars(self) -> int:
-        """How much that is, about."""
+        """Its approximate size."""
         return len(self.head) + len(self.tail) + sum(map(len, self.odd))
 
 
@@ -133,19 +133,19 @@ NOTHING = Kept()
 
 
 class UsualForms:
-    """Forms of lines that the logs of a session are full of. One more such line is no news in any
-    output, and need not be looked at again: most of what long logs cost."""
+    """Forms of lines that the session's logs are full of. Another such line is not news in any
+    output and need not be looked at again, which saves most of the cost of long logs."""
 
     def __init__(self) -> None:
         self._often: dict[bytes, int] = {}
         self._usual: set[bytes] = set()
 
     def others(self, forms: KeysView[bytes]) -> set[bytes]:
-        """Those that are not usual."""
+        """The forms that are not usual."""
         return forms - self._usual
 
     def add(self, form: bytes, lines: int) -> None:
-        """An output had so many lines of this form, too many to be odd."""
+        """Records that an output had this many lines of a form, too many to be odd."""
         often = self._often.pop(form, 0) + lines
         if often < _USUAL_LINES:
             self._often[form] = often
@@ -159,16 +159,16 @@ class UsualForms:
 def shorten(
     text: str, *, failed: bool = False, is_report: bool = False, usual: UsualForms | None = None
 ) -> Kept:
-    """What may tell something of an output of any length: all of a short one, else its first lines,
-    its last, and those unlike the others; without secrets that take several lines. `is_report`:
-    somebody wrote it to be read. `usual`: what the session's logs are full of. Cheap: it is done to
-    all that is printed."""
+    """What may be important in an output of any length: all of a short one, otherwise its first and
+    last lines and those that differ from the others, without secrets that span several lines.
+    `is_report`: somebody wrote it to be read. `usual`: forms that the session's logs are full of.
+    Cheap, because it runs on all output."""
     if is_report and len(text) <= _REPORT_CHARS:
         return Kept(redact_blocks(text))
     if len(text) <= SHORT_CHARS and text.count("\n") < _SHORT_LINES:
         return Kept(redact_blocks(text))
     if " " not in text and "," not in text and "\n" not in text:
-        return NOTHING  # encoded
+        return NOTHING  # encoded data
     if len(text) > _SCAN_CHARS:
         text, half = redact_blocks(text), _SCAN_CHARS // 2
         text = f"{text[:half]}\n{text[-half:]}"
@@ -209,8 +209,7 @@ def shorten(
 
 
 def _in_pieces(text: str) -> str:
-    """Long lines as several: of data (JSON, a list) one for each thing in it, of words some words
-    each."""
+    """Splits long lines: data (JSON, a list) into its items, text into groups of words."""
     text = text.replace(', "', ',\n"').replace(',"', ',\n"').replace("},{", "},\n{")
     return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
 
@@ -227,7 +226,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[str]:
-    """The lines of a text that have a form which few others have, in order."""
+    """The lines of a text whose form few others have, in order."""
     lines = text.split("\n")
     places = [place for place, form in enumerate(forms) if form in rare and tells(lines[place])]
     if len(places) > _ODD_LINES:
@@ -236,7 +235,7 @@ def _odd_lines(text: str, forms: list[bytes], rare: Collection[bytes]) -> list[s
 
 
 def _of_other_length(lines: list[str], forms: list[bytes]) -> list[str]:
-    """In a list of words or of encoded lines, which have no form: those of another length."""
+    """In a list of words or encoded lines, which have no form: the lines of an unusual length."""
     plain = [line for line, form in zip(lines, forms, strict=True) if not form]
     lengths = Counter(map(len, plain))
     found = [x for x in plain if lengths[len(x)] * _ALIKE_SHARE <= len(plain) and tells(x)]
@@ -244,9 +243,9 @@ def _of_other_length(lines: list[str], forms: list[bytes]) -> list[str]:
 
 
 def _most_telling(text: str, lines: list[str], places: list[int]) -> list[int]:
-    """Of too many lines those that say what no other says: by what is left of them without words
-    and numbers, by their words, and by what they do. Of very many that are alike, some are
-    looked at; of those that are not, all."""
+    """If there are too many lines, those that say what no other line says: judged by what remains
+    without words and numbers, by their words, and by what they do. Of very many similar lines only
+    some are looked at, of different ones all."""
     form_of = {place: _bare(lines[place]) for place in places}
     alike = Counter(form_of.values())
     most = len(places) // _ALIKE_SHARE
@@ -276,7 +275,7 @@ def _bare(line: str) -> bytes:
 
 
 def _hits(data: bytes, pattern: Any, max_hits: int) -> list[str]:
-    """Lines that match; of those alike but for numbers, the last."""
+    """Lines that match; of those that differ only in numbers, the last."""
     shapes: dict[bytes, bytes] = {}
     place = 0
     for _ in range(max_hits):
@@ -293,7 +292,7 @@ def _hits(data: bytes, pattern: Any, max_hits: int) -> list[str]:
 
 
 def names_fault(line: str) -> bool:
-    """Whether a line tells of something that went wrong."""
+    """Whether a line reports that something went wrong."""
     return _has(line, _FAULTS)
 
 
@@ -306,7 +305,7 @@ def _has(line: str, words: tuple[str, ...]) -> bool:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text that can tell something, each once, in order."""
+    """The lines of a text that can say something, each once, in order."""
     found: dict[str, None] = {}
     if "\x1b" in text or "\r" in text:
         text = clean(text)
@@ -324,7 +323,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """The beginning of a long line, as lines."""
+    """The beginning of a long line, as several lines."""
     found: list[str] = []
     while len(line) > LINE_CHARS and len(found) < _WRAPPED_LINES:
         first = cut_line(line, LINE_CHARS)
@@ -334,12 +333,13 @@ def _wrapped(line: str) -> list[str]:
 
 
 def cut_line(line: str, max_chars: int) -> str:
-    """The first words of a line, none of them halved: half a secret is hard to see."""
+    """The first words of a line, none of them cut in half, because half a secret is hard to
+    recognise."""
     return line[: max_chars - 2].rpartition(" ")[0] + " …"
 
 
 def tells(line: str) -> bool:
-    """Whether a line can tell anything: rules, brackets and encoded data do not."""
+    """Whether a line can say anything: rules, brackets and encoded data cannot."""
     if len(line) < 2 or not (line[0].isalnum() or any(map(str.isalnum, line))):
         return False
     return len(line) <= 80 or " " in line[:80]

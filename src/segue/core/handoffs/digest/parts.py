@@ -1,9 +1,10 @@
 """A digest as sections of Markdown, within a budget.
 
-The budget is spent in a stated order: the user's words, the agent's last words, decisions and
-findings, failures, results, the rest. Each section may take its share first, so that a long one
-does not starve the others; what is left then goes to the first that wants more. Inside a section
-what matters most is chosen, and told in the order of the work."""
+The budget is spent in a fixed order: the user's words, the agent's last words, decisions and
+findings, failures, results, the rest. Each section first gets its share, so that a long section
+does not starve the others; what is left goes to the first section that needs more. Within a
+section, the most important entries are chosen and shown in the order of the work.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,13 +38,14 @@ _KINDS = {
 }
 _NAMED = re.compile(r"[\w./-]*[\d/_.][\w/-]+|[A-Z][\w-]{3,}")
 _LINES_MAX = 40  # of one result
-_MORE, _MORE_MAX = 0.05, 1.5  # what one more line of the same result loses
-_NOTHING_NEW = 2.0  # a score: nothing but lines like many others
-_RECENT = 12  # results that are told all the same
+_MORE, _MORE_MAX = 0.05, 1.5  # what each further line of the same result loses
+_NOTHING_NEW = 2.0  # a score: only lines like many others
+_RECENT = 12  # newest results that are shown in any case
 
 
 class Entry(Struct):
-    """What is told or left out as one. Some have a common head, told before the first of them."""
+    """What is shown or left out as a unit. Some entries share a head, which is shown before the
+    first of them."""
 
     worth: float
     text: str
@@ -55,20 +57,20 @@ class DigestPart(Struct):
     """A section: its entries, in the order of the work."""
 
     title: str
-    share: float  # of the budget, at first
+    share: float  # of the budget, initially
     entries: list[Entry]
     gap: str = "\n"
 
 
 def budget_chars(window_tokens: int) -> int:
-    """How much of a prompt may be spent on what is known, for a window of this size."""
+    """How many characters of a prompt the digest may take for a window of this size."""
     tokens = max(MIN_TOKENS, int(window_tokens * SHARE))
     return min(tokens * CHARS_PER_TOKEN, MAX_CHARS)
 
 
 def sections(digest: Digest, max_chars: int, *, told: str = "") -> list[tuple[str, str]]:
-    """Titles and texts, in all of at most so many characters. `told`: what the agent itself says
-    above them; a sentence whose every name stands there is left out."""
+    """Titles and texts, with at most this many characters in total. `told` is what the agent itself
+    says above them; a sentence is left out if all the names in it appear there."""
     parts = [part for part in _parts(digest, told) if part.entries]
     room = max_chars - sum(_head(part) for part in parts)
     grants = [min(_need(part), int(room * part.share)) for part in parts]
@@ -94,7 +96,7 @@ def _need(part: DigestPart) -> int:
 
 
 def _chosen(part: DigestPart, room: int) -> str:
-    """The entries worth most that fit, in their order, and how many did not."""
+    """The most important entries that fit, in their order, and how many did not fit."""
     entries = part.entries
     places = sorted(range(len(entries)), key=lambda n: -entries[n].worth)
     kept: set[int] = set()
@@ -157,7 +159,7 @@ def _parts(digest: Digest, told: str) -> Iterable[DigestPart]:
 
 
 def _prompts(prompts: Sequence[UserPrompt]) -> Iterable[Entry]:
-    """The newest first, if not all of them fit: later words override earlier ones."""
+    """The newest first if not all of them fit, because later words override earlier ones."""
     for place, prompt in enumerate(prompts):
         mark = " (a correction)" if prompt.is_correction else ""
         quoted = quotation(prompt.text.strip())
@@ -171,14 +173,14 @@ def _statement(statement: Statement) -> str:
 
 
 def _remarks(remarks: Sequence[Statement], told: str) -> Iterable[Entry]:
-    """What names something first, then the newest."""
+    """Remarks that name something first, then the newest."""
     for place, remark in enumerate(remarks):
         if not _stands_in(remark.text, told):
             yield Entry(remark.score + place / len(remarks), f"- {line(remark.text)}")
 
 
 def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = False) -> list[Entry]:
-    """Each line by itself: those that tell most are chosen, whatever call they are of."""
+    """Each line separately: the most important ones are chosen, whichever call they come from."""
     found = []
     recent = len(outcomes) - _RECENT
     for number, outcome in enumerate(outcomes):
@@ -201,8 +203,8 @@ def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = Fa
 
 
 def _best(outcome: CommandResult) -> list[tuple[int, float]]:
-    """The lines of a result that tell most, in their order, with what they are worth: the more of
-    them there are, the less the next one is. Of lines like many others, the last."""
+    """The most important lines of a result, in their order, with their worth: each further line is
+    worth less. Of lines like many others, only the last."""
     ranked = sorted(range(len(outcome.lines)), key=lambda n: -outcome.scores[n])[:_LINES_MAX]
     least, ends = max(outcome.score / 2, _NOTHING_NEW), (0, len(outcome.lines) - 1)
     kept = [
@@ -226,8 +228,8 @@ def _files(files: Sequence[FileTouched]) -> Iterable[Entry]:
 
 
 def _stands_in(text: str, told: str) -> bool:
-    """Whether the agent's own words have it: they name all that it names, and at least one thing
-    that is rare."""
+    """Whether the agent's own words contain a sentence: they name everything it names, and at least
+    one rare thing."""
     if not told:
         return False
     if _flat(text) in told:

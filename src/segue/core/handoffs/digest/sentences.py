@@ -1,7 +1,9 @@
-"""Which sentences of an agent's matter to the next session, and what they do.
+"""Which of an agent's sentences matter to the next session, and what they do.
 
-Told by their words, in English: agents think aloud in it, whatever the user speaks. A sentence in
-another language has no such word, and counts by what it names: numbers, paths, quoted things."""
+They are recognised by English words, because agents think aloud in English whatever the user
+speaks. A sentence in another language has no such word and counts by what it names: numbers, paths,
+quoted things.
+"""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ _BULLET = re.compile(r"^(?:[-*•]|\d{1,3}[.)]|#{1,6})\s+")
 _QUOTED = re.compile(r"`[^`\n]{2,80}`|\"[^\"\n]{2,60}\"")
 _NAMED = re.compile(r"[\w./-]*[/_.][\w/-]+|\b\w*\d[\w.-]*\b")  # in one word
 
-# The weight of a word. What is said in passing ("let me look") weighs less than nothing.
+# The weight of a word. Remarks in passing ("let me look") have a negative weight.
 _WORDS: dict[Kind, dict[str, float]] = {
     "decision": {
         **dict.fromkeys(("decided", "decision", "decide", "chose", "chosen", "choosing"), 3.0),
@@ -61,7 +63,7 @@ _NAMED_MAX = 4
 
 
 class Sentence(Struct, frozen=True):
-    """One of the agent's, with what it does and how much it matters."""
+    """A sentence of the agent, with what it does and how much it matters."""
 
     kind: Kind
     text: str
@@ -69,7 +71,7 @@ class Sentence(Struct, frozen=True):
 
 
 def sentences(text: str) -> Iterator[Sentence]:
-    """Those of a reply, in order. Code in fences does not speak."""
+    """The sentences of a reply, in order, without code in fences."""
     fenced = False
     for line in text.split("\n"):
         bare = line.strip()
@@ -89,7 +91,7 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def judge(sentence: str) -> Sentence:
-    """What a sentence does: nothing that matters by itself, if it is a remark."""
+    """Judges what a sentence does. A remark does nothing that matters on its own."""
     text = sentence if len(sentence) <= MAX_CHARS else sentence[: MAX_CHARS - 1] + "…"
     totals: dict[Kind, float] = {}
     for word in set(text.lower().translate(_NO_LETTERS).split()):
@@ -100,7 +102,7 @@ def judge(sentence: str) -> Sentence:
     if text.rstrip("`*\"') ").endswith("?"):
         return Sentence("question", text, score + 1.0)
     if named_value(text) is not None:
-        score += 1.0  # a thing has a value
+        score += 1.0  # it gives a thing a value
     if _IN_PASSING.match(text):
         score -= 1.5
     if score <= 0.6:
@@ -110,8 +112,8 @@ def judge(sentence: str) -> Sentence:
 
 
 def _things(text: str) -> int:
-    """How many things a sentence names, up to a few. The pattern is slow, and plain words, as most
-    are, name none: it sees the others alone."""
+    """How many things a sentence names, up to a few. The pattern is slow, so it only sees words
+    that can name something; most cannot."""
     found = 0
     if "`" in text or '"' in text:
         text, found = _QUOTED.subn(" ", text)

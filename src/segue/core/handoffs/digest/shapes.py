@@ -1,6 +1,6 @@
-"""What lines have in common: the same but for numbers and names of things is the same shape. Shapes
-tell a fact, said once, from a log, said a thousand times; and that a later line says of the same
-thing something else."""
+"""What lines have in common. Lines that differ only in numbers and names of things have the same
+shape. Shapes distinguish a fact, said once, from a log, said a thousand times; and they show that a
+later line says something else about the same thing."""
 
 import re
 from array import array
@@ -15,9 +15,9 @@ _LONG_HEX = b"0" * 12
 _HEXED = bytes(48 if chr(code) in hexdigits else 32 for code in range(256))
 _DIGITS = digits.encode()
 _NOT_DIGITS = bytes(48 if chr(code) in digits else 32 for code in range(256))
-_WORDS = _DIGITS + ascii_letters.encode() + bytes(range(128, 256))  # those of other alphabets too
+_WORDS = _DIGITS + ascii_letters.encode() + bytes(range(128, 256))  # including other alphabets
 ROW_NUMBERS = 4
-"""So many in a line, and it is a row of data."""
+"""With this many numbers, a line is a row of data."""
 _GIVES = re.compile(r": |=| (?:is|are|was|changed|moved|->|→) ")
 _BEFORE_VALUE = words("now currently actually always set changed moved to at in on from")
 _NAME_CHARS = 80
@@ -31,9 +31,9 @@ _COLUMNS = 1 << 14
 
 
 def shape_of(line: str, *, is_row: bool | None = None) -> tuple[bytes, int]:
-    """The line without its numbers, and how many it had. Of a row of data, only its form is left;
-    one with many numbers is taken for that unless `is_row` says. By tables of bytes, since it is
-    done to every line that is kept."""
+    """The line without its numbers, and how many it had. Only the form remains of a row of data; a
+    line with many numbers counts as one unless `is_row` says otherwise. Uses byte tables, because
+    it runs on every line that is kept."""
     data = line.encode("utf-8", "replace")
     numbers = len(data.translate(_NOT_DIGITS).split())
     if not numbers:
@@ -46,12 +46,12 @@ def shape_of(line: str, *, is_row: bool | None = None) -> tuple[bytes, int]:
 
 
 def number_words(line: str) -> int:
-    """How many words of a line have a digit in them."""
+    """How many words of a line contain a digit."""
     return sum(any(map(str.isdigit, word)) for word in line.split())
 
 
 def rarity(seen: int) -> float:
-    """1 for what was seen once, less and less for what is seen often."""
+    """1 for something seen once, and less the more often it was seen."""
     return 1.0 / (1.0 + log2(seen or 1))
 
 
@@ -69,19 +69,19 @@ def named_value(line: str) -> tuple[str, str] | None:
     while len(value) > 1 and value[0].lower() in _BEFORE_VALUE:
         del value[0]
     if not 0 < len(value) <= _VALUE_WORDS:
-        return None  # a sentence after a colon says something, and gives no value
+        return None  # a sentence after a colon is a statement, not a value
     return name, " ".join(value).rstrip(".,;")
 
 
 class Frequencies:
-    """How often something was seen, about: never less than it was. Its size is fixed, and the same
-    texts give the same numbers in every process."""
+    """How often something was seen, approximately and never too low. It has a fixed size, and the
+    same texts give the same numbers in every process."""
 
     def __init__(self) -> None:
         self._rows = (array("I", bytes(4 * _COLUMNS)), array("I", bytes(4 * _COLUMNS)))
 
     def add(self, shape: bytes) -> int:
-        """Seen once more. What it is known by from now on."""
+        """Counts one more occurrence, and returns its number."""
         value = crc32(shape)
         one, other = self._rows
         one[value % _COLUMNS] += 1
@@ -89,6 +89,6 @@ class Frequencies:
         return value
 
     def of(self, value: int) -> int:
-        """How often what is known by this was seen."""
+        """How often the thing with this number was seen."""
         one, other = self._rows
         return min(one[value % _COLUMNS], other[(value >> 16) % _COLUMNS])

@@ -1,4 +1,4 @@
-"""What tools do, by the names and arguments that agents give them: for any agent's."""
+"""What tools do, judged by the names and arguments that agents give them; for any agent."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from msgspec import Struct
 from segue.core.handoffs.digest.words import words
 
 READERS = words("read read_file readfile view open_file notebookread read_many_files get_file cat")
-"""They show a file."""
+"""Tools that show a file."""
 LOOKERS = READERS | words(
     "grep glob ls list list_directory search search_file_content find codebase_search"
     " read_mcp_resource toolsearch bashoutput"
 )
-"""They show what can be seen again."""
+"""Tools that show what can be shown again."""
 AGENTS = words("task agent subagent delegate dispatch_agent spawn_agent codebase_investigator")
-"""They have another agent work, and return what it found."""
+"""Tools that have another agent work, and return its findings."""
 QUESTIONS = words("askuserquestion ask_user question request_user_input ask_followup_question")
-"""They ask the user."""
+"""Tools that ask the user."""
 
 _PATHS = ("file_path", "notebook_path", "filePath", "path", "absolute_path", "target_file")
 _CHANGE_CHARS = 160
@@ -25,14 +25,15 @@ _CHANGE_CHARS = 160
 class Tool(Struct, frozen=True):
     """What a tool does."""
 
-    reads: bool = False  # a file
-    looks: bool = False  # at what can be seen again
-    works: bool = False  # another agent does
-    asks: bool = False  # the user
+    reads: bool = False  # reads a file
+    looks: bool = False  # shows what can be shown again
+    works: bool = False  # has another agent work
+    asks: bool = False  # asks the user
 
 
 def tool(name: str) -> Tool:
-    """By its name, as any agent spells it; also a server's (`mcp__files__read`)."""
+    """The tool with this name, in any agent's spelling, including a server's
+    (`mcp__files__read`)."""
     plain = name.lower().rpartition("__")[2].replace("-", "_")
     return Tool(plain in READERS, plain in LOOKERS, plain in AGENTS, plain in QUESTIONS)
 

@@ -1,4 +1,4 @@
-"""A digest: plain data that can be kept as JSON. Lists are in the order of the work."""
+"""A digest: plain data that can be stored as JSON. Lists are in the order of the work."""
 
 from typing import Literal
 
@@ -7,44 +7,44 @@ from msgspec import Struct
 from segue.core.sessions.remarks import Todo
 
 Kind = Literal["decision", "finding", "dropped", "plan", "question", "remark"]
-"""What a sentence of the agent's does. dropped: an approach that was given up, and why. remark:
-nothing of all that; it may still be the only place that names something."""
+"""What a sentence of the agent does. dropped: an approach that was given up, and why. remark: none
+of these; it may still be the only place that names something."""
 
 
 class UserPrompt(Struct, frozen=True, kw_only=True):
-    """Words of the user's. `number` counts from 1 in the session, the task included."""
+    """The user's words. `number` counts from 1 in the session, including the task."""
 
     number: int
     text: str
-    is_correction: bool = False  # it takes something back that was said before
+    is_correction: bool = False  # it takes back something said before
 
 
 class Statement(Struct, frozen=True, kw_only=True):
-    """A sentence of the agent's that the next session must know."""
+    """A sentence of the agent that the next session must know."""
 
     kind: Kind
     text: str
     place: int  # in the order of the work
     score: float = 0.0
-    earlier: str = ""  # what it said of the same thing before: no longer true
-    form: int = 0  # the same for sentences that differ in what they name
+    earlier: str = ""  # what it said before about the same thing, which is no longer true
+    form: int = 0  # the same for sentences that differ only in what they name
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """A tool call and what came of it."""
+    """A tool call and its outcome."""
 
-    call: str  # the command; of other tools, the name and the argument in short
+    call: str  # the command; for other tools, the name and a short argument
     place: int
-    lines: tuple[str, ...] = ()  # of its output, those that tell something
-    scores: tuple[float, ...] = ()  # of each line
+    lines: tuple[str, ...] = ()  # the important lines of its output
+    scores: tuple[float, ...] = ()  # one for each line
     exit_code: int | None = None
     failed: bool = False
-    times: int = 1  # it was made, with this as the last outcome
+    times: int = 1  # how often it was made; this is the last outcome
     by_agent: bool = False  # a sub-agent's work
 
     @property
     def score(self) -> float:
-        """Of its best line."""
+        """The score of its best line."""
         return max(self.scores, default=0.0)
 
 
@@ -63,8 +63,8 @@ class Digest(Struct, frozen=True, kw_only=True):
     prompts: tuple[UserPrompt, ...] = ()  # without the task and segue's own words
     last_words: str = ""
     statements: tuple[Statement, ...] = ()
-    remarks: tuple[Statement, ...] = ()  # unlike all else that it said
-    failures: tuple[CommandResult, ...] = ()  # not repaired since
+    remarks: tuple[Statement, ...] = ()  # unlike everything else that it said
+    failures: tuple[CommandResult, ...] = ()  # not fixed since
     results: tuple[CommandResult, ...] = ()
     todos: tuple[Todo, ...] = ()
     files: tuple[FileTouched, ...] = ()
@@ -73,5 +73,5 @@ class Digest(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it knows nothing."""
+        """Whether nothing is known."""
         return self == Digest(compactions=self.compactions)

@@ -1,4 +1,4 @@
-"""Sets of words, as they are written, and what is done to their characters."""
+"""Sets of words, written as text, and tables for changing characters."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ def words(text: str) -> frozenset[str]:
 
 
 def swaps(characters: str, into: str | None) -> Sequence[str | int | None]:
-    """A table for `str.translate` that makes each of these something else, or nothing. A dict would
-    do, and take five times as long: it is asked for each letter that it does not know."""
+    """A table for `str.translate` that replaces or removes each of these characters. A dict would
+    take five times as long, because it is asked about each letter that it does not contain."""
     found: list[str | int | None] = list(range(128))
     for character in characters:
         found[ord(character)] = into
