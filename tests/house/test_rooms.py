@@ -1,5 +1,5 @@
-"""No folder has more modules beside each other than one takes in at a look, no module is long
-without saying why, and docs/architecture.md tells of the folders that there are."""
+"""No folder has too many modules side by side, every long module says why it is long, and
+docs/architecture.md describes all folders."""
 
 import ast
 import re
@@ -7,15 +7,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "segue"
 TESTS = Path(__file__).parents[1]
-MAX_MODULES = 17  # about 15, and some room
-ROOMY = {
-    "testing/simulation": 20,  # a world of its own, whose parts play together
-    "tests/core/stops": 25,  # a file a question about one verdict
-}
+MAX_MODULES = 17  # about 15, with some room
 MAX_LINES = 400
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
-REASON = "One file:"
-"""What the reason begins with, in the first lines of a longer module."""
+REASON = "one file"
+"""What the docstring of a long module mentions, in any case, with the reason."""
 
 
 def modules(folder: Path) -> list[Path]:
@@ -27,9 +23,7 @@ def test_no_folder_is_crowded() -> None:
     found = {str(f.relative_to(SOURCE)): len(modules(f)) for f in sorted(folders)}
     folders = {file.parent for file in TESTS.rglob("*.py") if TESTS / "data" not in file.parents}
     found |= {f"tests/{f.relative_to(TESTS)}": len(modules(f)) for f in sorted(folders)}
-    crowded = {
-        folder: count for folder, count in found.items() if count > ROOMY.get(folder, MAX_MODULES)
-    }
+    crowded = {folder: count for folder, count in found.items() if count > MAX_MODULES}
     assert not crowded, f"make folders inside, by what the modules are about: {crowded}"
 
 
@@ -38,7 +32,7 @@ def test_a_long_module_says_why_it_is_one() -> None:
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text()
         lines = text.count("\n")
-        says = REASON in (ast.get_docstring(ast.parse(text)) or "")
+        says = REASON in (ast.get_docstring(ast.parse(text)) or "").lower()
         if lines > MAX_LINES and not says:
             silent[str(file.relative_to(SOURCE))] = lines
         elif lines < MAX_LINES // 2 and says:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from support.running import QUICK, Staged, stage
+from support.runs.full_windows import END, LATE, rule, scenario
 from support.runs.progress import CLAUDE_END, play
-from support.runs.seed_002 import END, LATE, rule, scenario
 
 POINTS = "\n".join(f"- point {number} of what the next session must know" for number in range(400))
 LONG = f"<checkpoint>\n## Goal\nThe job.\n## Remaining Tasks\nOnly the end.\n\n{POINTS}\n"

@@ -1,6 +1,6 @@
 """Starts a run or continues one: from what the user wants to a loop that is ready to run.
 
-One file: everything that is checked before a run exists, in order.
+All in one file: everything that is checked before a run exists, in order.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Carries out decisions about legs. Anything here may be requested twice, by two processes of which
 the first was killed; the leg's folder shows what was already done.
 
-One file: what two processes may do in turn is easier to compare in one place.
+All in one file: what two processes may do in turn is easier to compare in one place.
 """
 
 import os

@@ -3,7 +3,7 @@
 Nothing lives only in this process. Whatever it is doing when it is killed, the log has every
 decision and the legs' folders show what was done, so the next process can continue from there.
 
-One file: the order of one turn is what it is about.
+All in one file: the order of one turn is what it is about.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The current state of all sessions on this machine, from files, the index and running agents.
 
-One file: one pass from files and processes to sessions; each step needs the one before.
+All in one file: one pass from files and processes to sessions; each step needs the one before.
 """
 
 import os

@@ -6,7 +6,7 @@
 
 `open` with the same folder must open the same store again, as another process would.
 
-One file: one class that authors derive theirs from.
+All in one file: one class that authors derive theirs from.
 """
 
 from pathlib import Path

@@ -65,7 +65,7 @@ def test_a_leg_that_cannot_be_started_fails_the_run_with_what_is_wrong() -> None
     assert "segue resume run-1" in run.run.outcome.advice
 
 
-# Seed 002: marks
+# Marks
 
 
 @pytest.mark.parametrize(("share", "hands_over"), [(0.0, False), (0.5, False), (1.0, True)])
@@ -129,7 +129,7 @@ def test_missing_usage_leaves_the_run_going() -> None:
 
 @pytest.mark.parametrize(("share", "asked"), [(0.64, None), (0.65, False), (0.70, True)])
 def test_the_70_percent_preset_hands_over_early(share: float, asked: bool | None) -> None:
-    """Seed 003: 70 %, well before the agent's own compaction."""
+    """70 %, well before the agent's own compaction."""
     run = led(PRESETS["early"])
     run.reads(share)
     run.boundary()
@@ -218,7 +218,7 @@ def test_each_leg_after_a_handoff_begins_with_fresh_state() -> None:
 
 
 def test_a_refused_checkpoint_leads_to_a_minimal_continuation() -> None:
-    """Seed 002: the request itself is too long. What is known without the agent follows, and if
+    """The request itself is too long. What is known without the agent follows, and if
     there is nothing, the task alone."""
     run = led(abilities=MUTE)
     run.reads(0.9)

@@ -30,7 +30,7 @@ from segue.core.stops.types import FailureInfo
 R = StopReason
 
 
-# After the stop (seeds 000, 001, 003)
+# After the stop
 
 
 def test_auto_resume_rate_limit_waits_then_goes_on_in_the_same_session() -> None:
@@ -427,7 +427,7 @@ def test_time_that_is_up_ends_the_leg_gently_and_then_the_run_with_124(
 
 
 def test_a_task_that_was_completed_in_the_grace_is_done() -> None:
-    """Seed 003: SIGTERM, three seconds, SIGKILL; what it says in between counts."""
+    """SIGTERM, three seconds, SIGKILL; what it says in between counts."""
     run = led(Policy(max_active_s=600))
     assert run.run.policy.grace_s == 3
     run.elapses("active")

@@ -657,7 +657,7 @@ def test_the_model_is_told_although_it_never_answered(
     assert only()["model"] == model
 
 
-# Markdown sessions (seed 004)
+# Markdown sessions
 
 
 @pytest.mark.parametrize(
@@ -671,7 +671,7 @@ def test_the_model_is_told_although_it_never_answered(
         ("Nothing about tokens.", None),
     ],
 )
-def test_the_text_forms_of_seed_004_are_read_in_markdown_sessions(
+def test_both_text_formats_of_a_reading_are_read_in_markdown_sessions(
     text: str, expected: tuple[int, int] | None, own_home: Path
 ) -> None:
     folder = own_home / ".opencode"

@@ -42,14 +42,14 @@ def handoff(used: int, pace: Growth | None, policy: Policy | None = None) -> Ahe
 # What lies ahead
 
 
-def test_seed_004_by_hand_lasts_six_to_eight_hours() -> None:
+def test_a_session_worked_by_hand_lasts_six_to_eight_hours() -> None:
     ahead = forecast(at(0), Growth(tokens_per_minute=500), Policy())
     assert ahead.full.seconds == pytest.approx(200 * K / 500 * 60)
     assert 6 <= (ahead.full.seconds or 0) / 3_600 <= 8
     assert ahead.handoff.seconds == pytest.approx(340 * 60)
 
 
-def test_seed_004_with_delegation_lasts_sixty_to_eighty_hours() -> None:
+def test_a_session_with_delegation_lasts_sixty_to_eighty_hours() -> None:
     ahead = forecast(at(0), Growth(tokens_per_minute=50), Policy())
     assert 60 <= (ahead.full.seconds or 0) / 3_600 <= 80
 
@@ -210,7 +210,7 @@ def test_zones_come_in_order_and_the_soft_mark_before_the_hard(
         (400 * K, 1, "handoff", 0),
     ],
 )
-def test_the_gates_of_seed_004(used: int, task: int, because: str, room: int) -> None:
+def test_a_zone_limits_the_size_of_new_tasks(used: int, task: int, because: str, room: int) -> None:
     found = fits(task, at(used), Policy(), reserve_tokens=10 * K)
     assert (found.because, found.room_tokens) == (because, room)
     assert found.ok is (because == "fits")

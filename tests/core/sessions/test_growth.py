@@ -197,7 +197,7 @@ def test_an_hour_away_does_not_water_down_the_rate() -> None:
 
 
 def test_a_tool_of_twenty_minutes_is_work_and_a_pause_of_twenty_minutes_is_not() -> None:
-    """Seed 004: delegation, where the main thread waits for others, is slow, and that is true."""
+    """Delegation, where the main thread waits for others, grows slowly."""
     waiting = session([1_000] * 10, every_s=1_200, replies=100)
     assert per_minute(waiting) == pytest.approx(50)
     pausing = [msgspec.structs.replace(s, turn=n // 2) for n, s in enumerate(waiting)]
@@ -346,7 +346,7 @@ def test_turn_numbers_that_fall_or_jump_are_new_turns() -> None:
 
 
 def test_growth_follows_a_change_of_work() -> None:
-    """Seed 004: 500 a minute by hand, 50 with delegation."""
+    """500 tokens a minute by hand, 50 with delegation."""
     found = of(session([500] * 400 + [50] * 400, every_s=60))
     assert found.tokens_per_minute == pytest.approx(50)
     assert (found.tokens_per_turn, found.tokens_per_reply) == (50, 50)

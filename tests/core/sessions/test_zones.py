@@ -104,7 +104,7 @@ def test_soft_and_hard_marks_are_the_designs() -> None:
     assert found == {"graduated": (0.80, 0.85), "continuous": (0.90, 0.90), "early": (0.65, 0.70)}
 
 
-def test_task_sizes_are_seed_004s() -> None:
+def test_the_default_task_sizes_of_each_zone() -> None:
     assert (Policy().warning_task_tokens, Policy().critical_task_tokens) == (5_000, 2_000)
 
 

@@ -154,7 +154,7 @@ def test_a_limit_on_active_time_ends_it_with_124_and_says_how_to_change_it(
         assert not left_running(s)
         with s.store() as store:
             (run,) = store.runs()
-        assert run.tokens > 0, "usage is kept on a timeout too (seed 003)"
+        assert run.tokens > 0, "usage is kept on a timeout too"
 
 
 def test_waiting_for_a_limit_does_not_count_as_active_time(tmp_path: Path) -> None:

@@ -197,7 +197,6 @@ def test_a_signal_from_elsewhere_shows_in_the_exit_code(number: int, kept: Kept)
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_the_last_line_of_an_agent_that_is_ended_gently_is_kept(name: str, kept: Kept) -> None:
-    """Seed 003, AD-2."""
     trap = f"trap 'sleep 0.2; echo last; exit 7' {name[3:]}"
     kept.start(f"{trap}; echo up >up; while :; do sleep 0.05; done", interrupt_signal=name)
     kept.reached("up")

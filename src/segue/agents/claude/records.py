@@ -13,7 +13,7 @@ Result records are judged by `is_error` and `terminal_reason`, never by `subtype
 says "success" there. Transcripts have no result at all: there, a main-thread reply that ended its
 turn is the end, and is held back until it is sure that nothing of the turn follows.
 
-One file: a mixture of its forms is read by one state machine.
+All in one file: a mixture of its forms is read by one state machine.
 """
 
 import re

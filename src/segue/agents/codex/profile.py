@@ -11,7 +11,7 @@ Forms read, alone or mixed:
 All of them tell the same story in other spellings, so names and keys are brought to one spelling
 first. The exec stream never says how full the context is; the session file and the server do.
 
-One file: its forms are spellings of one story, read by one reader.
+All in one file: its forms are spellings of one story, read by one reader.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -12,7 +12,7 @@ The session file has no closing record: a reply is written before its tool calls
 text may be an answer or the words before a tool that never came back. It is read as a log, not
 for the history it leaves: `$set.messages` drops failed prompts and errors, which are the story.
 
-One file: its forms hold the same messages, read by one reader.
+All in one file: its forms hold the same messages, read by one reader.
 """
 
 import re

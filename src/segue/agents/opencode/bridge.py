@@ -18,7 +18,7 @@ At the end of its input it waits until the session is idle, or ends it where it 
 user or for longer than a minute. Exit code: 0 if the last turn ended well, else 1; 128 + the
 signal's number after a signal.
 
-One file: it is run alone, without the package.
+All in one file: it is run alone, without the package.
 """
 
 import base64

@@ -13,7 +13,7 @@ Rows come table by table, so stored messages are gathered, put in order and told
 compaction as if it were an answer. So the end of a step is held back until it is known not to be
 the summary's, and an error is only ever a `Failure`: what comes after it decides.
 
-One file: its forms hold the same messages, read by one reader.
+All in one file: its forms hold the same messages, read by one reader.
 """
 
 import json

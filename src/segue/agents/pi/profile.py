@@ -8,7 +8,7 @@ Forms read:
 pi exits 0 after every API error in these modes: only the last assistant message's `stopReason`
 tells. A run of 0.73 continues unseen after `compaction_start`, which is then the last record.
 
-One file: stream and session file hold the same messages, read by one reader.
+All in one file: stream and session file hold the same messages, read by one reader.
 """
 
 import re

@@ -4,7 +4,7 @@ Nothing here looks at a screen. A banner that vanished or scrolled away proves n
 session's own records show that it continued. And no decision is final: when a wait ends, the same
 question is asked again with what is known by then.
 
-One file: the rules apply in one fixed order.
+All in one file: the rules apply in one fixed order.
 """
 
 from math import isfinite

@@ -5,7 +5,7 @@ the other.
 A fact is logged before segue acts on it, so the facts alone determine the run: the same facts lead
 to the same run, in this process or the next.
 
-One file: facts and decisions are one vocabulary, and refer to each other.
+All in one file: facts and decisions are one vocabulary, and refer to each other.
 """
 
 from enum import StrEnum

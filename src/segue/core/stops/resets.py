@@ -10,7 +10,7 @@ A time counts only after a lead: a message is full of other numbers. `now` and t
 user are arguments; what the text itself names goes before them. Nonsense gives None: a wake-up
 at a wrong time is worse than a back-off.
 
-One file: the forms of a time are tried in one order, and each may stand inside another.
+All in one file: the forms of a time are tried in one order, and each may stand inside another.
 """
 
 import re

@@ -4,7 +4,7 @@ The follower reports what it sees as facts. Its only decision is when a turn has
 agent's input can be closed. Each thing it tracks has its own class: the stream, the end of a turn,
 the answer to a request for a checkpoint, the session file, the context's size.
 
-One file: every event is passed to each of them, in one order.
+All in one file: every event is passed to each of them, in one order.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ every process that the agent left behind, and records how it ended; so segue may
 time and nothing is lost. The agent writes directly to the leg's files: even if the keeper is
 killed, no byte of output is lost.
 
-One file: it uses only the standard library, because one keeper lives as long as each agent.
+All in one file: it uses only the standard library, because one keeper lives as long as each agent.
 Its environment is the agent's: that is how secrets get there without being stored.
 
     spec.json      what to start; segue writes it first

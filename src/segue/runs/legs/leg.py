@@ -3,7 +3,7 @@
 Everything known about a leg is in its folder (see `keeper`), so any segue process can continue
 where another was killed. Everything here may be done twice, and by two processes at once.
 
-One file: both sides of each promise about the folder: who writes a file and who reads it.
+All in one file: both sides of each promise about the folder: who writes a file and who reads it.
 """
 
 import contextlib

@@ -14,7 +14,7 @@ anything. What fails it was never read, and is read again.
 Blobs are not looked into here, and what only a changed file needs is imported when there is one: a
 scan that finds nothing new must cost next to nothing.
 
-One file: all of its SQL, in view of the tables.
+All in one file: all of its SQL, in view of the tables.
 """
 
 import json

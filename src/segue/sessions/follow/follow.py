@@ -6,7 +6,7 @@ stat and the bytes themselves count, so an event may come late, twice or never. 
 by device and inode, so two names of one file are read once, and a renamed file is still the same
 file. Only regular files are opened, and none stays open.
 
-One file: one state machine.
+All in one file: one state machine.
 """
 
 import errno

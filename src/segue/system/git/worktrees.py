@@ -5,7 +5,7 @@ writes the branch and the worktree's location, without checking anything out; th
 written with the repository's objects and segue's own config (`repository`). So files with a
 filter, such as git-lfs files, are as they are in the repository; a setup command can fetch them.
 
-One file: what is removed, and what must be known before, belong together.
+All in one file: what is removed, and what must be known before, belong together.
 """
 
 import os

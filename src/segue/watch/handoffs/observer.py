@@ -2,7 +2,7 @@
 
 Nothing here types or writes. Only one thread uses it.
 
-One file: one look combines what files, records and screens say at one moment.
+All in one file: one look combines what files, records and screens say at one moment.
 """
 
 import os

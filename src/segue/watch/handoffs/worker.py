@@ -3,7 +3,7 @@
 Each fact and its decisions are in the log before anything is done about them. After a daemon was
 killed, the next one checks what was done: what the transcript shows is not typed again.
 
-One file: all code that may type or write is next to the log that it writes to first.
+All in one file: all code that may type or write is next to the log that it writes to first.
 """
 
 import os

@@ -4,7 +4,7 @@ Each change costs one look at one session. Everything that events report is also
 to time, so nothing depends on events alone. A session that nobody works on is dropped a day after
 its last record, and found again when it grows.
 
-One file: events, sweeps and processes all change the same table of sessions.
+All in one file: events, sweeps and processes all change the same table of sessions.
 """
 
 import os

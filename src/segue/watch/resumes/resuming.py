@@ -4,7 +4,7 @@ terminal.
 segue types only one fixed command into a shell: its own program and an id that it generated. The
 session's prompt, folder and flags are in the log under that id.
 
-One file: the three ways differ in where the agent is started, and share all checks before.
+All in one file: the three ways differ in where the agent is started, and share all checks before.
 """
 
 import re

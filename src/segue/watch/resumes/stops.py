@@ -1,7 +1,7 @@
 """Sessions that stopped: each stop is logged and decided on, and decided on again when its time has
 come. Waits are in the log, so the next daemon continues with them.
 
-One file: a stop is logged, decided on and resumed with the same few fields.
+All in one file: a stop is logged, decided on and resumed with the same few fields.
 """
 
 import random

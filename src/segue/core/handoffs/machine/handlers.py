@@ -1,7 +1,7 @@
 """What each fact does to a handoff in a terminal. There is one function per row of the table in the
 package, and each is called only in the steps that the table names.
 
-One file: the machine is read from top to bottom.
+All in one file: the machine is read from top to bottom.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """What happens after a leg has ended, depending on the state it ended in and the verdict on its
 end.
 
-One file: the rules apply in one fixed order.
+All in one file: the rules apply in one fixed order.
 """
 
 from msgspec.structs import replace

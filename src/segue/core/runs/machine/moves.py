@@ -2,7 +2,7 @@
 
 Legs are started only here, and only if none of the user's limits forbids it.
 
-One file: the moves lead to each other.
+All in one file: the moves lead to each other.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Ordinary files that an agent shows are not its ending.
 
-The systems behind the seeds would have resumed after 1.4 % of ordinary Markdown files. Here the
+Earlier tools of this kind would have resumed after 1.4 % of ordinary Markdown files. Here the
 standard library's own sources and texts are read as if they were the end of a screen: full of
 "error", "timeout", "killed" and "limit", and none of them a stop.
 """
@@ -14,7 +14,7 @@ from segue import api
 from segue.agents.ending import Channel, Ending, Source
 
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
-HERE = Path(__file__).parents[3]
+HERE = Path(__file__).parents[4]
 SAMPLE = 400
 TAIL_LINES = 100
 

@@ -1,9 +1,4 @@
-"""Seed 000 (story 2.5), criterion by criterion: a full context window.
-
-The seed's configuration is `Policy`: `max_lines` is `tail_lines`, `context_threshold_percent` is
-`context_risk_mark`, `default_context_size` is `default_window_tokens`, `known_context_sizes` is
-`known_windows`, `default_retry_wait` is `unknown_reset_wait_s`.
-"""
+"""Verdicts on a full context window, and the settings of `Policy` that they depend on."""
 
 import json
 import logging
@@ -19,7 +14,7 @@ from segue import Policy, Stop, StopReason, classify
 from segue.core.sessions.windows import KNOWN_WINDOWS, window_tokens
 from segue.core.stops.types import ContextExhaustionInfo, RateLimitInfo, Tokens
 
-SEEDS = Path(__file__).parents[2] / "data" / "seeds"
+ENDINGS = Path(__file__).parents[3] / "data" / "endings"
 NOW = 1_790_000_000.0
 
 
@@ -49,14 +44,14 @@ DONE = {**RESULT, "subtype": "success", "is_error": False, "result": "All done."
 
 
 def test_ac1_context_length_exceeded_in_a_session_output_is_context_exhausted() -> None:
-    stop = verdict(SEEDS / "context_exceeded.txt")
+    stop = verdict(ENDINGS / "context_exceeded.txt")
     assert stop.reason is StopReason.CONTEXT_EXHAUSTED
     assert stop.resume == "new_session"
     assert stop.evidence[0].where == "tui:6"
 
 
 def test_ac1_the_info_carries_usage_window_and_message() -> None:
-    stop = verdict(SEEDS / "context_exceeded.txt")
+    stop = verdict(ENDINGS / "context_exceeded.txt")
     assert isinstance(stop.details, ContextExhaustionInfo)
     assert stop.details.used_tokens == 131_347
     assert stop.details.window_tokens == 128_000
@@ -70,7 +65,7 @@ def test_ac1_a_log_line_with_the_code_is_context_exhausted() -> None:
 
 
 def test_ac1_token_limit_file_gives_both_numbers_of_the_sentence() -> None:
-    stop = verdict(SEEDS / "token_limit.txt", exit_code=1)
+    stop = verdict(ENDINGS / "token_limit.txt", exit_code=1)
     assert stop.reason is StopReason.CONTEXT_EXHAUSTED
     assert stop.tokens == Tokens(32_531, 32_000)
 
@@ -237,7 +232,7 @@ def test_ac2_the_models_own_window_decides_the_risk_before_the_default() -> None
 
 
 def test_ac3_all_steps_done_in_the_front_matter_is_completed_not_exhausted() -> None:
-    stop = verdict(SEEDS / "session_complete.md")
+    stop = verdict(ENDINGS / "session_complete.md")
     assert stop.reason is StopReason.COMPLETED
     assert stop.resume == "none"
 
@@ -251,7 +246,7 @@ def test_ac3_a_status_that_says_so_is_completed(status: str) -> None:
 
 def test_ac3_last_step_of_many_is_not_completed_and_the_error_counts() -> None:
     """Corrected: `lastStep` is the last executed step, so [1, 2, 3] of 12 is unfinished."""
-    assert verdict(SEEDS / "session_in_progress.md").reason is StopReason.CONTEXT_EXHAUSTED
+    assert verdict(ENDINGS / "session_in_progress.md").reason is StopReason.CONTEXT_EXHAUSTED
 
 
 def test_ac3_an_unfinished_workflow_without_an_error_is_unknown() -> None:
@@ -260,13 +255,13 @@ def test_ac3_an_unfinished_workflow_without_an_error_is_unknown() -> None:
 
 
 def test_ac3_a_session_file_beside_the_output_completes_it_too() -> None:
-    stop = verdict(stdout="Saved.", transcript=SEEDS / "session_complete.md", exit_code=0)
+    stop = verdict(stdout="Saved.", transcript=ENDINGS / "session_complete.md", exit_code=0)
     assert stop.reason is StopReason.COMPLETED
     assert any(e.where == "transcript:1" for e in stop.evidence)
 
 
 def test_ac3_evidence_in_the_body_has_the_line_number_of_the_file() -> None:
-    assert verdict(SEEDS / "session_in_progress.md").evidence[0].where == "transcript:9"
+    assert verdict(ENDINGS / "session_in_progress.md").evidence[0].where == "transcript:9"
 
 
 # AC4: truncated context, reset conversation
@@ -326,7 +321,7 @@ def test_ac4_a_compaction_that_was_begun_and_never_ended_is_context_exhausted() 
 
 
 def test_ac5_rate_limit_wins_and_context_is_kept_as_secondary() -> None:
-    stop = verdict(SEEDS / "rate_limit_and_context.txt", exit_code=1)
+    stop = verdict(ENDINGS / "rate_limit_and_context.txt", exit_code=1)
     assert stop.reason is StopReason.RATE_LIMIT
     assert stop.also == (StopReason.CONTEXT_EXHAUSTED,)
     assert stop.resume == "same_session"
@@ -345,7 +340,7 @@ def test_ac5_rate_limit_wins_across_output_and_errors_of_one_rank() -> None:
 
 
 def test_ac5_a_structured_exhaustion_outranks_a_rate_limit_in_text() -> None:
-    """Rank goes before the seed's order: the agent's own closing record knows best."""
+    """Rank comes before the priority of reasons: the agent's own closing record knows best."""
     full = {**RESULT, "subtype": "success", "is_error": True, "terminal_reason": "prompt_too_long"}
     stop = verdict(stdout=stream(190_000, full), stderr="Error: Rate limit reached", exit_code=1)
     assert stop.reason is StopReason.CONTEXT_EXHAUSTED

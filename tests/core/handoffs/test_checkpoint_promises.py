@@ -1,4 +1,4 @@
-"""What seed 002 promises of checkpoints and continuations, and both with the scripted model."""
+"""What segue promises about checkpoints and continuations, and both with the scripted model."""
 
 from pathlib import Path
 

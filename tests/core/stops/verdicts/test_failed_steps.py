@@ -1,7 +1,5 @@
-"""Seed 003: a failed step is a timeout, a full context or a general error, and says what to do.
-
-Its `StepError` is `Stop`: the class is `reason`, with tokens, details and remediation as data.
-"""
+"""A failed step is a timeout, a full context or a general error, and the verdict says what to do:
+`Stop` has the reason, tokens, details and remediation as data."""
 
 import json
 from datetime import UTC
@@ -73,7 +71,7 @@ def test_prompt_is_too_long_in_the_result_text_is_context_exhausted(
     "said", ["Request timed out", "API Error: Request timed out.", "context deadline exceeded"]
 )
 def test_a_time_out_in_the_result_text_is_timeout(said: str) -> None:
-    """The seed's own confusion: Go's "context deadline exceeded" is no full context."""
+    """Go's "context deadline exceeded" is not a full context."""
     stop = verdict(result(subtype="error_during_execution", result=said), exit_code=1)
     assert stop.reason is StopReason.TIMEOUT
     assert stop.resume == "same_session"

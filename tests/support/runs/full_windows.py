@@ -1,4 +1,4 @@
-"""What test_seed_002_run and other tests share."""
+"""What test_full_window_runs and other tests share."""
 
 import json
 from pathlib import Path
@@ -29,9 +29,9 @@ def rule(**says: Any) -> str:
 
 
 def scenario(folder: Path, *parts: str, options: str = "") -> Path:
-    file = folder / "seed.toml"
+    file = folder / "scenario.toml"
     context = f"[context]\nwindow_tokens = {WINDOW}\nrefuses = false\n"
-    file.write_text(f'about = "Seed 002."\n{context}{options}{"".join(parts)}')
+    file.write_text(f'about = "A full window."\n{context}{options}{"".join(parts)}')
     return file
 
 

@@ -1,8 +1,4 @@
-"""Seed 001 (story 2.6), criterion by criterion: the user ended it.
-
-The seed's configuration is `Policy`: the override is `resume_user_exits`, the custom patterns are
-`exit_patterns`, the grace period is `user_exit_grace_s`.
-"""
+"""Verdicts on sessions that the user ended, and the settings of `Policy` that they depend on."""
 
 import logging
 from datetime import UTC
@@ -14,7 +10,7 @@ import pytest
 from segue import Policy, Stop, StopReason, classify
 from segue.core.stops.types import UserExitInfo, UserExitType
 
-SEEDS = Path(__file__).parents[2] / "data" / "seeds"
+ENDINGS = Path(__file__).parents[3] / "data" / "endings"
 NOW = 1_790_000_000.0
 SAID = "Session ended by user, not auto-resuming"
 
@@ -33,7 +29,7 @@ def exit_info(stop: Stop) -> UserExitInfo:
 
 
 def test_ac1_ctrl_c_in_an_opencode_session_is_user_exit() -> None:
-    stop = verdict(SEEDS / "user_exit_ctrl_c.txt", agent="opencode", exit_code=130)
+    stop = verdict(ENDINGS / "user_exit_ctrl_c.txt", agent="opencode", exit_code=130)
     assert exit_info(stop).exit_type is UserExitType.CTRL_C
     assert exit_info(stop).exit_code == 130
 
@@ -92,14 +88,14 @@ def test_ac1_an_interrupt_in_text_is_of_the_type_ctrl_c(words: str) -> None:
 
 def test_ac2_exit_0_after_an_answer_is_completed() -> None:
     """Corrected: the seed calls it a user exit first; exit code 0 with a success is completed."""
-    stop = verdict(SEEDS / "clean_exit.txt", exit_code=0)
+    stop = verdict(ENDINGS / "clean_exit.txt", exit_code=0)
     assert stop.reason is StopReason.COMPLETED
     assert stop.resume == "none"
 
 
 def test_ac2_exit_0_weighs_more_where_the_agent_proves_success_by_it() -> None:
-    plain = verdict(SEEDS / "clean_exit.txt", exit_code=0)
-    proven = verdict(SEEDS / "clean_exit.txt", exit_code=0, agent="claude")
+    plain = verdict(ENDINGS / "clean_exit.txt", exit_code=0)
+    proven = verdict(ENDINGS / "clean_exit.txt", exit_code=0, agent="claude")
     assert proven.reason is plain.reason is StopReason.COMPLETED
     assert proven.confidence > plain.confidence
 
@@ -138,14 +134,14 @@ def test_ac3_a_user_exit_is_not_resumed(code: int) -> None:
 
 def test_ac3_a_user_exit_is_logged_in_the_seeds_words(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "segue"):
-        verdict(SEEDS / "user_exit_command.txt")
+        verdict(ENDINGS / "user_exit_command.txt")
     assert SAID in [record.getMessage() for record in caplog.records]
 
 
 def test_ac3_nothing_is_logged_for_other_stops(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "segue"):
         verdict("Error: Rate limit reached")
-        verdict(SEEDS / "clean_exit.txt", exit_code=0)
+        verdict(ENDINGS / "clean_exit.txt", exit_code=0)
     assert SAID not in caplog.text
 
 
@@ -176,7 +172,7 @@ def test_ac3_resume_user_exits_overrides_and_is_off_by_default(
     assert Policy().resume_user_exits is False
     policy = Policy(resume_user_exits=True)
     with caplog.at_level(logging.INFO, "segue"):
-        stop = verdict(SEEDS / "user_exit_command.txt", policy=policy)
+        stop = verdict(ENDINGS / "user_exit_command.txt", policy=policy)
     assert stop.reason is StopReason.USER_EXIT
     assert stop.resume == "same_session"
     assert policy.may_resume_alone(stop)
@@ -184,7 +180,7 @@ def test_ac3_resume_user_exits_overrides_and_is_off_by_default(
 
 
 def test_ac3_the_remediation_does_not_deny_a_resume_that_the_policy_orders() -> None:
-    stop = verdict(SEEDS / "user_exit_command.txt", policy=Policy(resume_user_exits=True))
+    stop = verdict(ENDINGS / "user_exit_command.txt", policy=Policy(resume_user_exits=True))
     assert "not auto-resuming" not in stop.remediation
 
 
@@ -198,7 +194,7 @@ def test_ac3_grace_and_wait_have_defaults() -> None:
 
 
 def test_ac4_bye_as_the_last_thing_typed_is_user_exit_by_command() -> None:
-    stop = verdict(SEEDS / "user_exit_command.txt", exit_code=0)
+    stop = verdict(ENDINGS / "user_exit_command.txt", exit_code=0)
     assert exit_info(stop).exit_type is UserExitType.EXIT_COMMAND
     assert exit_info(stop).message == "/bye"
 
@@ -221,7 +217,7 @@ def test_ac4_each_exit_command_typed_at_a_prompt_is_user_exit(prompt: str, comma
     ],
 )
 def test_ac4_the_word_exit_elsewhere_is_no_user_exit(text: str) -> None:
-    """Corrected: `^exit$` anywhere in the tail is the seed's rule; it needs the user's own line."""
+    """`exit` on a line of its own is not enough: the user must have typed that line."""
     assert verdict(text, exit_code=0).reason is StopReason.COMPLETED
 
 

@@ -1,8 +1,8 @@
-"""Seed 002 through `segue run`: a full window is a boundary between sessions, not the end of the
-work. What is a rule alone is in test_machine, test_marks and test_seed_002_checkpoints.
+"""Through `segue run`, a full window is a boundary between sessions, not the end of the work. The
+rules themselves are tested in test_machine, test_marks and test_checkpoint_promises.
 
 The scripted model reports the usage that a test wants, to the token, in a window of a million:
-there claude's own limit (967,000) lies above the seed's 90 %.
+there claude's own limit (967,000) lies above the 90 % mark.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.running import Ended, Staged, stage
-from support.runs.seed_002 import END, LATE, SMALL, WINDOW, rule, scenario, turn
+from support.runs.full_windows import END, LATE, SMALL, WINDOW, rule, scenario, turn
 
 from segue.core.sessions.reading import Reading
 
@@ -80,7 +80,7 @@ def test_one_token_below_90_percent_is_below_it(tmp_path: Path) -> None:
 
 
 def test_threshold_above_1_disables_handoffs(tmp_path: Path) -> None:
-    """The seed's quick way back: 1.1 never triggers."""
+    """A mark of 1.1 never triggers, which switches handoffs off."""
     with stage(scenario(tmp_path, turn(965_000, "sleep 0.5"), END), within=tmp_path) as s:
         ended = s.run("--json", "--set", "hard_mark=1.1", "--set", "soft_mark=1.1")
         assert ended.code == 0, ended.stderr
@@ -212,7 +212,7 @@ REFUSED = '[options.rehearsal]\ncompact = "0"\n'
 def test_a_checkpoint_prompt_that_is_too_long_leads_to_a_continuation_made_by_rules(
     tmp_path: Path,
 ) -> None:
-    """The seed's "minimal": segue knows more than nothing without the agent."""
+    """Even without the agent, segue knows something."""
     done = turn(SMALL, "echo first > first.txt")
     refuse = rule(fault="too_long", times=99)
     place = scenario(tmp_path, refuse, done, LATE, turn(SMALL, "true"), END, options=REFUSED)
@@ -236,7 +236,7 @@ def test_a_checkpoint_prompt_that_a_mute_agent_refuses_leads_to_the_same(tmp_pat
     context = "[context]\nwindow_tokens = 272000\nrefuses = false\n"
     parts = "".join((refuse, turn(SMALL, "echo first > first.txt"), late, turn(SMALL, "true"), END))
     options = '[options.rehearsal-codex]\ncompact = "0"\n'
-    place.write_text(f'about = "Seed 002."\n{context}{options}{parts}')
+    place.write_text(f'about = "A full window."\n{context}{options}{parts}')
     with stage(place, "rehearsal-codex", within=tmp_path) as s:
         ended = s.run("--json", "--policy", "continuous")
         assert ended.code == 0, ended.stderr

@@ -1,5 +1,5 @@
-"""Seed 003 through `segue run`: say what failed, stop gracefully, keep the output. What is a rule
-of the classifier alone is in test_seed_003."""
+"""`segue run` says what failed, stops gracefully and keeps the output. The verdicts themselves are
+tested in test_failed_steps."""
 
 import json
 import sys
@@ -17,9 +17,9 @@ WINDOW = 1_000_000
 
 
 def written(folder: Path, *parts: str) -> Path:
-    file = folder / "seed.toml"
+    file = folder / "scenario.toml"
     context = f"[context]\nwindow_tokens = {WINDOW}\nrefuses = false\n"
-    file.write_text(f'about = "Seed 003."\n{context}{"".join(parts)}')
+    file.write_text(f'about = "A failed step."\n{context}{"".join(parts)}')
     return file
 
 
@@ -80,7 +80,7 @@ def test_classification_and_remediation_are_in_the_failure_report(
 
 
 def test_a_timeout_is_told_apart_from_a_full_window(tmp_path: Path) -> None:
-    """The seed's own complaint: both said "context deadline exceeded"."""
+    """Both say "context deadline exceeded"."""
     place = written(tmp_path, HANGS, turn(50_000, "true"))
     with stage(place, within=tmp_path) as s:
         ended = s.run("--set", "max_active_s=2")

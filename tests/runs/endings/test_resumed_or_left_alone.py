@@ -1,6 +1,6 @@
-"""Seeds 000 and 001 through `segue run`: what may be resumed is, what the user ended is left alone,
-and the log says so. The verdicts themselves are in test_seed_000 and test_seed_001, the whole table
-of reasons in test_machine_stops (`test_auto_resume_…`)."""
+"""`segue run` resumes what may be resumed, leaves alone what the user ended, and logs why. The
+verdicts themselves are tested in test_full_windows and test_user_exits, the whole table of reasons
+in test_machine_stops (`test_auto_resume_…`)."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def custom(s: Staged, code: str, policy: dict[str, Any] | None = None) -> Ended:
     return s.segue("run", "--agent", "mine", "anything")
 
 
-# Seed 001's table: rate limit yes, context exhaustion yes, the rest no
+# Resumed: after a rate limit and a full context, and nothing else
 
 
 def test_auto_resume_rate_limit_waits_and_goes_on_in_the_same_session(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_auto_resume_what_the_user_must_see_to_is_not_resumed(
 
 
 def test_auto_resume_rate_limit_goes_before_a_full_window(tmp_path: Path) -> None:
-    """Seed 000, AC5: with both signs, the same session is tried again."""
+    """With both signs, the same session is tried again."""
     both = (
         "import sys\nprint('at work', flush=True)\n"
         "sys.stderr.write('Error: context_length_exceeded\\n"
@@ -124,7 +124,7 @@ def test_auto_resume_rate_limit_goes_before_a_full_window(tmp_path: Path) -> Non
         assert StopReason.CONTEXT_EXHAUSTED in kept.stop.also
 
 
-# Seed 001, AC3: the user's exit
+# The user's exit
 
 
 def test_auto_resume_user_exit_by_ctrl_c_is_logged_and_not_resumed(tmp_path: Path) -> None:
