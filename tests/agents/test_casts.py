@@ -90,7 +90,7 @@ def test_the_pinned_version_is_found(cast: casts.Cast, program: str) -> None:
     assert PINS[cast.name] in said.stdout.split()
 
 
-def test_it_runs_a_tool_goes_on_with_its_session_and_compacts(
+def test_it_runs_a_tool_continues_with_its_session_and_compacts(
     cast: casts.Cast, leg: Callable[..., Found], tmp_path: Path
 ) -> None:
     first = leg(prompt="Do it.", commands=["echo hello >made"])

@@ -461,7 +461,7 @@ def test_claudes_cache_writes_are_the_sum_of_their_parts_or_the_flat_number() ->
     assert spends(found) == [(1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 50)]
 
 
-def test_claudes_todos_files_and_compactions_are_told() -> None:
+def test_claudes_todos_files_and_compactions_are_reported() -> None:
     todos = [{"content": "one", "status": "completed"}, {"content": "two", "status": "done?"}]
     tally, ledger = count_all(
         "claude",
@@ -603,7 +603,7 @@ def test_codexs_records_count_with_their_keys_in_any_order(kind: str) -> None:
         ("codex", count_line((1, 0, 0, 0), (10**30, 0, 0, 0))),
     ],
 )  # fmt: skip
-def test_what_cannot_be_written_down_is_no_hindrance(agent: str, record: Record) -> None:
+def test_a_failed_write_does_no_harm(agent: str, record: Record) -> None:
     lines = [json.dumps(r).encode() + b"\n" for r in (prompt(), record)]
     counted(agent, lines, resumed=True)
 
@@ -663,7 +663,7 @@ def test_the_last_tool_call_of_a_reply_may_end_the_turn() -> None:
 @pytest.mark.parametrize(
     ("agent", "record"), [("claude", reply()), ("codex", count_line((1,) * 4))]
 )
-def test_nesting_without_end_is_no_hindrance(agent: str, record: Record) -> None:
+def test_endless_nesting_does_no_harm(agent: str, record: Record) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     line = compact(record)
     lines = [line.replace(b"}\n", b',"x":' + deep + b"}\n"), line, deep + b"\n"]

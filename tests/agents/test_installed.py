@@ -168,7 +168,7 @@ def test_the_script_takes_names_and_another_folder(tmp_path: Path) -> None:
     assert "node-linux" in (tmp_path / "log").read_text(), "pi needs a newer node than most have"
 
 
-def test_a_failed_install_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_install_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     done = install(tmp_path, NPM_FAILS="1")
     assert done.returncode != 0
     assert "could not be had" in done.stderr
@@ -177,7 +177,7 @@ def test_a_failed_install_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / ".cache/segue/agents").glob("*/.*"))
 
 
-def test_an_unknown_agent_is_told(tmp_path: Path) -> None:
+def test_an_unknown_agent_is_reported(tmp_path: Path) -> None:
     done = install(tmp_path, "nobody")
     assert done.returncode != 0
     assert "one of claude codex opencode gemini pi" in done.stderr

@@ -85,7 +85,7 @@ def played(tmp_path: Path, scenario: str, dies: str, rescues: str, **more: Any) 
     [(name, name) for name in ("claude", "codex", "opencode", "gemini", "pi")]
     + [("claude", "codex"), ("gemini", "claude")],
 )
-def test_a_session_killed_in_a_tool_goes_on(dies: str, rescues: str, tmp_path: Path) -> None:
+def test_a_session_killed_in_a_tool_continues(dies: str, rescues: str, tmp_path: Path) -> None:
     found = played(tmp_path, KILLED, dies, rescues, death={"in_step": 2})
     (told,) = found["listed"]["sessions"]
     assert (told["agent"], told["session_id"], told["reason"]) == (dies, found["session"], "crash")
@@ -93,7 +93,7 @@ def test_a_session_killed_in_a_tool_goes_on(dies: str, rescues: str, tmp_path: P
     assert (found["shown"]["session_id"] == found["session"]) == (dies == rescues)
 
 
-def test_a_session_cut_in_mid_line_goes_on_in_another_agent(tmp_path: Path) -> None:
+def test_a_session_cut_in_mid_line_continues_in_another_agent(tmp_path: Path) -> None:
     found = played(tmp_path, KILLED, "codex", "claude", death={"in_step": 3, "cut": True})
     (told,) = found["listed"]["sessions"]
     assert told["ways"] == ["new_session", "other_agent"]
@@ -102,7 +102,7 @@ def test_a_session_cut_in_mid_line_goes_on_in_another_agent(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("dies", "rescues"), [("claude", "claude"), ("codex", "codex"), ("codex", "claude")]
 )
-def test_a_session_whose_window_is_full_goes_on_in_a_new_one(
+def test_a_session_whose_window_is_full_continues_in_a_new_one(
     dies: str, rescues: str, tmp_path: Path
 ) -> None:
     found = played(tmp_path, FULL, dies, rescues)
@@ -113,7 +113,7 @@ def test_a_session_whose_window_is_full_goes_on_in_a_new_one(
 
 
 @pytest.mark.parametrize("rescues", ["claude", "codex"])
-def test_a_limited_session_waits_and_goes_on_in_itself_or_at_once_in_another_agent(
+def test_a_limited_session_waits_and_continues_in_itself_or_at_once_in_another_agent(
     rescues: str, tmp_path: Path
 ) -> None:
     resets_in_s = 12 if rescues == "claude" else 7200

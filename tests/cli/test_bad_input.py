@@ -120,7 +120,7 @@ def test_odd_file_gets_a_verdict(
         assert all(line.startswith(f"segue: {name}: ") and note in line for line in said)
 
 
-def test_half_a_json_line_is_told_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_half_a_json_line_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "half.jsonl").write_bytes(b'{"type":"assistant","message":{"content":"ab')
     assert complaints(run("classify", "--json", "half.jsonl")) == [
         "segue: half.jsonl: its last line is cut off; the rest is missing"
@@ -355,14 +355,14 @@ def test_any_time_is_refused_or_gets_a_verdict(run: Run, now: str, when: str) ->
 @pytest.mark.parametrize(
     "words", [["classify", "--json", "-"], ["wordings", "test", "--json", "-"]]
 )
-def test_bytes_that_are_no_text_are_heard_all_the_same(run: Run, words: list[str]) -> None:
+def test_bytes_that_are_not_text_are_heard_all_the_same(run: Run, words: list[str]) -> None:
     done = run(*words, stdin=b"\xff\xfa " + LIMIT.encode() + b"\n" + LIMIT.encode())
     assert len(complaints(done)) <= 1
     assert done.returncode == 0
     assert verdicts(done)[0]["reason"] == "rate_limit"
 
 
-def test_message_that_is_no_text_on_the_command_line_gets_a_verdict(run: Run) -> None:
+def test_message_that_is_not_text_on_the_command_line_gets_a_verdict(run: Run) -> None:
     done = run("wordings", "test", "--json", os.fsdecode(b"API Error: caf\xe9: Rate limit reached"))
     assert complaints(done) == []
     assert done.returncode == 0
@@ -434,7 +434,7 @@ ODD_LINES = [
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: repr(line[:48]))
-def test_bad_line_of_a_batch_is_told_and_the_rest_is_judged(run: Run, line: bytes) -> None:
+def test_bad_line_of_a_batch_is_reported_and_the_rest_is_judged(run: Run, line: bytes) -> None:
     done = run("classify", "--batch", stdin=b"\n".join([GOOD, line, b"", GOOD]))
     said = complaints(done)
     assert done.returncode == 1

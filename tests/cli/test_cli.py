@@ -140,7 +140,7 @@ def test_a_window_that_nobody_stated_is_said_to_be_believed() -> None:
     assert not found["context_risk"]
 
 
-def test_how_the_user_left_is_told_by_the_record(tmp_path: Path) -> None:
+def test_the_record_says_how_the_user_left(tmp_path: Path) -> None:
     said = {"type": "user", "sessionId": "s", "isSidechain": False, "message": {"role": "user"}}
     said["message"] = {"role": "user", "content": "<command-name>/exit</command-name>"}
     (tmp_path / "s.jsonl").write_text(json.dumps(said))

@@ -94,7 +94,7 @@ def test_what_can_be_named_is_said_if_nothing_is(command: str, among: str) -> No
 
 
 @pytest.mark.parametrize("command", ["runs", "sessions", "status", "scan", "notes"])
-def test_a_list_of_nothing_is_no_error(command: str) -> None:
+def test_a_list_of_nothing_is_not_an_error(command: str) -> None:
     done = segue(command)
     assert done.returncode == 0
     assert (done.stdout + done.stderr).strip()

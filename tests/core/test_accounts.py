@@ -80,7 +80,7 @@ def test_what_has_passed_is_not_shown_any_more() -> None:
     assert accounts.current(noted, NOW + 100).limits == ()
 
 
-def test_a_guess_takes_back_no_reset_that_was_told() -> None:
+def test_a_guess_takes_back_no_reset_that_was_reported() -> None:
     """Seen in a simulation (seed 31337, worlds 51 and 128): a session whose refusal named no reset
     let all of its account try again after half a minute."""
     limited = accounts.note(FREE, [met(9_000)])

@@ -142,7 +142,7 @@ def test_every_answer_forbids_inline_code_and_no_page_has_any(env: dict[str, str
         )
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(env: dict[str, str]) -> None:
+def test_a_port_that_is_taken_is_reported_in_one_line(env: dict[str, str]) -> None:
     with dashboard(env) as shown:
         ended = subprocess.run(
             [*SEGUE, "dashboard", "--no-open", "--port", str(shown.port)],

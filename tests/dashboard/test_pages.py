@@ -58,7 +58,7 @@ def test_hostile_names_and_words_show_as_text_on_every_page(own_home: Path) -> N
     assert "{{ 7 * 7 }}" in html.unescape(front)
 
 
-def test_a_run_is_told_with_its_legs_decisions_checkpoint_and_answer(tmp_path: Path) -> None:
+def test_a_run_is_reported_with_its_legs_decisions_checkpoint_and_answer(tmp_path: Path) -> None:
     with stage("three-exhaustions", within=tmp_path) as s:
         assert s.run().code == 0
         (run_id,) = s.run_ids()

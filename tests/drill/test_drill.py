@@ -174,7 +174,7 @@ def test_the_exit_code_of_segue_must_fit_the_reason() -> None:
     assert not outcome(with_segue=True, reason="user_exit", exit_code=1, expects=left).held
 
 
-def test_a_rule_that_never_came_about_is_told_below_the_table(tmp_path: Path) -> None:
+def test_a_rule_that_never_came_about_is_reported_below_the_table(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(
         'about = "x"\n[job]\nsteps = 2\n[[rules]]\nafter_requests = 90\nfault = "auth"\n'
@@ -207,7 +207,7 @@ def test_a_real_agent_is_refused_where_it_cannot_be_enclosed_and_the_rest_plays(
     assert "all 6 steps" in done.stdout
 
 
-def test_an_agent_that_is_not_installed_is_told_with_the_way_to_get_it(
+def test_an_agent_that_is_not_installed_is_reported_with_the_way_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -295,7 +295,7 @@ def outcome(agent: str = "claude", **given: object) -> PlayOutcome:
     return PlayOutcome(**{**told, **given})  # type: ignore[arg-type]
 
 
-def test_a_matrix_goes_on_after_half_a_line(tmp_path: Path) -> None:
+def test_a_matrix_continues_after_half_a_line(tmp_path: Path) -> None:
     scenario = load.load("success")
     file = tmp_path / "state/drill.jsonl"
     Matrix(file).keep(outcome(), scenario)

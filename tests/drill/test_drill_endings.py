@@ -76,7 +76,7 @@ def test_a_drill_that_is_killed_leaves_no_process(drill: "subprocess.Popen[str]"
     assert all_end(started)
 
 
-def test_a_play_that_is_killed_leaves_no_process_and_is_no_verdict(
+def test_a_play_that_is_killed_leaves_no_process_and_is_not_a_verdict(
     drill: "subprocess.Popen[str]",
 ) -> None:
     started = below(drill)

@@ -239,7 +239,7 @@ def test_an_unfinished_body_is_half_of_one() -> None:
 
 
 @pytest.mark.parametrize("body", [STREAMED, ASKED])
-def test_garbage_is_no_json(body: dict[str, Any]) -> None:
+def test_garbage_is_not_json(body: dict[str, Any]) -> None:
     with serving(sent("garbage")) as server:
         response = post(server, body)
         assert response.status == 200
@@ -399,7 +399,7 @@ def test_a_script_that_breaks_is_a_server_error_and_not_the_end() -> None:
     assert "KeyError" in server.requests[0].error
 
 
-def test_a_kind_that_cannot_be_told_is_a_server_error_too() -> None:
+def test_an_unknown_kind_is_a_server_error_too() -> None:
     def lost(ask: Ask) -> Kind:
         raise LookupError("who asks?")
 
@@ -503,7 +503,7 @@ def test_a_client_that_vanishes_from_a_stream_is_noticed() -> None:
         still_works(server)
 
 
-def test_a_client_that_vanishes_while_it_is_answered_is_no_fault_of_the_server(
+def test_a_client_that_vanishes_during_the_response_does_not_break_the_server(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clients: list[socket.socket] = []

@@ -57,7 +57,7 @@ def test_each_step_prints_its_line_its_bytes_and_its_line_again_and_is_a_commit(
     assert sh(folder, "job/show") == "step 1 of 3 done\nstep 2 of 3 done\nstep 3 of 3 done\n"
 
 
-def test_what_a_step_prints_is_no_stuff_that_shrinks_to_nothing(repo: Path) -> None:
+def test_the_output_of_a_step_does_not_compress_to_nothing(repo: Path) -> None:
     import zlib
 
     job.make(repo.parent / "big", Job(steps=2, output_bytes=8_000))
@@ -89,7 +89,7 @@ def test_before_the_first_step_nothing_is_shown(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "0", "4", "-1", "1x", "99999999999999999999", "../1"])
-def test_a_step_that_is_none_is_refused(repo: Path, word: str) -> None:
+def test_an_invalid_step_is_refused(repo: Path, word: str) -> None:
     done = subprocess.run(["sh", "job/step", word], cwd=repo, capture_output=True)
     assert done.returncode == 2
     assert job.check(repo, SMALL, finished=False).done == ()
@@ -142,7 +142,7 @@ def test_a_broken_git_config_of_the_user_and_hooks_in_the_repository_do_not_stop
     assert job.check(folder, SMALL, finished=False).done == (1,)
 
 
-def test_a_folder_that_is_no_repository_or_has_a_job_already_is_one_clear_line(
+def test_a_folder_that_is_not_a_repository_or_has_a_job_already_is_one_clear_line(
     repo: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(StateError, match="cannot be made"):

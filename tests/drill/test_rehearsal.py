@@ -96,7 +96,7 @@ def test_the_first_prompt_that_is_too_long_ends_it(place: Place) -> None:
     assert ran.reason == "context_exhausted"
 
 
-def test_a_later_one_is_compacted_and_the_work_goes_on(place: Place) -> None:
+def test_a_later_one_is_compacted_and_the_work_continues(place: Place) -> None:
     script = Scripted(runs("echo one", used=150_000), TOO_LONG, says("All done.", used=3_000))
     script.summaries = [says(SUMMARY, used=150_100)]
     with model(place, script):
@@ -187,7 +187,7 @@ def test_failures_are_retried_worded_and_understood(
     assert ran.reason == reason
 
 
-def test_an_overload_that_passes_is_no_failure(place: Place) -> None:
+def test_an_overload_that_passes_is_not_a_failure(place: Place) -> None:
     with model(place, Scripted(refuses("overloaded"), runs("true"), DONE)):
         ran = place.run(*STREAM)
     assert ran.exit_code == 0
@@ -237,7 +237,7 @@ def test_a_plan_limit_means_nothing_to_a_key(place: Place) -> None:
     assert "rate_limit_event" not in ran.kinds
 
 
-def test_a_warning_of_the_plan_is_told(place: Place) -> None:
+def test_a_warning_of_the_plan_is_reported(place: Place) -> None:
     prefix = "anthropic-ratelimit-unified-"
     headers = {f"{prefix}status": "allowed_warning", f"{prefix}5h-utilization": "0.92"}
     with model(place, Scripted(says("All done.", headers=headers))):
@@ -317,7 +317,7 @@ def test_turns_that_run_out(place: Place) -> None:
     assert text.out == "Error: Reached max turns (1)\n"
 
 
-def test_output_that_is_cut_goes_on_three_times(place: Place) -> None:
+def test_output_that_is_cut_continues_three_times(place: Place) -> None:
     cut = ModelAnswer(reply=ModelReply(text="and then", stop="length"))
     with model(place, Scripted(cut, DONE)) as script:
         ran = place.run(*STREAM)
@@ -428,7 +428,7 @@ def test_killed_it_leaves_its_tool_and_can_be_resumed(place: Place) -> None:
 # Sessions
 
 
-def test_it_goes_on_with_all_that_was_said(place: Place) -> None:
+def test_it_continues_with_all_that_was_said(place: Place) -> None:
     with model(place, Scripted(runs("echo one"), DONE)):
         first = place.run(*STREAM)
     with model(place, Scripted(says("More is done."))) as script:

@@ -217,7 +217,7 @@ def test_a_mistake_is_one_line_with_the_file_the_key_and_what_is_wrong(text: str
     assert "\n" not in str(raised.value)
 
 
-def test_what_hides_nothing_is_no_contradiction() -> None:
+def test_what_hides_nothing_is_not_a_contradiction() -> None:
     text = RULE + "times='for ever'\nbefore_step=2\n" + RULE + "before_step=3\n" + RULE
     assert len(parse(text).rules) == 3
     assert len(parse(RULE + "after_requests=2\ntimes='for ever'\n" + RULE).rules) == 2
@@ -236,7 +236,7 @@ def test_what_hides_nothing_is_no_contradiction() -> None:
         ("x/" * 3000, "x/x/"),
     ],
 )
-def test_a_name_that_is_none_is_one_line(
+def test_an_invalid_name_is_one_line(
     name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -58,7 +58,7 @@ def test_a_session_that_knows_nothing_starts_with_step_1() -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "tool", "assistant", "system"])
-def test_it_takes_a_step_for_done_wherever_it_stands(role: Any) -> None:
+def test_it_takes_a_step_for_done_wherever_it_is(role: Any) -> None:
     text = f"- {marker(1)}\n- {marker(2)}, {marker(4)}."
     assert asked(script(), [PROMPT, Part(role, text)]) == "sh job/step 3"
 
@@ -117,7 +117,7 @@ def test_of_what_a_session_starts_with_only_the_newest_word_tells_of_a_break() -
     assert asked(script(), [PROMPT, Part("user", "It was interrupted.")]) == "sh job/show"
 
 
-def test_the_exit_code_of_a_success_is_no_break() -> None:
+def test_the_exit_code_of_a_success_is_not_a_break() -> None:
     for text in ("Exit code: 0", "Process exited with code 0", "exit_code: 0"):
         assert asked(script(), called(3, Part("tool", f"{text}\n{marker(3)}"))) == "sh job/step 4"
         assert asked(script(), called(3, Part("tool", text))) == "sh job/step 3"

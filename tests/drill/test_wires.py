@@ -267,7 +267,7 @@ def test_any_json_is_read_or_refused_with_one_line(name: str, body: Any) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_body_that_is_no_request_is_refused_by_name(name: str) -> None:
+def test_a_body_that_is_not_a_request_is_refused_by_name(name: str) -> None:
     key = {"responses": "input", "gemini": "contents"}.get(name, "messages")
     with pytest.raises(ValueError, match=f"{key}: must be a list"):
         wire(name).read(PATHS[name], {}, {})
@@ -306,7 +306,7 @@ USAGES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_usage_is_told_as_each_wire_counts_it(name: str) -> None:
+def test_usage_is_reported_as_each_wire_counts_it(name: str) -> None:
     answer = ModelAnswer(reply=ModelReply(text="Hi", spend=SPEND))
     stream = b"".join(wire(name).pieces(asked(name, is_stream=True), answer))
     assert HEAR[name](events(stream))[3] == USAGES[name]
@@ -464,7 +464,7 @@ def test_each_fault_has_its_status(name: str) -> None:
     assert tuple(refused(name, fault)[0] for fault in FAULTS) == STATUSES[name]
 
 
-def test_a_prompt_too_long_is_told_with_its_figures() -> None:
+def test_a_prompt_too_long_is_reported_with_its_figures() -> None:
     more = {"used_tokens": 208_310, "window_tokens": 200_000}
     said = [refused(name, "too_long", **more)[2]["error"]["message"] for name in NAMES]
     assert said[0] == "prompt is too long: 208310 tokens > 200000 maximum"
@@ -489,7 +489,7 @@ def test_a_plan_limit_says_when_it_resets() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("wait", "whole", "ms"), [(3.0, "3", None), (0.25, "1", "250")])
-def test_a_wait_is_told_in_whole_seconds_and_exactly(
+def test_a_wait_is_reported_in_whole_seconds_and_exactly(
     name: str, wait: float, whole: str, ms: str | None
 ) -> None:
     _, headers, body = refused(name, "rate_limit", retry_after_s=wait)
@@ -526,7 +526,7 @@ def test_a_refusal_in_the_stream_is_one_event_with_the_reason(name: str, fault: 
     assert "Because." in json.dumps(found)
 
 
-def test_codex_is_told_of_a_full_window_and_an_empty_purse_in_its_stream() -> None:
+def test_codex_is_told_about_a_full_window_and_an_empty_purse_in_its_stream() -> None:
     found = wire("responses")
     assert found.streamed == {"too_long", "billing"}
     assert found.stream_refusal is not None

@@ -160,7 +160,7 @@ def test_the_roles_of_the_docs_let_a_worker_work_and_change_no_table_also_after_
                 db.execute(sql)
 
 
-def test_after_a_restore_as_the_docs_say_the_queue_goes_on_and_nothing_done_since_is_lost(
+def test_after_a_restore_as_the_docs_say_the_queue_continues_and_nothing_done_since_is_lost(
     fleet: Fleet, repo: Path, tmp_path: Path
 ) -> None:
     first = submit(repo, "echo a > a.txt")
@@ -201,7 +201,7 @@ def _branches(repo: Path) -> dict[str, str]:
     return dict(line.split() for line in said.splitlines())
 
 
-def test_a_newer_form_is_made_while_an_older_segue_is_at_work_and_both_go_on(
+def test_a_newer_form_is_made_while_an_older_segue_is_at_work_and_both_continue(
     fleet: Fleet, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FleetDatabase(fleet.owner).close()

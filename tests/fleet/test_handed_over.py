@@ -228,7 +228,7 @@ def test_after_both_were_kept_the_newest_is_taken_and_each_step_is_known(work: A
     assert "what was done after that is lost and must be done again" in told(wanted)
 
 
-def test_a_step_whose_effect_is_in_the_files_and_whose_end_nobody_recorded_is_told_as_in_doubt(
+def test_a_step_whose_effect_is_in_the_files_and_whose_end_nobody_recorded_is_reported_as_in_doubt(
     work: Any,
 ) -> None:
     step(work, 1)
@@ -243,7 +243,7 @@ def test_a_step_whose_effect_is_in_the_files_and_whose_end_nobody_recorded_is_to
     assert "do step 1" not in str(doubt(wanted))
 
 
-def test_a_step_that_is_done_while_the_files_are_read_is_told_as_in_doubt_whatever_is_recorded(
+def test_a_step_that_is_done_while_the_files_are_read_is_reported_as_in_doubt_whatever_is_recorded(
     work: Any,
 ) -> None:
     step(work, 1)
@@ -257,7 +257,7 @@ def test_a_step_that_is_done_while_the_files_are_read_is_told_as_in_doubt_whatev
     assert "do step 2" in str(doubt(wanted))
 
 
-def test_files_that_are_newer_than_the_session_are_told_as_such(
+def test_files_that_are_newer_than_the_session_are_reported_as_such(
     work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step(work, 1)

@@ -36,7 +36,7 @@ def play(agent: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_the_same_session_goes_on_on_another_machine(agent: str, tmp_path: Path) -> None:
+def test_the_same_session_continues_on_another_machine(agent: str, tmp_path: Path) -> None:
     told = play(agent, tmp_path)
     assert (told["state"], told["is_same"]) == ("done", True), told
     assert told["session"] == told["before"] != ""

@@ -123,7 +123,7 @@ def test_a_drained_machine_takes_nothing_new(repo: Path, machines: list[TestMach
     segue("fleet", "drain", "nobody", code=2)
 
 
-def test_what_a_lost_machine_had_pushed_is_there_where_its_task_goes_on(
+def test_what_a_lost_machine_had_pushed_is_there_where_its_task_continues(
     repo: Path, machines: list[TestMachine], tmp_path: Path
 ) -> None:
     log, hold = tmp_path / "log", tmp_path / "hold"

@@ -151,7 +151,7 @@ def test_a_tree_stays_while_it_holds_work_that_its_branch_does_not(place: Place)
     assert place.shown(elsewhere)["tree"] is None
 
 
-def test_a_conflict_is_told_and_never_resolved(place: Place) -> None:
+def test_a_conflict_is_reported_and_never_resolved(place: Place) -> None:
     task = place.submit("echo theirs > a.txt")
     place.work()
     (place.repo / "a.txt").write_text("mine\n")
@@ -266,7 +266,7 @@ def test_a_running_task_is_cancelled_with_its_agent(place: Place) -> None:
     assert f"{task} has work in {tree}" in place.segue("queue", "forget", task, code=2)
 
 
-def test_the_setup_runs_once_in_the_tree_and_its_failure_is_told(place: Place) -> None:
+def test_the_setup_runs_once_in_the_tree_and_its_failure_is_reported(place: Place) -> None:
     place.config('[worktree]\nsetup = "echo x >> setup.txt"\n')
     task = place.submit("cat setup.txt > seen.txt")
     place.work()
@@ -373,7 +373,7 @@ def test_a_repository_that_is_gone_keeps_the_task_and_says_why(place: Place) -> 
         (("--agent", "mine,other", "x", "--", "--model"), "are for one agent"),
     ],
 )  # fmt: skip
-def test_a_slip_is_told_in_one_line_and_nothing_is_queued(
+def test_a_mistake_is_reported_in_one_line_and_nothing_is_queued(
     place: Place, words: tuple[str, ...], said: str
 ) -> None:
     told = place.segue("submit", *words, code=2)

@@ -34,7 +34,7 @@ def test_a_worker_killed_again_and_again_loses_repeats_and_leaves_nothing(tmp_pa
 LONG_LIMIT = LIMITED.replace("resets_in_s = 2", "resets_in_s = 3600")
 
 
-def test_a_limited_task_waits_without_a_process_others_go_on_and_the_daemon_leaves_it_alone(
+def test_a_limited_task_waits_without_a_process_others_continue_and_the_daemon_leaves_it_alone(
     tmp_path: Path,
 ) -> None:
     with queued({"a": LONG_LIMIT, "b": STEPS}, tmp_path) as q:
@@ -64,7 +64,7 @@ def test_a_limited_task_waits_without_a_process_others_go_on_and_the_daemon_leav
         assert q.left_running() == []
 
 
-def test_tasks_of_other_accounts_and_agents_go_on_while_one_account_is_limited(
+def test_tasks_of_other_accounts_and_agents_continue_while_one_account_is_limited(
     tmp_path: Path,
 ) -> None:
     with relay_stage(limited_at(3, steps=4), healthy(4), within=tmp_path) as s:

@@ -104,7 +104,9 @@ def test_an_agent_without_credit_or_login_hands_its_work_on(fault: str, tmp_path
             assert [leg.agent for leg in store.legs(run_id)] == ["claude", "codex"]
 
 
-def test_the_next_agent_is_told_of_the_instructions_that_it_does_not_read(tmp_path: Path) -> None:
+def test_the_next_agent_is_told_about_the_instructions_that_it_does_not_read(
+    tmp_path: Path,
+) -> None:
     with relay_stage(limited_at(3, steps=4), healthy(4), within=tmp_path) as s:
         (s.project / "CLAUDE.md").write_text("Use tabs.\n")
         assert s.run().code == 0

@@ -81,7 +81,7 @@ def rescue(w: Ward, session: str, rescuer: str, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("dies", "rescuer"), [(CODEX, CODEX), (CLAUDE, CODEX), (CODEX, CLAUDE)])
-def test_a_session_that_was_killed_in_a_tool_goes_on_and_repeats_nothing(
+def test_a_session_that_was_killed_in_a_tool_continues_and_repeats_nothing(
     dies: str, rescuer: str, tmp_path: Path
 ) -> None:
     with ward(tmp_path / "w", play(tmp_path, KILLED), *dict.fromkeys((dies, rescuer))) as w:
@@ -142,7 +142,9 @@ def spent_in(file: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("rescuer", [CLAUDE, CODEX])
-def test_a_session_whose_window_is_full_goes_on_in_a_new_one(rescuer: str, tmp_path: Path) -> None:
+def test_a_session_whose_window_is_full_continues_in_a_new_one(
+    rescuer: str, tmp_path: Path
+) -> None:
     with ward(tmp_path / "w", play(tmp_path, FULL), *dict.fromkeys((CLAUDE, rescuer))) as w:
         session = w.dies(CLAUDE)
         told = listed(w, session)
@@ -154,7 +156,7 @@ def test_a_session_whose_window_is_full_goes_on_in_a_new_one(rescuer: str, tmp_p
         assert run["session_id"] != session
 
 
-def test_a_limited_session_goes_on_after_the_reset_in_itself(tmp_path: Path) -> None:
+def test_a_limited_session_continues_after_the_reset_in_itself(tmp_path: Path) -> None:
     with ward(tmp_path / "w", play(tmp_path, LIMITED), CLAUDE) as w:
         session = w.dies(CLAUDE)
         told = listed(w, session)
@@ -181,7 +183,7 @@ def test_a_transcript_that_ends_in_mid_line_is_not_written_on(
 
 
 @pytest.mark.parametrize("rescuer", [CLAUDE, CODEX])
-def test_a_fact_that_only_the_dead_session_knew_is_known_to_the_one_that_goes_on(
+def test_a_fact_that_only_the_dead_session_knew_is_known_to_the_one_that_continues(
     rescuer: str, tmp_path: Path
 ) -> None:
     with ward(tmp_path / "w", play(tmp_path, FACTS), *dict.fromkeys((CLAUDE, rescuer))) as w:
@@ -235,7 +237,7 @@ def _home(process: psutil.Process) -> str:
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each) or "same",
 )
-def test_a_rescue_that_was_killed_goes_on_and_repeats_nothing(
+def test_a_rescue_that_was_killed_continues_and_repeats_nothing(
     point: str, more: tuple[str, ...], tmp_path: Path
 ) -> None:
     with ward(tmp_path / "w", play(tmp_path, KILLED), CLAUDE) as w:
@@ -243,7 +245,7 @@ def test_a_rescue_that_was_killed_goes_on_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("more", [(), ("--fresh",)], ids=["same", "fresh"])
-def test_a_rescue_that_was_killed_while_it_waits_goes_on_after_the_reset(
+def test_a_rescue_that_was_killed_while_it_waits_continues_after_the_reset(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:
     with ward(tmp_path / "w", play(tmp_path, LIMITED), CLAUDE) as w:

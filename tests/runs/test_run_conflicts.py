@@ -86,7 +86,7 @@ def by_hand(cwd: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
 
 @ON_LINUX
 @pytest.mark.parametrize("words", [("--continue",), ("-c", "go on"), ("--model", "opus", "-c")])
-def test_the_newest_session_that_the_user_goes_on_with_by_hand_is_not_resumed(
+def test_the_newest_session_that_the_user_continues_with_by_hand_is_not_resumed(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     with stage("user-interrupt", within=tmp_path) as s:

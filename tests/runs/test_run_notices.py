@@ -33,7 +33,7 @@ def ended(state: RunState, code: int = 1) -> Run:
     return replace(WORKS, state=state, outcome=Outcome(exit_code=code, reason="r", what="so it is"))
 
 
-def test_what_is_told_and_what_is_not() -> None:
+def test_what_is_reported_and_what_is_not() -> None:
     who = "claude in shop (run-1)"
     assert told(ended(RunState.NEEDS_YOU), 5.0) == f"needs_you: {who} needs you: so it is"
     assert told(ended(RunState.FAILED), 5.0) == f"stop: {who} failed: so it is"
@@ -44,7 +44,7 @@ def test_what_is_told_and_what_is_not() -> None:
     assert told(WORKS, 9_999.0) == ""
 
 
-def test_a_limit_is_told_if_it_is_longer_than_half_an_hour() -> None:
+def test_a_limit_is_reported_if_it_is_longer_than_half_an_hour() -> None:
     def waits(s: float, why: StopReason = StopReason.RATE_LIMIT) -> str:
         wait = Wait(until=s, since=0.0, why=why)
         return told(replace(WORKS, state=RunState.WAITING, wait=wait), 0.0)
@@ -84,7 +84,9 @@ def test_a_run_that_fails_tells_it_once_and_a_daemon_does_not_tell_it_again(
 LIMITED = "echo 'Error: 429 rate limit exceeded, please retry after 7200 seconds' >&2; exit 1"
 
 
-def test_a_long_limit_is_told_once_also_if_segue_is_killed_and_goes_on(tmp_path: Path) -> None:
+def test_a_long_limit_is_reported_once_also_if_segue_is_killed_and_continues(
+    tmp_path: Path,
+) -> None:
     with noticed() as service, stage("success", within=tmp_path) as s:
         command = json.dumps(["sh", "-c", LIMITED])
         set_up(s, service, f"[agents.limited]\ncommand = {command}\n")
@@ -103,7 +105,7 @@ def test_a_long_limit_is_told_once_also_if_segue_is_killed_and_goes_on(tmp_path:
         assert service.got[0]["title"] == f"limited in project ({run}) waits"
 
 
-def test_a_service_that_fails_is_told_once_and_one_that_hangs_does_not_keep_the_answer(
+def test_a_service_that_fails_is_reported_once_and_one_that_hangs_does_not_keep_the_answer(
     tmp_path: Path,
 ) -> None:
     with noticed() as service, stage("auth-failure", within=tmp_path) as s:

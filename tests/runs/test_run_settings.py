@@ -42,7 +42,7 @@ def test_checkpoint_tokens_caps_what_is_asked_for_and_what_is_handed_on(
         assert asked, "the agent is told how much it may write"
 
 
-def test_an_answer_that_goes_on_beyond_the_cap_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_answer_that_continues_beyond_the_cap_is_not_waited_for(tmp_path: Path) -> None:
     """Without an end of its block, and then it hangs: what is there is enough."""
     place = scenario(tmp_path, LATE, END, rule(text=LONG, command="sleep 300"))
     policy = {**QUICK, "checkpoint_tokens": 200, "checkpoint_s": 3_000.0, "stall_s": 3_000.0}

@@ -81,7 +81,7 @@ exit 3
 """
 
 
-def test_a_full_disk_does_not_take_away_how_to_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_take_away_how_to_continue(tmp_path: Path) -> None:
     """On a real disk of a few megabytes, in a mount namespace of its own."""
     mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=8m none "$1" && shift && "$@"']
     if subprocess.run([*mount, "sh", str(tmp_path), "true"], check=False).returncode:

@@ -229,7 +229,7 @@ def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
     )
 
 
-def test_a_full_disk_in_the_middle_of_a_run_is_one_line_that_says_how_to_go_on(
+def test_a_full_disk_in_the_middle_of_a_run_is_one_line_that_says_how_to_continue(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limited(store, POLICY, retry_at=AT + HOURS)

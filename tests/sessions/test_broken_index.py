@@ -186,7 +186,7 @@ def test_an_index_that_breaks_while_it_is_written_is_set_aside_too(
 # --- set aside by several at once -----------------------------------------------------------------
 
 
-def test_a_damaged_file_that_another_process_has_moved_is_no_error(tmp_path: Path) -> None:
+def test_a_damaged_file_that_another_process_has_moved_is_not_an_error(tmp_path: Path) -> None:
     place = tmp_path / "sessions.db"
     place.write_text("not a database")
     identity = (place.stat().st_dev, place.stat().st_ino)
@@ -226,7 +226,7 @@ def test_a_damaged_index_that_is_replaced_while_it_is_opened_is_taken_as_it_is_n
     assert len(asides(place)) == 1
 
 
-def test_a_damaged_index_that_may_not_be_moved_is_told_in_one_line(
+def test_a_damaged_index_that_may_not_be_moved_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "sessions.db"
@@ -325,7 +325,7 @@ def test_a_disk_that_takes_no_more_sets_no_index_aside(
     assert run("scan").exit_code == 0
 
 
-def test_what_ended_a_transaction_is_told_and_not_that_it_was_over(tmp_path: Path) -> None:
+def test_what_ended_a_transaction_is_reported_and_not_that_it_was_over(tmp_path: Path) -> None:
     """SQLite rolls back by itself when the disk is full."""
     index = Index(tmp_path / "sessions.db")
     (pages,) = index.db.execute("PRAGMA page_count").fetchone()

@@ -68,7 +68,7 @@ def test_a_stat_alone_tells_that_nothing_happened() -> None:
     assert not reader.cursor.is_quiet(FileStamp((1, 8), 4, 1))
 
 
-def test_a_file_that_became_shorter_is_read_anew() -> None:
+def test_a_file_that_became_shorter_is_read_again() -> None:
     reader = Reader()
     reader.look(b"one\ntwo\n", 1)
     reader.look(b"one\n", 2)
@@ -76,7 +76,7 @@ def test_a_file_that_became_shorter_is_read_anew() -> None:
     assert reader.lines == [b"one"]
 
 
-def test_a_file_that_shrinks_between_stat_and_read_is_read_anew() -> None:
+def test_a_file_that_shrinks_between_stat_and_read_is_read_again() -> None:
     reader = Reader()
     reader.look(b"one\ntwo\n", 1)
     reader.read(b"one\n", FileStamp(ME, 8, 2))

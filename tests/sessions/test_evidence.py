@@ -30,7 +30,7 @@ def claude(tmp_path: Path, *lines: str, since: float = START) -> MessageEvidence
     return look("claude", str(claude_session(tmp_path, *lines)), SESSION, NAME, since)
 
 
-def test_a_claude_session_hears_reads_and_goes_on(tmp_path: Path) -> None:
+def test_a_claude_session_hears_reads_and_continues(tmp_path: Path) -> None:
     steps = [
         prompt(TOLD, at=START + 1),
         reply(1, 100, at=START + 2, content=call("Read", file_path=f"/p/.segue/handoffs/{NAME}")),
@@ -75,7 +75,7 @@ def test_what_the_user_says_besides_is_seen(tmp_path: Path) -> None:
     assert claude(tmp_path, prompt(TOLD)).spoken_at is None
 
 
-def test_a_codex_session_hears_reads_and_goes_on(tmp_path: Path) -> None:
+def test_a_codex_session_hears_reads_and_continues(tmp_path: Path) -> None:
     def record(at: float, kind: str, **payload: Any) -> str:
         return json.dumps({"timestamp": stamp(at), "type": kind, "payload": payload}) + "\n"
 
@@ -159,7 +159,7 @@ def test_no_damage_raises(
     assert isinstance(look(agent, str(file), "s", NAME, START), MessageEvidence)
 
 
-def test_how_the_last_turn_stands_is_told_by_the_records(tmp_path: Path) -> None:
+def test_the_records_say_how_the_last_turn_ended(tmp_path: Path) -> None:
     result = {"type": "tool_result", "tool_use_id": "toolu_Bash", "content": "ok"}
     done = json.dumps(json.loads(prompt(at=START + 3)) | {"message": {"content": [result]}})
     works = reply(1, 100, at=START + 2, stop="tool_use", content=call("Bash", command="make"))

@@ -224,7 +224,7 @@ def test_homes_of_the_config_come_on_top(own_home: Path, tmp_path: Path) -> None
         ("[homes", "not TOML"),
     ],
 )
-def test_a_mistake_in_the_config_is_told(written: str, told: str) -> None:
+def test_a_mistake_in_the_config_is_reported(written: str, told: str) -> None:
     put(Path(state.config_folder()), "config.toml", content=written)
     with pytest.raises(ConfigError, match=r"config\.toml.*" + told):
         state.added_homes()
@@ -410,16 +410,14 @@ def test_a_home_that_is_a_file_or_nothing_is_left_out(own_home: Path) -> None:
         ("[" * 100_000, ""),
     ],
 )
-def test_the_project_of_a_session_is_told_by_the_home(
-    content: str, told: str, own_home: Path
-) -> None:
+def test_the_home_names_the_project_of_a_session(content: str, told: str, own_home: Path) -> None:
     path = put(own_home, ".gemini/tmp/q/chats/s.jsonl")
     put(own_home, ".gemini/projects.json", content=content)
     (home,) = find.homes({"HOME": str(own_home)})
     assert find.project_folder(home.path, home.store, str(path)) == told
 
 
-def test_a_home_that_tells_nothing_of_projects_is_no_mistake(own_home: Path) -> None:
+def test_a_home_that_tells_nothing_of_projects_is_not_a_mistake(own_home: Path) -> None:
     path = put(own_home, ".gemini/tmp/q/chats/s.jsonl")
     (home,) = find.homes({"HOME": str(own_home)})
     assert find.project_folder(home.path, home.store, str(path)) == ""

@@ -146,7 +146,7 @@ def test_the_start_is_the_end_of_what_is_there_or_its_beginning(start: Start, ro
     early.until_lines(path, *[b"old"] * 1000, b"being written now")
 
 
-def test_a_truncated_file_is_read_anew(start: Start, root: Path) -> None:
+def test_a_truncated_file_is_read_again(start: Start, root: Path) -> None:
     path = root / "a.jsonl"
     path.write_bytes(b"old\nold\n")
     ears = start(from_start=True)
@@ -157,7 +157,9 @@ def test_a_truncated_file_is_read_anew(start: Start, root: Path) -> None:
     ears.until_lines(path, b"new")
 
 
-def test_a_file_rewritten_in_place_is_read_anew_whatever_its_size(start: Start, root: Path) -> None:
+def test_a_file_rewritten_in_place_is_read_again_whatever_its_size(
+    start: Start, root: Path
+) -> None:
     path = root / "a.jsonl"
     path.write_bytes(b"old\n")
     ears = start(from_start=True)
@@ -181,7 +183,7 @@ def test_an_event_is_enough_where_a_stat_says_that_nothing_happened(root: Path) 
         ears.until_lines(path, b"new")
 
 
-def test_a_file_replaced_by_another_is_read_anew(start: Start, root: Path) -> None:
+def test_a_file_replaced_by_another_is_read_again(start: Start, root: Path) -> None:
     path = root / "a.jsonl"
     path.write_bytes(b"old\n")
     ears = start(from_start=True)
@@ -263,7 +265,7 @@ def test_a_file_that_is_missing_for_a_moment_only_is_not_gone(root: Path) -> Non
     assert ears.kinds(path) == ["found", "grown", "restarted", "grown"]
 
 
-def test_a_moved_file_goes_on_under_its_new_name(start: Start, root: Path) -> None:
+def test_a_moved_file_continues_under_its_new_name(start: Start, root: Path) -> None:
     path, there = root / "a.jsonl", root / "archive" / "b.jsonl"
     there.parent.mkdir()
     path.write_bytes(b"old\n")
@@ -347,7 +349,7 @@ def test_a_line_that_is_too_long_is_skipped_and_counted(start: Start, root: Path
     assert sum(change.skipped for change in ears.changes) == 1
 
 
-def test_a_file_replaced_between_stat_and_open_is_read_anew(
+def test_a_file_replaced_between_stat_and_open_is_read_again(
     start: Start, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = root / "a.jsonl"
@@ -374,7 +376,7 @@ def test_a_file_replaced_between_stat_and_open_is_read_anew(
 # --- what is no file, or not for us -----------------------------------------------------------
 
 
-def test_what_is_no_file_is_never_opened_until_it_is_one(
+def test_what_is_not_a_file_is_never_opened_until_it_is_one(
     start: Start, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -437,7 +439,7 @@ def powerless() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def test_a_forbidden_file_is_told_once_and_taken_up_when_allowed(
+def test_a_forbidden_file_is_reported_once_and_taken_up_when_allowed(
     start: Start, powerless: Path
 ) -> None:
     path, mark = powerless / "a.jsonl", powerless / "mark.jsonl"
@@ -458,7 +460,7 @@ def test_a_forbidden_file_is_told_once_and_taken_up_when_allowed(
     ears.until(lambda: ears.kinds(path).count("unreadable") == 2)
 
 
-def test_a_forbidden_folder_is_told_once_and_taken_up_when_allowed(
+def test_a_forbidden_folder_is_reported_once_and_taken_up_when_allowed(
     start: Start, powerless: Path
 ) -> None:
     closed, mark = powerless / "closed", powerless / "open" / "mark.jsonl"
@@ -547,7 +549,9 @@ def test_links_that_lead_in_circles_are_not_walked(root: Path, events: bool) -> 
     assert not [p for p in offered if "/back/" in p]
 
 
-def test_a_file_that_loses_one_of_its_names_goes_on_under_another(start: Start, root: Path) -> None:
+def test_a_file_that_loses_one_of_its_names_continues_under_another(
+    start: Start, root: Path
+) -> None:
     path, other = root / "a.jsonl", root / "folder" / "b.jsonl"
     other.parent.mkdir()
     path.write_bytes(b"one\n")
@@ -674,7 +678,7 @@ def test_a_line_written_before_the_watch_is_set_is_not_missed(
         (ImportError("watchfiles is not installed"), "watchfiles is not installed"),
     ],
 )
-def test_without_events_polling_goes_on_says_why_and_tries_again(
+def test_without_events_polling_continues_says_why_and_tries_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
 ) -> None:
     def fail() -> None:

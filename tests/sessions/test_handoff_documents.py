@@ -346,7 +346,7 @@ def test_a_document_is_read_as_it_is(tmp_path: Path) -> None:
     assert read_document(str(tmp_path / "in.md"), project=str(tmp_path)) == ("ä\r\n", "")
 
 
-def test_what_is_no_document_is_refused_with_a_reason(tmp_path: Path) -> None:
+def test_what_is_not_a_document_is_refused_with_a_reason(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (tmp_path / "secret").write_text("x")

@@ -102,7 +102,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.parametrize("where", ["below a file", "below nothing that can be made"])
-def test_a_state_folder_that_cannot_be_made_is_told_in_one_line(
+def test_a_state_folder_that_cannot_be_made_is_reported_in_one_line(
     where: str, machine: Machine, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -112,7 +112,7 @@ def test_a_state_folder_that_cannot_be_made_is_told_in_one_line(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
 @pytest.mark.parametrize("has_index", [False, True])
-def test_a_state_folder_that_is_not_ours_to_write_is_told_in_one_line(
+def test_a_state_folder_that_is_not_ours_to_write_is_reported_in_one_line(
     has_index: bool, machine: Machine
 ) -> None:
     machine.state.mkdir()
@@ -129,7 +129,7 @@ def test_a_state_folder_that_is_not_ours_to_write_is_told_in_one_line(
         machine.state.chmod(0o700)
 
 
-def test_an_index_that_another_process_keeps_locked_is_told_in_one_line(
+def test_an_index_that_another_process_keeps_locked_is_reported_in_one_line(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.scan()
@@ -208,7 +208,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_index_is_set_aside_with_one_line_and_made_anew(
+def test_a_damaged_index_is_set_aside_with_one_line_and_rebuilt(
     damage: Callable[[Path], None], machine: Machine
 ) -> None:
     first = machine.scan()
@@ -235,7 +235,7 @@ def test_a_damaged_index_is_set_aside_with_one_line_and_made_anew(
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 99, -5])
-def test_an_index_of_another_version_is_made_anew_without_a_word(
+def test_an_index_of_another_version_is_rebuilt_without_a_word(
     version: int, machine: Machine
 ) -> None:
     machine.scan()
@@ -259,7 +259,7 @@ def test_an_empty_file_is_a_new_index(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("filler", ["zeros", "noise", "ones"])
-def test_a_page_that_is_damaged_shows_while_it_is_used_and_is_no_traceback(
+def test_a_damaged_page_shows_only_during_use_and_causes_no_traceback(
     filler: str, machine: Machine, tmp_path: Path
 ) -> None:
     """Page by page, with a change to the sessions afterwards, so that all of it is used."""
@@ -297,7 +297,7 @@ def in_process(machine: Machine) -> tuple[dict[Any, Any], str]:
 
 
 @pytest.mark.parametrize("column", ["ledger", "models", "tally", "print"])
-def test_a_row_that_is_damaged_is_no_traceback(column: str, machine: Machine) -> None:
+def test_a_damaged_row_causes_no_traceback(column: str, machine: Machine) -> None:
     """Such damage cannot be seen by SQLite."""
     machine.scan()
     pick = random.Random(4)

@@ -92,7 +92,7 @@ def test_an_opencode_row_of_any_type(home: Path, column: str, value: object) -> 
     assert "good" in shown[0].out
 
 
-def test_bytes_that_are_no_text_in_an_opencode_row(home: Path) -> None:
+def test_bytes_that_are_not_text_in_an_opencode_row(home: Path) -> None:
     db = OpencodeDb(home / ".local/share/opencode/opencode.db")
     now = time.time()
     db.session("ses_good", "/q/good", now)
@@ -140,7 +140,7 @@ def test_keys_in_the_index_without_their_file(home: Path) -> None:
     db.close()
 
 
-def test_an_index_whose_schema_is_no_text(home: Path) -> None:
+def test_an_index_whose_schema_is_not_text(home: Path) -> None:
     all_well(("status",))
     place = home / "segue" / "sessions.db"
     with sqlite3.connect(place, isolation_level=None) as db:
@@ -185,9 +185,7 @@ def test_values_of_any_type_in_the_index(home: Path, table: str) -> None:
     ids=lambda text: text[:24],
 )
 @pytest.mark.parametrize("where", ["segue/config.toml", ".segue.toml"])
-def test_a_number_that_is_none_in_a_config_file_is_one_line(
-    home: Path, where: str, text: str
-) -> None:
+def test_an_invalid_number_in_a_config_file_is_one_line(home: Path, where: str, text: str) -> None:
     file = home / where
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)

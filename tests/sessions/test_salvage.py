@@ -107,7 +107,9 @@ def test_a_leg_that_was_killed_after_its_call_was_answered_leaves_none_in_doubt(
 
 
 @pytest.mark.parametrize("agent", [*AGENTS, "opencode"])
-def test_every_recording_can_be_read_and_no_call_is_told_twice(agent: str, tmp_path: Path) -> None:
+def test_every_recording_can_be_read_and_no_call_is_reported_twice(
+    agent: str, tmp_path: Path
+) -> None:
     for run in lines(f"recordings/{agent}.jsonl"):
         file, stream = recorded(agent, run["name"], tmp_path)
         told, printed = salvage(agent, file), salvage_stream(agent, stream)
@@ -157,7 +159,7 @@ def test_claudes_results_tell_exit_codes_and_failing_tests(
     assert (answered.exit_code, answered.failed, answered.failing_tests) == (code, failed, tests)
 
 
-def test_what_a_file_says_about_tests_is_no_failing_test() -> None:
+def test_what_a_file_says_about_tests_is_not_a_failing_test() -> None:
     block = {"type": "tool_use", "id": "t", "name": "Read", "input": {"file_path": "/a.log"}}
     asked = {"type": "assistant", "message": {"id": "m", "content": [block]}}
     called, answered = events("claude", asked, claude_result("FAILED a.py::t - x"))

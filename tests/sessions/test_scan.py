@@ -114,7 +114,7 @@ def test_people_get_a_table(machine: Machine) -> None:
     ]
 
 
-def test_costs_are_told_if_asked_for(machine: Machine) -> None:
+def test_costs_are_reported_if_asked_for(machine: Machine) -> None:
     machine.write("-p/s1.jsonl", reply(tokens=(1_000_000, 0, 0, 0)), reply("m2", model="nobody's"))
     done = segue("scan", "--json", "--cost", **machine.environment)
     known, unknown = json.loads(done.stdout)["totals"]
@@ -210,7 +210,7 @@ REWRITTEN: dict[str, tuple[list[Any], list[Any]]] = {
 
 @pytest.mark.parametrize("case", REWRITTEN)
 @pytest.mark.parametrize("inode", ["same", "other"])
-def test_a_file_that_is_written_anew_is_read_anew(case: str, inode: str, machine: Machine) -> None:
+def test_a_file_that_is_rewritten_is_read_again(case: str, inode: str, machine: Machine) -> None:
     before, after = REWRITTEN[case]
     place = machine.write("-p/s1.jsonl", *before)
     machine.write("-p/s2.jsonl", reply("other"))
@@ -227,7 +227,7 @@ def test_a_file_that_is_written_anew_is_read_anew(case: str, inode: str, machine
     assert same(machine).done.read_bytes == 0
 
 
-def test_another_file_is_read_anew_though_size_and_time_and_both_its_ends_are_the_same(
+def test_another_file_is_read_again_though_size_and_time_and_both_its_ends_are_the_same(
     machine: Machine,
 ) -> None:
     """Only the inode tells."""
@@ -245,7 +245,7 @@ def test_another_file_is_read_anew_though_size_and_time_and_both_its_ends_are_th
     assert same(machine).input() == {"claude-opus-4-5": 2}
 
 
-def test_another_file_that_goes_on_like_the_one_before_is_read_anew(machine: Machine) -> None:
+def test_another_file_that_continues_like_the_one_before_is_read_again(machine: Machine) -> None:
     """It is larger, with the same bytes up to where the other was read, as far as that is kept."""
     ends = prompt(said="x" * 2000)
     place = machine.write("-p/s1.jsonl", ends, reply("a", tokens=(1, 0, 0, 0)), ends)
@@ -294,7 +294,7 @@ def test_the_bytes_ahead_are_known_before(machine: Machine) -> None:
     index.close()
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_count(
+def test_a_file_that_cannot_be_read_is_reported_and_the_others_count(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write("-p/a.jsonl", reply("m1", tokens=(1, 0, 0, 0)))
@@ -349,7 +349,7 @@ def test_a_home_inside_another_is_summed_by_itself(machine: Machine) -> None:
     assert same(machine).input("pi") == {"m": 7}
 
 
-def test_a_name_that_is_no_text_is_no_hindrance(machine: Machine) -> None:
+def test_a_name_that_is_not_text_does_no_harm(machine: Machine) -> None:
     """No agent gives such names; whether the file counts does not matter, the others must."""
     machine.write(os.fsdecode(b"-p/caf\xe9.jsonl"), reply("m1"))
     machine.write("-p/s1.jsonl", reply("m2", model="mine", tokens=(5, 0, 0, 0)))
@@ -358,7 +358,7 @@ def test_a_name_that_is_no_text_is_no_hindrance(machine: Machine) -> None:
     assert [t["input"] for t in json.loads(done.stdout)["totals"] if t["model"] == "mine"] == [5]
 
 
-def test_half_a_character_in_a_record_is_no_hindrance(machine: Machine) -> None:
+def test_half_a_character_in_a_record_does_no_harm(machine: Machine) -> None:
     """JavaScript cuts texts in the middle of a pair, and writes what is left as an escape."""
     cut = "cut \ud83d"
     todo = tool_use("TodoWrite", todos=[{"content": cut, "status": "pending"}])
@@ -605,7 +605,7 @@ def test_a_fork_that_is_seen_before_its_copy_is_whole_is_matched_later(
     assert same(machine).input("codex") == {"gpt-5.5": total}
 
 
-def test_a_parent_that_is_cut_and_grows_again_is_matched_anew(machine: Machine) -> None:
+def test_a_parent_that_is_cut_and_grows_again_is_matched_again(machine: Machine) -> None:
     machine.write(rollout(A), FAMILY[A])
     machine.write(rollout(B), FAMILY[B])
     same(machine)
@@ -652,7 +652,7 @@ def test_a_token_count_counts_if_the_sum_has_changed(machine: Machine) -> None:
     }
 
 
-def test_files_that_are_written_anew_with_another_model_count_for_that_one(
+def test_files_that_are_rewritten_with_another_model_count_for_that_one(
     machine: Machine,
 ) -> None:
     """Rows hold the number of a model: the same rows may mean another one."""

@@ -21,7 +21,7 @@ def met(account: Account, known: Accounts, resets_in_s: float = 100.0) -> None:
     known.note_limit(account, limit)
 
 
-def test_an_account_is_told_by_its_key_or_login_and_only_a_hash_of_that_is_kept(
+def test_an_account_is_identified_by_its_key_or_login_and_only_a_hash_of_that_is_kept(
     tmp_path: Path,
 ) -> None:
     home = {"HOME": str(tmp_path)}
@@ -67,7 +67,7 @@ def test_without_any_login_the_home_stands_for_it(agent: str, tmp_path: Path) ->
     assert (one.id == two.id) == (agent == "unheard-of")
 
 
-def test_broken_logins_are_no_logins(tmp_path: Path) -> None:
+def test_broken_logins_are_not_logins(tmp_path: Path) -> None:
     for text in ("{", "[]", '{"oauthAccount": 3}', '{"oauthAccount": {"accountUuid": []}}'):
         (tmp_path / ".claude.json").write_text(text)
         assert account_of("claude", {"HOME": str(tmp_path)}).kind == ""

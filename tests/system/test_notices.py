@@ -85,7 +85,9 @@ def kept() -> tuple[list[Notice], Clock, Notices]:
 
 
 @pytest.mark.parametrize("kind", notices.KINDS)
-def test_the_same_thing_is_told_once_in_its_window_and_again_after_it(kind: notices.Kind) -> None:
+def test_the_same_thing_is_reported_once_in_its_window_and_again_after_it(
+    kind: notices.Kind,
+) -> None:
     told, clock, tells = kept()
     assert tells.tell(kind, "s1", "title")
     clock.now += WINDOWS_S[kind] - 1
@@ -97,7 +99,7 @@ def test_the_same_thing_is_told_once_in_its_window_and_again_after_it(kind: noti
     assert len(told) == 3
 
 
-def test_another_kind_of_the_same_session_is_told_and_a_clock_set_back_hides_nothing() -> None:
+def test_another_kind_of_the_same_session_is_reported_and_a_clock_set_back_hides_nothing() -> None:
     told, clock, tells = kept()
     assert tells.tell("stop", "s1", "a")
     assert tells.tell("resume", "s1", "b")
@@ -257,7 +259,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bell_is_for_terminals_alone_and_a_closed_one_is_no_fault() -> None:
+def test_the_bell_is_for_terminals_alone_and_a_closed_one_is_not_a_fault() -> None:
     log = io.StringIO()
     assert notices.ring(log, Notice("stop", "a", "b"))
     assert log.getvalue() == ""

@@ -241,7 +241,7 @@ def test_what_does_not_matter_gets_none() -> None:
     assert told(LegEnded(leg=1, stop=LIMITED)) == []  # an old one's
 
 
-def test_the_soft_mark_is_told_once() -> None:
+def test_the_soft_mark_is_reported_once() -> None:
     read = ContextMeasured(leg=2, reading=Reading(input_tokens=163_000, window_tokens=200_000))
     assert told(read, is_due=True) == ["the window is 82% full: handoff at the next pause"]
     assert told(read, before=replace(RUN, is_due=True)) == []
@@ -312,7 +312,7 @@ def test_a_report_is_wrapped_but_commands_are_whole(width: int) -> None:
     assert all(len(line) <= width for line in lines if "# " not in line)
 
 
-def test_a_user_who_ended_it_is_told_how_to_go_on() -> None:
+def test_a_user_who_ended_it_is_told_how_to_continue() -> None:
     run = replace(RUN, state=RunState.CANCELLED, outcome=replace(OUTCOME, advice="", change=""))
     said = click.unstyle(report(run, now=NOW))
     assert said.startswith("! cancelled")

@@ -214,7 +214,7 @@ def test_what_never_came_about_stands_below_the_table() -> None:
         ([1, 2, 3, 1, 2], "3/20"),
     ],
 )
-def test_steps_are_counted_as_they_are_told(told: list[int], shown: str) -> None:
+def test_steps_are_counted_as_they_are_reported(told: list[int], shown: str) -> None:
     assert f" {shown} step " in drawn([running(*map(step, told))], 120)[1]
 
 
@@ -263,7 +263,7 @@ def shown(moving: MovingDrill) -> list[str]:
     return [line.rstrip() for line in got.get().splitlines()]
 
 
-def test_the_clock_goes_on_between_events(seconds: list[float]) -> None:
+def test_the_clock_continues_between_events(seconds: list[float]) -> None:
     moving = MovingDrill(screen(120))
     moving.begin(running(step(1)))
     seconds[0] = 7.0

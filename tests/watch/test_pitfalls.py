@@ -76,7 +76,7 @@ def test_pitfall_03_an_undated_time_that_has_just_passed_is_past_and_not_tomorro
     assert found_now.until < seven + 60
 
 
-def test_pitfall_04_a_banner_that_scrolled_away_is_not_the_user_going_on() -> None:
+def test_pitfall_04_a_banner_that_scrolled_away_is_not_the_user_continuing() -> None:
     """No field tells of a screen; the one that tells of going on is of the session's records."""
     assert not [f.name for f in fields(StoppedSession) if "screen" in f.name or "banner" in f.name]
     assert isinstance(verdict(ended(state="at_prompt")), Resume)
@@ -137,7 +137,7 @@ _DONE = {
 }  # fmt: skip
 
 
-def test_pitfall_08_a_warning_about_a_limit_is_no_stop() -> None:
+def test_pitfall_08_a_warning_about_a_limit_is_not_a_stop() -> None:
     info = {"status": "allowed_warning", "resetsAt": NOON + HOUR, "rateLimitType": "five_hour"}
     event = {"type": "rate_limit_event", "rate_limit_info": info, "session_id": "s"}
     stop = classify(_stream(_INIT, event, _DONE), agent="claude", exit_code=0)
@@ -154,7 +154,7 @@ def test_pitfall_08_exit_code_124_is_a_timeout_and_not_a_limit() -> None:
     assert stop.reason is R.TIMEOUT
 
 
-def test_pitfall_08_trigger_words_in_a_tools_output_are_no_stop() -> None:
+def test_pitfall_08_trigger_words_in_a_tools_output_are_not_a_stop() -> None:
     words = "Error: 429 rate limit exceeded. You've hit your session limit · resets 3:45pm"
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "cat limits.py"}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": words, "is_error": True}

@@ -127,7 +127,7 @@ class Piped:
         return code
 
 
-def test_a_config_is_read_again_and_a_broken_one_is_told_in_json_and_words(
+def test_a_config_is_read_again_and_a_broken_one_is_reported_in_json_and_words(
     env: dict[str, str], own_home: Path
 ) -> None:
     config = own_home / "segue" / "config.toml"
@@ -259,7 +259,7 @@ def test_what_is_being_typed_is_finished_before_it_ends(own_home: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_is_told_once_and_does_not_end_it(
+def test_a_full_disk_is_reported_once_and_does_not_end_it(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from segue.errors import StateError

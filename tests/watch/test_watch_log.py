@@ -113,7 +113,7 @@ def test_what_was_appended_survives_a_kill(place: Path) -> None:
     assert kinds(Log(place).since(0)) == ["handoff", "reading", "wake"]
 
 
-def test_what_a_crash_goes_on_from_is_on_the_disk_at_once(place: Path) -> None:
+def test_what_a_crash_continues_from_is_on_the_disk_at_once(place: Path) -> None:
     log = Log(place)
     levels = {}
     for kind in ("reading", *LASTING, "hook"):
@@ -131,7 +131,7 @@ def test_nobody_else_may_read_it(place: Path) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"this is no database at all, but text", b"\0" * 5000])
-def test_a_damaged_log_is_kept_aside_and_begun_anew(place: Path, junk: bytes) -> None:
+def test_a_damaged_log_is_kept_aside_and_restarted(place: Path, junk: bytes) -> None:
     place.parent.mkdir()
     place.write_bytes(junk)
     log, note = open_log(place)

@@ -86,7 +86,7 @@ def test_auto_does_not_act_where_the_config_says_no(user: Path, project: Path) -
     assert acts(found, "/", "codex") == (True, False)
 
 
-def test_what_the_config_switches_on_is_told(user: Path) -> None:
+def test_what_the_config_switches_on_is_reported(user: Path) -> None:
     assert rules(auto=True).switched_on() == ""
     user.write_text(
         "[policy]\nauto_handoff = true\n"

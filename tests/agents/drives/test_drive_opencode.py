@@ -245,7 +245,7 @@ server.serve_forever()
 """
 
 
-def test_events_that_were_missed_are_told_once_when_the_stream_is_back(tmp_path: Path) -> None:
+def test_events_that_were_missed_are_reported_once_when_the_stream_is_back(tmp_path: Path) -> None:
     program = tmp_path / "opencode"
     program.write_text(f"#!{sys.executable}\n{FAKE}")
     program.chmod(0o700)

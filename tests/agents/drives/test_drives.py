@@ -86,7 +86,7 @@ def test_claude_is_told_its_prompt_as_a_line_and_its_input_stays_open() -> None:
     assert json.loads(launch.input)["message"]["content"] == [{"type": "text", "text": ODD}]
 
 
-def test_claude_goes_on_with_a_session_by_its_id() -> None:
+def test_claude_continues_with_a_session_by_its_id() -> None:
     launch = drive("claude").launch(order(session_id=ID))
     assert follows(launch.argv, "--resume") == launch.session_id == ID
     assert "--session-id" not in launch.argv
@@ -166,7 +166,7 @@ def test_gemini_is_one_process_and_reads_its_prompt_from_its_input() -> None:
     assert drive("gemini").resume_factor == 2.0
 
 
-def test_a_prompt_that_is_no_text_can_be_sent_all_the_same() -> None:
+def test_a_prompt_that_is_not_text_can_be_sent_all_the_same() -> None:
     for name in MINE:
         assert drive(name).launch(order(prompt="\udcff")).input
 
@@ -276,7 +276,7 @@ CONTEXT = {"$set": {"messages": [{"type": "user", "content": [{"text": "<session
 SAID = {"id": "1", "type": "user", "content": [{"text": "Go"}]}
 
 
-def test_geminis_stubs_are_no_session_and_are_tidied_away(tmp_path: Path) -> None:
+def test_geminis_stubs_are_not_sessions_and_are_removed(tmp_path: Path) -> None:
     """As a resume in a later minute leaves them."""
     chats = tmp_path / ".gemini/tmp/project/chats"
     own = plant(chats / f"session-2026-01-01T10-00-{ID[:8]}.jsonl", HEADER, CONTEXT, SAID)
@@ -322,7 +322,7 @@ def test_a_launcher_is_taken_where_there_is_no_more_and_nothing_where_there_is_n
     assert drive(name).find(env) == (str(file),)
 
 
-def test_what_drills_keep_for_themselves_is_no_installed_agent(tmp_path: Path) -> None:
+def test_agents_that_drills_keep_are_not_found_as_installed_agents(tmp_path: Path) -> None:
     from segue.agents.claude.drive import FILES
 
     kept = tmp_path / ".cache/segue/agents/claude/1.0/node_modules" / FILES[0]

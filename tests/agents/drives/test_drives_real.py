@@ -120,7 +120,7 @@ INTERRUPTED = {"claude": 1, "codex": 1, "gemini": 0, "rehearsal": 1, "rehearsal-
 
 
 @pytest.mark.parametrize("agent", [*REAL, *LIKE])
-def test_interrupted_in_a_tool_it_ends_and_the_session_goes_on_later(
+def test_interrupted_in_a_tool_it_ends_and_the_session_continues_later(
     agent: str, run: Run, tmp_path: Path
 ) -> None:
     first, second = run(

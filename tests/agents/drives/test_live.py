@@ -111,7 +111,7 @@ def test_a_pause_tells_nothing_and_is_answered_at_any_time(agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", sorted(MANNERS))
-def test_an_idle_line_tells_nothing_wherever_it_stands(agent: str) -> None:
+def test_an_idle_line_tells_nothing_wherever_it_is(agent: str) -> None:
     profile = profile_of(agent)
     for name, text in texts(agent).items():
         rows = text.split("\n")
@@ -223,13 +223,13 @@ def told_once(found: Iterable[Record]) -> Iterator[Event]:
             yield Other(where=record.where)
 
 
-def test_a_window_that_was_told_once_stays_known() -> None:
+def test_a_window_that_was_stated_once_stays_known() -> None:
     live = Live(Profile(name="once", knows=lambda data: False, parse=told_once))
     live.feed([b'{"used":5,"window":100}', b'{"used":6}'])
     assert live.reading == Usage(used_tokens=6, window_tokens=100, where="stdout:2")
 
 
-def test_an_agent_that_waits_to_try_again_is_known_to_wait_until_it_goes_on() -> None:
+def test_an_agent_that_waits_to_try_again_is_known_to_wait_until_it_continues() -> None:
     live = Live(profile_of("claude"))
     retry = claude(type="system", subtype="api_retry", error="overloaded", retry_delay_ms=500)
     assert [type(event) for event in live.feed([retry])] == [Retry]
@@ -249,7 +249,7 @@ def test_the_end_that_only_the_end_of_input_tells_comes_with_close() -> None:
     assert live.ended is not None
 
 
-def test_lines_that_are_no_records_are_passed_over_and_keep_their_numbers() -> None:
+def test_lines_that_are_not_records_are_passed_over_and_keep_their_numbers() -> None:
     live = Live(profile_of("claude"))
     odd = [b"", b"Warning: {odd}", b"{", b'{"type":', b"\xff\xfe{\x00", b"[1, 2]", b"null", b"{}}"]
     live.feed(odd)

@@ -50,7 +50,7 @@ def hour(agent: str, folder: Path, **plan: Any) -> Answered:
     return found
 
 
-def test_claude_by_default_may_nothing_and_goes_on_with_the_command_that_is_named(
+def test_claude_may_do_nothing_by_default_and_continues_with_the_named_command(
     tmp_path: Path,
 ) -> None:
     run, resumed = hour(

@@ -86,7 +86,7 @@ def end(*records: JSON) -> Ended:
 # -- results
 
 
-def test_a_finished_run_is_ok_and_its_prose_is_no_message() -> None:
+def test_a_finished_run_is_ok_and_its_prose_is_not_a_message() -> None:
     text = "Explained why sessions end with You've hit your session limit"
     ended = end(INIT, says(line(text)), result(terminal_reason="completed", result=text))
     assert (ended.ok, ended.reason, ended.message) == (True, None, "")
@@ -164,7 +164,7 @@ def test_json_mode_gives_the_answer_as_reply() -> None:
     assert shapes(result(terminal_reason="completed", result="hi")) == [Reply, Ended]
 
 
-def test_a_second_turn_of_a_background_task_starts_anew() -> None:
+def test_a_second_turn_of_a_background_task_starts_again() -> None:
     told = shapes(INIT, says(line("a")), result(result="a"), INIT, says(line("b")), result())
     assert told == [Started, Reply, Ended, Started, Reply, Ended]
 
@@ -271,7 +271,7 @@ def test_a_plan_limit_in_the_transcript_tells_scope_and_reset() -> None:
     assert (failure.reason, failure.resets_at) == (StopReason.RATE_LIMIT, 1794771106)
 
 
-def test_a_refusal_after_which_it_went_on_is_followed_by_a_reply() -> None:
+def test_a_refusal_after_which_it_continued_is_followed_by_a_reply() -> None:
     nudge = user("Your response above was stopped", isMeta=True)
     records = says(line(""), stop="refusal"), nudge, says(line("ok"), stop="end_turn")
     assert shapes(*map(kept, records)) == [Started, Failure, Reply, Ended]
@@ -303,7 +303,7 @@ def test_only_a_rejected_limit_is_rejected() -> None:
     ]
 
 
-def test_a_retry_is_told_by_the_stream_and_by_its_twin_in_the_transcript() -> None:
+def test_a_retry_is_reported_by_the_stream_and_by_its_twin_in_the_transcript() -> None:
     retry = {"type": "system", "subtype": "api_retry", "error": "rate_limit"}
     twin = {"type": "system", "subtype": "api_error", "retryInMs": 565}
     error = {"status": 429, "formatted": "429 slow down"}
@@ -348,11 +348,11 @@ def test_the_time_of_the_end_is_that_of_its_record() -> None:
         answer(),
     ],
 )
-def test_an_end_of_turn_after_which_work_went_on_is_no_end(follows: JSON) -> None:
+def test_an_end_of_turn_after_which_work_continued_is_not_an_end(follows: JSON) -> None:
     assert Ended not in shapes(PROMPT, DONE, kept(follows))
 
 
-def test_a_reply_cut_before_a_tool_answered_is_no_end() -> None:
+def test_a_reply_cut_before_a_tool_answered_is_not_an_end() -> None:
     assert Ended not in shapes(PROMPT, kept(says(line("Running it."), stop="tool_use")))
 
 
@@ -388,7 +388,7 @@ def test_exit_typed_after_the_end_leaves_it_and_before_any_is_the_users() -> Non
     assert end(command).reason is StopReason.USER_EXIT
 
 
-def test_max_turns_and_a_stopping_hook_are_told_by_attachments() -> None:
+def test_max_turns_and_a_stopping_hook_are_reported_by_attachments() -> None:
     turns = kept({"type": "attachment", "attachment": {"type": "max_turns_reached"}})
     stopped = {"type": "hook_stopped_continuation", "hookEvent": "PostToolUse"}
     hook = kept({"type": "attachment", "attachment": stopped})
@@ -411,7 +411,7 @@ def test_an_unanswered_permission_request_needs_the_user() -> None:
     assert asked.reason is StopReason.NEEDS_USER
 
 
-def test_a_denied_tool_is_told_by_the_streams_meta_data() -> None:
+def test_a_denied_tool_is_reported_by_the_streams_meta_data() -> None:
     meta = [{"id": "toolu_1", "non_execution_kind": "permission-denied"}]
     accepted = [{"id": "toolu_1", "permission_decision": {"decision": "accept"}}]
     assert read(answer(tool_result_meta=meta), answer(tool_result_meta=accepted)) == [

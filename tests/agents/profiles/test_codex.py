@@ -233,7 +233,7 @@ def test_reset_of_an_older_turn_is_not_taken_over() -> None:
     assert last.resets_at is None
 
 
-def test_interrupted_turn_ends_last_although_its_command_is_told_later() -> None:
+def test_interrupted_turn_ends_last_although_its_command_is_reported_later() -> None:
     command = {"type": "CommandExecution", "id": "call_1", "status": "failed", "exit_code": -1}
     assert events(
         msg("turn_aborted", reason="interrupted"), msg("item_completed", item=command)
@@ -246,7 +246,7 @@ def test_bare_payload_is_read_like_a_wrapped_one() -> None:
     ]
 
 
-def test_end_that_does_not_mention_the_error_before_it_is_no_success() -> None:
+def test_end_that_does_not_mention_the_error_before_it_is_not_a_success() -> None:
     assert events(
         msg("error", message="stream disconnected", codex_error_info="other"),
         msg("task_complete", last_agent_message=None),

@@ -45,11 +45,11 @@ def test_a_task_that_the_agent_calls_unsuccessful_stays_so_with_exit_code_0() ->
     assert read(failed, result(0))[-1] == Ended(where="f:2", at=AT)
 
 
-def test_the_end_of_a_models_round_is_no_end() -> None:
+def test_the_end_of_a_models_round_is_not_an_end() -> None:
     assert not any(isinstance(e, Ended) for e in read(TURN_END))
 
 
-def test_prompts_replies_and_tools_are_told_and_autopilot_is_not_the_user() -> None:
+def test_prompts_replies_and_tools_are_reported_and_autopilot_is_not_the_user() -> None:
     call = {"toolCallId": "c1", "name": "bash"}
     assert read(
         record("user.message", content="do the task"),

@@ -103,7 +103,7 @@ def last(*records: dict[str, Any]) -> Event:
     return read(*records)[-1]
 
 
-def test_a_good_run_is_told_in_order_with_its_deltas_joined() -> None:
+def test_a_good_run_is_reported_in_order_with_its_deltas_joined() -> None:
     events = read(INIT, ASK, say("I will "), say("run it."), USE, DONE, say("Done."), result())
     assert events == [
         Started(where="f:1", at=AT, session_id="s1", model="gemini-2.5-pro"),
@@ -193,7 +193,7 @@ def test_a_loop_is_a_stop_though_it_says_success() -> None:
     )
 
 
-def test_another_warning_is_no_stop() -> None:
+def test_another_warning_is_not_a_stop() -> None:
     warning = {"type": "error", "severity": "warning", "message": "Agent execution blocked: x"}
     events = read(INIT, ASK, say("Done."), warning, say("Written."), result())
     assert events[-1] == Ended(where="f:6", at=AT, ok=True)
@@ -226,7 +226,7 @@ def test_a_hooks_stop_is_not_the_guard_however_full() -> None:
     assert end.exit_type is UserExitType.TERMINATED  # a hook, not a key
 
 
-def test_text_of_tool_results_is_told_as_what_was_printed_and_nowhere_else() -> None:
+def test_text_of_tool_results_is_reported_as_what_was_printed_and_nowhere_else() -> None:
     assert "enough" not in repr(read(INIT, ASK, USE, STOPPED, result()))
 
 
@@ -317,7 +317,7 @@ def test_a_resume_stub_says_nothing_but_that_it_started() -> None:
     ]
 
 
-def test_what_the_client_puts_into_the_users_mouth_is_no_prompt() -> None:
+def test_what_the_client_puts_into_the_users_mouth_is_not_a_prompt() -> None:
     note = {"id": "m5", "timestamp": T, "type": "user", "content": [{"text": "[System: You …"}]}
     assert read(CONTEXT, note) == [
         Other(where="f:1", at=AT, kind="note"),

@@ -48,7 +48,7 @@ def test_enough_steps_with_the_wrong_numbers_are_not_complete() -> None:
 
 
 @pytest.mark.parametrize("total", ["0", "-1", "true", "'3'", "3.0", "null"])
-def test_a_total_that_is_no_count_proves_nothing(total: str) -> None:
+def test_a_total_that_is_not_a_count_proves_nothing(total: str) -> None:
     assert not read(f"stepsCompleted: [1, 2, 3]\ntotalSteps: {total}").is_complete
 
 
@@ -168,7 +168,7 @@ def test_the_fields_are_read_as_they_stand() -> None:
         f"---\nstatus: {'[' * 5000}\n---\n",
     ],
 )
-def test_broken_or_foreign_front_matter_is_no_workflow(text: str) -> None:
+def test_broken_or_foreign_front_matter_is_not_a_workflow(text: str) -> None:
     assert workflow(text) is None
 
 
@@ -184,7 +184,7 @@ def test_yamls_ends_windows_newlines_and_byte_order_marks_are_read(
 
 
 @pytest.mark.parametrize("steps", ["3", "all", "{1: yes}", "null", "true"])
-def test_steps_that_are_no_list_are_none(steps: str) -> None:
+def test_steps_that_are_not_a_list_are_ignored(steps: str) -> None:
     assert read(f"stepsCompleted: {steps}\ntotalSteps: 1").steps_done == ()
 
 

@@ -95,7 +95,7 @@ def test_size_without_a_total_is_the_sum_of_the_parts() -> None:
     ]
 
 
-def test_summary_step_of_a_compaction_is_no_end_and_no_size() -> None:
+def test_summary_step_of_a_compaction_is_not_an_end_and_no_size() -> None:
     assert events(
         finish("tool-calls", 17030),
         line("step_start", "msg_2"),
@@ -284,7 +284,7 @@ STORY = [
 ]
 
 
-def test_rows_come_table_by_table_and_are_told_in_order() -> None:
+def test_rows_come_table_by_table_and_are_reported_in_order() -> None:
     assert untimed(events(*ROWS)) == STORY
 
 
@@ -383,7 +383,7 @@ def server(kind: str, **properties: Any) -> dict[str, Any]:
     return {"type": kind, "properties": {"sessionID": "ses_1", **properties}}
 
 
-def test_server_events_repeat_messages_but_the_story_is_told_once() -> None:
+def test_server_events_repeat_messages_but_the_story_is_reported_once() -> None:
     user = {"id": "msg_1", "role": "user"}
     answer = {"id": "msg_2", "role": "assistant", "mode": "build", "time": {"completed": 5}}
     text = {"type": "text", "messageID": "msg_2", "text": "", "time": {"start": 1}}
@@ -473,7 +473,9 @@ def test_knows_its_own_records_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("is_part_first", [True, False])
-def test_a_compaction_is_told_once_by_its_message_and_its_last_part(is_part_first: bool) -> None:
+def test_a_compaction_is_reported_once_by_its_message_and_its_last_part(
+    is_part_first: bool,
+) -> None:
     said = {"id": "msg_5", "role": "assistant", "mode": "compaction", "summary": True}
     over = {**said, "finish": "stop", "time": {"created": 1, "completed": 2}}
     part = {"type": "step-finish", "reason": "stop", "messageID": "msg_5"}

@@ -84,7 +84,7 @@ def last(*records: dict[str, Any]) -> Event:
     return read(*records)[-1]
 
 
-def test_a_good_run_is_told_in_order_with_its_sizes() -> None:
+def test_a_good_run_is_reported_in_order_with_its_sizes() -> None:
     stop = assistant("stop", "Done.", 9112)
     assert read(SESSION, START, end(USER), end(calling()), end(RESULT), end(stop), END) == [
         Started(where="f:1", at=AT, session_id="s1", cwd="/p"),
@@ -120,7 +120,7 @@ def test_agent_end_is_judged_by_the_last_stop_reason() -> None:
     assert last(START, end(USER), end(failed), END) == Ended(where="f:4", **OVERFLOWN)
 
 
-def test_an_errors_zero_usage_is_no_size() -> None:
+def test_an_errors_zero_usage_is_not_a_size() -> None:
     assert kinds(end(assistant("error", error=LIMIT))) == ["Failure"]
 
 
@@ -166,7 +166,7 @@ def test_a_retry_is_a_retry_and_a_good_end_follows_it() -> None:
     assert events[-1] == Ended(where="f:9", ok=True)
 
 
-def test_an_agent_end_that_will_retry_is_no_end() -> None:
+def test_an_agent_end_that_will_retry_is_not_an_end() -> None:
     events = read(START, end(assistant("error", error=LIMIT)), {**END, "willRetry": True})
     assert not any(isinstance(e, Ended) for e in events)
 
@@ -186,7 +186,7 @@ def test_compaction_that_started_and_was_never_heard_of_again_stays_the_last_eve
     ]
 
 
-def test_after_a_compaction_the_run_goes_on_and_settles_well() -> None:
+def test_after_a_compaction_the_run_continues_and_settles_well() -> None:
     start = {"type": "compaction_start", "reason": "overflow"}
     done = {"type": "compaction_end", "reason": "overflow", "aborted": False, "willRetry": True}
     done["result"] = {"summary": "s", "tokensBefore": 6449, "estimatedTokensAfter": 3938}
@@ -221,7 +221,7 @@ def test_a_failed_compaction_between_turns_is_the_ends_message() -> None:
     )
 
 
-def test_a_manual_compaction_after_the_run_is_no_part_of_its_end() -> None:
+def test_a_manual_compaction_after_the_run_is_not_part_of_its_end() -> None:
     start = {"type": "compaction_start", "reason": "manual"}
     failed = {"type": "compaction_end", "reason": "manual", "errorMessage": "Nothing to compact"}
     assert kinds(end(assistant("stop", "Hi.")), END, start, failed) == ["Reply", "Ended"]
@@ -234,7 +234,7 @@ def test_a_compaction_entry_is_a_finished_one_of_unknown_size() -> None:
     )
 
 
-def test_a_failure_in_the_session_file_is_no_end_because_a_retry_may_follow() -> None:
+def test_a_failure_in_the_session_file_is_not_an_end_because_a_retry_may_follow() -> None:
     stop = assistant("stop", "Done.", 9112)
     assert kinds(entry(USER), entry(assistant("error", error=LIMIT)), entry(stop)) == [
         *("Prompt", "Failure", "Reply", "Usage", "Ended")
@@ -295,7 +295,7 @@ def test_a_refused_prompt_is_a_failure_and_a_refused_compact_is_not() -> None:
     assert kinds({**refused, "command": "compact"}) == []
 
 
-def test_text_of_tool_results_is_told_as_what_was_printed_and_nowhere_else() -> None:
+def test_text_of_tool_results_is_reported_as_what_was_printed_and_nowhere_else() -> None:
     assert "hello" not in repr(read(end(RESULT), entry(RESULT)))
 
 

@@ -111,7 +111,7 @@ def test_a_text_block_before_a_tool_call_has_no_usage() -> None:
     assert read(says(line("I will."), input_tokens=0, output_tokens=0)) == [Reply(text="I will.")]
 
 
-def test_a_retry_is_told_with_its_wait() -> None:
+def test_a_retry_is_reported_with_its_wait() -> None:
     data = {"reason": "retry", "attempt": 1, "delayMs": 60000}
     record = {"type": "system", "subtype": "retry", "session_id": "s", "data": data}
     assert read(record) == [Retry(message="retry", wait_s=60)]
@@ -135,7 +135,7 @@ def test_a_session_file_ends_with_a_reply_without_a_call() -> None:
     ]
 
 
-def test_a_call_without_an_answer_is_no_end() -> None:
+def test_a_call_without_an_answer_is_not_an_end() -> None:
     assert shapes(PROMPT, kept("assistant", {"text": "I will."}, CALL))[-1] is ToolCall
 
 
@@ -164,7 +164,7 @@ def test_a_failed_side_request_after_the_end_leaves_it_an_end() -> None:
     assert shapes(PROMPT, DONE, memory, other)[-1] is Ended
 
 
-def test_a_cancelled_tool_is_the_users_exit_unless_it_goes_on() -> None:
+def test_a_cancelled_tool_is_the_users_exit_unless_it_continues() -> None:
     cancelled = kept("tool_result", toolCallResult={"callId": "c1", "status": "cancelled"})
     *_, answer, stop = read(PROMPT, kept("assistant", CALL), cancelled)
     assert isinstance(answer, ToolResult)

@@ -85,11 +85,11 @@ DESCRIBED = [
         ),
     ],
 )
-def test_a_list_is_told(agent: str, record: dict[str, Any]) -> None:
+def test_a_todo_list_is_an_event(agent: str, record: dict[str, Any]) -> None:
     assert lists_of(agent, record) == [EXPECTED]
 
 
-def test_a_list_of_something_else_is_none() -> None:
+def test_a_list_of_something_else_is_not_a_todo_list() -> None:
     issues = claude_call("mcp__github__search", {"items": PLAN})
     child = {**claude_call("TodoWrite", {"todos": PLAN}), "parent_tool_use_id": "t0"}
     assert lists_of("claude", issues, child) == []

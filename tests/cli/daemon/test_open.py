@@ -323,7 +323,7 @@ def test_an_agent_that_ends_at_once_is_heard_to_the_end(place: Place) -> None:
         gone(place, terminal)
 
 
-def test_one_that_stops_itself_goes_on(place: Place) -> None:
+def test_one_that_stops_itself_continues(place: Place) -> None:
     """Ctrl+Z: there is no shell here that could wake it."""
     with outside(place.env, str(place.project)) as terminal:
         command = opened(place, terminal)

@@ -227,7 +227,7 @@ def test_it_is_used_as_without_segue_and_handed_over_and_resumed_by_the_daemon(
         outside.until(lambda: outside.is_as_before, "the terminal as before")
 
 
-def test_one_that_crashed_goes_on_in_a_session_that_can_be_returned_to(place: Path) -> None:
+def test_one_that_crashed_continues_in_a_session_that_can_be_returned_to(place: Path) -> None:
     job = Job(steps=3, step_s=0.5)
     model = Script(Scenario(about="A crash.", job=job), window_tokens=200_000)
     desktop = Desktop("claude", place / "tui", model, work=job)

@@ -49,7 +49,7 @@ def at_age(file: Path, age_s: float) -> None:
     os.utime(file, (START + 600 - age_s, START + 600 - age_s))
 
 
-def test_a_session_is_told_in_the_documented_form(own_home: Path) -> None:
+def test_a_session_is_reported_in_the_documented_form(own_home: Path) -> None:
     file = claude_session(own_home, prompt(), reply(1, 20_000), prompt(), reply(2, 30_000))
     (session,) = listed("sessions")
     assert session["agent"] == "claude"
@@ -260,7 +260,7 @@ def test_codexs_sub_agents_and_theirs_belong_to_the_session_at_the_top(own_home:
     assert [(row["input"], row["output"]) for row in found["tokens"]] == [(1_600, 200)]
 
 
-def test_a_fork_that_begins_with_a_sub_agents_history_is_no_sub_agent(own_home: Path) -> None:
+def test_a_fork_that_begins_with_a_sub_agents_history_is_not_a_sub_agent(own_home: Path) -> None:
     child, fork = HELD[:-1] + "b", HELD[:-1] + "c"
     codex_session(own_home)
     history = codex_session(own_home, child, **spawned_by(HELD)).read_text()
@@ -270,7 +270,9 @@ def test_a_fork_that_begins_with_a_sub_agents_history_is_no_sub_agent(own_home: 
     assert {s["session_id"] for s in listed("sessions")} == {HELD, fork}
 
 
-def test_codex_sub_agents_that_name_each_other_are_no_endless_search(own_home: Path) -> None:
+def test_codex_sub_agents_that_name_each_other_do_not_cause_an_endless_search(
+    own_home: Path,
+) -> None:
     child = HELD[:-1] + "b"
     codex_session(own_home, HELD, **spawned_by(child))
     codex_session(own_home, child, **spawned_by(HELD))
@@ -311,7 +313,7 @@ def test_fits_without_a_session_means_the_one_of_this_folder(
     assert json.loads(result.stdout)["session"]["session_id"] == SESSION
 
 
-def test_growth_and_of_the_living_the_time_to_the_handoff_are_told(
+def test_growth_is_shown_and_for_live_sessions_the_time_to_the_handoff(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = []
@@ -402,7 +404,7 @@ def test_opencodes_own_config_tells_the_window(opencode: OpencodeDb, own_home: P
     assert session["context"]["window"] == 20_000
 
 
-def test_opencodes_sub_agents_are_no_sessions_but_are_paid_for(opencode: OpencodeDb) -> None:
+def test_opencodes_sub_agents_are_not_sessions_but_are_paid_for(opencode: OpencodeDb) -> None:
     opencode.session("ses_2", "/home/dev/shop", START + 6, parent="ses_1")
     opencode.answer(7, "ses_2", START + 7, 90_000)
     (session,) = listed("sessions")
@@ -414,7 +416,7 @@ def test_opencodes_sub_agents_are_no_sessions_but_are_paid_for(opencode: Opencod
     assert sum(t["input"] + t["output"] + t["cache_read"] for t in scanned) == 107_030
 
 
-def test_a_database_that_goes_away_while_it_is_shown_is_no_traceback(
+def test_a_database_that_goes_away_while_it_is_shown_causes_no_traceback(
     opencode: OpencodeDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(path: str, session_id: str) -> int:
@@ -436,7 +438,7 @@ def test_opencodes_totals_follow_new_and_deleted_messages(opencode: OpencodeDb) 
     assert total() == 18_000
 
 
-def test_a_file_that_is_no_database_is_passed_over_with_one_line(own_home: Path) -> None:
+def test_a_file_that_is_not_a_database_is_passed_over_with_one_line(own_home: Path) -> None:
     folder = own_home / ".local/share/opencode"
     folder.mkdir(parents=True)
     (folder / "opencode.db").write_text("not a database")
@@ -449,7 +451,7 @@ def test_a_file_that_is_no_database_is_passed_over_with_one_line(own_home: Path)
 # Markdown
 
 
-def test_a_note_with_a_status_is_no_session_and_one_with_steps_is(own_home: Path) -> None:
+def test_a_note_with_a_status_is_not_a_session_and_one_with_steps_is(own_home: Path) -> None:
     folder = own_home / ".opencode/agent"
     folder.mkdir(parents=True)
     (folder / "review.md").write_text("---\nstatus: stable\nmode: subagent\n---\nYou review.\n")
@@ -475,7 +477,7 @@ def test_show_counts_compactions_after_which_the_context_was_smaller(own_home: P
     assert shown()["compactions"] == 0
 
 
-def test_show_tells_how_many_lines_were_no_records(own_home: Path) -> None:
+def test_show_tells_how_many_lines_were_not_records(own_home: Path) -> None:
     claude_session(own_home, reply(1, 20_000), '{"message":{"usage":{"input_tokens":')
     assert shown()["unread_lines"] == 1
     assert "1 line that is not a record" in run("show", SESSION).output

@@ -109,7 +109,7 @@ def test_a_run_over_several_sessions_is_one_line_with_its_id_and_awaits_no_hando
         assert f"part of {run_id} (done)" in told
 
 
-def test_a_run_that_works_is_told_by_its_state_and_one_that_nobody_drives_too(
+def test_a_run_that_works_is_reported_by_its_state_and_one_that_nobody_drives_too(
     tmp_path: Path,
 ) -> None:
     with stage("silent-hang", within=tmp_path, policy={"stall_s": 900}) as s:

@@ -150,7 +150,7 @@ def test_a_chosen_agent_that_is_missing_is_a_failure(bin_folder: Path, own_home:
         ("", "warn", "does not report its version: /bin/agent"),
     ],
 )
-def test_a_version_that_was_not_tried_is_told(version: str, status: str, said: str) -> None:
+def test_a_version_that_was_not_tried_is_reported(version: str, status: str, said: str) -> None:
     check = doctor._agent("agent", ("/bin/agent",), version, "2.1.325")
     assert (check.status, check.what) == (status, said)
     assert bool(check.do) == (status != "ok")
@@ -171,7 +171,7 @@ def test_an_old_node_is_a_failure(tmp_path: Path) -> None:
     assert not list(doctor._node("pi", str(program(tmp_path / "node", "echo v22.19.0"))))
 
 
-def test_missing_tools_are_no_failure(bin_folder: Path) -> None:
+def test_missing_tools_are_not_a_failure(bin_folder: Path) -> None:
     assert [(c.name, c.status) for c in checkup.tools(os.environ)] == [
         ("git", "warn"),
         ("tmux", "warn"),
@@ -188,7 +188,7 @@ def test_a_state_folder_that_is_not_there_is_not_made() -> None:
     assert not list(Path(os.environ["SEGUE_HOME"]).parent.iterdir())
 
 
-def test_a_state_folder_that_others_can_read_is_told() -> None:
+def test_a_state_folder_that_others_can_read_is_reported() -> None:
     folder = Path(os.environ["SEGUE_HOME"])
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
@@ -220,7 +220,7 @@ def test_a_state_folder_that_cannot_be_is_a_failure(
     assert "SEGUE_HOME" in check.do
 
 
-def test_a_disk_that_is_nearly_full_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_nearly_full_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
     from types import SimpleNamespace
 
@@ -229,7 +229,7 @@ def test_a_disk_that_is_nearly_full_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         assert list(checkup.state_folder())[1].status == status
 
 
-def test_the_runs_are_opened_and_a_newer_file_is_told_and_left() -> None:
+def test_the_runs_are_opened_and_a_newer_file_is_reported_and_left() -> None:
     assert [c.what for c in checkup.database()] == ["none yet"]
     open_store().close()
     assert [c.status for c in checkup.database()] == ["ok"]
@@ -273,7 +273,7 @@ def test_a_laptop_may_fall_asleep(tmp_path: Path) -> None:
     assert sleeps(laptop, said="masked\nmasked").status == "ok"
 
 
-def test_a_mouse_is_no_laptop_and_a_server_does_not_sleep(tmp_path: Path) -> None:
+def test_a_mouse_battery_does_not_make_a_laptop_and_a_server_does_not_sleep(tmp_path: Path) -> None:
     desk = machine(tmp_path / "a", mouse={"type": "Battery", "scope": "Device"})
     assert sleeps(desk).status == "ok"
     assert sleeps(desk, {"XDG_CURRENT_DESKTOP": "GNOME"}).status == "warn"
@@ -300,7 +300,7 @@ def test_a_wrong_config_is_a_failure_and_a_slip_a_warning(bin_folder: Path) -> N
     assert found()[1]["config"][0]["status"] == "warn"
 
 
-def test_wordings_that_are_left_out_are_told(bin_folder: Path) -> None:
+def test_wordings_that_are_left_out_are_reported(bin_folder: Path) -> None:
     file = Path(os.environ["SEGUE_HOME"], "wordings.toml")
     file.parent.mkdir(mode=0o700)
     file.write_text('[[wording]]\nid = "a"\nreason = "rate_limit"\npattern = "("\n')
@@ -349,7 +349,7 @@ def test_a_daemon_is_missed_only_where_something_counts_on_it(
     assert checks["hooks"][0]["status"] == "ok"
 
 
-def test_a_daemon_that_sees_late_or_is_of_another_version_is_told(
+def test_a_daemon_that_sees_late_or_is_of_another_version_is_reported(
     short_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Degraded(FakeDaemon):
@@ -370,7 +370,7 @@ def test_a_daemon_that_sees_late_or_is_of_another_version_is_told(
         assert "and this is 99.1" in watched().what
 
 
-def test_a_socket_that_nobody_listens_at_is_no_daemon(short_state: Path) -> None:
+def test_a_socket_that_nobody_listens_at_is_not_a_daemon(short_state: Path) -> None:
     with serving(FakeDaemon(), path=state.socket_path()) as there:
         path = Path(there.path)
     path.touch()
@@ -385,7 +385,7 @@ def short_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(state.make_watch_folder())
 
 
-def test_hooks_that_lead_to_a_segue_that_moved_are_told(own_home: Path) -> None:
+def test_hooks_that_lead_to_a_segue_that_moved_are_reported(own_home: Path) -> None:
     assert not list(checkup_watch.claude_hooks(os.environ)), "never set up"
     (own_home / ".claude").mkdir()
     CliRunner().invoke(cli, ["setup", "claude"])
@@ -415,14 +415,16 @@ def test_hooks_that_lead_to_a_segue_that_moved_are_told(own_home: Path) -> None:
     ("said", "is_old"),
     [("tmux 3.1c", True), ("tmux 2.9a", True), ("tmux 3.2", False), ("tmux next-3.6", False)],
 )
-def test_a_tmux_that_is_too_old_is_told(bin_folder: Path, said: str, is_old: bool) -> None:
+def test_a_tmux_that_is_too_old_is_reported(bin_folder: Path, said: str, is_old: bool) -> None:
     assert not list(checkup_watch.tmux(os.environ))
     program(bin_folder / "tmux", f"echo {said}")
     assert [check.status for check in checkup_watch.tmux(os.environ)] == ["warn"] * is_old
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="systemd")
-def test_a_service_that_ends_at_logout_or_starts_another_segue_is_told(bin_folder: Path) -> None:
+def test_a_service_that_ends_at_logout_or_starts_another_segue_is_reported(
+    bin_folder: Path,
+) -> None:
     assert not list(checkup_watch.service_unit(os.environ)), "none is installed"
     unit = Path(units.systemd_path())
     unit.parent.mkdir(parents=True)

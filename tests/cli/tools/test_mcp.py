@@ -186,7 +186,7 @@ def test_an_agent_asks_about_its_own_session_and_hands_it_over(
     serve(project, use)
 
 
-def test_odd_arguments_are_errors_of_the_tool_and_the_server_goes_on(
+def test_odd_arguments_are_errors_of_the_tool_and_the_server_continues(
     project: Path, own_home: Path
 ) -> None:
     (project / ".segue" / "handoffs").mkdir(parents=True)
@@ -470,7 +470,7 @@ def test_a_document_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "home", "taken.md"]
 
 
-def test_names_that_are_no_utf8_reach_the_agent_all_the_same() -> None:
+def test_names_that_are_not_utf8_reach_the_agent_all_the_same() -> None:
     class Odd(Answers):
         def sessions(self) -> mcp_answers.McpAnswer:
             return mcp_answers.McpAnswer("\udcff", {"sessions": [{"cwd": "/p/\udcff"}]})

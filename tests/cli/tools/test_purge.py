@@ -22,7 +22,7 @@ def is_refused(s: Staged, *words: str) -> None:
     assert before <= {*s.home.rglob("*")}
 
 
-def test_a_run_at_work_keeps_its_ground(tmp_path: Path) -> None:
+def test_a_live_run_is_not_purged(tmp_path: Path) -> None:
     with stage("silent-hang", within=tmp_path, policy={**QUICK, "stall_s": 120.0}) as s:
         process, run = s.new_run()
         is_refused(s, run, f"segue cancel {run}")

@@ -230,7 +230,7 @@ def test_print_writes_nothing(own_home: Path) -> None:
     assert files(own_home) == set()
 
 
-def test_the_status_line_can_be_left_out_and_one_that_is_no_command_is(own_home: Path) -> None:
+def test_the_status_line_can_be_left_out_and_one_that_is_not_a_command_is(own_home: Path) -> None:
     file = settings_file(own_home, json.dumps({"statusLine": {"type": "new", "x": 1}}))
     done = claude()
     assert "leaves it unchanged" in done.output

@@ -41,7 +41,7 @@ def test_simulate_json_has_the_figures_and_is_the_same_each_time() -> None:
     }  # fmt: skip
 
 
-def test_a_broken_invariant_is_told_with_its_seed_and_the_shortest_trace(
+def test_a_broken_invariant_is_reported_with_its_seed_and_the_shortest_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def never(run: Run, moment: object) -> RunStep:

@@ -77,7 +77,7 @@ def killed(
     )
 
 
-def test_a_session_that_died_with_work_left_is_told_in_the_documented_form(
+def test_a_session_that_died_with_work_left_is_reported_in_the_documented_form(
     own_home: Path, project: Path
 ) -> None:
     file = killed(own_home, project)
@@ -110,7 +110,7 @@ def test_a_session_that_died_with_work_left_is_told_in_the_documented_form(
     assert "can resume now, in the same session" in text
 
 
-def test_what_of_its_work_is_in_the_tree_is_told(own_home: Path, project: Path) -> None:
+def test_what_of_its_work_is_in_the_tree_is_reported(own_home: Path, project: Path) -> None:
     where: dict[str, Any] = {"session": DEAD, "cwd": str(project), "stop": "tool_use"}
     writes = [
         reply(n, 9_000, content=call("Write", file_path=str(project / name)), **where)
@@ -194,7 +194,7 @@ def test_every_agents_dead_sessions_are_listed_and_have_a_checkpoint(own_home: P
     assert "Port 8123 is taken." in run("checkpoint", found["markdown"]["session_id"]).stdout
 
 
-def test_a_session_that_would_not_fit_once_it_is_resumed_goes_on_in_a_new_one(
+def test_a_session_that_would_not_fit_once_it_is_resumed_continues_in_a_new_one(
     own_home: Path,
 ) -> None:
     """gemini sends all that tools printed twice then."""
@@ -307,7 +307,7 @@ def test_a_session_that_is_open_is_refused_with_who_has_it(
     assert listed() == []
 
 
-def test_an_agent_that_is_not_installed_is_told_in_one_line(
+def test_an_agent_that_is_not_installed_is_reported_in_one_line(
     own_home: Path, project: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -316,7 +316,7 @@ def test_an_agent_that_is_not_installed_is_told_in_one_line(
     assert refused(DEAD, "--agent", "codex").startswith("segue: codex is not installed: ")
 
 
-def test_a_session_in_a_home_that_the_agent_would_not_look_into_goes_on_in_a_new_one(
+def test_a_session_in_a_home_that_the_agent_would_not_look_into_continues_in_a_new_one(
     own_home: Path, project: Path
 ) -> None:
     own_agent(own_home)
@@ -329,7 +329,7 @@ def test_a_session_in_a_home_that_the_agent_would_not_look_into_goes_on_in_a_new
     assert json.loads(run("rescue", DEAD, "--dry-run", "--json").stdout)["way"] == "same_session"
 
 
-def test_on_a_terminal_it_asks_which_one_goes_on(own_home: Path, project: Path) -> None:
+def test_on_a_terminal_it_asks_which_one_continues(own_home: Path, project: Path) -> None:
     killed(own_home, project)
     assert "Which one should resume?" in at_terminal(own_home, "\n", 0)
     assert "is not installed" in at_terminal(own_home, "1\n", 2)
@@ -370,7 +370,9 @@ def own_agent(home: Path) -> None:
     (home / "segue" / "config.toml").write_text(text)
 
 
-def test_a_tree_that_changed_since_is_told_and_not_refused(own_home: Path, project: Path) -> None:
+def test_a_tree_that_changed_since_is_reported_and_not_refused(
+    own_home: Path, project: Path
+) -> None:
     killed(own_home, project)
     own_agent(own_home)
     os.utime(project / ".git")  # of no concern
@@ -416,7 +418,7 @@ def test_a_checkpoint_has_the_users_words_and_no_secrets(own_home: Path, project
     assert KEY not in told["markdown"]
 
 
-def test_a_checkpoint_of_what_is_none_is_one_line(own_home: Path) -> None:
+def test_a_checkpoint_of_something_else_than_a_session_is_one_line(own_home: Path) -> None:
     for name, said in (("nobody", "no session 'nobody'"), ("run-1", "run-1 is a run: segue show")):
         ended = run("checkpoint", name)
         assert ended.exit_code == 2

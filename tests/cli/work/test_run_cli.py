@@ -218,7 +218,7 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
         is_refused(Ended(done.returncode, done.stdout, done.stderr), "working folder is gone")
 
 
-def test_a_run_whose_folder_is_gone_cannot_go_on_but_be_looked_at(tmp_path: Path) -> None:
+def test_a_run_whose_folder_is_gone_cannot_continue_but_can_be_shown(tmp_path: Path) -> None:
     with stage("auth-failure", within=tmp_path) as s:
         assert s.run().code == 1
         (run,) = s.run_ids()
@@ -353,7 +353,7 @@ def test_an_agent_is_remembered_in_a_file_that_was_not_there_and_through_a_link(
 
 
 @pytest.mark.parametrize("text", ['run = {check = "x"}\n', '[run]\nagent = ""\n'])
-def test_what_cannot_be_remembered_is_told_and_changes_nothing(text: str) -> None:
+def test_what_cannot_be_remembered_is_reported_and_changes_nothing(text: str) -> None:
     path = config.user_file()
     path.parent.mkdir(parents=True)
     path.write_text(text)

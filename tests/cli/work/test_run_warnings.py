@@ -80,7 +80,7 @@ def test_a_run_that_is_warned_of_begins_all_the_same_and_its_stdout_is_its_own(
 
 
 @pytest.mark.parametrize("folder", ["home", "/"])
-def test_home_and_the_whole_machine_are_no_project(folder: str, place: Staged) -> None:
+def test_neither_the_home_folder_nor_the_root_is_a_project(folder: str, place: Staged) -> None:
     cwd = Path(place.env["HOME"]) if folder == "home" else Path("/")
     ended = run(place, "--strict", "--check", "true", cwd=cwd)
     assert ended.code == 2
@@ -135,7 +135,7 @@ def test_a_limit_that_a_session_met_is_known_too(place: Staged) -> None:
     assert any(line.startswith("codex is limited until ") for line in warned(ended)), ended.stderr
 
 
-def test_a_disk_that_is_nearly_full_is_told_once(
+def test_a_disk_that_is_nearly_full_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=200_000_000))

@@ -113,7 +113,7 @@ def test_a_forgotten_run_has_none_and_a_new_run_drops_what_is_old(tmp_path: Path
         assert "no run is called" in s.segue("diff", run).stderr
 
 
-def test_outside_git_it_is_told_once_and_with_snapshots_off_nothing_is_kept(
+def test_outside_git_it_is_reported_once_and_with_snapshots_off_nothing_is_kept(
     tmp_path: Path,
 ) -> None:
     with stage("three-exhaustions", within=tmp_path) as s:

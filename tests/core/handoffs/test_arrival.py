@@ -51,7 +51,7 @@ def test_what_was_done_and_is_done_again_is_counted_once_each() -> None:
     assert found.actions == 2
 
 
-def test_looking_around_and_trying_what_failed_are_no_repeats() -> None:
+def test_looking_around_and_trying_what_failed_are_not_repeats() -> None:
     assert seen(*shell("git status", 1), *shell("ls -la", 2), *shell("make test", 3)).commands == 0
 
 
@@ -101,7 +101,7 @@ def test_show_says_what_a_session_did_again_after_a_handoff(tmp_path: Path) -> N
         assert "repeated 1 command, re-read 0 files, asked again 0 questions" in shown
 
 
-def test_a_compaction_that_is_told_twice_is_one_and_has_its_own_summary() -> None:
+def test_a_compaction_that_is_reported_twice_is_one_and_has_its_own_summary() -> None:
     seen = Compactions()
     works = ToolCall(name="Bash", call_id="c", command="make")
     for event in (Summary(text="first"), Compaction(phase="done"), Compaction(phase="done")):

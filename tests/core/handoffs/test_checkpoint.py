@@ -106,7 +106,7 @@ def test_a_block_without_an_end_says_so() -> None:
 
 @pytest.mark.parametrize("answer", ["", " \n\t", "<checkpoint></checkpoint>", "<checkpoint>\n",
                                     "```\n```", "</checkpoint>", "<checkpoint/>"])  # fmt: skip
-def test_an_answer_that_says_nothing_is_none(answer: str) -> None:
+def test_an_empty_answer_does_not_count(answer: str) -> None:
     assert extract(answer) is None
 
 
@@ -237,7 +237,7 @@ def test_all_parts_are_rendered() -> None:
     assert "Left out" not in text
 
 
-def test_a_command_that_was_run_again_is_told_once_where_it_was_run_last() -> None:
+def test_a_command_that_was_run_again_is_reported_once_where_it_was_run_last() -> None:
     runs = (Command("make", 0), Command("pytest", 1), Command("make", 0), Command("pytest", 0))
     text = render(Checkpoint(task="t", commands=runs))
     lines = [line for line in text.splitlines() if line.startswith("- ")]

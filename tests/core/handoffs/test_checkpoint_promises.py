@@ -67,7 +67,7 @@ def test_build_continuation_prompt_formats_the_checkpoint_into_the_template() ->
     assert "not twice" not in text
 
 
-def test_the_continuation_goes_on_from_the_remaining_tasks_and_repeats_nothing() -> None:
+def test_the_continuation_continues_from_the_remaining_tasks_and_repeats_nothing() -> None:
     text = " ".join(go_on(None).split())
     assert "Continue with the remaining work" in text
     assert "Do not redo what is done" in text
@@ -211,7 +211,7 @@ def next_step(first_prompt: str) -> str:
 
 
 @pytest.mark.parametrize("done", range(6))
-def test_the_scripted_models_checkpoint_comes_through_and_the_next_session_goes_on(
+def test_the_scripted_models_checkpoint_comes_through_and_the_next_session_continues(
     done: int,
 ) -> None:
     model = Script(Scenario(about="t", job=JOB), window_tokens=200_000)

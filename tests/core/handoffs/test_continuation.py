@@ -89,7 +89,7 @@ def next_step(*told: str, done: int = 2) -> str:
     return reply.calls[0].command if reply.calls else reply.text
 
 
-def test_the_scripted_model_goes_on_after_a_limit_and_looks_first_after_a_crash() -> None:
+def test_the_scripted_model_continues_after_a_limit_and_looks_first_after_a_crash() -> None:
     assert next_step(resume(StopReason.RATE_LIMIT)) == "sh job/step 3"
     assert next_step(resume(StopReason.OVERLOADED)) == "sh job/step 3"
     assert next_step(resume(StopReason.CRASH)) == "sh job/show"
@@ -121,7 +121,7 @@ def test_the_scripted_model_looks_first_where_a_checkpoint_is_made_by_rules_alon
 # The check
 
 
-def test_a_failed_check_is_told_with_its_command_its_status_and_the_end_of_its_output() -> None:
+def test_a_failed_check_is_reported_with_its_command_its_status_and_the_end_of_its_output() -> None:
     text = failed("first\n\x1b[31mFAILED\x1b[0m a.py::t\r\nAPI_KEY=sk-ant-api03-abcdef123456789\n")
     assert "This message is automatic" in text
     assert "It grants no new permission" in flat(text)

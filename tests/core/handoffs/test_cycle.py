@@ -146,7 +146,7 @@ def resumed() -> Led:
 # The way that it should go
 
 
-def test_a_session_is_asked_writes_is_cleared_reads_and_goes_on() -> None:
+def test_a_session_is_asked_writes_is_cleared_reads_and_continues() -> None:
     led = Led()
     assert led.tell(Planned()) == []
     assert led.tell(Ready()) == [TypeText("request")]
@@ -292,7 +292,7 @@ def test_a_file_of_an_earlier_request_changes_nothing() -> None:
     assert not led.cycle.has_document
 
 
-def test_a_valid_file_that_still_changes_is_no_document_yet() -> None:
+def test_a_valid_file_that_still_changes_is_not_a_document_yet() -> None:
     led = asked()
     assert led.tell(FileSeen(ok=True, stable=False), Ready()) == []
     led.tell(FileSeen(ok=True))
@@ -368,7 +368,7 @@ def test_where_nothing_can_be_typed_the_user_is_asked_once_with_a_document_on_di
     assert len(led.all(AskUser)) == 1
 
 
-def test_the_user_says_go_on_and_it_goes_on_from_there() -> None:
+def test_the_user_says_continue_and_it_continues_from_there() -> None:
     led = Led()
     led.tell(Ready(), NotTyped("request", "gone", retry=False), OwnWritten(900), RetryRequested())
     assert led.at(HandoffStep.WAITING)
@@ -408,7 +408,7 @@ def test_a_resume_prompt_that_is_not_heard_is_typed_again() -> None:
     assert led.at(HandoffStep.DONE)
 
 
-def test_going_on_without_reading_is_no_handoff() -> None:
+def test_continuing_without_reading_is_not_a_handoff() -> None:
     led = resumed()
     assert led.tell(WentOn()) == []
     assert led.at(HandoffStep.RESUMED)
@@ -444,7 +444,7 @@ def test_a_request_that_is_being_typed_is_not_given_again_because_the_user_spoke
     assert (led.cycle.step, led.typed()) == (HandoffStep.ASKING, ["request"])
 
 
-def test_a_user_who_goes_on_talking_is_not_asked_for_documents_for_ever() -> None:
+def test_a_user_who_continues_talking_is_not_asked_for_documents_for_ever() -> None:
     led = Led()
     for _ in range(3):
         led.tell(Ready(), Typed("request"), UserSpoke())
@@ -483,7 +483,7 @@ def test_a_process_that_ends_before_the_clearing_cancels_and_after_it_asks() -> 
     assert led.at(HandoffStep.NEEDS_USER)
 
 
-def test_a_dialog_is_left_to_the_user_and_once_it_is_gone_the_session_is_asked_anew() -> None:
+def test_a_dialog_is_left_to_the_user_and_once_it_is_gone_the_session_is_asked_again() -> None:
     led = Led(new())
     led.tell(Blocked("a dialog is open"))
     assert led.time_up() == [WriteOwn()]
@@ -506,14 +506,14 @@ def test_a_turn_that_could_not_be_interrupted_is_handed_over_when_it_ends() -> N
     assert led.at(HandoffStep.WAITING)
 
 
-def test_a_turn_that_goes_on_after_a_dialog_gets_its_whole_time() -> None:
+def test_a_turn_that_continues_after_a_dialog_gets_its_whole_time() -> None:
     led = Led(new())
     led.tell(Blocked("?"), after_s=100)
     led.tell(Busy())
     assert due(led.cycle, POLICY) == led.now + POLICY.busy_wait_s
 
 
-def test_a_user_who_goes_on_by_hand_in_the_new_session_ends_it() -> None:
+def test_a_user_who_continues_by_hand_in_the_new_session_ends_it() -> None:
     led = cleared()
     led.tell(AgentGone("?"), UserSpoke())
     assert (led.cycle.step, led.cycle.why) == (HandoffStep.CANCELLED, "the user continued the work")
@@ -591,7 +591,7 @@ def test_an_interrupt_that_no_record_tells_of_is_believed_after_a_while() -> Non
     assert led.tell(Ready(is_long=True)) == [TypeText("request")]
 
 
-def test_a_key_that_was_not_pressed_is_no_interrupt_and_the_users_is_theirs() -> None:
+def test_a_key_that_was_not_pressed_is_not_an_interrupt_and_the_users_is_theirs() -> None:
     led = working()
     led.time_up()
     led.tell(NotInterrupted("busy"))
@@ -941,7 +941,7 @@ def test_whatever_happened_an_agent_that_does_as_told_leads_to_the_end(led: Led)
     raise AssertionError(led.cycle)
 
 
-def test_what_is_seen_again_of_a_new_session_does_not_begin_its_time_anew() -> None:
+def test_what_is_seen_again_of_a_new_session_does_not_begin_its_time_again() -> None:
     """A session that has read its document and hangs is asked about in the end: each look shows
     once more that it has read it."""
     cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_heard=True, has_document=True)

@@ -71,7 +71,7 @@ def test_a_file_cut_in_mid_line_or_damaged_tells_what_is_left(agent: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "folder", "empty.jsonl", "words.db", "notes.md"])
-def test_what_is_no_session_feeds_nothing_and_raises_nothing(name: str, tmp_path: Path) -> None:
+def test_what_is_not_a_session_feeds_nothing_and_raises_nothing(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "words.db").write_text("no database")
@@ -98,7 +98,7 @@ _PICTURES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_an_image_that_the_user_gave_is_told_by_name(agent: str, tmp_path: Path) -> None:
+def test_an_image_that_the_user_gave_is_reported_by_name(agent: str, tmp_path: Path) -> None:
     turns = [conversations.Turn("user", "As in the picture."), conversations.Turn("agent", "Yes.")]
     path = conversations.write(tmp_path, agent, turns)
     if agent == "opencode":
@@ -357,14 +357,14 @@ def test_a_call_made_again_replaces_the_earlier_one_and_is_counted() -> None:
     assert (result.lines, result.times) == (("built 2",), 2)
 
 
-def test_a_failure_that_was_repaired_is_none() -> None:
+def test_a_failure_that_was_fixed_no_longer_counts() -> None:
     broken = digest_of(*run("pytest", "FAILED tests/test_a.py::test_b - assert 1 == 2", code=1))
     assert "assert 1 == 2" in text_of(broken)
     repaired = digest_of(*run("pytest", "FAILED x", code=1), *run("pytest", "12 passed"))
     assert not repaired.failures
 
 
-def test_a_value_that_changed_is_told_with_the_new_one() -> None:
+def test_a_value_that_changed_is_reported_with_the_new_one() -> None:
     digest = digest_of(
         *run("./ports a", "staging port is 4001"), *run("./ports b", "the staging port is now 5002")
     )
@@ -410,7 +410,7 @@ def test_what_was_said_after_a_value_was_printed_counts() -> None:
     assert "staging port is 4001 (later: 5002)" in text_of(digest)
 
 
-def test_a_statement_that_was_taken_back_is_told_with_what_replaced_it() -> None:
+def test_a_statement_that_was_taken_back_is_reported_with_what_replaced_it() -> None:
     digest = digest_of(
         Reply(text="The cache backend is redis."), Reply(text="The cache backend is now sqlite.")
     )
@@ -456,7 +456,7 @@ def test_encoded_data_and_rules_tell_nothing() -> None:
     assert digest.results[0].lines == ("made it",)
 
 
-def test_edits_are_told_by_file_with_the_last_change() -> None:
+def test_edits_are_reported_by_file_with_the_last_change() -> None:
     given = {"file_path": "src/a.py", "old_string": "x = 1", "new_string": "x = 2\ny = 3"}
     digest = digest_of(
         ToolCall(name="Edit", call_id="e", argument="", files=("src/a.py",), given=given)

@@ -26,7 +26,7 @@ def test_ticked_items_are_left_out_and_counted() -> None:
     assert found.ticked == 2
 
 
-def test_prose_around_a_list_is_no_task_and_said() -> None:
+def test_prose_around_a_list_is_not_a_task_and_said() -> None:
     found = lists.read("Hello,\n\n- one\nand so on\n  indented\n- two\n")
     assert found.tasks == ("one", "two")
     assert found.ignored == (1, 4, 5)

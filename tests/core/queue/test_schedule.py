@@ -55,7 +55,7 @@ def test_a_task_whose_process_is_lost_starts_again_and_takes_no_place() -> None:
     assert found == [("task-1", "claude")]
 
 
-def test_projects_and_accounts_have_caps_and_others_go_on() -> None:
+def test_projects_and_accounts_have_caps_and_others_continue() -> None:
     caps = Caps(jobs=9, max_per_project=1)
     assert starts(running(1), task(2), task(3, project="/q"), caps=caps) == [("task-3", "claude")]
     caps = Caps(jobs=9, max_per_account=1)

@@ -133,7 +133,7 @@ def test_a_crash_is_resumed_at_once_and_then_after_longer_and_longer() -> None:
     assert found.until == NOON + 60
 
 
-def test_the_agents_own_way_to_go_on_goes_first() -> None:
+def test_the_agents_own_way_to_continue_goes_first() -> None:
     ending = ended(state="at_prompt", native_continues_at=NOON + HOUR)
     for now in (NOON, NOON + HOUR, NOON + HOUR + 119):
         found = verdict(ending, now=now)
@@ -144,7 +144,7 @@ def test_the_agents_own_way_to_go_on_goes_first() -> None:
     assert (taken_over.place, taken_over.prompt) == ("pane", "continue")
 
 
-def test_an_agent_that_is_gone_does_not_go_on_by_itself() -> None:
+def test_an_agent_that_is_gone_does_not_continue_by_itself() -> None:
     ending = ended(native_continues_at=NOON + HOUR)
     assert isinstance(verdict(ending, now=NOON + HOUR + 61), Resume)
 
@@ -269,7 +269,7 @@ def test_an_agent_that_still_sits_in_a_terminal_gets_no_second_process() -> None
     )
 
 
-def test_the_price_of_waking_is_told() -> None:
+def test_the_price_of_resuming_is_reported() -> None:
     found = verdict(ended(used_tokens=120_000, usd=1.5), now=NOON + 2 * HOUR)
     assert isinstance(found, Resume)
     assert found.price is not None
@@ -281,7 +281,7 @@ def test_the_price_of_waking_is_told() -> None:
     assert not soon.price.cold
 
 
-def test_a_full_window_goes_on_in_a_new_session_with_a_handoff() -> None:
+def test_a_full_window_continues_in_a_new_session_with_a_handoff() -> None:
     for state in ("exited", "at_prompt"):
         found = verdict(ended(stopped(R.CONTEXT_EXHAUSTED), state=state), now=NOON)
         assert isinstance(found, Resume)
@@ -325,7 +325,7 @@ def limited(**fields: Any) -> StoppedSession:
     return ended(**({"others": ("codex", "opencode")} | fields))
 
 
-def test_a_limit_that_lasts_too_long_is_not_waited_for_if_another_agent_may_go_on() -> None:
+def test_a_limit_that_lasts_too_long_is_not_waited_for_if_another_agent_may_continue() -> None:
     found = verdict(limited(), now=NOON, **RELAY)
     assert (type(found), getattr(found, "agent", "")) == (Relay, "codex")
     assert isinstance(verdict(limited(), now=NOON + HOUR - 500, **RELAY), WaitForReset)

@@ -221,7 +221,7 @@ def test_a_new_session_that_is_large_already_is_not_handed_over_before_it_worked
         run.hands_over()
 
 
-def test_what_is_remembered_is_bounded_and_an_answer_is_no_growth() -> None:
+def test_memory_is_bounded_and_an_answer_does_not_grow_it() -> None:
     run = led(Policy(hard_mark=2.0))
     grow(run, *range(1, 90))
     assert len(run.run.sizes) == KEPT_SIZES

@@ -100,7 +100,7 @@ def test_a_new_tree_a_closed_todo_and_a_test_that_passes_are_progress_and_an_old
     assert fed(idle, 10, "x", "", True)
 
 
-def test_a_handoff_is_no_progress_and_a_session_that_replaces_a_loop_begins_anew() -> None:
+def test_a_handoff_is_not_progress_and_a_session_that_replaces_a_loop_starts_again() -> None:
     idle = Idle(SMALL)
     for number in range(1, 7):
         fed(idle, number, "x", "", True)
@@ -110,7 +110,7 @@ def test_a_handoff_is_no_progress_and_a_session_that_replaces_a_loop_begins_anew
     assert not fed(idle, 1, "x", "", True)
 
 
-def test_tokens_and_compactions_without_progress_are_counted_too_and_none_is_no_limit() -> None:
+def test_tokens_and_compactions_without_progress_are_counted_too_and_none_is_not_a_limit() -> None:
     idle = Idle(Policy(max_idle_replies=None, max_idle_tokens=1_000, max_idle_compactions=2))
     assert idle.feed(Usage(used_tokens=999), 0.0) is None
     assert idle.feed(Usage(used_tokens=1), 0.0) == Spun(kind="tokens", count=1_000)
@@ -129,7 +129,7 @@ def test_tokens_and_compactions_without_progress_are_counted_too_and_none_is_no_
     assert not any(fed(free, number, "x", "", True) for number in range(3_000))
 
 
-def test_what_was_done_most_is_told() -> None:
+def test_what_was_done_most_is_reported() -> None:
     idle = Idle(SMALL)
     for number in range(1, 10):
         fed(idle, number, "rm -f x" if number % 3 else "ls", "", failed=bool(number % 3))

@@ -33,7 +33,7 @@ R = StopReason
 # After the stop
 
 
-def test_auto_resume_rate_limit_waits_then_goes_on_in_the_same_session() -> None:
+def test_auto_resume_rate_limit_waits_then_continues_in_the_same_session() -> None:
     run = led()
     run.ends(R.RATE_LIMIT, retry_at=AT + 3_600)
     wait = run.last(WaitUntil)
@@ -68,7 +68,7 @@ def test_auto_resume_context_exhausted_starts_a_new_session_with_a_checkpoint() 
     assert run.legs()[1:] == [(2, "work", "continuation", "")]
 
 
-def test_auto_resume_crash_goes_on_in_the_same_session() -> None:
+def test_auto_resume_crash_continues_in_the_same_session() -> None:
     run = led()
     run.ends(R.CRASH)
     assert run.legs()[1:] == [(2, "work", "resume", "s1")]
@@ -130,7 +130,7 @@ def test_a_verdict_that_is_not_sure_is_not_acted_on(reason: R) -> None:
     assert "min_confidence = 0.8" in run.run.outcome.change
 
 
-def test_timeout_with_progress_goes_on() -> None:
+def test_timeout_with_progress_continues() -> None:
     run = led()
     run.ends(R.TIMEOUT, progressed=True)
     assert run.state is RunState.RESUMING
@@ -142,7 +142,7 @@ def test_timeout_without_progress_gives_up_with_124_and_keeps_what_there_is() ->
     assert (run.state, exit_code(run), run.run.tokens) == (RunState.FAILED, 124, 500)
 
 
-def test_a_session_that_never_replied_is_begun_anew_with_what_it_was_told() -> None:
+def test_a_session_that_never_replied_is_restarted_with_its_first_prompt() -> None:
     run = Led()
     run.tell(Created(), LegStarted(leg=1, session_id="s1"))
     run.ends(R.RATE_LIMIT)
@@ -162,7 +162,7 @@ def test_a_session_that_does_not_load_again_is_handed_over(reason: R) -> None:
     assert run.legs()[-1][2:] == ("continuation", "")
 
 
-def test_a_resumed_session_that_says_something_about_the_account_is_no_broken_session() -> None:
+def test_a_resumed_session_that_says_something_about_the_account_is_not_a_broken_session() -> None:
     run = led()
     run.ends(R.RATE_LIMIT)
     run.waits()
@@ -170,7 +170,7 @@ def test_a_resumed_session_that_says_something_about_the_account_is_no_broken_se
     assert run.state is RunState.FAILED
 
 
-def test_an_agent_that_cannot_resume_goes_on_in_a_new_session() -> None:
+def test_an_agent_that_cannot_resume_continues_in_a_new_session() -> None:
     run = led(abilities=Abilities(resumes=False))
     run.ends(R.CRASH)
     run.last(Compose)
@@ -377,7 +377,7 @@ def test_a_session_that_ends_by_itself_while_it_is_ended_for_a_loop_is_believed(
     assert run.state is RunState.WAITING
 
 
-def test_a_leg_that_segue_ended_is_no_failure_of_the_agents() -> None:
+def test_a_leg_that_segue_ended_is_not_a_failure_of_the_agents() -> None:
     run = led(Policy(idle_legs=100))
     for number in range(1, 5):
         run.reads(0.9)

@@ -124,7 +124,7 @@ def test_cancel_ends_gently_and_once() -> None:
 # Going on with a run
 
 
-def test_resume_goes_on_in_the_same_session_and_forgets_what_was_counted() -> None:
+def test_resume_continues_in_the_same_session_and_forgets_what_was_counted() -> None:
     run = led()
     run.tell(InterruptRequested(), InterruptRequested())
     run.ends(R.USER_EXIT, tokens=10, failure="x")
@@ -143,7 +143,7 @@ def test_resume_fresh_is_a_new_session_with_a_checkpoint() -> None:
     assert run.legs()[1:] == [(2, "work", "continuation", "")]
 
 
-def test_resume_of_a_run_that_never_replied_gives_the_task_anew() -> None:
+def test_resume_of_a_run_that_never_replied_gives_the_task_again() -> None:
     run = Led()
     run.tell(Created())
     run.ends(R.AUTH)
@@ -173,7 +173,7 @@ def test_resume_strict_fails_where_another_session_would_be_needed() -> None:
     assert "--strict" in run.run.outcome.change
 
 
-def test_resume_with_a_larger_cap_goes_on_and_with_the_same_fails_again() -> None:
+def test_resume_with_a_larger_cap_continues_and_with_the_same_fails_again() -> None:
     run = led(Policy(max_legs=1))
     run.ends(R.CRASH)
     run.tell(Resumed())
@@ -213,7 +213,7 @@ def test_resume_fresh_while_waiting_or_working_is_a_handoff() -> None:
     run.last(Compose)
 
 
-def test_resume_while_it_is_being_stopped_goes_on_when_that_is_over() -> None:
+def test_resume_while_it_is_being_stopped_continues_when_that_is_over() -> None:
     run = led()
     run.tell(InterruptRequested(), InterruptRequested(), Resumed())
     run.ends(R.USER_EXIT)
@@ -228,7 +228,7 @@ def test_a_task_that_was_completed_while_it_was_being_stopped_by_a_limit_is_not_
     assert run.state is RunState.DONE
 
 
-def test_what_a_run_was_stopped_for_is_forgotten_when_it_goes_on_at_once() -> None:
+def test_what_a_run_was_stopped_for_is_forgotten_when_it_continues_at_once() -> None:
     run = led(Policy(max_active_s=600))
     run.elapses("active")
     run.tell(Resumed(fresh=True, policy=Policy()))
@@ -238,7 +238,7 @@ def test_what_a_run_was_stopped_for_is_forgotten_when_it_goes_on_at_once() -> No
     assert (run.run.again, run.run.outcome_due, run.run.policy) == ("", None, Policy())
 
 
-def test_a_run_cancelled_before_a_new_session_heard_of_a_failed_check_goes_on_with_it() -> None:
+def test_a_run_cancelled_before_a_new_session_heard_of_a_failed_check_continues_with_it() -> None:
     """Seen in a simulation (seed 7, world 115): it did the whole task a second time."""
     run = led(abilities=Abilities(resumes=False), check="make test")
     run.ends(R.COMPLETED, progressed=True)

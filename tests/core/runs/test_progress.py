@@ -152,7 +152,7 @@ def ran(tests: Tests, command: str, *failing: str, code: int | None = None) -> N
     tests.feed(command, ToolResult(exit_code=code, failed=code != 0, failing_tests=failing))
 
 
-def test_a_test_that_fails_and_then_passes_was_mended() -> None:
+def test_a_test_that_fails_and_then_passes_was_fixed() -> None:
     tests = Tests()
     ran(tests, "pytest -q", "a.py::x", "a.py::y")
     assert list(tests.failing) == ["a.py::x", "a.py::y"]
@@ -180,7 +180,7 @@ def test_a_run_of_one_file_mends_only_its_tests() -> None:
     assert list(tests.failing) == ["tests/b.py::y"]
 
 
-def test_what_a_run_did_not_get_to_is_not_mended() -> None:
+def test_what_a_run_did_not_get_to_is_not_fixed() -> None:
     tests = Tests()
     ran(tests, "pytest", "a.py::x", "a.py::y")
     ran(tests, "pytest -x", "a.py::x")
@@ -189,14 +189,14 @@ def test_what_a_run_did_not_get_to_is_not_mended() -> None:
     assert set(tests.failing) == {"a.py::x", "a.py::y"}
 
 
-def test_a_test_that_fails_again_is_no_longer_mended() -> None:
+def test_a_test_that_fails_again_is_no_longer_fixed() -> None:
     tests = Tests()
     for failing in (("t",), (), ("t",)):
         ran(tests, "make test", *failing)
     assert (list(tests.failing), tests.passed) == (["t"], set())
 
 
-def test_a_bare_number_of_failures_is_gone_once_all_pass_but_names_no_mended_test() -> None:
+def test_a_bare_number_of_failures_is_gone_once_all_pass_but_names_no_fixed_test() -> None:
     tests = Tests()
     ran(tests, "pytest | tail -1", "3 failed", code=0)
     assert list(tests.failing) == ["3 failed"]
@@ -270,7 +270,7 @@ def test_for_tasks_that_write_nothing_new_different_calls_are_progress() -> None
         ToolResult(call_id="1", exit_code=1),
     ],
 )
-def test_a_call_that_fails_or_is_refused_is_no_progress_however_new(result: ToolResult) -> None:
+def test_a_call_that_fails_or_is_refused_is_not_progress_however_new(result: ToolResult) -> None:
     run = Progress()
     run.see_tree("a")
     before = run.mark()

@@ -39,7 +39,7 @@ def test_a_key_of_a_known_provider_goes(secret: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "secret"), PLACED, ids=lambda p: p[:30])
-def test_a_secret_goes_because_of_where_it_stands(place: str, secret: str) -> None:
+def test_a_secret_goes_because_of_where_it_is(place: str, secret: str) -> None:
     text, number = redact(place.format(secret))
     assert number == 1
     assert secret not in text
@@ -96,7 +96,7 @@ def test_twice_is_as_once(text: str) -> None:
 
 @settings(max_examples=300)
 @given(ANYTHING, st.sampled_from(SECRETS), ANYTHING)
-def test_no_key_survives_wherever_it_stands(before: str, secret: str, after: str) -> None:
+def test_no_key_survives_wherever_it_is(before: str, secret: str, after: str) -> None:
     text, number = redact(before + secret + after)
     assert secret not in text
     assert number

@@ -63,7 +63,7 @@ def test_names_stay_where_values_go() -> None:
     )
 
 
-def test_a_value_that_is_known_to_be_secret_goes_wherever_it_stands() -> None:
+def test_a_value_that_is_known_to_be_secret_goes_wherever_it_is() -> None:
     text = "PGPASSWORD=Otter-4711x psql\npsql: cannot log in with Otter-4711x\nOtter is an animal"
     assert redact(text) == (
         f"PGPASSWORD={MARK} psql\npsql: cannot log in with {MARK}\nOtter is an animal", 2

@@ -37,7 +37,7 @@ def test_a_process_whose_session_has_no_file_yet_is_behind_no_other() -> None:
     assert pids([session("a")], [process(1, holds=(Hold(session_id="new"),))]) == {}
 
 
-def test_one_that_goes_on_with_the_newest_session_has_that_and_no_other() -> None:
+def test_one_that_continues_with_the_newest_session_has_that_and_no_other() -> None:
     sessions = [session("old", last_at=10.0), session("new", last_at=20.0)]
     goes_on = process(1, goes_on=True)
     assert pids(sessions, [process(1)]) == {}  # nothing was written since it began

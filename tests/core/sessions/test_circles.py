@@ -41,7 +41,7 @@ def test_parents_of_each_other_count_by_themselves_and_their_forks_from_where_th
     assert found == {"gpt-5.5": 7 + 11 + 16 + 33}
 
 
-def test_a_circle_that_is_closed_and_opened_again_is_matched_anew(machine: Machine) -> None:
+def test_a_circle_that_is_closed_and_opened_again_is_matched_again(machine: Machine) -> None:
     put(machine, A, B)
     put(machine, B, "")
     assert settled(machine) == {"gpt-5.5": 11 + 4}

@@ -310,7 +310,7 @@ def test_after_an_api_error_the_reply_before_it_still_counts(
     assert context["used"] == used
 
 
-def test_the_zeros_of_a_synthetic_reply_are_no_size(own_home: Path) -> None:
+def test_the_zeros_of_a_synthetic_reply_are_not_a_size(own_home: Path) -> None:
     files = recorded("claude", "b6-ptl-later-autocompact-off", own_home)
     told = [r for r in files[session_file(files)] if isinstance(r, dict) and "message" in r]
     error = next(r for r in told if r["message"].get("model") == "<synthetic>")
@@ -391,7 +391,7 @@ def test_a_reply_of_codex_without_rate_limit_headers_keeps_the_last_limits(own_h
 # Sub-agents
 
 
-def test_a_sub_agents_file_is_no_session_and_its_tokens_are_not_the_parents(
+def test_a_sub_agents_file_is_not_a_session_and_its_tokens_are_not_the_parents(
     own_home: Path,
 ) -> None:
     files = recorded("claude", "a10-subagent", own_home)
@@ -410,7 +410,7 @@ def test_a_sub_agent_in_the_parents_own_file_does_not_count(own_home: Path) -> N
     assert [size(s) for s in listed()] == [(20_107, 200_000)]
 
 
-def test_a_sub_agent_of_opencode_is_no_session_of_its_own(own_home: Path) -> None:
+def test_a_sub_agent_of_opencode_is_not_a_session_of_its_own(own_home: Path) -> None:
     files = recorded("opencode", "a-success", own_home)
     database = next(path for path in files if path.endswith(".db"))
     rows = [dict(r) for r in files[database] if isinstance(r, dict)]
@@ -455,7 +455,7 @@ def test_a_fork_has_its_own_size_and_leaves_the_parents_alone(own_home: Path) ->
     assert sorted(size(s) or () for s in listed()) == [(13_020, 200_000), (15_020, 200_000)]
 
 
-def test_the_stub_that_geminis_resume_leaves_is_no_second_session(own_home: Path) -> None:
+def test_the_stub_that_geminis_resume_leaves_is_not_a_second_session(own_home: Path) -> None:
     files = recorded("gemini", "h4-retention-off", own_home)
     assert sum("11111111" in path for path in files) == 2
     assert Counter(s["session_id"] for s in listed()) == {"11111111": 1, "e2f458e6": 1}

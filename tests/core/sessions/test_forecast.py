@@ -146,7 +146,7 @@ def test_the_forecasts_zone_is_the_readings(used: int, window: int, policy: Poli
 
 
 @given(windows, policies | percents())
-def test_a_zone_begins_at_exactly_the_tokens_told(window: int, policy: Policy) -> None:
+def test_a_zone_begins_at_exactly_the_stated_tokens(window: int, policy: Policy) -> None:
     for zone, ahead in forecast(at(0, window), None, policy).zones.items():
         if ahead.at_tokens:
             assert ORDER.index(at(ahead.at_tokens, window).zone(policy)) >= ORDER.index(zone)
@@ -389,7 +389,7 @@ def test_a_session_is_close_a_few_replies_before_and_full_with_the_next_result()
     assert (off.is_close, off.result_passes) == (False, False)
 
 
-def test_one_spike_is_no_guide_and_many_are() -> None:
+def test_one_spike_is_not_a_guide_and_many_are() -> None:
     def large(*rises: int) -> int | None:
         sizes = [10 * K + sum(rises[:n]) for n in range(len(rises) + 1)]
         found = growth([Sample(float(n), size, 0) for n, size in enumerate(sizes)])

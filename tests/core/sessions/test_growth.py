@@ -48,7 +48,7 @@ def per_turn(samples: list[Sample]) -> float:
     return found
 
 
-def test_growth_is_told_per_minute_turn_and_reply() -> None:
+def test_growth_is_reported_per_minute_turn_and_reply() -> None:
     found = of(session([500] * 40, every_s=60, replies=4))
     assert found == Growth(
         tokens_per_minute=500.0,
@@ -158,7 +158,7 @@ def test_a_compaction_anywhere_never_makes_growth_negative(
     assert all(cost > 0 for cost in task_costs(after))
 
 
-def test_growth_goes_on_after_a_compaction_as_it_was() -> None:
+def test_growth_continues_after_a_compaction_as_it_was() -> None:
     steps = [2_000] * 40
     steps[20] = -45 * K
     found = of(session(steps))
@@ -317,7 +317,7 @@ def test_samples_written_twice_change_nothing(steps: list[int], times: int) -> N
     assert growth(samples * times) == growth(samples)  # a history copied on resuming
 
 
-def test_a_size_shown_again_and_again_is_no_activity() -> None:
+def test_a_size_shown_again_and_again_is_not_activity() -> None:
     """A status line repeats the last size while the user is away."""
     samples = session([500] * 40, every_s=60)
     away = [Sample(START + 20 * 60 + n * 10, 30 * K, 19) for n in range(1, 360)]
@@ -325,7 +325,7 @@ def test_a_size_shown_again_and_again_is_no_activity() -> None:
     assert per_minute([*samples[:21], *away, *later]) == pytest.approx(500)
 
 
-def test_the_zeros_of_a_synthetic_record_are_no_compaction() -> None:
+def test_the_zeros_of_a_synthetic_record_are_not_a_compaction() -> None:
     samples = session([500] * 20)
     zeros = [Sample(START + n * 30 + 1, 0, n) for n in range(20)]
     mixed = [s for pair in zip(samples, zeros, strict=False) for s in pair]
@@ -334,7 +334,7 @@ def test_the_zeros_of_a_synthetic_record_are_no_compaction() -> None:
     assert found.tokens_per_reply == 500
 
 
-def test_the_last_turn_is_no_reason_to_expect_less() -> None:
+def test_the_last_turn_is_not_a_reason_to_expect_less() -> None:
     steps = [2_000] * 12 + [100]
     assert per_turn(session(steps)) == 2_000
 
@@ -378,7 +378,7 @@ def test_a_first_turn_of_one_reply_has_no_known_cost() -> None:
     assert task_costs([Sample(None, 20 * K, 1)]) == task_costs([]) == []
 
 
-def test_a_turn_that_added_nothing_is_no_task() -> None:
+def test_a_turn_that_added_nothing_is_not_a_task() -> None:
     samples = [Sample(None, used, turn) for turn, used in enumerate([20_000, 19_500, 21_000])]
     assert task_costs(samples) == [1_000]
 

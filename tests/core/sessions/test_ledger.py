@@ -116,7 +116,7 @@ def test_adding_says_whether_the_request_is_new() -> None:
 
 
 @pytest.mark.parametrize("count", [(1 << 40) + 1, 1 << 53, 1 << 63, 1 << 64, 10**30])
-def test_what_is_no_count_of_tokens_is_left_out(count: int) -> None:
+def test_what_is_not_a_count_of_tokens_is_left_out(count: int) -> None:
     ledger = Ledger()
     assert not ledger.add(1, 1, "m", 0, count, 0, 0, 0)
     assert len(ledger) == 0

@@ -64,7 +64,7 @@ def test_turns_too_large_for_any_mark_are_said_to_be() -> None:
     assert "no mark" in found.why
 
 
-def test_a_compaction_is_no_turn() -> None:
+def test_a_compaction_is_not_a_turn() -> None:
     plain = histories(0.02)
     cut = [
         History(sizes=(*each.sizes, 20_000, 24_000), window_tokens=each.window_tokens)

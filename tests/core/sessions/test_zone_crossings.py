@@ -107,7 +107,7 @@ def test_health_checks_have_the_adrs_fields() -> None:
 # Hysteresis
 
 
-def test_a_size_that_trembles_around_a_mark_is_told_once() -> None:
+def test_a_size_that_trembles_around_a_mark_is_reported_once() -> None:
     session = Watched()
     told = session.percents(49, 50, 49.5, 50.1, 48.1, 50, 49, 51)
     assert crossings(told) == ["None>monitor", "monitor>warning"]
@@ -143,7 +143,7 @@ def test_a_compaction_leaves_all_zones_at_once_whatever_the_slack() -> None:
     assert crossings(session.percents(31)) == ["normal>monitor"]
 
 
-def test_a_window_that_was_believed_too_small_is_no_reason_to_stay() -> None:
+def test_a_window_that_was_believed_too_small_is_not_a_reason_to_stay() -> None:
     session = Watched()
     session.read(190_000)
     assert crossings(session.read(191_000, window=1_000_000)) == ["handoff>normal"]

@@ -39,7 +39,7 @@ def test_fraction_exceeds_one_when_the_believed_window_is_too_small() -> None:
 
 
 @pytest.mark.parametrize("window", [0, -1])
-def test_a_window_of_nothing_is_no_division_by_zero(window: int) -> None:
+def test_a_window_of_zero_does_not_divide_by_zero(window: int) -> None:
     reading = Reading(input_tokens=5, window_tokens=window)
     assert reading.fraction == 0.0
     assert reading.zone(Policy()) is Zone.NORMAL

@@ -83,7 +83,7 @@ def test_classify_returns_a_stop_for_anything(
         max_size=8,
     )
 )
-def test_lone_surrogates_are_no_reason_to_give_up(parts: list[str]) -> None:
+def test_lone_surrogates_are_not_a_reason_to_give_up(parts: list[str]) -> None:
     stop = api.classify("".join(parts), now=NOW, tz=UTC)
     assert_sound(stop)
     assert not any(e.rule == "input" for e in stop.evidence), stop.evidence

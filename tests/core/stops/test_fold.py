@@ -59,7 +59,7 @@ def test_an_error_at_the_end_counts() -> None:
     "on", [Reply(text="Back."), ToolCall(name="Bash"), Prompt(text="go on"), Started()]
 )
 @pytest.mark.parametrize("stop", [FAILED, REJECTED, BEGUN, BROKEN, BAD, OK])
-def test_whatever_stopped_it_is_undone_when_the_agent_goes_on(stop: Event, on: Event) -> None:
+def test_whatever_stopped_it_is_undone_when_the_agent_continues(stop: Event, on: Event) -> None:
     turn = fold([stop, on])
     assert (turn.ended, turn.failure, turn.limit, turn.compaction) == (None, None, None, None)
     assert slate(fold([stop])) != slate(fold([])), "the stop itself must be visible"
@@ -76,7 +76,7 @@ def test_whatever_stopped_it_is_undone_when_the_agent_goes_on(stop: Event, on: E
         DONE,
     ],
 )
-def test_what_is_no_going_on_leaves_the_error(aside: Event) -> None:
+def test_the_error_stays_unless_the_agent_really_continues(aside: Event) -> None:
     assert fold([FAILED, aside]).failure is FAILED
 
 
@@ -155,7 +155,7 @@ def test_a_failed_compaction_replaces_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("before", [BEGUN, BROKEN])
-def test_a_finished_compaction_is_no_stop(before: Compaction) -> None:
+def test_a_finished_compaction_is_not_a_stop(before: Compaction) -> None:
     assert fold([before, DONE]).compaction is None
 
 
@@ -253,7 +253,7 @@ def test_every_event_is_seen_unread_or_known_to_be_idle(history: list[Event]) ->
 
 
 @given(histories)
-def test_the_end_is_the_last_one_after_which_nothing_went_on(history: list[Event]) -> None:
+def test_the_end_is_the_last_one_after_which_nothing_continued(history: list[Event]) -> None:
     expected: Ended | None = None
     for event in history:
         if isinstance(event, Ended):

@@ -36,7 +36,7 @@ def test_a_screen_that_ends_in_a_question_waits_for_the_user(screen: str) -> Non
 
 
 @pytest.mark.parametrize("screen", NO_DIALOGS)
-def test_a_list_is_no_dialog(screen: str) -> None:
+def test_a_list_is_not_a_dialog(screen: str) -> None:
     assert judged(screen).reason is not StopReason.NEEDS_USER
 
 
@@ -111,7 +111,7 @@ ABOUT = (
 
 @pytest.mark.parametrize("text", ABOUT)
 @pytest.mark.parametrize("channel", ["stdout", "tui"])
-def test_a_text_about_stops_is_none(text: str, channel: Channel) -> None:
+def test_a_text_about_stops_is_not_a_stop(text: str, channel: Channel) -> None:
     assert judged(text, channel).reason is StopReason.UNKNOWN
 
 
@@ -135,7 +135,7 @@ def test_a_lone_word_after_a_failure_is_the_failure() -> None:
     assert judged("done\n", "stdout", exit_code=1).reason is StopReason.ERROR
 
 
-def test_a_word_of_leaving_in_an_answer_is_no_exit() -> None:
+def test_a_word_of_leaving_in_an_answer_is_not_an_exit() -> None:
     assert judged("The work is\ndone\n", "stdout", exit_code=0).reason is StopReason.COMPLETED
 
 

@@ -87,7 +87,7 @@ def test_the_day_is_counted_in_the_named_zone() -> None:
     assert at("resets 7am (Asia/Tokyo)", now=unix(2025, 10, 29, 20)) == unix(2025, 10, 29, 22)
 
 
-def test_a_word_after_the_time_is_no_zone() -> None:
+def test_a_word_after_the_time_is_not_a_zone() -> None:
     assert at("resets 3pm and then go on", tz=NEW_YORK) == unix(2025, 10, 29, 19)
 
 
@@ -289,14 +289,14 @@ def test_http_dates_round_trip(second: int) -> None:
         "try again later",
     ],
 )
-def test_nonsense_is_no_time(text: str) -> None:
+def test_nonsense_is_not_a_time(text: str) -> None:
     assert parse(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["at 3pm", "in 5 minutes", "it took 13m35s", "1761760800", "request 1753441200 failed"]
 )
-def test_a_time_without_a_lead_is_no_reset(text: str) -> None:
+def test_a_time_without_a_lead_is_not_a_reset(text: str) -> None:
     assert parse(text) is None
 
 
@@ -309,7 +309,7 @@ def test_a_time_without_a_lead_is_no_reset(text: str) -> None:
         "resets 3pm (UTC+25)",
     ],
 )
-def test_a_zone_that_nobody_has_is_no_time(text: str) -> None:
+def test_a_zone_that_nobody_has_is_not_a_time(text: str) -> None:
     assert parse(text) is None
 
 

@@ -87,7 +87,7 @@ def test_words_of_the_conversation_make_no_turn_of_an_idle_screen() -> None:
         assert terminal(name.split("/")[0]).read(shown).state == "idle", name
 
 
-def test_words_of_the_conversation_are_no_auto_continue_and_no_notice() -> None:
+def test_words_in_the_conversation_are_neither_an_auto_continue_nor_a_notice() -> None:
     shown = changed(case("claude/idle"), 20, "  Continuing automatically at 9am · Esc to cancel")
     screen = terminal("claude").read(changed(shown, 21, "● You've hit your limit · resets 9am"))
     assert (screen.continues_at, screen.notice) == ("", "")
@@ -123,7 +123,7 @@ def test_a_draft_of_the_users_is_seen_whatever_it_says() -> None:
         assert (screen.state, screen.draft) == ("idle", text)
 
 
-def test_a_cursor_elsewhere_is_no_prompt() -> None:
+def test_a_cursor_elsewhere_is_not_a_prompt() -> None:
     """A list over the screen has its own input line, though the prompt can still be seen."""
     for agent in terminals.NAMES:
         shown = replace(case(f"{agent}/idle"), cursor=(40, 3))
@@ -146,7 +146,7 @@ def test_only_what_decides_nothing_is_harmless() -> None:
 # The helpers
 
 
-def test_styles_go_on_from_line_to_line_and_colours_are_no_styles() -> None:
+def test_styles_continue_from_line_to_line_and_colours_are_not_styles() -> None:
     lines = ink(["a\x1b[2mb", "c\x1b[0;7md\x1b[38;5;2me", "\x1b[48;2;7;2;0mf\x1b[27mg\x1b[22mh"])
     assert [line.text for line in lines] == ["ab", "cde", "fgh"]
     assert [line.marks for line in lines] == [" d", "drr", "r  "]

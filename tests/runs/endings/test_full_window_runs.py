@@ -126,7 +126,7 @@ def test_each_leg_has_fresh_state(thrice: tuple[Staged, Ended]) -> None:
         assert sizes[0] == SMALL, "no old reading is left"
 
 
-def test_the_same_work_goes_on_in_one_process_of_segue(thrice: tuple[Staged, Ended]) -> None:
+def test_the_same_work_continues_in_one_process_of_segue(thrice: tuple[Staged, Ended]) -> None:
     s, ended = thrice
     assert ended.events[-1]["state"] == "done"
     assert [e["kind"] for e in ended.events].count("created") == 1
@@ -138,7 +138,7 @@ def test_the_same_work_goes_on_in_one_process_of_segue(thrice: tuple[Staged, End
 MUTE = "import sys\nprint('I did it.', flush=True)\n"
 
 
-def test_missing_usage_is_one_warning_and_the_run_goes_on_untracked(tmp_path: Path) -> None:
+def test_missing_usage_is_one_warning_and_the_run_continues_untracked(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s:
         script = s.root / "mute.py"
         script.write_text(MUTE)
@@ -153,7 +153,7 @@ def test_missing_usage_is_one_warning_and_the_run_goes_on_untracked(tmp_path: Pa
         assert ended.stderr.count("its context is not tracked") == 1
 
 
-def test_a_claude_that_reports_no_usage_goes_on_untracked(tmp_path: Path) -> None:
+def test_a_claude_that_reports_no_usage_continues_untracked(tmp_path: Path) -> None:
     nothing = "[[rules]]\ntimes = 99\nusage = {}\n"
     place = scenario(tmp_path, nothing, turn(1, "true"), turn(1, "true"), END)
     with stage(place, within=tmp_path) as s:

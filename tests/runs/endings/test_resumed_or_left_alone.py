@@ -44,7 +44,7 @@ def custom(s: Staged, code: str, policy: dict[str, Any] | None = None) -> Ended:
 # Resumed: after a rate limit and a full context, and nothing else
 
 
-def test_auto_resume_rate_limit_waits_and_goes_on_in_the_same_session(tmp_path: Path) -> None:
+def test_auto_resume_rate_limit_waits_and_continues_in_the_same_session(tmp_path: Path) -> None:
     with stage("plan-limit", within=tmp_path) as s:
         ended = s.run()
         assert ended.code == 0, ended.stderr

@@ -26,7 +26,7 @@ def detach(s: Staged, *more: str) -> str:
     return run_id
 
 
-def test_detach_returns_while_the_run_goes_on_in_a_session_of_its_own(tmp_path: Path) -> None:
+def test_detach_returns_while_the_run_continues_in_a_session_of_its_own(tmp_path: Path) -> None:
     with stage(SLOW, within=tmp_path) as s:
         run_id = detach(s)
         pid = pid_of(s, run_id)

@@ -21,7 +21,7 @@ BOTH = (("waiting", "elapsed"),)
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("at", RELAY, ids=" ".join)
-def test_killed_while_another_agent_takes_over_it_goes_on_and_repeats_nothing(
+def test_killed_while_another_agent_takes_over_it_continues_and_repeats_nothing(
     at: tuple[str, str], place: str, tmp_path: Path
 ) -> None:
     with relay_stage(limited_at(3, steps=5), healthy(5), within=tmp_path) as s:
@@ -51,7 +51,7 @@ def test_killed_when_the_first_agent_is_known_to_be_limited_it_begins_with_the_n
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("at", BOTH, ids=" ".join)
-def test_killed_while_all_agents_are_limited_it_goes_on_after_the_first_reset(
+def test_killed_while_all_agents_are_limited_it_continues_after_the_first_reset(
     at: tuple[str, str], place: str, tmp_path: Path
 ) -> None:
     policy = {**QUICK, "relay_after_s": 1}

@@ -56,7 +56,7 @@ def kinds(s: Staged, run_id: str) -> list[str]:
         return [entry.kind for entry in store.log(run_id)]
 
 
-def test_a_frozen_run_is_no_silent_one(tmp_path: Path) -> None:
+def test_a_frozen_run_is_not_a_silent_one(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s:
         command = json.dumps(["sh", "-c", SPEAKS, "{prompt}"])
         s.config(f"[agents.mine]\ncommand = {command}\n", {"stall_s": STALL_S})

@@ -87,7 +87,7 @@ def check_goes_on(scenario: str, point: str, tmp_path: Path, more: Sequence[str]
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("at", WINDOW, ids=" ".join)
-def test_killed_in_a_run_with_a_handoff_and_a_check_it_goes_on_and_repeats_nothing(
+def test_killed_in_a_run_with_a_handoff_and_a_check_it_continues_and_repeats_nothing(
     at: tuple[str, str], place: str, tmp_path: Path
 ) -> None:
     check_goes_on("window-fills-slowly", f"{at[0]} {at[1]} {place}", tmp_path, ("--check", "true"))
@@ -105,7 +105,7 @@ def test_killed_in_a_run_with_a_limit_it_waits_on_and_repeats_nothing(
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("at", REFUSED, ids=" ".join)
-def test_killed_while_a_full_session_is_replaced_it_goes_on_and_repeats_nothing(
+def test_killed_while_a_full_session_is_replaced_it_continues_and_repeats_nothing(
     at: tuple[str, str], place: str, tmp_path: Path
 ) -> None:
     check_goes_on("too-long-no-compaction", f"{at[0]} {at[1]} {place}", tmp_path)

@@ -41,7 +41,7 @@ def test_the_first_ctrl_c_lets_the_agent_finish_and_write_a_checkpoint(tmp_path:
         assert s.continuity().is_whole
 
 
-def test_the_second_ctrl_c_stops_the_agent_at_once_and_the_run_can_go_on(tmp_path: Path) -> None:
+def test_the_second_ctrl_c_stops_the_agent_at_once_and_the_run_can_continue(tmp_path: Path) -> None:
     with stage(SLOW, within=tmp_path) as s:
         process = s.start_run()
         in_step(s, 3)
@@ -165,7 +165,7 @@ def test_waiting_for_a_limit_does_not_count_as_active_time(tmp_path: Path) -> No
         assert waits
 
 
-def test_a_silent_agent_is_ended_and_goes_on_in_the_same_session(tmp_path: Path) -> None:
+def test_a_silent_agent_is_ended_and_continues_in_the_same_session(tmp_path: Path) -> None:
     with stage("silent-hang", within=tmp_path, policy={**QUICK, "stall_s": 3.0}) as s:
         ended = s.run("--json")
         assert ended.code == 0, ended.stderr
@@ -178,7 +178,7 @@ def test_a_silent_agent_is_ended_and_goes_on_in_the_same_session(tmp_path: Path)
         assert len(sessions) == 1
 
 
-def test_a_tool_that_takes_long_is_no_stall(tmp_path: Path) -> None:
+def test_a_tool_that_takes_long_is_not_a_stall(tmp_path: Path) -> None:
     scenario = tmp_path / "long.toml"
     scenario.write_text('about = "Long steps."\n[job]\nsteps = 2\nstep_s = 2.5\n')
     with stage(scenario, within=tmp_path, policy={**QUICK, "stall_s": 1.0}) as s:

@@ -230,7 +230,7 @@ def test_a_stopped_agent_hears_the_end(kept: Kept) -> None:
     assert kept.exit().exit_code == 6
 
 
-def test_an_interrupt_reaches_the_agent_alone_and_it_may_go_on(kept: Kept) -> None:
+def test_an_interrupt_reaches_the_agent_alone_and_it_may_continue(kept: Kept) -> None:
     tool = "trap 'echo hit >tool' INT; echo up >tool_up; while :; do sleep 0.05; done"
     kept.start(
         f"sh -c \"{tool}\" & trap 'echo hit >hit' INT; echo up >up; while :; do sleep 0.05; done"
@@ -450,7 +450,7 @@ def test_commands_that_were_given_before_the_start_are_carried_out(kept: Kept) -
     assert kept.said() == "early\n"
 
 
-def test_each_command_is_carried_out_once_and_what_is_no_command_is_passed_over(
+def test_each_command_is_carried_out_once_and_what_is_not_a_command_is_passed_over(
     kept: Kept,
 ) -> None:
     kept.start("cat", stays_open=True)

@@ -155,7 +155,7 @@ def test_a_session_that_reads_one_file_after_the_other_is_left_alone(tmp_path: P
 
 
 @pytest.mark.parametrize("scenario", ["three-exhaustions", "window-fills-slowly", "crash-in-tool"])
-def test_the_work_of_a_drill_is_no_loop_by_far(scenario: str, tmp_path: Path) -> None:
+def test_the_work_of_a_drill_is_not_a_loop_by_far(scenario: str, tmp_path: Path) -> None:
     limits = {"max_idle_replies": 5, "same_calls": 5, "max_idle_compactions": 1}
     with stage(scenario, within=tmp_path, policy={**QUICK, **limits}) as s:
         assert s.run().code == 0

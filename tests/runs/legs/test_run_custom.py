@@ -72,7 +72,7 @@ def test_words_that_the_config_names_go_first(
         assert outcome(run(s, command, said)) == expected
 
 
-def test_a_prompt_too_long_for_an_argument_is_told_with_what_to_write(tmp_path: Path) -> None:
+def test_a_prompt_too_long_for_an_argument_is_reported_with_what_to_write(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s:
         long = tmp_path / "long.md"
         long.write_text("x" * 200_000)
@@ -84,7 +84,7 @@ def test_a_prompt_too_long_for_an_argument_is_told_with_what_to_write(tmp_path: 
         assert "write {prompt_file} instead of {prompt}" in said
 
 
-def test_an_answer_that_finds_no_room_is_told_and_the_run_is_done(tmp_path: Path) -> None:
+def test_an_answer_that_finds_no_room_is_reported_and_the_run_is_done(tmp_path: Path) -> None:
     with stage("success", within=tmp_path) as s, open("/dev/full", "wb") as full:
         s.config('[agents.mine]\ncommand = ["sh", "-c", "echo fine", "{prompt}"]\n')
         done = subprocess.run(

@@ -57,7 +57,7 @@ def test_asked_for_a_checkpoint_the_turn_before_the_answer_is_not_the_end(said: 
     assert not found.is_over
 
 
-def test_words_that_go_with_a_call_of_the_work_are_no_checkpoint() -> None:
+def test_words_before_a_tool_call_are_not_a_checkpoint() -> None:
     """opencode tells the request back at once, and the reply under way comes before its answer."""
     found = AnswerTracker("key", 4_000)
     found.ask()

@@ -95,7 +95,7 @@ def test_sessions_that_hand_over_and_do_nothing_did_not_fail(tmp_path: Path) -> 
     assert not re.search(r"failed \d+ times", found)
 
 
-def test_a_limit_on_tokens_is_no_timeout_and_needs_no_guess(tmp_path: Path) -> None:
+def test_a_limit_on_tokens_is_not_a_timeout_and_needs_no_guess(tmp_path: Path) -> None:
     slow = "[job]\nsteps = 40\nstep_s = 1.0\n"
     with stage(written(tmp_path, slow), within=tmp_path) as s:
         ended = s.run("--set", "max_tokens=10")

@@ -90,7 +90,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 # The log is the truth
 
 
-def test_what_is_made_from_the_log_is_the_same_made_anew(tmp_path: Path) -> None:
+def test_rebuilding_the_tables_from_the_log_gives_the_same_tables(tmp_path: Path) -> None:
     place = tmp_path / "runs.db"
     with SqliteStore(place) as store:
         Driver(store, make_run()).tell(*story("odd \udcff"))
@@ -112,7 +112,7 @@ def test_what_is_made_from_the_log_is_the_same_made_anew(tmp_path: Path) -> None
         assert store.db.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-def test_the_store_in_memory_is_made_anew_too() -> None:
+def test_the_store_in_memory_is_rebuilt_too() -> None:
     store = MemoryStore()
     driver = Driver(store, make_run())
     driver.tell(*story())
@@ -122,7 +122,7 @@ def test_the_store_in_memory_is_made_anew_too() -> None:
     assert after == before
 
 
-def test_a_machine_that_leads_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_machine_that_leads_elsewhere_is_reported(tmp_path: Path) -> None:
     def failing(run: Run, fact: Any, *, at: float, draw: float | None) -> RunStep:
         done = step(run, fact, at=at, draw=draw)
         if done.run.state is RunState.WAITING:
@@ -522,7 +522,7 @@ def test_processes_that_open_a_new_file_at_once_agree(tmp_path: Path) -> None:
             assert opener.returncode == 0
 
 
-def test_missing_migrations_are_told(tmp_path: Path, newer: Path) -> None:
+def test_missing_migrations_are_reported(tmp_path: Path, newer: Path) -> None:
     next(newer.glob("0001*")).unlink()
     Newer.migrations = newer
     with pytest.raises(StateError, match="reinstall segue"):

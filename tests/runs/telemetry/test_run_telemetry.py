@@ -87,7 +87,7 @@ def test_a_run_its_legs_waits_and_handoffs_are_spans_of_one_trace_by_the_genai_c
         assert {own["service.name"] for own in collector.resources} == {"segue"}
 
 
-def test_a_run_that_goes_on_after_a_kill_adds_to_its_trace_and_tells_nothing_twice(
+def test_a_run_that_continues_after_a_kill_adds_to_its_trace_and_tells_nothing_twice(
     tmp_path: Path,
 ) -> None:
     with collecting() as collector, stage("success", within=tmp_path) as s:
@@ -152,7 +152,9 @@ def test_without_a_collector_nothing_of_it_is_loaded(tmp_path: Path, more: str) 
         ('[otel]\nendpiont = "http://a"\n', "did you mean endpoint?"),
     ],
 )
-def test_a_slip_in_the_table_is_told_in_one_line(tmp_path: Path, table: str, said: str) -> None:
+def test_a_mistake_in_the_table_is_reported_in_one_line(
+    tmp_path: Path, table: str, said: str
+) -> None:
     with stage("success", within=tmp_path) as s:
         s.config(table)
         ended = s.run("--check", "true")

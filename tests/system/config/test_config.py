@@ -434,7 +434,7 @@ def test_another_users_project_file_is_left_alone(
     assert "belongs to another user" in found.notes[0]
 
 
-def test_a_project_file_that_is_no_file_is_not_waited_for(project: Path) -> None:
+def test_a_project_file_that_is_not_a_file_is_not_waited_for(project: Path) -> None:
     os.mkfifo(project / ".segue.toml")
     with pytest.raises(ConfigError, match="not a file"):
         settings(project)
@@ -461,7 +461,7 @@ def test_the_environment_is_typed_by_what_it_sets(project: Path) -> None:
         settings(project, {"SEGUE_MAX_LEGS": "many"})
 
 
-def test_what_is_most_likely_a_slip_is_told(project: Path, user: Path) -> None:
+def test_a_likely_mistake_is_reported(project: Path, user: Path) -> None:
     write(user, "[policy]\nhard_mark = 85\n[policy.agents.claud]\nmax_legs = 3\n")
     marks, agent, variable = sorted(settings(project, {"SEGUE_HARD_MARC": "1"}).notes)[:3]
     assert "hard_mark = 85 is above 1" in marks

@@ -119,7 +119,7 @@ def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
     assert peak < 8 << 20
 
 
-def test_a_closed_tail_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_closed_tail_continues_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
     add(path, b"a\nb")
     with Tail(path) as tail:
@@ -146,7 +146,7 @@ def told(notifier: Notifier) -> set[str]:
 
 
 @linux
-def test_a_write_is_told_by_a_descriptor_that_select_takes(tmp_path: Path) -> None:
+def test_a_write_is_reported_by_a_descriptor_that_select_takes(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
     with path.open("wb", buffering=0) as file, closing(Notifier()) as notifier:
         notifier.watch(path)
@@ -160,7 +160,7 @@ def test_a_write_is_told_by_a_descriptor_that_select_takes(tmp_path: Path) -> No
 
 
 @linux
-def test_a_file_is_told_of_when_it_comes_and_when_it_grows(tmp_path: Path) -> None:
+def test_a_file_is_reported_when_it_comes_and_when_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
     with closing(Notifier()) as notifier:
         notifier.watch(path)
@@ -173,7 +173,7 @@ def test_a_file_is_told_of_when_it_comes_and_when_it_grows(tmp_path: Path) -> No
 
 
 @linux
-def test_a_file_that_is_put_in_place_by_its_name_is_told_of_each_time(tmp_path: Path) -> None:
+def test_a_file_that_is_put_in_place_by_its_name_is_reported_each_time(tmp_path: Path) -> None:
     path = tmp_path / "exit.json"
     with closing(Notifier()) as notifier:
         notifier.watch(path)
@@ -201,7 +201,7 @@ def test_two_files_of_one_folder_are_told_apart(tmp_path: Path) -> None:
 
 
 @linux
-def test_events_that_were_lost_are_told_of_all_files(tmp_path: Path) -> None:
+def test_lost_events_are_reported_for_all_files(tmp_path: Path) -> None:
     with closing(Notifier()) as notifier:
         notifier.watch(tmp_path / "a")
         notifier.watch(tmp_path / "b")

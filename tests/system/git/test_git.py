@@ -146,7 +146,7 @@ def test_what_changes_nothing_does_not_change_the_digest(repo: Path) -> None:
     assert digest(repo) == before
 
 
-def test_the_state_is_told_as_git_tells_it_from_any_folder_in_it(repo: Path) -> None:
+def test_the_state_is_reported_as_git_tells_it_from_any_folder_in_it(repo: Path) -> None:
     put("a.txt", "one\nmore\n")(repo)
     put("sub/new ü.txt", "x")(repo)
     (repo / "sub" / "b.txt").unlink()

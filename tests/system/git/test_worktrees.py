@@ -99,7 +99,9 @@ def test_what_is_left_is_committed_but_for_links_ignored_files_and_files_with_fi
     assert git(repo, "status", "--porcelain") == ""
 
 
-def test_a_conflict_is_told_with_its_files_and_nothing_is_touched(repo: Path, tree: Path) -> None:
+def test_a_conflict_is_reported_with_its_files_and_nothing_is_touched(
+    repo: Path, tree: Path
+) -> None:
     commit(tree, "a.txt", "theirs\n")
     commit(tree, "b.txt", "new\n")
     commit(repo, "a.txt", "mine\n")
@@ -178,7 +180,7 @@ def test_without_a_repository_or_a_commit_it_is_said(tmp_path: Path) -> None:
         worktrees.start(str(tmp_path), "")
 
 
-def test_a_url_is_mirrored_once_and_fetched_anew_each_time(repo: Path, tmp_path: Path) -> None:
+def test_a_url_is_mirrored_once_and_fetched_again_each_time(repo: Path, tmp_path: Path) -> None:
     url, place = f"file://{repo}", str(tmp_path / "repos" / "one.git")
     first = worktrees.mirrored(worktrees.mirror(url, place), "")
     worktrees.add(place, str(tmp_path / "tree"), "segue/task-1", first.commit)

@@ -145,7 +145,7 @@ def test_enclosed_is_what_the_kernel_says(
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOMEM])
-def test_a_refused_namespace_is_told_in_one_line(
+def test_a_refused_namespace_is_reported_in_one_line(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enclosure, "is_enclosed", lambda: False)
@@ -193,7 +193,7 @@ def test_a_leg_that_must_be_enclosed_is_not_started_in_the_open(tmp_path: Path) 
     assert not made.exists()
 
 
-def test_a_command_that_is_not_there_is_told_in_one_line() -> None:
+def test_a_command_that_is_not_there_is_reported_in_one_line() -> None:
     done = run(enclosure.command(["no-such-program"]))
     if done.returncode == 3:
         missing(done.stderr.strip())

@@ -61,13 +61,13 @@ def test_what_an_agent_says_it_does_is_told_in_three_words(
     assert (process.status, process.waiting_for) == (status, waiting_for)
 
 
-def test_the_file_of_a_killed_process_is_no_sign_of_life(world: World) -> None:
+def test_the_file_of_a_killed_process_is_not_a_sign_of_life(world: World) -> None:
     world.pid_file(10)
     assert world.living() == []
 
 
 @pytest.mark.parametrize("name", ["claude", "postgres"])
-def test_a_pid_that_was_given_to_another_process_is_no_sign_of_life(
+def test_a_pid_that_was_given_to_another_process_is_not_a_sign_of_life(
     world: World, name: str
 ) -> None:
     world.runs(10, name, ticks=513)
@@ -146,7 +146,7 @@ def test_a_broken_pid_file_is_passed_over(world: World, content: bytes) -> None:
     assert pids(world.living()) == [11]
 
 
-def test_what_is_no_file_is_passed_over(world: World) -> None:
+def test_what_is_not_a_file_is_passed_over(world: World) -> None:
     for pid in (10, 11, 12):
         world.runs(pid, "claude")
     file = world.pid_file(10)

@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> World:
         ("qwen", ("--continue",), True),
     ],
 )
-def test_arguments_say_that_an_agent_goes_on_with_the_newest_session(
+def test_arguments_say_that_an_agent_continues_with_the_newest_session(
     agent: str, words: tuple[str, ...], goes_on: bool, world: World
 ) -> None:
     world.home(agent)
@@ -55,7 +55,7 @@ def test_arguments_say_that_an_agent_goes_on_with_the_newest_session(
     assert process.certain == (ID in words and process.session_id == ID)
 
 
-def test_codex_and_opencode_go_on_with_the_newest_too(world: World) -> None:
+def test_codex_and_opencode_continue_with_the_newest_too(world: World) -> None:
     world.runs(20, "codex", "codex", "resume", "--last")
     world.locked(20, world.lock_file(ID))
     (process,) = world.living()
@@ -81,7 +81,7 @@ def test_who_has_the_lock_is_the_agent_whatever_it_is_called(world: World) -> No
     assert pids(world.living()) == [20]
 
 
-def test_a_lock_file_without_a_lock_is_no_sign_of_life(world: World) -> None:
+def test_a_lock_file_without_a_lock_is_not_a_sign_of_life(world: World) -> None:
     world.runs(20, "codex")
     world.lock_file(ID)
     world.locked(20, world.lock_file(".coordination"))
@@ -189,7 +189,7 @@ def test_of_a_launcher_and_its_child_the_child_counts(world: World) -> None:
         ("vim", ("vim", "/usr/bin/gemini"), None),
     ],
 )
-def test_a_runtime_is_told_by_its_script(
+def test_a_runtime_is_recognised_by_its_script(
     world: World, name: str, arguments: tuple[str, ...], agent: str | None
 ) -> None:
     world.runs(40, name, *arguments)
@@ -249,7 +249,7 @@ def test_processes_that_vanish_or_are_others_are_passed_over(world: World) -> No
     assert found[63].cwd == ""
 
 
-def test_a_name_with_brackets_and_spaces_is_no_state(world: World) -> None:
+def test_a_name_with_brackets_and_spaces_is_not_a_state(world: World) -> None:
     world.runs(10, "x) Z 1 (y")
     world.pid_file(10)
     assert pids(world.living()) == [10]

@@ -123,7 +123,7 @@ def test_a_shell_at_its_prompt_is_told_from_one_that_runs_something(server: Serv
         (sys.executable, "-i"),
     ],
 )
-def test_what_is_no_shell_at_its_prompt(server: Server, argv: tuple[str, ...]) -> None:
+def test_what_is_not_a_shell_at_its_prompt(server: Server, argv: tuple[str, ...]) -> None:
     _, pane = server.session(*argv)
     assert not shell_in(pane_of(server, pane))
 

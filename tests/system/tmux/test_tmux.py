@@ -19,7 +19,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def test_a_pane_is_told_with_all_that_is_known_of_it(server: Server, tmp_path: Path) -> None:
+def test_a_pane_is_reported_with_all_that_is_known_of_it(server: Server, tmp_path: Path) -> None:
     odd = tmp_path / "a | b\tc <x>;"
     odd.mkdir()
     pane_id = server.tmux.new_window(str(odd), ["cat", "-u"], {}, "window")
@@ -80,7 +80,7 @@ def test_the_users_last_key_is_told_for_the_pane_before_them(server: Server) -> 
         assert server.tmux.active_s(other) == math.inf
 
 
-def test_what_is_no_pane_and_no_key_is_not_passed_on(server: Server) -> None:
+def test_what_is_not_a_pane_and_no_key_is_not_passed_on(server: Server) -> None:
     _, pane = server.session("cat")
     for wrong in ("first", "", "%1 ; kill-server", "-a", "%1x", "%1\n"):
         with pytest.raises(TmuxError):

@@ -140,7 +140,7 @@ def type_ours(sat: Sat) -> TypingRefused | None:
     return Typist(quiet_s=1.0).type(sat.seat, sat.terminal, "SEGUE asks", landed=landed)
 
 
-def test_keys_that_come_while_our_text_stands_there_come_after_it(server: Server) -> None:
+def test_keys_that_come_while_our_text_is_there_come_after_it(server: Server) -> None:
     sat = server.sit()
     with attached(server, sat.session) as user, typing(sat, 0.4) as thread:
         answer = thread.submit(type_ours, sat)
@@ -201,7 +201,7 @@ def test_keys_that_could_be_kept_no_longer_went_in_even_if_they_are_not_seen_yet
     assert sat.messages() == []
 
 
-def test_a_look_while_our_text_stands_there_lets_no_key_in(server: Server) -> None:
+def test_a_look_while_our_text_is_there_lets_no_key_in(server: Server) -> None:
     sat = server.sit()
     with attached(server, sat.session) as user, typing(sat, 0.6) as thread:
         answer = thread.submit(type_ours, sat)

@@ -72,7 +72,7 @@ def test_an_enter_too_soon_after_a_paste_is_not_pressed(server: Server) -> None:
     assert type_(sat, "hello", tries=1) is None
 
 
-def test_a_text_that_stands_there_from_a_killed_call_is_only_submitted(server: Server) -> None:
+def test_a_text_that_is_there_from_a_killed_call_is_only_submitted(server: Server) -> None:
     sat = server.sit()
     sat.draft("hello there")
     assert type_(sat, "hello there") is None
@@ -291,7 +291,7 @@ def test_an_interrupt_is_pressed_only_in_the_states_that_are_named(server: Serve
     until(lambda: sat.screen().state == "idle")
 
 
-def test_nobody_attached_is_no_user(server: Server) -> None:
+def test_nobody_attached_is_not_a_user(server: Server) -> None:
     sat = server.sit()
     with attached(server, sat.session):
         pass

@@ -120,7 +120,9 @@ def test_several_that_cross_together_are_handed_over_one_after_the_other(tmp_pat
 # The document
 
 
-def test_a_session_that_writes_nothing_gets_a_rule_made_document_and_goes_on(scene: Scene) -> None:
+def test_a_session_that_writes_nothing_gets_a_rule_made_document_and_continues(
+    scene: Scene,
+) -> None:
     (agent,) = scene.agents
     agent.obeys = False
     scene.use(agent, 175_000)
@@ -624,7 +626,7 @@ def test_the_user_hands_over_at_any_size_looks_and_takes_it_back(scene: Scene) -
     assert kinds(agent) == ["request", "clear", "resume"]
 
 
-def test_the_user_says_go_on_and_the_session_is_asked_anew(scene: Scene) -> None:
+def test_the_user_says_continue_and_the_session_is_asked_again(scene: Scene) -> None:
     (agent,) = scene.agents
     agent.screen = Screen("unknown")
     scene.watch.wishes.hand_over(agent.session_id, retry=False)
@@ -638,7 +640,7 @@ def test_the_user_says_go_on_and_the_session_is_asked_anew(scene: Scene) -> None
     assert old not in agent.docs_at_clear
 
 
-def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_goes_on(
+def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_continues(
     scene: Scene,
 ) -> None:
     (agent,) = scene.agents

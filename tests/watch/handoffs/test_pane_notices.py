@@ -80,7 +80,7 @@ def option(tui: Tui) -> str:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode"])
-def test_an_agent_without_hooks_is_told_of_in_its_pane_and_nothing_is_typed(
+def test_an_agent_without_hooks_is_reported_in_its_pane_and_nothing_is_typed(
     agent: str, tmp_path: Path
 ) -> None:
     job = Job(steps=6, step_s=1.0, output_bytes=8_000)

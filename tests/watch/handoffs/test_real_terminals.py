@@ -92,7 +92,7 @@ def test_opencode_is_read_at_each_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])  # opencode takes no prompt when it resumes
-def test_a_process_in_its_place_goes_on_with_the_session(agent: str, tmp_path: Path) -> None:
+def test_a_process_in_its_place_continues_with_the_session(agent: str, tmp_path: Path) -> None:
     model = Model()
     with open_tui(agent, tmp_path, model, in_shell=True) as tui:
         program, *flags = tui.place.argv()

@@ -290,7 +290,7 @@ def test_a_limit_that_is_over_changes_what_the_session_waits_for(world: World) -
     assert world.until(lambda s: s.session.state is SessionState.WAITING_FOR_USER)
 
 
-def test_sub_agents_are_counted_and_are_no_sessions_of_their_own(world: World) -> None:
+def test_sub_agents_are_counted_and_are_not_sessions_of_their_own(world: World) -> None:
     file = claude_session(world.home, prompt(), reply(1, 20_000))
     world.observer.step(0)
     below = file.parent / SESSION / "subagents"
@@ -301,7 +301,7 @@ def test_sub_agents_are_counted_and_are_no_sessions_of_their_own(world: World) -
     assert world.observer.sessions.keys() == {("claude", SESSION)}
 
 
-def test_a_sub_agent_that_only_its_records_tell_is_none_either(world: World) -> None:
+def test_a_sub_agent_that_only_its_records_reveal_is_not_a_session_either(world: World) -> None:
     folder = world.home / ".codex" / "sessions"
     folder.mkdir(parents=True)
 
@@ -323,7 +323,7 @@ def test_a_sub_agent_that_only_its_records_tell_is_none_either(world: World) -> 
     assert world.observer.sessions.keys() == {("codex", SESSION)}
 
 
-def test_a_sub_agent_that_is_told_late_is_none_either(world: World) -> None:
+def test_a_sub_agent_that_is_recorded_late_is_not_a_session_either(world: World) -> None:
     codex_file(world, SESSION, "cli")
     world.observer.step(0)
     child = codex_file(world, OTHER, None)

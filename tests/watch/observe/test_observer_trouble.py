@@ -166,7 +166,7 @@ def test_nobody_has_ended_because_nothing_can_be_read(
     assert world.observer.sessions["claude", SESSION].process is not None
 
 
-def test_a_file_of_anything_is_no_fault(world: World) -> None:
+def test_a_file_with_any_content_raises_nothing(world: World) -> None:
     (world.claude / "sessions").mkdir()
     world.observer.step(0)
     junk = (b"", b"\xff\xfe\0", b"{}\n[1]\nnull\n", b'{"type":7}\n' * 50)
@@ -182,7 +182,7 @@ def _all(world: World) -> list[tuple[tuple[str, str], Session]]:
     return [*world.observer.sessions.items()]
 
 
-def test_a_name_that_is_no_text_is_no_fault(world: World) -> None:
+def test_a_name_that_is_not_text_is_not_an_error(world: World) -> None:
     world.observer.step(0)
     good = claude_session(world.home, prompt(), reply(1, 100))
     bad = os.path.join(os.fsencode(good.parent), b"a\xff.jsonl")
@@ -227,7 +227,7 @@ def test_an_index_that_another_writes_to_is_not_waited_for(world: World) -> None
     assert found[0][2] == file.stat().st_size
 
 
-def test_an_index_that_breaks_and_cannot_be_mended_costs_no_sighting(
+def test_an_index_that_breaks_and_cannot_be_fixed_costs_no_sighting(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no(*_: object) -> None:
@@ -250,7 +250,7 @@ def test_an_index_that_breaks_and_cannot_be_mended_costs_no_sighting(
     assert "kept it as" in world.observer.notes[-1]
 
 
-def test_a_state_that_cannot_be_kept_for_a_while_begins_anew(
+def test_a_state_that_cannot_be_kept_for_a_while_starts_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no(place: str) -> None:
@@ -293,7 +293,7 @@ def test_a_bell_that_was_closed_writes_into_nobodys_file(tmp_path: Path) -> None
         assert Path(file.name).read_bytes() == b""
 
 
-def test_following_that_breaks_down_begins_anew(
+def test_following_that_breaks_down_starts_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = claude_session(world.home, prompt(), reply(1, 100))
@@ -325,7 +325,7 @@ def test_what_is_odd_is_said_once(world: World) -> None:
     assert str(file) in note
 
 
-def test_a_folder_whose_name_another_has_now_is_watched_anew(tmp_path: Path) -> None:
+def test_a_folder_whose_name_another_has_now_is_watched_again(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
     folders = Folders()

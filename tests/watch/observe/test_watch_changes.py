@@ -18,7 +18,7 @@ def write(home: Path, session: str, number: int, used: int) -> None:
         out.write(reply(number, used, at=time.time(), session=session, cwd="/x") + "\n")
 
 
-def test_only_sessions_that_changed_are_told_and_those_that_are_gone_and_all_to_a_newcomer(
+def test_only_sessions_that_changed_are_reported_and_those_that_are_gone_and_all_to_a_newcomer(
     own_home: Path,
 ) -> None:
     for session in (ONE, OTHER):

@@ -126,7 +126,7 @@ def test_other_words_of_a_hook_say_nothing(hook: str) -> None:
     assert stop.reason is R.CRASH
 
 
-def test_a_machine_that_was_started_anew_ended_the_work_and_not_what_was_over() -> None:
+def test_a_machine_that_was_restarted_ended_the_work_and_not_what_was_over() -> None:
     cut = ending_of(session(R.UNKNOWN), None, After(), other_boot=True)
     assert (cut.reason, cut.ended_by, cut.resume) == (R.CRASH, "system", "same_session")
     over = ending_of(session(R.COMPLETED), None, After(), other_boot=True)

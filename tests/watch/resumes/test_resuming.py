@@ -339,7 +339,7 @@ class Typing:
 SEAT = AgentPane(socket="/none", pane="%1", tty="/dev/none", pid=1, start_ticks=1, agent="claude")
 
 
-def test_a_harmless_question_is_closed_before_it_is_told_to_go_on(scene: Scene) -> None:
+def test_a_harmless_question_is_closed_before_it_is_told_to_continue(scene: Scene) -> None:
     scene.world.typist = typing = Typing(Screen("dialog", is_harmless=True), Screen("idle"))  # type: ignore[assignment]
     pending = scene.pending(state="at_prompt")
     sit(pending, SEAT)

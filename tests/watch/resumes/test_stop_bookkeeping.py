@@ -259,7 +259,7 @@ def test_an_agent_that_is_still_at_it_has_not_stopped(scene: Scene) -> None:
     assert scene.carried[0][1].prompt == "handoff"
 
 
-def test_the_agents_own_going_on_is_stood_by_for_and_taken_over_only_if_it_did_not_come(
+def test_the_agents_own_continuing_is_stood_by_for_and_taken_over_only_if_it_did_not_come(
     scene: Scene,
 ) -> None:
     scene.typist.screen = Screen("idle", continues_at="1:00pm")
@@ -272,7 +272,7 @@ def test_the_agents_own_going_on_is_stood_by_for_and_taken_over_only_if_it_did_n
     assert [(v.place, v.prompt) for _, v in scene.carried] == [("pane", "continue")]
 
 
-def test_an_agent_that_went_on_by_itself_is_not_told_to(scene: Scene) -> None:
+def test_an_agent_that_continued_by_itself_is_not_told_to(scene: Scene) -> None:
     scene.typist.screen = Screen("idle", continues_at="1:00pm")
     scene.limit()
     scene.clock.at = NOON + HOUR + 30
@@ -294,7 +294,7 @@ def test_a_screen_that_says_so_late_is_believed(scene: Scene) -> None:
 # What the user wants
 
 
-def test_a_weekly_limit_is_asked_about_and_the_users_yes_goes_on_also_over_a_restart(
+def test_a_weekly_limit_is_asked_about_and_the_users_yes_continues_also_over_a_restart(
     scene: Scene,
 ) -> None:
     week = StopSeen(R.RATE_LIMIT, 0.99, NOON + 3 * DAY, "weekly")
@@ -443,7 +443,7 @@ def test_one_that_never_replies_does_not_hold_the_others_up_for_ever(scene: Scen
 # What the next daemon knows
 
 
-def test_a_daemon_that_is_killed_while_it_waits_goes_on_waiting(scene: Scene) -> None:
+def test_a_daemon_that_is_killed_while_it_waits_continues_waiting(scene: Scene) -> None:
     kept = scene.limit()
     assert scene.verdicts() == ["wait"]
     scene.again()

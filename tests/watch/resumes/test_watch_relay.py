@@ -67,7 +67,7 @@ def verdicts(watch: Watching) -> list[str]:
     return [note.data["verdict"] for note in watch.notes("wake")]
 
 
-def test_a_limited_session_goes_on_with_another_agent_in_a_new_window_once(
+def test_a_limited_session_continues_with_another_agent_in_a_new_window_once(
     place: Place, home: Path
 ) -> None:
     with watching(home, place.env, config=RELAY) as watch:

@@ -211,7 +211,7 @@ def test_the_verdict_is_right_and_nothing_is_done_where_nothing_is_switched_on(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_what_crashed_goes_on_in_its_pane_and_what_the_user_leaves_does_not(
+def test_what_crashed_continues_in_its_pane_and_what_the_user_leaves_does_not(
     agent: str, place: Path
 ) -> None:
     work = Scenario(about="A crash.", job=Job(steps=4, step_s=0.5))
@@ -249,7 +249,7 @@ def test_what_crashed_goes_on_in_its_pane_and_what_the_user_leaves_does_not(
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_after_a_limit_it_is_told_to_go_on_once(agent: str, place: Path) -> None:
+def test_after_a_limit_it_is_told_to_continue_once(agent: str, place: Path) -> None:
     """Claude says that it goes on by itself: that is waited for, and did not come in time."""
     rules = [ScenarioRule(before_step=3, fault="plan_limit", resets_in_s=4)]
     work = Scenario(about="A limit.", job=Job(steps=4, step_s=0.2), rules=rules, options=PLAN)

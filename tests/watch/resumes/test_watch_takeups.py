@@ -70,7 +70,7 @@ def _is_of(process: psutil.Process, s: Staged) -> bool:
         return False
 
 
-def test_after_a_reboot_the_run_goes_on(tmp_path: Path) -> None:
+def test_after_a_reboot_the_run_continues(tmp_path: Path) -> None:
     with stage(SLOW, within=tmp_path) as s:
         s.start_run()
         in_step(s, 2)

@@ -180,7 +180,7 @@ def context_of(reply_: dict[str, Any]) -> str:
 # --- hooks ----------------------------------------------------------------------------------------
 
 
-def test_the_agent_is_told_of_a_zone_once_for_each_crossing(linked: Linked) -> None:
+def test_the_agent_is_told_about_a_zone_once_for_each_crossing(linked: Linked) -> None:
     linked.see(at(20))
     assert linked.hook("PostToolUse") == {}
     linked.see(at(55))
@@ -348,7 +348,7 @@ def test_hooks_of_an_unknown_session_cost_nothing(linked: Linked) -> None:
     assert linked.link.metrics()["hook_calls"]["SessionEnd"] == 3
 
 
-def test_a_document_that_was_written_is_no_hook_of_claudes(linked: Linked) -> None:
+def test_a_document_that_was_written_is_not_a_hook_of_claudes(linked: Linked) -> None:
     rings: list[object] = []
     linked.watch.hands.do = rings.append  # type: ignore[method-assign, assignment]
     linked.see(at(55))
@@ -647,7 +647,7 @@ def done_cycle() -> TerminalHandoff:
 # --- notices --------------------------------------------------------------------------------------
 
 
-def test_the_user_is_told_of_stops_waits_resumes_handoffs_and_questions(own_home: Path) -> None:
+def test_the_user_is_told_about_stops_waits_resumes_handoffs_and_questions(own_home: Path) -> None:
     linked = Linked(own_home, "[policy]\nauto_resume = true\n")
     session = linked.see(limited())
     assert linked.kinds() == ["stop", "wait"]

@@ -161,7 +161,7 @@ def test_a_hook_gets_its_output_and_its_exit_code(there: Server, daemon: FakeDae
     assert daemon.told == [("hook", {"hook_event_name": "Stop"})]
 
 
-def test_a_path_that_is_no_utf8_is_told_as_the_commands_tell_it(
+def test_a_path_that_is_not_utf8_is_reported_as_the_commands_tell_it(
     there: Server, daemon: FakeDaemon
 ) -> None:
     daemon.found = [{**session_dict(), "cwd": "/odd\udcff"}]

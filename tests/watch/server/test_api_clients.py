@@ -308,7 +308,7 @@ def test_only_the_user_reaches_the_socket(daemon: FakeDaemon, tmp_path: Path) ->
         os.umask(old)
 
 
-def test_a_second_daemon_is_turned_away_and_the_first_goes_on(
+def test_a_second_daemon_is_turned_away_and_the_first_continues(
     there: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StateError, match=r"another daemon is listening at .*api\.sock"):
@@ -345,7 +345,7 @@ def test_what_a_killed_daemon_left_is_replaced(daemon: FakeDaemon, tmp_path: Pat
         assert ask(there, "GET", "/v1/status").status == 200
 
 
-def test_what_is_no_socket_is_left_alone(daemon: FakeDaemon, tmp_path: Path) -> None:
+def test_what_is_not_a_socket_is_left_alone(daemon: FakeDaemon, tmp_path: Path) -> None:
     path = tmp_path / "w" / "api.sock"
     path.parent.mkdir()
     path.write_text("mine")

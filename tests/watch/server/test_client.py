@@ -219,7 +219,7 @@ def test_an_input_that_never_ends_is_not_waited_for() -> None:
         b"HTTP/1.1\r\n\r\n",
     ],
 )
-def test_an_answer_that_is_none_is_silence(serve: Serve, answer: bytes) -> None:
+def test_an_invalid_answer_counts_as_silence(serve: Serve, answer: bytes) -> None:
     serve(answer)
     done = run("hook", "Stop", {})
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

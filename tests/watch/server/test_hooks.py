@@ -135,7 +135,7 @@ def test_every_event_that_is_asked_for_is_one_of_claudes() -> None:
 
 
 @pytest.mark.parametrize("name", ["UserPromptSubmit", "PostToolUse", "SessionStart"])
-def test_a_zone_is_told_once_when_it_is_entered(name: str, words: Messages) -> None:
+def test_a_zone_is_reported_once_when_it_is_entered(name: str, words: Messages) -> None:
     first = answer(event(name), at(52), Policy(gate="off"), words)
     assert "52%" in context(first)
     assert "104,000 of the window's 200,000 tokens" in context(first)
@@ -147,7 +147,7 @@ def test_a_zone_is_told_once_when_it_is_entered(name: str, words: Messages) -> N
     assert context(higher).startswith("High context at 71% - create handoff after current work.")
 
 
-def test_a_zone_that_was_left_is_not_told_and_is_told_anew_when_entered_again(
+def test_a_zone_that_was_left_is_not_told_and_is_reported_again_when_entered_again(
     words: Messages,
 ) -> None:
     told = HookMemory(Zone.CRITICAL)
@@ -157,7 +157,7 @@ def test_a_zone_that_was_left_is_not_told_and_is_told_anew_when_entered_again(
     assert "72%" in context(up)
 
 
-def test_what_is_told_of_a_zone_is_a_statement(words: Messages) -> None:
+def test_what_is_told_about_a_zone_is_a_statement(words: Messages) -> None:
     for zone, percent in ((Zone.MONITOR, 31), (Zone.WARNING, 51)):
         reading = at(percent).reading
         assert reading is not None

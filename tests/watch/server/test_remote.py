@@ -111,7 +111,7 @@ def test_nothing_is_told_to_another_users_socket(
         (b"HTTP/1.0 500 Oh\r\n\r\n<html>", "the daemon says 500"),
     ],
 )
-def test_what_is_no_daemon_is_one_line(tmp_path: Path, said: bytes, line: str) -> None:
+def test_what_is_not_a_daemon_is_one_line(tmp_path: Path, said: bytes, line: str) -> None:
     path = str(tmp_path / "odd.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

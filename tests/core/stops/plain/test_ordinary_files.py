@@ -36,7 +36,7 @@ def tails() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("channel", ["tui", "stdout", "log", "transcript-record"])
-def test_ordinary_files_are_no_reason_to_resume(channel: Channel) -> None:
+def test_ordinary_files_are_not_a_reason_to_resume(channel: Channel) -> None:
     texts = tails()
     assert len(texts) > SAMPLE / 2
     resumed = []

@@ -46,7 +46,7 @@ def test_what_a_logger_puts_before_a_line_is_taken_off(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("said", SPEECH)
-def test_speech_is_no_prefix(said: str) -> None:
+def test_speech_is_not_a_prefix(said: str) -> None:
     assert prefix_of(said) == ""
 
 
@@ -78,7 +78,7 @@ def test_a_box_a_gutter_and_quotes_are_taken_off() -> None:
         assert judged(text).reason.value == "context_exhausted", text
 
 
-def test_a_table_is_no_box() -> None:
+def test_a_table_is_not_a_box() -> None:
     table = "+-----+------------+\n| 429 | rate limit |\n+-----+------------+"
     assert judged(table).reason.value == "unknown"
 

@@ -101,7 +101,7 @@ def test_negative_and_shell_codes_mean_the_same_signal(number: int) -> None:
 
 
 @pytest.mark.parametrize("code", [None, 0, 1, 124, 128, 160, 255, -32, -64])
-def test_codes_outside_the_range_are_no_signals(code: int | None) -> None:
+def test_codes_outside_the_range_are_not_signals(code: int | None) -> None:
     assert exits.signal_of(code) is None
 
 

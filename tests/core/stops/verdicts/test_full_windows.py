@@ -109,7 +109,7 @@ def test_ac1_max_tokens_reached_is_an_error() -> None:
         "> what does context_length_exceeded mean?",
     ],
 )
-def test_ac1_prose_files_diffs_and_prompts_that_name_the_code_are_no_exhaustion(text: str) -> None:
+def test_ac1_prose_files_diffs_and_prompts_that_name_the_code_are_not_exhaustion(text: str) -> None:
     """Corrected: the seed greps the whole tail; here the agent itself must speak as an error."""
     stop = verdict(text, exit_code=0)
     assert stop.reason is not StopReason.CONTEXT_EXHAUSTED
@@ -303,7 +303,7 @@ def test_ac4_a_log_whose_last_word_is_truncation_or_reset_is_context_exhausted(
         "● I reset the conversation state in the store and truncated the log.",
     ],
 )
-def test_ac4_a_successful_compaction_or_the_users_clear_is_no_exhaustion(text: str) -> None:
+def test_ac4_a_successful_compaction_or_the_users_clear_is_not_exhaustion(text: str) -> None:
     """Corrected: "truncated" or "reset" counts only if nothing went on after it."""
     stop = verdict(text, exit_code=0)
     assert stop.reason is StopReason.COMPLETED
@@ -382,7 +382,7 @@ def test_ac6_a_missing_file_is_logged_and_comes_back_as_unknown(
     assert "no such file" in caplog.text
 
 
-def test_ac6_a_folder_is_no_crash_and_never_resumed(tmp_path: Path) -> None:
+def test_ac6_a_folder_is_not_a_crash_and_never_resumed(tmp_path: Path) -> None:
     stop = verdict(tmp_path)
     assert (stop.reason, stop.confidence, stop.resume) == (StopReason.UNKNOWN, 0.0, "none")
 
@@ -414,7 +414,7 @@ def test_ac6_bytes_that_are_not_utf8_fall_through_too() -> None:
     )
 
 
-def test_ac6_wrong_arguments_are_no_crash() -> None:
+def test_ac6_wrong_arguments_do_not_crash() -> None:
     assert classify(5).confidence == 0.0  # type: ignore[arg-type]
     assert verdict("text", ended_by="nobody").confidence == 0.0
 

@@ -216,7 +216,7 @@ def test_ac4_each_exit_command_typed_at_a_prompt_is_user_exit(prompt: str, comma
         "● Bash(./run.sh)\n  ⎿  exit\n\nThe script ran.",
     ],
 )
-def test_ac4_the_word_exit_elsewhere_is_no_user_exit(text: str) -> None:
+def test_ac4_the_word_exit_elsewhere_is_not_a_user_exit(text: str) -> None:
     """`exit` on a line of its own is not enough: the user must have typed that line."""
     assert verdict(text, exit_code=0).reason is StopReason.COMPLETED
 

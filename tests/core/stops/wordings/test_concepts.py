@@ -107,7 +107,7 @@ def test_a_message_nobody_has_shown_us_is_understood(text: str, reason: str) -> 
         "# Help\n\n## Limit reached\n\nYou have hit your usage limit.\n\n## Signing in\n\nSign in.",
     ],
 )
-def test_a_text_about_stops_is_none(text: str, channel: Channel) -> None:
+def test_a_text_about_stops_is_not_a_stop(text: str, channel: Channel) -> None:
     assert classify(text, channel=channel).reason.value == "unknown"
 
 

@@ -48,7 +48,7 @@ def run(folder: Path, said: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("code", GOES_ON)
-def test_work_goes_on_after_a_code_that_says_how(code: str, form: str, tmp_path: Path) -> None:
+def test_work_continues_after_a_code_that_says_how(code: str, form: str, tmp_path: Path) -> None:
     exit_code, said, _ = run(tmp_path, form % code)
     assert exit_code == 0, said
     assert GOES_ON[code] in said

@@ -135,7 +135,7 @@ def test_entry_of_one_agent_counts_for_it_only(run: Run, home: Path, tmp_path: P
     assert reasons == ["billing", "billing", "error"]
 
 
-def test_no_file_is_no_fault(run: Run) -> None:
+def test_no_file_is_not_a_fault(run: Run) -> None:
     assert judged(run, LIMIT)[1] == []
 
 
@@ -161,7 +161,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("text", "name", "fault"), FAULTS, ids=[f"{n}-{f}" for _, n, f in FAULTS])
-def test_fault_is_told_in_one_line_and_the_rest_works(
+def test_fault_is_reported_in_one_line_and_the_rest_works(
     run: Run, home: Path, text: str, name: str, fault: str
 ) -> None:
     write(home, BANANAS + text)
@@ -179,7 +179,9 @@ def test_fault_is_told_in_one_line_and_the_rest_works(
     [b"[[wording]\n", b"id = \n", b"\xff\xfe\x00", b"wording = 5\n", b"[wording]\nid = 'x'\n",
      b"wording = [5]\n", b"\xef\xbb\xbf[[wording]]\n", b"\0"],
 )  # fmt: skip
-def test_broken_file_is_told_in_one_line_and_ours_work(run: Run, home: Path, data: bytes) -> None:
+def test_broken_file_is_reported_in_one_line_and_ours_work(
+    run: Run, home: Path, data: bytes
+) -> None:
     (home / "wordings.toml").write_bytes(data)
     verdict, said = judged(run, LIMIT)
     assert verdict["reason"] == "rate_limit"
@@ -187,7 +189,7 @@ def test_broken_file_is_told_in_one_line_and_ours_work(run: Run, home: Path, dat
     assert said[0].startswith("segue: wordings.toml: ")
 
 
-def test_every_fault_is_told_once(run: Run, home: Path) -> None:
+def test_every_fault_is_reported_once(run: Run, home: Path) -> None:
     write(home, BANANAS + entry(pattern="'('") + entry(id='"acme.third"', reason=None))
     write(home, "[[wording\n", "wordings/broken.toml")
     verdict, said = judged(run, "Error: out of bananas")
@@ -197,7 +199,7 @@ def test_every_fault_is_told_once(run: Run, home: Path) -> None:
 
 @pytest.mark.parametrize("words", [["classify", "--batch"], ["explain", "-"], ["wordings", "list"],
                                    ["wordings", "test", "hello"]], ids=" ".join)  # fmt: skip
-def test_fault_is_told_by_every_command(run: Run, home: Path, words: list[str]) -> None:
+def test_fault_is_reported_by_every_command(run: Run, home: Path, words: list[str]) -> None:
     write(home, entry(pattern="'('"))
     done = run(*words, stdin=json.dumps({"text": LIMIT}))
     assert done.returncode == 0
@@ -262,7 +264,7 @@ def test_test_reads_standard_input(run: Run, home: Path, words: list[str]) -> No
     assert json.loads(done.stdout)["matched"] == ["acme.bananas"]
 
 
-def test_test_of_words_that_nobody_knows_is_no_fault(run: Run) -> None:
+def test_testing_unknown_words_is_not_an_error(run: Run) -> None:
     done = run("wordings", "test", "--json", "all is well")
     assert (done.returncode, done.stderr) == (0, "")
     verdict = json.loads(done.stdout)
@@ -304,7 +306,7 @@ def test_check_tries_the_examples(
 
 
 @pytest.mark.parametrize("name", ["nowhere.toml", "."])
-def test_check_of_what_is_no_file_tells_so(run: Run, name: str) -> None:
+def test_checking_something_that_is_not_a_file_says_so(run: Run, name: str) -> None:
     done = run("wordings", "check", name)
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 1
