@@ -1,8 +1,8 @@
 """The agents that segue knows, in one registry: the built-in ones, and those that others install as
 entry points (`plugins`).
 
-Each agent has a folder with one `PROFILE`. It is imported when asked for: naming the agent costs
-one import, and only an unnamed record makes segue look at all of them.
+Each agent has a folder with one `PROFILE`, which is imported when asked for. Finding a named agent
+costs one import; only a record without a name makes segue look at all of them.
 """
 
 from collections.abc import Iterator
@@ -38,13 +38,14 @@ _loaded: dict[str, "Profile"] = {}
 
 
 def canonical(name: str) -> str:
-    """The name of the agent's binary for any accepted spelling; unknown names come back as is."""
+    """The name of the agent's binary for any accepted spelling; unknown names are returned
+    unchanged."""
     key = name.strip().lower().replace("_", "-")
     return _ALIASES.get(key, key)
 
 
 def find(name: str) -> "Profile | None":
-    """The profile of an agent by name or alias, or None for one that segue does not know."""
+    """The profile of an agent by name or alias; None if segue does not know it."""
     key = canonical(name)
     if key not in _loaded and (profile := plugins.part(key, "profile", "PROFILE")) is not None:
         if key in BUILT_IN:
@@ -60,7 +61,7 @@ def names() -> list[str]:
 
 
 def broken() -> list[str]:
-    """The plug-ins that cannot be loaded: a line each."""
+    """The plug-ins that cannot be loaded, one line each."""
     found = []
     for name in plugins.added():
         try:
@@ -87,8 +88,8 @@ def _take(name: str, profile: object) -> None:
 
 
 def register(profile: "Profile") -> None:
-    """Adds an agent, or replaces one of the same name. Its parser is held to what `Profile` says:
-    one that raises, gives up or never ends holds up nobody."""
+    """Adds an agent, or replaces one of the same name. Its parser is guarded, so that one that
+    raises, stops early or never ends delays nobody."""
     from msgspec.structs import replace
 
     from segue.agents.shared.guard import guarded
@@ -97,12 +98,12 @@ def register(profile: "Profile") -> None:
 
 
 def recognise(record: dict[str, Any]) -> "Profile | None":
-    """The agent that surely wrote this record, or None."""
+    """The agent that certainly wrote this record, or None."""
     return next((p for p in all_profiles() if p.knows(record)), None)
 
 
 def guess(record: dict[str, Any]) -> "Profile | None":
-    """An agent whose form this record has, or None."""
+    """An agent whose format this record has, or None."""
     return next(
         (p for p in all_profiles() if p.resembles is not None and p.resembles(record)), None
     )
@@ -114,18 +115,18 @@ def all_profiles() -> Iterator["Profile"]:
         try:
             profile = find(name)
         except plugins.BrokenPluginError:
-            continue  # `segue doctor` tells of it
+            continue  # `segue doctor` reports it
         if profile is not None:
             yield profile
 
 
 def stores() -> dict[str, SessionStore]:
-    """Where the sessions of all agents are; parsers of built-in agents are not loaded for it."""
+    """Where the sessions of all agents are, without loading the parsers of built-in agents."""
     return {**STORES, **{p.name: p.store for p in _added_profiles() if p.store is not None}}
 
 
 def signs_of(name: str) -> Signs | None:
-    """How to tell that an agent runs; parsers of built-in agents are not loaded for it."""
+    """How to tell that an agent is running, without loading the parsers of built-in agents."""
     if name in SIGNS:
         return SIGNS[name]
     return next((p.signs for p in _added_profiles() if p.name == name), None)
@@ -142,7 +143,7 @@ def _added_profiles() -> list["Profile"]:
 
 
 def counter(name: str) -> "Count | None":
-    """How the session files of an agent are counted; parsers are not loaded for it."""
+    """How to count an agent's session files, without loading parsers."""
     added = _loaded.get(name)
     if added is not None and added.counter is not None:
         return added.counter

@@ -27,7 +27,7 @@ class Counterfactual(Struct, frozen=True):
 def counterfactuals(
     ending: Ending, judgement: Judgement, ear: MessageReader, policy: Policy
 ) -> list[Counterfactual]:
-    """The changes that lead to another reason; of several ways to the same one the first."""
+    """The changes that lead to another reason; if several lead to the same one, the first."""
     found: dict[StopReason, Counterfactual] = {}
     for change, other in _variations(_shortened(ending), judgement):
         reason = judge(other, ear, policy).stop.reason
@@ -44,8 +44,8 @@ def _shortened(ending: Ending) -> Ending:
 
 
 def _variations(ending: Ending, judgement: Judgement) -> Iterator[tuple[str, Ending]]:
-    """The likeliest first: without the words that decided, as another kind of text, with another
-    exit code, by somebody else."""
+    """The most likely first: without the words that decided, as another kind of text, with another
+    exit code, ended by somebody else."""
     for evidence in judgement.stop.evidence[:1]:
         without = tuple(
             replace(source, text=_without(source.text, evidence.quote))
@@ -80,7 +80,7 @@ _KINDS = {
 
 
 def _without(text: str, quote: str) -> str:
-    """A text without the lines in which a quote stands, blanks and line breaks aside."""
+    """A text without the lines that contain a quote, ignoring blanks and line breaks."""
     start = quote.removesuffix("…").split()[:3]
     kept = [line for line in text.split("\n") if not _holds(line, start)]
     return "\n".join(kept)

@@ -13,12 +13,12 @@ _loaded: dict[str, Drive] = {}
 
 
 def find(name: str) -> Drive | None:
-    """How an agent is driven, by name or alias; None for one that segue cannot drive."""
+    """How to drive an agent, by name or alias; None if segue cannot drive it."""
     return _loaded.get(canonical(name)) or built_in(name)
 
 
 def built_in(name: str) -> Drive | None:
-    """The same, whatever was registered: one that comes with segue, or a plug-in's."""
+    """The same, ignoring registrations: one that comes with segue, or a plug-in's."""
     key = canonical(name)
     if key in plugins.BUILT_IN and key not in NAMES:
         return None
@@ -27,12 +27,12 @@ def built_in(name: str) -> Drive | None:
 
 
 def register(name: str, drive: Drive) -> None:
-    """Adds one, or replaces one of the same name."""
+    """Adds a drive, or replaces one of the same name."""
     _loaded[canonical(name)] = drive
 
 
 def names() -> list[str]:
-    """Everything that `find` finds."""
+    """All names that `find` finds."""
     added = [name for name in plugins.added() if _is_driven(name)]
     return list(dict.fromkeys((*NAMES, *added, *_loaded)))
 

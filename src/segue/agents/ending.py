@@ -34,13 +34,13 @@ Channel = Literal[
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 _LONGEST_WORD = 40
-# Here, text that is no record is what somebody said or what a tool printed.
+# In these, text that is not a record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
 
 
 def channel_of(name: str) -> Channel:
-    """What a file is, by its name: a session file, a log, or else what was on a screen."""
+    """What a file is, by its name: a session file, a log, or otherwise the content of a screen."""
     if name.endswith((".jsonl", ".md")):
         return "transcript"
     return "log" if name.endswith(".log") else "tui"
@@ -57,20 +57,19 @@ class Source(Struct, frozen=True, kw_only=True):
     name: str = "stdout"
     first_line: int = 1
     turn: Turn | None = None
-    """Its last turn, of a source that holds nothing but records of the named agent, all of which
-    were read already: `text` is not looked at then."""
+    """Its last turn, if the source contains only records of the named agent and all of them were
+    already read. `text` is ignored then."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """Everything that is known about how a leg ended, as it was found."""
+    """Everything known about how a leg ended, as it was found."""
 
     sources: tuple[Source, ...] = ()
     agent: str | None = None
     exit_code: int | None = None
     ended_by: EndedBy = "unknown"
     exit_tells: bool = False
-    """Of a user's own program: whether it is done is told by its exit code, and by nothing that it
-    prints."""
+    """For a user's own program: only its exit code says whether it is done, not its output."""
 
 
 class _Read(Struct, frozen=True):
@@ -118,7 +117,7 @@ def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
 
 
 def _typed_exit(ending: Ending) -> str:
-    """The word that is everything that was left behind, if it is one by which people leave."""
+    """The only word that was left behind, if it is one with which people leave."""
     spoken = [source.text for source in ending.sources if source.text.strip()]
     if any(source.turn is not None for source in ending.sources):
         return ""
@@ -159,9 +158,9 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         return _Read(source, agents.find(agent), source.turn, TextVerdict(), False, None)
     text = source.text
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
-    # A status alone makes any document "done"; a session file is known to be one.
+    # A status alone makes any document "done", but a session file is known to be one.
     if flow is not None and (flow.has_steps or source.channel == "transcript"):
-        # The body is a document; only what the agent says at its end may count.
+        # The body is a document; only what the agent says at its end counts.
         body = markdown.body(text)
         above = text.count("\n") - body.count("\n")
         spoken = replace(source, channel="tui")  # what the agent showed, written down
@@ -188,8 +187,8 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         turn = None
     heard = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
-        source = replace(source, channel="tui")  # its front matter is broken: what it shows counts
-    # Text beside records in a session file is damage, not speech.
+        source = replace(source, channel="tui")  # its front matter is broken, so its text counts
+    # Text next to records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
         heard = _hear(lines, source, ear, policy, first, kept=kept)
     speaks = profile is None and heard.answered
@@ -205,7 +204,7 @@ def _hear(
     *,
     kept: bool = False,
 ) -> TextVerdict:
-    """`kept`: the lines are an error that a client kept in its list; one that nobody knows ended
+    """`kept`: the lines are an error that a client kept in its list; an unknown one ended
     nothing."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]

@@ -1,8 +1,7 @@
 """Claude Code.
 
-Options of a drill: `plan` = "1": it is a subscriber, so that a plan limit means something to it;
-`retries`: how often it tries a refused request again; `timeout_ms`: for how long it waits for the
-first byte.
+Options of a drill: `plan` = "1": it is a subscriber, so that a plan limit applies to it. `retries`:
+how often it retries a refused request. `timeout_ms`: how long it waits for the first byte.
 """
 
 import os
@@ -25,7 +24,7 @@ def _find(env: Mapping[str, str]) -> str | None:
 
 
 def _prepare(stage: PlayStage) -> None:
-    # Without these it asks about its theme, the key and the folder.
+    # Otherwise it asks about its theme, the key and the folder.
     known = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
@@ -54,7 +53,7 @@ def _flags(stage: PlayStage) -> list[str]:
 
 
 def _env(stage: PlayStage) -> dict[str, str]:
-    # Only a subscriber's token makes it heed the headers of a plan's limit.
+    # It obeys the headers of a plan's limit only with a subscriber's token.
     is_subscriber = stage.options.get("plan") == "1"
     key = "CLAUDE_CODE_OAUTH_TOKEN" if is_subscriber else "ANTHROPIC_API_KEY"
     more = {
@@ -64,7 +63,7 @@ def _env(stage: PlayStage) -> dict[str, str]:
         "CLAUDE_CODE_TMPDIR": str(stage.home / "tmp"),
         "CLAUDE_CODE_MAX_RETRIES": stage.options.get("retries", "2"),
         "API_TIMEOUT_MS": stage.options.get("timeout_ms", "8000"),
-        # Else an answer that is no stream hides what was done to the stream.
+        # Otherwise an answer without streaming hides what was done to the stream.
         "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
@@ -72,14 +71,14 @@ def _env(stage: PlayStage) -> dict[str, str]:
         "DISABLE_ERROR_REPORTING": "1",
     }
     if os.geteuid() == 0:
-        more["IS_SANDBOX"] = "1"  # root may not skip permissions otherwise
+        more["IS_SANDBOX"] = "1"  # otherwise root may not skip permissions
     return clean_env(stage, **more)
 
 
 def _kind(ask: Ask) -> Kind:
     if ask.wire == "anthropic" and "<analysis>" in ask.last_text and "<summary>" in ask.last_text:
         return Kind.COMPACTION
-    # Older ones begin with words for their sub-agents, and a name for the topic: no tool for steps.
+    # Older versions first ask for a topic's name and for sub-agents, without a tool for steps.
     if (
         ask.wire == "anthropic"
         and ask.model.startswith("claude-")

@@ -1,7 +1,7 @@
 """Counts Claude Code's transcripts, which are most of what people have: gigabytes of them.
 
-Only records with a usage are decoded, into just the fields that are needed. What has no usage is
-found from there: a compaction stands between two replies of which the later one is smaller.
+Only records with usage are decoded, and only the fields that are needed. The rest follows from
+those: a compaction lies between two replies of which the later one is smaller.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ _LISTS = {"TodoWrite", "TaskCreate", "TaskUpdate"}
 _TELLING = _WRITERS | _LISTS
 
 
-# Fields are in the order of the records: decoding is faster so.
+# Fields are in the order of the records, which makes decoding faster.
 class _Written(Struct, gc=False):
     ephemeral_5m_input_tokens: int = 0
     ephemeral_1h_input_tokens: int = 0
@@ -67,7 +67,7 @@ class _Data(Struct, gc=False):
 
 class _Line(_Told, rename="camel", gc=False):
     is_api_error_message: bool | None = False
-    data: _Data | None = None  # a sub-agent's record, told in its parent's file
+    data: _Data | None = None  # a sub-agent's record in its parent's file
 
 
 class _Head(Struct, rename="camel", gc=False):
@@ -92,11 +92,12 @@ class ClaudeCounter:
     def __init__(self, tally: Tally, ledger: Ledger) -> None:
         self.tally, self.ledger = tally, ledger
         self.used = int(tally.memory.get("used", 0))
-        self.since = 0  # in what is fed: the end of the last new reply of the main thread
+        self.since = 0  # in the fed data: the end of the last new reply on the main thread
         self.boundaries = int(tally.memory.get("boundaries", 0))  # since the last reply
-        self.head_lines = int(tally.memory.get("head_lines", _HEAD_LINES))  # yet to be looked at
-        self.passed: list[tuple[bytes, int, int]] = []  # not searched yet: it is hardly ever needed
-        self.usage: _Usage | None = None  # of the record before: most repeat it
+        self.head_lines = int(tally.memory.get("head_lines", _HEAD_LINES))  # not looked at yet
+        # not searched yet, because that is rarely needed
+        self.passed: list[tuple[bytes, int, int]] = []
+        self.usage: _Usage | None = None  # of the previous record, which most records repeat
         self.name = ("", "", False)  # of its reply: message, request, whether it is a sub-agent's
         self.key = 0
         self.listed = b""
@@ -112,7 +113,7 @@ class ClaudeCounter:
             if end < 0:
                 end = size
             next_ = end + 1
-            # What tools printed is most of a file: told by its first bytes, it is not searched.
+            # Tool output is most of a file. Its first bytes identify it, so it is not searched.
             if 0 < find(_GIVEN, start, start + _HEAD_BYTES) < end or find(_USAGE, start, end) < 0:
                 continue
             line = data[start:end]
@@ -127,7 +128,7 @@ class ClaudeCounter:
                     usage != self.usage
                     or (message.id, record.request_id, record.is_sidechain is True) != self.name
                     or message.stop_reason == "end_turn"
-                ):  # most records repeat the one before: another block of the same reply
+                ):  # most records repeat the previous one: another block of the same reply
                     self.take(record, message, usage, data, start)
                 content = message.content
                 if content.__class__ is list and record.is_sidechain is not True:
@@ -146,8 +147,8 @@ class ClaudeCounter:
     def take(
         self, record: _Line, message: _Message, usage: _Usage, data: bytes, start: int
     ) -> None:
-        """A reply's record. Before a reply of the main thread that is smaller than the last there
-        may be a compaction; looking for it everywhere would cost as much as all the rest."""
+        """Takes a reply's record. A compaction is possible before a main-thread reply that is
+        smaller than the last; searching for it everywhere would double the cost."""
         side = record.is_sidechain is True
         used = self.count(record, message, usage, (message.id, record.request_id, side))
         if not used:
@@ -163,7 +164,7 @@ class ClaudeCounter:
                 self.passed = []
 
     def count_passed(self) -> None:
-        """Counts the compactions in what was passed over since the last reply."""
+        """Counts the compactions in what was skipped since the last reply."""
         self.boundaries += sum(data.count(_BOUNDARY, *place) for data, *place in self.passed)
         self.passed = []
 
@@ -175,7 +176,7 @@ class ClaudeCounter:
         self.read_list()
 
     def head(self, data: bytes, size: int) -> None:
-        """When it began, and where: prompts come before the first reply."""
+        """Finds when and where the session began; prompts come before the first reply."""
         start = 0
         while self.head_lines and start < size:
             end = data.find(b"\n", start, size)
@@ -194,7 +195,7 @@ class ClaudeCounter:
     def count(
         self, record: _Told, message: _Message, usage: _Usage, name: tuple[str, str, bool]
     ) -> int:
-        """Takes a request in; how many tokens it used, 0 if it is not a new one."""
+        """Counts a request, and returns the tokens it used; 0 if it is not a new one."""
         given, said = usage.input_tokens, usage.output_tokens
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         parts, for_an_hour = usage.cache_creation, 0
@@ -205,7 +206,7 @@ class ClaudeCounter:
         if given < 0 or said < 0 or read < 0 or written < 0 or not used:
             return 0
         for_an_hour = min(max(0, for_an_hour), written)
-        again = name == self.name and self.key  # the same reply, maybe further on
+        again = name == self.name and self.key  # the same reply, possibly continued
         if not again:
             self.name = name
             named = f"{name[0]}\0{name[1]}".encode()
@@ -219,7 +220,7 @@ class ClaudeCounter:
         return used
 
     def odd(self, line: bytes) -> _Line:
-        """A record with fields that are not what they should be: what can be read of it counts."""
+        """A record with unexpected fields; what can be read of it counts."""
         value = read_line(line)
         if not isinstance(value, dict):
             self.tally.unread += 1
@@ -258,7 +259,7 @@ class ClaudeCounter:
         )
 
     def limits(self, line: bytes) -> None:
-        """An error of the API may say which plan window is used up."""
+        """Takes an API error, which may say which plan window is used up."""
         record = obj(read_line(line))
         limits = obj(record, "quotaLimits") or obj(record, "apiErrorParams", "rate_limit_info")
         if limits:
@@ -271,7 +272,7 @@ class ClaudeCounter:
             )
 
     def tool(self, block: _Block, message_id: str) -> None:
-        """What a tool was asked to do, as far as a later session must know it."""
+        """Takes a tool call, as far as a later session must know about it."""
         name = block.name
         if name in _WRITERS:
             try:
@@ -280,14 +281,15 @@ class ClaudeCounter:
                 return
             self.tally.changed(place.file_path or place.notebook_path)
         elif name == "TodoWrite":
-            self.listed = bytes(block.input)  # the whole list each time: only the last counts
+            # each call has the whole list, so only the last counts
+            self.listed = bytes(block.input)
         else:
             self.read_list()
             call = f"{message_id} {block.id}" if block.id else ""
             self.change_list(name, obj(read_line(bytes(block.input))), call)
 
     def read_list(self) -> None:
-        """The list as it was last written, before it is changed or needed."""
+        """Decodes the list as last written, before it is changed or needed."""
         if self.listed:
             listed = [obj(item) for item in items(obj(read_line(self.listed)), "todos")]
             self.tally.todos = {
@@ -297,7 +299,7 @@ class ClaudeCounter:
             self.listed = b""
 
     def change_list(self, name: str, given: JSON, call: str) -> None:
-        """One item of the list, which is numbered by the client in the order of creation. A record
+        """Changes one item of the list; the client numbers items in the order of creation. A record
         may be repeated: the same call makes one item."""
         tally = self.tally
         if name == "TaskCreate":

@@ -1,4 +1,4 @@
-"""Claude Code: stream-json both ways, so that it can be told something while it works."""
+"""Claude Code with stream-json both ways, so that it can receive messages while it works."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def say(text: str, key: str = "") -> bytes:
-    """A user's words; the key must be a UUID, and comes back as the record's `uuid`."""
+    """A user message. The key must be a UUID and comes back as the record's `uuid`."""
     message = {"role": "user", "content": [{"type": "text", "text": text}]}
     record: dict[str, Any] = {"type": "user", "message": message, "parent_tool_use_id": None}
     return _line({**record, "uuid": key} if key else record)
@@ -85,7 +85,7 @@ def _find(env: Env) -> tuple[str, ...] | None:
 
 def _launch(order: LegOrder) -> Launch:
     session = order.session_id or order.new_id
-    # The user's flags come first: the flag of a list would take what follows it.
+    # The user's flags come first, because a flag with a list would take what follows it.
     argv = [*order.command, *order.flags, *_STREAM, _TELLS_BACK]
     if session:
         argv += ["--resume" if order.session_id else "--session-id", session]
@@ -93,8 +93,8 @@ def _launch(order: LegOrder) -> Launch:
 
 
 class _Watch(StreamWatch):
-    """A result ends a turn. Work in the background may lead to further turns, with results of their
-    own: the process stays for them, its input closed or not."""
+    """A result ends a turn. Background work may lead to further turns with their own results; the
+    process stays for them, whether its input is closed or not."""
 
     def over(self, record: dict[str, Any]) -> Over:
         return "yes" if is_result(record) else "no"
@@ -109,8 +109,8 @@ def _refuses(flags: Sequence[str]) -> str:
 
 
 def session_file(session_id: str, env: Env, cwd: str) -> str:
-    """`projects/<slug>/<id>.jsonl`; the slug of a long path is cut, and a session may have been
-    begun in another folder."""
+    """`projects/<slug>/<id>.jsonl`. The slug of a long path is cut, and a session may have started
+    in another folder."""
     if not is_id(session_id):
         return ""
     places = homes("claude", env)

@@ -1,4 +1,4 @@
-"""Claude Code: a key or a token of the environment goes before the login of its own."""
+"""Claude Code: a key or token in the environment takes precedence over its own login."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _ELSEWHERE = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """`.claude.json` names the account that is signed in; it stands beside the config home, or in
+    """`.claude.json` names the account that is signed in. It is next to the config home, or inside
     it if the user moved that."""
     moved = env.get("CLAUDE_CONFIG_DIR", "")
     place = Path(moved) if moved else home(env) / ".claude"

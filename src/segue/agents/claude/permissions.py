@@ -33,7 +33,7 @@ _ACCOUNTS = (
     "CLAUDE_CODE_USE_VERTEX",
     "CLAUDE_CODE_USE_FOUNDRY",
 )
-_TOKENS = "CLAUDE_CODE_OAUTH_TOKEN"  # also how others begin, by which one may be handed over
+_TOKENS = "CLAUDE_CODE_OAUTH_TOKEN"  # also the prefix of others by which one may be passed
 _MANAGED = (
     "/Library/Application Support/ClaudeCode/managed-settings.json"
     if sys.platform == "darwin"
@@ -57,7 +57,7 @@ def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
     )
     edits: bool | None = mode in ("acceptEdits", "bypassPermissions") or _allows(rules, *_EDITORS)
     commands: bool | None = mode == "bypassPermissions" or _allows(rules, "Bash") or is_sandboxed
-    if mode == "auto":  # it judges call by call
+    if mode == "auto":  # it decides for each call
         edits, commands = edits or None, commands or None
     if mode == "plan":
         edits = commands = False
@@ -99,7 +99,7 @@ def _grants(refused: RefusedCall) -> tuple[Grant, ...]:
 
 
 def _settings(flags: Sequence[str], env: Env, cwd: str) -> Iterator[JSON]:
-    """All settings that count, the weakest first."""
+    """All settings that apply, the weakest first."""
     yield read_json(_config(env) / "settings.json")
     for name in ("settings.json", "settings.local.json"):
         yield read_json(Path(cwd, ".claude", name))
@@ -109,7 +109,7 @@ def _settings(flags: Sequence[str], env: Env, cwd: str) -> Iterator[JSON]:
 
 
 def _given(said: str, cwd: str) -> JSON:
-    """A file, or the settings themselves."""
+    """The settings from a file, or given directly."""
     import json
 
     if not said.lstrip().startswith("{"):
@@ -146,7 +146,8 @@ def _strings(found: Any) -> list[str]:
 
 
 def _allows(rules: list[str], *tools: str) -> bool:
-    """An allow-list of the user's own is their choice, however short it is."""
+    """Whether the rules allow one of these tools. A list that the user wrote is their choice,
+    however short it is."""
     return any(rule.partition("(")[0] in tools for rule in rules)
 
 

@@ -1,6 +1,6 @@
 """Claude Code and the Agent SDK: which records are theirs, and how they behave.
 
-What the records say is read in `claude_form`, which others share.
+`claude/records` reads the content of the records, which other agents share.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,8 @@ from segue.agents.shared.fields import JSON, items, obj, text
 
 
 def knows(record: JSON) -> bool:
-    """Qwen Code prints nearly the same stream: what both have is not enough."""
+    """Whether this is certainly Claude Code's record. Qwen Code prints nearly the same stream, so
+    what both have is not enough."""
     kind, subtype, message = text(record, "type"), text(record, "subtype"), obj(record, "message")
     if "qwen_code_version" in record or "parts" in message or "provenance" in record:
         return False
@@ -50,7 +51,7 @@ def parse(records: Iterable[Record]) -> Events:
 
 
 def _enforced(window: int) -> int | None:
-    # Measured: at 1M it compacts by itself; at 200K it waits for the provider to refuse.
+    # Measured: with 1M it compacts by itself; with 200K it waits until the provider refuses.
     return window - 33_000 if window > 200_000 else None
 
 

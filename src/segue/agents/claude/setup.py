@@ -1,7 +1,7 @@
-"""segue's entries in claude's settings: hooks, and the status line. Pure except for `path`.
+"""segue's entries in claude's settings: hooks and the status line. Pure, except for `path`.
 
-Values are as `system/files/edits.parse` gives them. Nothing but segue's own entries is ever
-changed, moved or removed; they are known by the client that they start.
+Values are as `system/files/edits.parse` returns them. Only segue's own entries are ever changed,
+moved or removed; they are recognised by the client that they start.
 """
 
 import os
@@ -16,10 +16,10 @@ _CLIENT, _FLAGS = "/segue/client.py", " -I -S "
 
 
 def path(env: Mapping[str, str]) -> str:
-    """The user's settings: in CLAUDE_CONFIG_DIR, else in ~/.claude."""
+    """The user's settings file: in CLAUDE_CONFIG_DIR, otherwise in ~/.claude."""
     folder = env.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     if not os.path.isdir(folder):
-        folder = folder.partition(",")[0]  # several, as segue and others read it
+        folder = folder.partition(",")[0]  # several folders, as segue and others read it
     return os.path.join(folder, "settings.json")
 
 
@@ -29,24 +29,25 @@ def is_own(command: object) -> bool:
 
 
 def line_of(settings: JSON) -> Any:
-    """The status line that is set; None if there is none."""
+    """The configured status line, or None."""
     return settings.get("statusLine")
 
 
 def has_own_line(settings: JSON) -> bool:
-    """Whether that one is segue's."""
+    """Whether that status line is segue's."""
     line = line_of(settings)
     return isinstance(line, dict) and is_own(line.get("command"))
 
 
 def is_there(settings: JSON) -> bool:
-    """Whether any entry of segue's is in these settings."""
+    """Whether these settings contain any of segue's entries."""
     return has_own_line(settings) or removed(settings, None) != settings
 
 
 def added(settings: Any, groups: Mapping[str, JSON], line: JSON | None, where: str) -> JSON:
-    """With these hooks, one group an event, and this status line (None: as it is). Own entries of
-    before are replaced where they stand. Raises InputError if what is there is no settings."""
+    """The settings with these hooks, one group per event, and this status line (None: unchanged).
+    Existing entries of segue are replaced in place. Raises InputError if the file does not contain
+    settings."""
     if not isinstance(settings, dict):
         raise InputError(f"{where}: not an object; nothing was written")
     found = deepcopy(settings)
@@ -67,7 +68,7 @@ def added(settings: Any, groups: Mapping[str, JSON], line: JSON | None, where: s
 
 
 def _placed(groups: list[Any], group: JSON | None) -> list[Any]:
-    """The list with this group instead of our own, else at the end."""
+    """The list with this group in the place of segue's own, otherwise at the end."""
     placed: list[Any] = []
     for each in groups:
         rest = _rest(each)
@@ -83,7 +84,7 @@ def _placed(groups: list[Any], group: JSON | None) -> list[Any]:
 
 
 def _rest(group: Any) -> Any:
-    """A group without our hooks: itself if it has none, None if it has no others."""
+    """A group without segue's hooks: unchanged if it has none, None if it has no others."""
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
@@ -94,7 +95,7 @@ def _rest(group: Any) -> Any:
 
 
 def removed(settings: Any, former: Any) -> Any:
-    """Without segue's entries; `former` is the status line that ours is instead of."""
+    """The settings without segue's entries; `former` is the status line that segue's replaced."""
     if not isinstance(settings, dict):
         return settings
     found = deepcopy(settings)
@@ -118,8 +119,8 @@ def removed(settings: Any, former: Any) -> Any:
 
 
 def bare(settings: Any) -> Any:
-    """The same without what means nothing: a list without hooks, a status line that is null. Two
-    settings that are equal without it are the same to claude."""
+    """The settings without meaningless parts: a list without hooks, a status line that is null.
+    Settings that are equal without them are the same to claude."""
     if not isinstance(settings, dict):
         return settings
     found = {k: v for k, v in settings.items() if not (k == "statusLine" and v is None)}

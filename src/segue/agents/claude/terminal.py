@@ -41,11 +41,11 @@ _NOTICE = re.compile(r"\s+⎿\s+(You've hit .*|Context limit reached.*|API Error
 _QUESTION = re.compile(r"(?i)\besc to (?:cancel|close|clear|go back)|enter to (?:confirm|continue)")
 _VIEW = "Showing detailed transcript"
 _INDENT = 2
-_LOOK_UP = 24  # how far above the box its spinner may be: tips and todos stand between
+_LOOK_UP = 24  # how far above the box its spinner may be, with tips and todos in between
 
 
 def _box(lines: Sequence[str], cursor: tuple[int, int]) -> tuple[int, int] | None:
-    """The rules above and below the prompt, if the cursor is between them."""
+    """The lines above and below the prompt, if the cursor is between them."""
     rules = [place for place, line in enumerate(lines) if line.startswith(_RULE)]
     for top, bottom in pairwise(rules):
         if top < cursor[1] < bottom and _PROMPT.match(lines[top + 1]):
@@ -63,7 +63,7 @@ def _draft(rows: Sequence[Ink], shown: PaneCapture, first: int) -> str:
 def _is_busy(lines: Sequence[str], top: int, bottom: int) -> bool:
     if any(_BUSY_HINT in line for line in lines[bottom + 1 :]):
         return True
-    # With a draft, the hint is not there.
+    # With a draft, the hint is missing.
     for place, line in upward(lines, top):
         if line.startswith(("●", "❯")) or place < top - _LOOK_UP:
             return False
@@ -73,7 +73,7 @@ def _is_busy(lines: Sequence[str], top: int, bottom: int) -> bool:
 
 
 def _is_fresh(lines: Sequence[str], top: int) -> bool:
-    """The logo is shown, and below it at most the command that cleared."""
+    """Whether the logo is shown with at most the clearing command below it."""
     logo = next((place for place, line in enumerate(lines[:top]) if _LOGO.search(line)), None)
     if logo is None:
         return False
@@ -82,7 +82,7 @@ def _is_fresh(lines: Sequence[str], top: int) -> bool:
 
 
 def _notice(lines: Sequence[str], top: int) -> str:
-    """What the last turn ended with."""
+    """How the last turn ended."""
     for _, line in upward(lines, top):
         if line.startswith("❯"):
             return ""
@@ -119,7 +119,7 @@ def _no_box(lines: Sequence[str]) -> Screen:
     if is_blank(lines):
         return Screen("starting")
     if any(line.startswith(_MENU) for line in lines):
-        # Its menus (models, settings, help, rewind): Escape leaves everything as it was.
+        # Its menus (models, settings, help, rewind), which Escape leaves without a change.
         return Screen("dialog", is_harmless=True)
     is_question = any(line.startswith(_RULE) for line in lines) and any(
         _QUESTION.search(line) or line.lstrip().startswith(_VIEW) for line in lines

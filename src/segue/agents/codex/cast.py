@@ -1,7 +1,7 @@
 """Codex.
 
-Options of a drill: `retries`: how often it tries a refused request or a broken stream again;
-`idle_ms`: for how long a stream may be silent.
+Options of a drill: `retries`: how often it retries a refused request or a broken stream. `idle_ms`:
+how long a stream may be silent.
 """
 
 import json
@@ -61,7 +61,7 @@ def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStar
     if session:
         argv += ["resume", session]
     argv += ["--json", *_FLAGS, "--skip-git-repo-check"]
-    # A server that is not there would be waited for without end.
+    # It would wait forever for a server that does not exist.
     argv += ["-c", "features.unbounded_connection_retries=false", prompt]
     return LegStart(argv=argv, env=_env(stage))
 

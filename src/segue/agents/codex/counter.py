@@ -1,8 +1,8 @@
 """Counts Codex's rollout files.
 
-Each line says in its first bytes what it is, so most lines are passed over after a look at those.
-A token count tells the last request and the thread's sum; it is repeated when nothing was asked,
-so it counts when the sum has changed.
+The first bytes of each line say what it is, so most lines are skipped after a look at those. A
+token count has the last request and the thread's sum. It is repeated without a request, so it
+counts only if the sum has changed.
 """
 
 import re
@@ -21,8 +21,8 @@ from segue.core.sessions.remarks import LimitSeen, Todo
 
 _PAYLOAD = b'"payload":{"type":"'
 _HEAD_BYTES = 140  # time, number and type come before the payload
-# The first letters tell what matters; commands and what they print are most of a file, and tell
-# nothing here.
+# The first letters decide what matters. Commands and their output are most of a file and do not
+# matter here.
 _COUNT, _COMPLETE, _SETTINGS = b"token_count", b"task_comple", b"thread_sett"
 _CALLS, _OUTPUT = (b"function_ca", b"custom_tool"), b'_output"'
 _CONTEXT = b'"type":"turn_context"'
@@ -34,7 +34,8 @@ _MOST = 1 << 53
 _SCOPES = {300: "five_hour", 10_080: "seven_day"}
 
 _Count = Annotated[int, Meta(ge=0, lt=_MOST)]
-"""Else it is no count of tokens, and would not fit into the index: such records are read slowly."""
+"""Anything else is not a count of tokens and would not fit into the index; such records are read
+slowly."""
 
 
 class _Usage(Struct, gc=False):
@@ -84,7 +85,7 @@ class CodexCounter:
         self.model = str(tally.memory.get("model", ""))
         known = tally.memory.get("total")
         self.total = _Usage(*known) if known else None
-        # The last word on each plan window, by place and length: read at the end.
+        # The last value for each plan window, by place and length; read at the end.
         self.said: dict[tuple[str, float | None], tuple[str, _Plan, bool]] = {}
 
     def feed(self, data: bytes, size: int) -> None:
@@ -117,8 +118,7 @@ class CodexCounter:
             start = end + 1
 
     def is_known(self, data: bytes, place: int, end: int) -> bool:
-        """Whether it is a turn's context that tells nothing new: the same model, wherever it names
-        one."""
+        """Whether this is a turn's context without news: the same model, wherever it names one."""
         if not (self.model and self.tally.cwd and data.startswith(_CONTEXT, place)):
             return False
         named = data.count(b'"model":', place, end)
@@ -132,7 +132,7 @@ class CodexCounter:
         self.tally.memory["total"] = astuple(self.total) if self.total else None
 
     def tokens(self, line: bytes) -> None:
-        """A token count in its usual form, which is most of what is decoded."""
+        """Takes a token count in its usual form, which is most of what is decoded."""
         try:
             record = _line(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ class CodexCounter:
             self.hear(record.timestamp, payload.rate_limits)
 
     def take(self, line: bytes) -> None:
-        """Any other record, or one in another form: other order of keys, blanks."""
+        """Takes any other record, or one in another form: other order of keys, blanks."""
         if not line.strip(b"\0\r\t "):
             return
         record = read_line(line)
@@ -176,7 +176,7 @@ class CodexCounter:
                 self.tool(payload)
 
     def began(self, payload: JSON) -> None:
-        """The first record; a resumed session may repeat it."""
+        """Takes the first record; a resumed session may repeat it."""
         spawned = text(payload, "source", "subagent", "thread_spawn", "parent_thread_id")
         self.tally.session_id = self.tally.session_id or text(payload, "id")
         self.tally.forked_from = (
@@ -185,7 +185,7 @@ class CodexCounter:
         self.tally.cwd = self.tally.cwd or text(payload, "cwd")
 
     def count(self, stamp: str, info: _Info) -> None:
-        """The last request, if the thread's sum has changed since the record before."""
+        """Counts the last request if the thread's sum has changed since the previous record."""
         last, total = info.last_token_usage, info.total_token_usage
         if total is not None:
             if total == self.total:
@@ -206,8 +206,8 @@ class CodexCounter:
         self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, said, cached, written)
 
     def hear(self, stamp: str, limits: _Limits) -> None:
-        """A reply without the headers overwrites them with nulls: the last that says something
-        counts, for each window."""
+        """Takes limits. A reply without the headers overwrites them with nulls, so the last value
+        that says something counts, for each window."""
         is_reached = bool(limits.rate_limit_reached_type)
         for place, plan in (("primary", limits.primary), ("secondary", limits.secondary)):
             if plan is not None and plan.used_percent is not None:

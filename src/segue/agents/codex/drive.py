@@ -1,5 +1,5 @@
-"""Codex: `exec --json`. It takes no more words once it runs, and its stream does not tell the size
-of the context: its session file does."""
+"""Codex: `exec --json`. It accepts no messages while it runs, and its stream does not report the
+size of the context; its session file does."""
 
 import os
 import re
@@ -49,19 +49,20 @@ def _find(env: Env) -> tuple[str, ...] | None:
 
 
 def _launch(order: LegOrder) -> Launch:
-    # The user's flags come first, as `exec`'s own: `resume` does not know all of them, and the flag
-    # of a list would take what follows it.
+    # The user's flags come first, as flags of `exec`: `resume` does not know all of them, and a
+    # flag with a list would take what follows it.
     argv = [*order.command, "exec", *order.flags, "--json"]
     if not _is_repository(order.cwd) and not is_set(order.flags, _ANYWHERE):
         argv.append(_ANYWHERE)
     if not any(_ENDLESS in flag for flag in order.flags):
-        # Else it waits without end for a server that is not there: waiting is segue's, by the
-        # user's policy. Not `--disable`: a version that does not know the feature would not start.
+        # Otherwise it waits forever for a server that does not exist; waiting is segue's job, by
+        # the user's policy. Not `--disable`, because a version that does not know the feature would
+        # not start.
         argv += ["-c", f"features.{_ENDLESS}=false"]
     if order.session_id:
         argv += ["resume", order.session_id]
     return Launch(
-        argv=(*argv, "-"),  # on its input there is room for a prompt of any length
+        argv=(*argv, "-"),  # its input has room for a prompt of any length
         input=order.prompt.encode("utf-8", "replace"),
         session_id=order.session_id,
     )
@@ -103,7 +104,7 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
 
 
 def session_place(name: str, env: Env, cwd: str) -> str:
-    """In the folder of the day that its name tells."""
+    """In the folder of the day in its name."""
     found = _ROLLOUT.fullmatch(name)
     return os.path.join(homes("codex", env)[0], "sessions", *found.groups(), name) if found else ""
 
@@ -129,7 +130,7 @@ DRIVE = Drive(
     install="npm install -g @openai/codex",
     launch=_launch,
     works_on_compacted=True,
-    interrupt_signal="SIGINT",  # it ends its tools and notes it; SIGTERM does neither
+    interrupt_signal="SIGINT",  # it ends its tools and records that; SIGTERM does neither
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

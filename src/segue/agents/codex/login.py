@@ -1,4 +1,4 @@
-"""Codex: a provider of the user's own, a key of the environment, or the login in `auth.json`."""
+"""Codex: the user's own provider, a key in the environment, or the login in `auth.json`."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, read_json, read_toml, values
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """Of `auth.json` only the account's id and whether it is a key are looked at."""
+    """Reads only the account's id from `auth.json`, and whether it is a key."""
     place = Path(env.get("CODEX_HOME") or home(env) / ".codex")
     found = str(os.path.realpath(place))
     config = read_toml(place / "config.toml")

@@ -26,7 +26,7 @@ _WRITES = ("--sandbox", "workspace-write")
 _NETWORK = ("-c", "sandbox_workspace_write.network_access=true")
 _KEYS = ("CODEX_API_KEY", "CODEX_ACCESS_TOKEN")
 _OWN_RULES = ("default_permissions", "permissions")
-"""Settings by which a user has rules of their own: what they come to is codex's to say."""
+"""Settings with which users have their own rules; only codex knows what these amount to."""
 
 
 def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
@@ -65,7 +65,7 @@ def _grants(refused: RefusedCall) -> tuple[Grant, ...]:
 
 
 def _mode(flags: Sequence[str], config: JSON) -> str:
-    """ "" if nobody says."""
+    """The sandbox mode; "" if nothing sets it."""
     if has(flags, *_BYPASS):
         return "danger-full-access"
     if has(flags, "--approve-for-me"):
@@ -81,7 +81,7 @@ def _mode(flags: Sequence[str], config: JSON) -> str:
 
 
 def _is_trusted(config: JSON, cwd: str) -> bool:
-    """By the folder, or by the top of its repository."""
+    """Whether codex trusts the folder, or the top of its repository."""
     projects = _table(config, "projects")
     top = [folder for folder in within(cwd) if (folder / ".git").exists()]
     names = {cwd, os.path.realpath(cwd), *map(str, top)}

@@ -59,8 +59,8 @@ def _words(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-# `codex_error_info`. Names without a line here ("other", "bad_request", …) tell nothing: the
-# message does. "usage_limit_exceeded" is also said of an empty quota: the sentence wins there.
+# `codex_error_info`. Names that are missing here ("other", "bad_request", …) say nothing; the
+# message does. "usage_limit_exceeded" also stands for an empty quota, where the sentence wins.
 _REASONS = {
     "context_window_exceeded": StopReason.CONTEXT_EXHAUSTED,
     "session_budget_exceeded": StopReason.MAX_BUDGET,
@@ -71,7 +71,7 @@ _REASONS = {
     "unauthorized": StopReason.AUTH,
     "cyber_policy": StopReason.REFUSAL,
 }
-# These carry an HTTP status that says more (401, 429); without one the connection failed.
+# These have an HTTP status that says more (401, 429); without one, the connection failed.
 _CONNECTION = _words(
     "http_connection_failed response_stream_connection_failed response_stream_disconnected "
     "response_too_many_failed_attempts"
@@ -96,18 +96,18 @@ class _State:
 
     def __init__(self) -> None:
         self.window: int | None = None
-        self.size: tuple[int, int | None] | None = None  # the last Usage, as records repeat it
-        self.total = 0  # of the thread so far: never falls by itself
-        self.unspent = 0  # of it, what a full window added to the token counts' sum
+        self.size: tuple[int, int | None] | None = None  # the last Usage, because records repeat it
+        self.total = 0  # of the thread so far; never decreases by itself
+        self.unspent = 0  # the part of it that a full window added to the token counts' sum
         self.model = ""
         self.limits: dict[str, Limit] = {}
-        self.resets_at: float | None = None  # of a plan window that this turn found used up
-        self.failed = False  # an error was said in this turn, and no reply since
+        self.resets_at: float | None = None  # of a plan window that was used up in this turn
+        self.failed = False  # there was an error in this turn, and no reply since
         self.summarising = False
-        self.compacted = False  # said already: up to three records tell of one compaction
+        self.compacted = False  # already reported: up to three records describe one compaction
         self.running: set[str] = set()
         self.children: set[str] = set()  # threads of sub-agents
-        self.shells: set[str] = set()  # calls of a shell that have no result yet
+        self.shells: set[str] = set()  # shell calls without a result yet
         self.sandbox = ""  # of this turn
 
     def begin(self) -> None:
@@ -158,7 +158,7 @@ def _turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _context(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """What a turn is done with; settings tell the model too. Told again in mid-turn, after a
+    """The settings of a turn, including the model. Repeated in the middle of a turn after a
     compaction."""
     state.sandbox = text(payload, "sandbox_policy", "type") or state.sandbox
     model = text(payload, "model") or text(payload, "thread_settings", "model")
@@ -214,7 +214,7 @@ def _item_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
         yield from _file_item(state, payload, put)
         return
     state.on()
-    if ident not in state.running:  # file changes and searches may only be told when done
+    if ident not in state.running:  # file changes and searches may only be recorded when done
         yield item_call(kind, item, put)
     state.running.discard(ident)
     yield item_outcome(kind, item, state.sandbox, put)
@@ -228,13 +228,13 @@ def _file_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     elif kind == "agent_message":
         yield from _reply(state, item, put)
     elif kind == "context_compaction":
-        return  # the file has a record for it, and its new size stands between the two
+        return  # the file has a record for it, and its new size is between the two
     elif kind not in _TOOL_ITEMS and kind not in _QUIET_ITEMS:
         yield Other(kind=f"item {kind}", known=False, **put)
 
 
 def _response_item(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """What goes over the wire. Messages are told by events too, and without what is put in."""
+    """Items of the API. Events report messages too, and without inserted text."""
     kind = text(payload, "type")
     call = text(payload, "call_id") or text(payload, "id")
     if kind in ("function_call", "custom_tool_call", "local_shell_call"):
@@ -271,13 +271,13 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     used, spent = amount(last, "total_tokens"), amount(total, "total_tokens")
     known = _measured(last) or _measured(total)
     if spent and spent == window and not known:
-        # After "ran out of room" the sum is set to the window, and `last` is only the difference
-        # to what was used before (0 at worst): the context is full.
+        # After "ran out of room" the sum is set to the window, and `last` is only the difference to
+        # what was used before (0 at worst): the context is full.
         used = spent
         state.unspent += spent - state.total if state.total else 0
     elif state.summarising and _measured(last):
         used = 0  # the size of the summary request, not of the context
-    if not (known and 0 < spent < state.total):  # else a copy of an earlier record
+    if not (known and 0 < spent < state.total):  # otherwise a copy of an earlier record
         state.total = spent or state.total
         parts = split_parts(last) if _measured(last) else None
         yield from _usage(state, used, window, put, parts)
@@ -285,7 +285,7 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def split_parts(usage: JSON) -> Spend:
-    """Codex's input holds what was read from and written to the cache; reasoning is part of the
+    """Codex's input includes what was read from and written to the cache; reasoning is part of the
     output."""
     return split_prompt(
         amount(usage, "input_tokens"),
@@ -296,12 +296,13 @@ def split_parts(usage: JSON) -> Spend:
 
 
 def _measured(usage: JSON) -> bool:
-    """Not made up by the client: those have a total and no parts."""
+    """Whether this is a real measurement; numbers made up by the client have a total without
+    parts."""
     return bool(whole(usage, "input_tokens") or whole(usage, "output_tokens"))
 
 
 def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """Written as soon as the reply is there; the token count follows only after the tools."""
+    """Written as soon as the reply arrives; the token count follows only after the tools."""
     if not state.summarising:
         used = whole(payload, "usage", "total_tokens") or 0
         spent = amount(payload, "thread_token_usage", "total_tokens")
@@ -323,7 +324,7 @@ def _usage(
 
 
 def _rate_limits(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """Nulls overwrite what was said before (a reply without the headers): they are skipped."""
+    """Nulls overwrite earlier values (a reply without the headers), so they are skipped."""
     limits = obj(payload, "rate_limits")
     reached = bool(text(limits, "rate_limit_reached_type"))
     for place in ("primary", "secondary"):
@@ -350,7 +351,8 @@ def _rate_limits(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _error(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """Not final by itself: retries say "error" too, and the turn's end follows."""
+    """An error, which is not final by itself: retries report "error" too, and the turn's end
+    follows."""
     why = _why(state, obj(payload, "error") or payload)
     if payload.get("will_retry") is True or why["message"].startswith("Reconnecting..."):
         yield Retry(message=why["message"], status=why["status"], **put)
@@ -386,7 +388,7 @@ def _why(state: _State, error: JSON) -> dict[str, Any]:
 
 def _complete(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     error = obj(payload, "error")
-    # Older versions write the error as an event of its own and an end that does not mention it.
+    # Older versions write the error as a separate event, and an end that does not mention it.
     silent = state.failed and not text(payload, "last_agent_message")
     yield Ended(ok=not error and not silent, **_why(state, error), **put)
 
@@ -412,13 +414,12 @@ def _server_turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _done(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    # The usage of `turn.completed` is the thread's sum, not a size. `notify` is told of success
-    # only.
+    # The usage of `turn.completed` is the thread's sum, not a size. `notify` only reports success.
     yield Ended(ok=True, **put)
 
 
 def _asks(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """An approval or an answer is awaited; nothing follows until it is given."""
+    """It waits for an approval or an answer; nothing follows until it gets one."""
     yield Failure(reason=StopReason.NEEDS_USER, code="approval_requested", **put)
 
 
@@ -466,7 +467,7 @@ _OWN_TYPES = _words(
 
 
 def knows(record: JSON) -> bool:
-    """Surely Codex's."""
+    """Whether this is certainly Codex's record."""
     kind = text(record, "type")
     if isinstance(record.get("method"), str):
         return record["method"] in _HANDLERS and bool(text(record, "params", "threadId"))
@@ -488,9 +489,10 @@ PROFILE = Profile(
     knows=knows,
     parse=parse,
     zero_means_done=True,
-    # SIGINT: exits 1 and says nothing; every failure that exits 1 has said `turn.failed`.
+    # SIGINT: exits with 1 and says nothing; every failure with exit code 1 has reported
+    # `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
-    # 95 % of what its catalogue says, mostly of 272,000; so too for models it does not know.
+    # 95 % of what its catalogue says, mostly of 272,000; the same for models it does not know.
     windows={"gpt-": 258_400, "gpt-6.1-terra": 475_000, "": 258_400},
     enforced=lambda window: window * 90 // 95,
 )

@@ -1,5 +1,5 @@
-"""How codex's forms spell one thing: each record's wrapping comes off, and names and keys are
-brought to the spelling of the session file."""
+"""Unifies codex's formats: removes each record's wrapping, and converts names and keys to the
+spelling of the session file."""
 
 import re
 
@@ -16,8 +16,8 @@ def unwrap(data: JSON) -> tuple[str, JSON]:
     if not payload:
         return kind or ("response" if "id" in data and "result" in data else ""), data
     if kind == "event_msg":
-        # In the file, items repeat what the response items say about tools (and come late, after
-        # the end of an interrupted turn).
+        # In the file, items repeat what the response items say about tools, and come late, after
+        # the end of an interrupted turn.
         inner = text(payload, "type")
         return ("file_item" if inner == "item_completed" else inner), payload
     if kind == "response_item":
@@ -31,12 +31,12 @@ def time_of(data: JSON) -> float | None:
 
 
 def snake(name: str) -> str:
-    """A camelCase name."""
+    """A camelCase name in snake_case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def snake_keys(value: JSON, depth: int = 4) -> JSON:
-    """The server's camelCase keys as the session file spells them."""
+    """The server's camelCase keys in the session file's spelling."""
     return {
         snake(k): snake_keys(v, depth - 1) if isinstance(v, dict) and depth else v
         for k, v in value.items()

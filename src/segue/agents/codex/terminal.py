@@ -39,11 +39,11 @@ _INTERRUPTED = "Conversation interrupted"
 _SAID = ("›", "•", "■", "✗", "⚠")
 _INDENT = 2
 _RIGHT = 1  # columns that the box leaves free at its right
-_LOOK_UP = 16  # how far above the prompt the busy line may be: queued words stand between
+_LOOK_UP = 16  # how far above the prompt the busy line may be, with queued messages in between
 
 
 def _box(lines: Sequence[str], cursor: tuple[int, int]) -> tuple[int, int] | None:
-    """The first row of the prompt and the row after its last, if the cursor is in there."""
+    """The first row of the prompt and the row after its last, if the cursor is inside."""
     x, y = cursor
     if x < _INDENT or y >= len(lines):
         return None
@@ -53,7 +53,7 @@ def _box(lines: Sequence[str], cursor: tuple[int, int]) -> tuple[int, int] | Non
     if top < 0 or not lines[top].startswith(_PROMPT):
         return None
     last = max((place for place, line in enumerate(lines) if line.strip()), default=0)
-    # An empty row parts the prompt from the footer, whose first row may be empty for a moment.
+    # An empty row separates the prompt from the footer, whose first row may be empty for a moment.
     bottom = next((place for place, line in upward(lines, last) if not line.strip()), -1)
     while bottom - 1 > y and not lines[bottom - 1].strip():
         bottom -= 1
@@ -68,7 +68,7 @@ def _draft(rows: Sequence[Ink], shown: PaneCapture, first: int) -> str:
 
 
 def _notice(lines: Sequence[str], top: int) -> str:
-    """What the last turn ended with, if that is a failure."""
+    """How the last turn ended, if it failed."""
     found: list[str] = []
     for _, line in upward(lines, top):
         if not line.strip():

@@ -1,5 +1,5 @@
-"""Codex's tools: what a call was given, and the result. Items are told by the exec stream and
-the server; the wire's calls and results are in the session file."""
+"""Codex's tools: the arguments of a call, and its result. The exec stream and the server have
+items; the session file has the API's calls and results."""
 
 import re
 from typing import Any
@@ -11,18 +11,18 @@ from segue.core.runs.failing_tests import failing_tests
 from segue.core.stops.events import ToolCall, ToolResult
 
 Put = dict[str, Any]  # where and at
-_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # to other tools
+_GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # of other tools
 _EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
 _REJECTED = "rejected by user approval settings"
-"""How the client's own words end where it would have asked."""
+"""How the client's own message ends where it would have asked."""
 _READ_ONLY = "Read-only file system"
 _SHOWS = "Output:\n"
 _RUNS_ON = "Process running with"  # in the background
-_HEAD_CHARS = 400  # what the client says before it shows what a command printed
+_HEAD_CHARS = 400  # of what the client says before a command's output
 
 
 def item_call(kind: str, item: JSON, put: Put) -> ToolCall:
-    """The call that an item tells of."""
+    """The call that an item describes."""
     command = command_of(item.get("command"))
     changes = item.get("changes")  # a list, or by path
     paths = list(changes) if isinstance(changes, dict) else []
@@ -40,7 +40,7 @@ def item_call(kind: str, item: JSON, put: Put) -> ToolCall:
 
 
 def _item_result(item: JSON) -> str:
-    """What a tool other than a shell answered."""
+    """The result of a tool other than a shell."""
     told = item.get("result")
     return (
         joined(obj(told).get("content")) or text(item, "result") or text(item, "error", "message")
@@ -48,7 +48,7 @@ def _item_result(item: JSON) -> str:
 
 
 def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
-    """What came of an item."""
+    """The outcome of an item."""
     status, code = text(item, "status"), whole(item, "exit_code")
     said = text(item, "aggregated_output") if kind == "command_execution" else ""
     return ToolResult(
@@ -63,7 +63,8 @@ def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
 
 
 def wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
-    """Arguments are JSON in a string, those of custom tools any text."""
+    """A call from the session file. Arguments are JSON in a string; those of custom tools are any
+    text."""
     said = text(payload, "arguments")
     free = text(payload, "input")
     given = obj(decode(said)) if said else obj(payload, "action")
@@ -80,13 +81,13 @@ def wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
 
 
 def _is_kept_from(sandbox: str, code: int | None, said: str) -> bool:
-    """Whether a sandbox in which nothing may be written made this command fail."""
+    """Whether a command failed because a sandbox forbids writing."""
     return sandbox == "read-only" and code not in (0, None) and _READ_ONLY in said
 
 
 def wire_result(sandbox: str, call: str, output: Any, put: Put, *, is_shell: bool) -> ToolResult:
-    """The client's own words come first, then what was printed; older versions wrote JSON. A shell
-    that was never started has neither: the client says why it refused."""
+    """A result from the session file. The client's own words come first, then the output; older
+    versions wrote JSON. For a shell that never started, the client says why it refused."""
     said = output if isinstance(output, str) else joined(output) or text(output, "content")
     code: int | None = None
     if said.startswith('{"'):

@@ -22,8 +22,8 @@ class Login(Struct, frozen=True, kw_only=True):
     """The account, as far as the agent's flags, variables and files reveal it."""
 
     home: str  # its config home
-    who: str = ""  # a hash; "": nothing tells, and the home stands for it
-    kind: Kind = ""  # a plan of the user's, or a key that is paid by use
+    who: str = ""  # a hash; "" if nothing identifies the account, and the home stands for it
+    kind: Kind = ""  # the user's plan, or a key that is paid by use
 
 
 LoginOf = Callable[[Sequence[str], Env, str], Login]

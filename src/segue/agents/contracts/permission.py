@@ -37,8 +37,8 @@ class Access(Struct, frozen=True, kw_only=True):
     signed_in: bool | None = None
     sign_in: str = ""  # how to sign in, in a few words
     asks: tuple[str, ...] = ()
-    """Where nothing else tells: arguments with which its own program says by its exit code whether
-    it is signed in (0) or not (1)."""
+    """If nothing else says so: arguments with which its own program reports by exit code whether it
+    is signed in (0) or not (1)."""
 
 
 class RefusedCall(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """How to find out what an agent may do, and how to allow more."""
 
     look: Callable[[Sequence[str], Env, str], Access] | None
-    """By the user's flags, the environment and the working folder. None: nobody can tell."""
+    """By the user's flags, the environment and the working folder. None if nobody can tell."""
     grants: Callable[[RefusedCall], tuple[Grant, ...]]
     """What would allow this, the narrowest first."""
 
@@ -114,7 +114,7 @@ def programs(command: str) -> tuple[str, ...]:
 
 
 def read_json(path: Path | str) -> JSON:
-    """An object with or without comments; {} if there is none that can be read."""
+    """An object, with or without comments; {} if the file is missing or unreadable."""
     said = read_text(path)
     for text in (said, _TRAILING.sub(_kept, _COMMENT.sub(_kept, said))):
         try:
@@ -130,7 +130,7 @@ def _kept(found: re.Match[str]) -> str:
 
 
 def read_toml(path: Path | str) -> JSON:
-    """{} if there is none that can be read."""
+    """The content; {} if the file is missing or unreadable."""
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError:

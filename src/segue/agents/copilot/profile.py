@@ -27,7 +27,7 @@ _KNOWN = {
 
 def parse(records: Iterable[Record]) -> Iterator[Event]:
     """Events of a stream."""
-    incomplete = False  # the agent itself said that the task did not succeed
+    incomplete = False  # the agent itself reported that the task failed
     for record in records:
         data, kind = obj(record.data, "data"), text(record.data, "type")
         mark: JSON = {"where": record.where, "at": instant(record.data.get("timestamp"))}
@@ -62,7 +62,7 @@ def _reply(data: JSON, mark: JSON) -> Iterator[Event]:
 
 
 def knows(record: JSON) -> bool:
-    """Is this surely a record of Copilot CLI's?"""
+    """Whether this is certainly a record of Copilot CLI."""
     kind = text(record, "type")
     if kind == "result":
         return {"sessionId", "exitCode"} <= record.keys()

@@ -24,26 +24,28 @@ PROMPT, PROMPT_FILE, SESSION, FLAGS = "{prompt}", "{prompt_file}", "{session}", 
 _PLACES = (PROMPT, PROMPT_FILE, SESSION)
 _PLACE = re.compile("|".join(re.escape(place) for place in _PLACES))
 _FILE = "prompt.md"
-_MAX_WORD_BYTES = 131_071  # Linux takes no longer argument
+_MAX_WORD_BYTES = 131_071  # Linux accepts no longer argument
 
 
 class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the user says about an agent."""
 
     command: tuple[str, ...] = ()
-    """The program and its arguments. `{prompt}` is the prompt, `{prompt_file}` a file with it, and
-    without both it comes on its input; `{flags}`, alone, is where the user's flags go."""
+    """The program and its arguments. `{prompt}` is the prompt and `{prompt_file}` a file with it;
+    without either, the prompt is sent to its input. `{flags}`, as a separate argument, is where the
+    user's flags go."""
     like: str = ""  # a known agent
-    env: dict[str, str] = field(default_factory=dict)  # set besides the user's own
+    env: dict[str, str] = field(default_factory=dict)  # added to the user's own
     home: str = ""  # with `like`: where its sessions are, if not in that agent's home
     resume: tuple[str, ...] = ()
-    """The same with `{session}`, to continue a session; without it there is only the new one."""
+    """The same with `{session}`, to continue a session; without it, only new sessions are
+    possible."""
     session: str = ""  # RE2: its one group is the session's id in a line of its output
     done: str = ""  # RE2: a line that says that the task is done
-    failed: str = ""  # RE2: a line that says that it is not, and will not be
+    failed: str = ""  # RE2: a line that says that the task failed
 
     def __post_init__(self) -> None:
-        """Nonsense is refused here, by name."""
+        """Refuses nonsense, naming it."""
         if not self.command and not self.like:
             raise ValueError("`command` is missing: the program and its arguments, as a list")
         if self.command and not self.command[0].strip():
@@ -86,7 +88,7 @@ def _like(known: Drive, custom: Custom) -> Drive:
         return replace(given, env={**custom.env, **given.env})
 
     def seen(env: Env) -> Env:
-        """The environment by which its sessions are found."""
+        """The environment in which its sessions are found."""
         return {**env, **custom.env, **_home(known.agent, custom.home)}
 
     changes: dict[str, object] = {"launch": launch}
@@ -107,7 +109,7 @@ def _like(known: Drive, custom: Custom) -> Drive:
 
 
 def _seen_by(permissions: Permissions, custom: Custom, seen: Callable[[Env], Env]) -> Permissions:
-    """Of another program nobody knows what it may do: it may be a container."""
+    """What another program may do is unknown, because it may be a container."""
     look = permissions.look
     if custom.command or look is None:
         return replace(permissions, look=None)
@@ -115,7 +117,7 @@ def _seen_by(permissions: Permissions, custom: Custom, seen: Callable[[Env], Env
 
 
 def _home(agent: str, home: str) -> dict[str, str]:
-    """The variable that moves the home of an agent."""
+    """The variable that moves an agent's home."""
     store = stores().get(agent)
     if not home or store is None or not store.variables:
         return {}
@@ -136,7 +138,7 @@ def _own(name: str, custom: Custom) -> Drive:
         }
         argv: list[str] = []
         for word in words:
-            # In one pass: what is filled in may have braces of its own.
+            # In one pass, because the values may contain braces.
             filled = _PLACE.sub(lambda found: texts[found[0]], word)
             argv += order.flags if word == FLAGS else [filled]
             size = len(filled.encode("utf-8", "replace"))
@@ -181,7 +183,7 @@ def _found(command: Sequence[str], env: Env) -> tuple[str, ...] | None:
 def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
     session = _compiled("session", custom.session, 1) if custom.session else None
     says: list[tuple[Literal["done", "failed"], Search]] = []
-    if custom.failed:  # first: who says both has not done it
+    if custom.failed:  # checked first: a program that says both has failed
         says.append(("failed", _compiled("failed", custom.failed)))
     if custom.done:
         says.append(("done", _compiled("done", custom.done)))
@@ -195,7 +197,8 @@ def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
 
 
 Search = Callable[[str], str | None]
-"""Looks for a pattern in a line: its one group, or all of it; None if it does not exist."""
+"""Searches a line for a pattern: returns its one group, or the whole match; None if there is no
+match."""
 
 
 def _compiled(name: str, pattern: str, groups: int | None = None) -> Search:
