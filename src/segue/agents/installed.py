@@ -13,11 +13,11 @@ from pathlib import Path
 
 _ARCHES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 ARCH = _ARCHES.get(platform.machine().lower(), platform.machine().lower())
-"""As npm's packages call this machine."""
+"""The name of this machine in npm's packages."""
 MACHINE = {"x64": "x86_64", "arm64": "aarch64"}.get(ARCH, ARCH)
-"""As compilers call it."""
+"""Its name in compilers."""
 SYSTEM = "darwin" if sys.platform == "darwin" else "linux"
-"""As npm's packages call this system."""
+"""The name of this system in npm's packages."""
 NODES = (f"node-{SYSTEM}-{ARCH}/bin/node", "node/bin/node")
 _BINARY = (
     b"\x7fELF",
@@ -29,9 +29,9 @@ _BINARY = (
 def native(
     agent: str, files: Sequence[str], env: Mapping[str, str], *, is_kept: bool = True
 ) -> str | None:
-    """The agent's own binary: in the folder that SEGUE_AGENTS names, else what PATH leads to, else
-    (`is_kept`) in the folder that `scripts/agents` fills unasked. `files` are patterns below a
-    node_modules, the best first."""
+    """The agent's own binary: in the folder named by SEGUE_AGENTS, otherwise where PATH leads,
+    otherwise (`is_kept`) in the folder that `scripts/agents` fills. `files` are patterns below a
+    node_modules folder, the best first."""
     for folder in _folders(agent, env, is_kept):
         if found := _first(folder, files):
             return found
@@ -43,7 +43,7 @@ def native(
 def script(
     agent: str, files: Sequence[str], env: Mapping[str, str], *, is_kept: bool = True
 ) -> str | None:
-    """The same for an agent that is a program for node; None too if there is no node."""
+    """The same for an agent that runs in node; None also if there is no node."""
     for folder in _folders(agent, env, is_kept):
         found = _first(folder, files)
         if found and _node(found, env.get("PATH")):
@@ -52,16 +52,15 @@ def script(
 
 
 def node(program: str, path: str | None = None) -> str:
-    """The node that such an agent runs in: the one beside it, if it brought one; else by the
-    PATH."""
+    """The node for such an agent: the one next to it, if it brought one; otherwise by the PATH."""
     return _node(program, path or os.environ.get("PATH")) or "node"
 
 
 def command(
     agent: str, files: Sequence[str], env: Mapping[str, str], *, is_script: bool = False
 ) -> tuple[str, ...] | None:
-    """What a run starts: the native program or node with the script, as the user has it installed;
-    a launcher if there is no more than that."""
+    """The command that a run starts: the native program, or node with the script, as the user
+    installed it; a launcher if there is nothing else."""
     if is_script:
         if found := script(agent, files, env, is_kept=False):
             return (node(found, env.get("PATH")), found)
@@ -72,7 +71,7 @@ def command(
 
 
 def _folders(agent: str, env: Mapping[str, str], is_kept: bool) -> Iterator[Path]:
-    """Where to look: folders called node_modules, and the program on the PATH itself."""
+    """Where to look: node_modules folders, and the program on the PATH itself."""
     if "SEGUE_AGENTS" in env:
         yield from _kept(Path(env["SEGUE_AGENTS"], agent))
     on_path = shutil.which(agent, path=env.get("PATH", os.defpath))

@@ -1,7 +1,7 @@
-"""Where each agent keeps its sessions: data, apart from the parsers, because every `status` and
-`scan` needs the places and hardly ever all the parsers.
+"""Where each agent keeps its sessions. This data is separate from the parsers, because every
+`status` and `scan` needs the places, but rarely all the parsers.
 
-`~` and `$XDG_…` are filled in, with the XDG defaults; all homes that exist are looked at.
+`~` and `$XDG_…` are expanded, with the XDG defaults; all existing homes are searched.
 """
 
 import re
@@ -15,7 +15,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def no_parent(path: str) -> str:
-    """Every file is a session of its own."""
+    """Every file is a separate session."""
     return ""
 
 
@@ -25,17 +25,17 @@ def stem(name: str) -> str:
 
 
 def unnamed(name: str) -> str:
-    """Only the records tell."""
+    """Only the records have the id."""
     return ""
 
 
 def untold(records: list[JSON]) -> str:
-    """The records don't tell the parent."""
+    """The records do not name the parent."""
     return "?"
 
 
 def as_told(path: str, cwd: str) -> str:
-    """The records tell the folder."""
+    """The records name the folder."""
     return cwd
 
 
@@ -44,34 +44,34 @@ class SessionStore(NamedTuple):
 
     homes: tuple[str, ...]
     variables: tuple[tuple[str, str], ...] = ()
-    """Environment variables that move the home, and what is below them: the first one that is
-    set counts, instead of `homes`. It may name several, with commas between them."""
+    """Environment variables that move the home, and the path below them. The first one that is set
+    replaces `homes`; it may name several folders, separated by commas."""
     files: tuple[str, ...] = ()
-    """Patterns of session files below a home; `**` is any depth, links to folders are not
-    followed there."""
+    """Patterns of session files below a home; `**` is any depth, without following links to
+    folders."""
     database: str = ""
     """The pattern of an SQLite file with all sessions in it, instead of files."""
     session_id: Callable[[str], str] = stem
-    """The session's id by its file's name; "" if only the records tell."""
+    """The session's id from its file's name; "" if only the records have it."""
     parent_id: Callable[[str], str] = no_parent
-    """For a sub-agent's file: its parent's id by the path below the home; "?" if only the records
-    tell; else ""."""
+    """For a sub-agent's file: its parent's id from the path below the home; "?" if only the records
+    have it; otherwise ""."""
     told_parent: Callable[[list[JSON]], str] = untold
-    """Where only the records tell: the parent's id by the first of them; "" if it has none, "?" if
-    it has one that they don't name."""
+    """If only the records have it: the parent's id from the first of them; "" if there is none, "?"
+    if they do not name it."""
     folder: Callable[[str, str], str] = as_told
-    """The project's folder, by the session file's path below the home and the folder that its last
-    records name: the agent may have gone down into another one."""
+    """The project's folder, from the session file's path below the home and the folder in its last
+    records: the agent may have moved to another folder."""
     configs: tuple[str, ...] = ()
-    """The agent's own config files that may say how large a window is; `{cwd}` is the session's
+    """The agent's own config files that may state the size of a window; `{cwd}` is the session's
     folder."""
     projects: str = ""
-    """A JSON file below the home that says which folder (key) has which short name (value), where
-    the records don't tell the folder; the name is a part of the session file's path."""
+    """A JSON file below the home that maps folders (keys) to short names (values), for records that
+    do not name the folder; the name is a part of the session file's path."""
 
 
 def _claude_parent(path: str) -> str:
-    """`projects/<slug>/<session>/subagents/agent-….jsonl`; older versions put the file beside its
+    """`projects/<slug>/<session>/subagents/agent-….jsonl`. Older versions put the file next to its
     parent's, with the parent's id in its records."""
     parts = path.split("/")
     if "subagents" in parts[3:]:
@@ -85,7 +85,7 @@ def _claude_told_parent(records: list[JSON]) -> str:
 
 
 def _claude_folder(path: str, cwd: str) -> str:
-    """The file is in a folder that is named after the one where the session began."""
+    """The file is in a folder named after the one in which the session began."""
     slug = path.split("/")[1] if path.count("/") > 1 else ""
     above = cwd
     while above.count("/") > 0 and above != "/":
@@ -102,24 +102,24 @@ def _codex_session(name: str) -> str:
 
 
 def _codex_parent(path: str) -> str:
-    """Sub-agents' files lie among all others."""
+    """Sub-agents' files are among all others."""
     return "?"
 
 
 def _codex_told_parent(records: list[JSON]) -> str:
-    """The first of such records is its own; a copy of its parent's history may follow."""
+    """The first such record is its own; a copy of its parent's history may follow."""
     meta = next((r for r in records if text(r, "type") == "session_meta"), None)
     return text(meta, "payload", "source", "subagent", "thread_spawn", "parent_thread_id")
 
 
 def _gemini_parent(path: str) -> str:
-    """Sub-agents' files are in a folder that is named after their parent."""
+    """Sub-agents' files are in a folder named after their parent."""
     parts = path.split("/")
     return parts[3] if len(parts) > 4 else ""
 
 
 def _pi_session(name: str) -> str:
-    """`2026-11-15T19-03-29-991Z_<id>.jsonl`; a file that the user named tells it inside."""
+    """`2026-11-15T19-03-29-991Z_<id>.jsonl`; a file that the user named has the id inside."""
     return stem(name).rpartition("_")[2] if "_" in name else ""
 
 

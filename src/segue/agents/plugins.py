@@ -30,8 +30,8 @@ class BrokenPluginError(ConfigError):
 
 @cache
 def added() -> dict[str, str]:
-    """The packages of agents that others have installed, by name. Those that are built in are not
-    among them: nobody can take their names."""
+    """The packages of agents that others have installed, by name. Built-in agents are not included:
+    nobody can take their names."""
     found: dict[str, str] = {}
     for place in dict.fromkeys(sys.path):
         for name, package in _in_folder(place or os.curdir):
@@ -41,12 +41,12 @@ def added() -> dict[str, str]:
 
 
 def package_of(name: str) -> str | None:
-    """The package of an agent, or None for one that nobody has installed."""
+    """The package of an agent, or None if it is not installed."""
     return f"{GROUP}.{name}" if name in BUILT_IN else added().get(name)
 
 
 def part(name: str, module: str, attribute: str) -> object | None:
-    """What an agent's package has under that name, or None if it has no such module. Raises
+    """An attribute of a module in an agent's package, or None if there is no such module. Raises
     BrokenPluginError if the package is not segue's own and cannot be imported."""
     package = package_of(name)
     if package is None:
@@ -57,7 +57,7 @@ def part(name: str, module: str, attribute: str) -> object | None:
         if find_spec(f"{package}.{module}") is None:
             return None
         found: object = getattr(import_module(f"{package}.{module}"), attribute)
-    except Exception as fault:  # a stranger's code may raise anything
+    except Exception as fault:  # foreign code may raise anything
         said = f"{type(fault).__name__}: {fault}".splitlines()[0]
         where = f"the plug-in {name} ({package}.{module})"
         raise BrokenPluginError(

@@ -1,57 +1,62 @@
-"""How to tell from outside that an agent runs, and on which session: data, apart from the parsers
-like the places, because every `status` needs it. All of it was seen on the real programs."""
+"""How to tell from outside that an agent is running, and on which session. This data is separate
+from the parsers, like the places, because every `status` needs it. All of it was observed with the
+real programs."""
 
 from typing import NamedTuple
 
 
 class PidFiles(NamedTuple):
-    """Files that running agents keep about themselves: `<pid>.json`. The names are of fields."""
+    """Files that running agents keep about themselves: `<pid>.json`. The attributes are names of
+    fields."""
 
     folder: str
-    """Below a home. Nothing else that is in it is ever opened: secrets may lie there."""
+    """Below a home. Nothing else in it is ever opened, because it may contain secrets."""
     session_id: str
     start_ticks: str
-    """The process's start as the kernel counts it: tells it from a later one of the same pid."""
+    """The process's start time in kernel ticks, which distinguishes it from a later process with
+    the same pid."""
     started_ms: str
-    """About the same by the clock, for systems where ticks are unknown."""
+    """Roughly the same by the clock, for systems without known ticks."""
     domain: str
-    """On which machine, and in which pid namespace, the pid means something."""
+    """The machine and pid namespace in which the pid is valid."""
     status: str
     statuses: dict[str, str]
-    """Its words, as busy, idle or waiting."""
+    """Its words for busy, idle or waiting."""
     waiting_for: str
 
 
 class Signs(NamedTuple):
-    """What shows that an agent runs. An agent with pid files, locks, open files or an open database
-    is at work on nothing if a process of it has none of these; others are told by their folder."""
+    """What shows that an agent is running. If an agent has pid files, locks, open files or an open
+    database, a process without any of these works on nothing; other agents are identified by their
+    folder."""
 
     names: tuple[str, ...]
-    """What its process is called (on Linux at most 15 letters)."""
+    """The name of its process (on Linux at most 15 letters)."""
     programs: tuple[str, ...] = ()
-    """The programs that may be called so, where others have the same name; () is any."""
+    """The programs that may have that name, if others do too; () means any."""
     scripts: tuple[str, ...] = ()
-    """How the path of its script ends, if a runtime like node runs it under its own name."""
+    """How the path of its script ends, if a runtime such as node runs it under its own name."""
     pid_files: PidFiles | None = None
     locks: str = ""
-    """The pattern, below a home, of files that it keeps locked, named by the session's id. They
-    are never locked to find out: the agent would take segue for another writer."""
+    """The pattern, below a home, of files that it keeps locked, named by session id. segue never
+    tries to lock them, because the agent would take segue for another writer."""
     holds_files: bool = False
     """It keeps the session's file open."""
     holds_database: bool = False
-    """It keeps the database with its sessions open: says in which, not on which it works."""
+    """It keeps the database of its sessions open, which shows the database but not the session."""
     session_flags: tuple[str, ...] = ()
-    """Arguments after which the id of its session may stand."""
+    """Arguments that the id of its session may follow."""
     latest_flags: tuple[str, ...] = ()
-    """Arguments by which it continues the newest session of its folder, if no id follows."""
+    """Arguments with which it continues the newest session of its folder, if no id follows."""
     hides_arguments: bool = False
-    """It may write its own name over its arguments: by hand it may be at any session."""
+    """It may overwrite its arguments with its own name, so started by hand it may be on any
+    session."""
     fork_flags: tuple[str, ...] = ()
-    """With one of these, it does not continue the session that is named."""
+    """With one of these, it does not continue the named session."""
     folder_flags: tuple[str, ...] = ()
-    """Arguments after which the session's folder stands, if that is not the process's own."""
+    """Arguments that the session's folder follows, if that is not the process's own."""
     servers: tuple[str, ...] = ()
-    """Arguments of a process that works for others: on many sessions, in any folder."""
+    """Arguments of a process that serves others: many sessions, in any folder."""
 
 
 SIGNS: dict[str, Signs] = {
@@ -79,7 +84,8 @@ SIGNS: dict[str, Signs] = {
         session_flags=("resume",),
         latest_flags=("--last",),
         folder_flags=("-C", "--cd"),
-        # A terminal is its client unless told otherwise, and it keeps what the terminal has left.
+        # A terminal is its client unless stated otherwise, and it keeps running when the terminal
+        # has left.
         servers=("app-server",),
     ),
     "opencode": Signs(
@@ -98,7 +104,7 @@ SIGNS: dict[str, Signs] = {
         latest_flags=("--resume", "-r"),  # "latest", a number, or nothing
     ),
     "pi": Signs(
-        names=("pi",),  # and its arguments are overwritten
+        names=("pi",),  # it overwrites its arguments
         programs=("pi", "node", "bun"),
         scripts=("pi-coding-agent/dist/cli.js",),
         session_flags=("--session",),

@@ -10,7 +10,7 @@ NAMES = ("claude", "codex", "opencode")
 
 
 def find(name: str) -> Terminal | None:
-    """How that agent is in a terminal, by name or alias; None for one that segue only watches."""
+    """The terminal of an agent, by name or alias; None if segue only watches it."""
     key = canonical(name)
     if key in plugins.BUILT_IN and key not in NAMES:
         return None

@@ -51,7 +51,7 @@ TERMINAL = {
     "budget_exhausted": R.MAX_BUDGET,
     "aborted_streaming": R.USER_EXIT,
     "aborted_tools": R.USER_EXIT,
-    "hook_stopped": R.USER_EXIT,  # the user's own hook ended it in mid-work; exit 0, no error
+    "hook_stopped": R.USER_EXIT,  # the user's own hook ended it during work; exit code 0, no error
     "tool_deferred": R.NEEDS_USER,
     "tool_deferred_unavailable": R.ERROR,
     "malformed_tool_use_exhausted": R.ERROR,
@@ -63,7 +63,8 @@ TERMINAL = {
     "error_max_structured_output_retries": R.ERROR,
 }
 _BY_HOOK = UserExitType.TERMINATED  # the user's own hook, not a key
-WELL = {"", "completed", "stop_hook_prevented"}  # the last: the model had ended its turn already
+# the last one: the model had already ended its turn
+WELL = {"", "completed", "stop_hook_prevented"}
 
 _CODES = (  # `error`, `apiError`, `api_error_type`; invalid_request and unknown say nothing
     (R.RATE_LIMIT, "rate_limit", "rate_limit_error", "usage_limit_reached"),
@@ -91,7 +92,8 @@ _PREVIEW = re.compile(
     re.DOTALL,
 )
 _CLEARED = "[Old tool result content cleared]"
-_LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")  # run by the client, not the model
+# run by the client, not by the model
+_LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")
 _IDLE = re.compile(  # record types that do not matter: of the stream, then of the transcript
     "control_cancel_request|command_lifecycle|keep_alive|tool_progress|auth_status|"
     "tool_use_summary|prompt_suggestion|streamlined_text|"
@@ -108,7 +110,7 @@ _IDLE_SYSTEM = re.compile(
 
 
 class _Recent:
-    """Remembers the last ids it was given, at least so many: a stream may continue for days."""
+    """Remembers at least this many of the last ids, because a stream may run for days."""
 
     def __init__(self, least: int = 2_000) -> None:
         self._least = least
@@ -125,24 +127,24 @@ class _Recent:
 
 
 class Reader:
-    """Reads one stream or file, and keeps what a single record cannot know."""
+    """Reads one stream or file, and remembers what a single record cannot know."""
 
     errors: ClassVar[dict[str, R]] = ERRORS
 
     def __init__(self) -> None:
-        self.here: JSON = {}  # where and when the present record stands
+        self.here: JSON = {}  # the place and time of the current record
         self.compacted = False  # in the stream, the client's next words are the summary
         self.held: ev.Ended | None = None  # a transcript's end of turn, unless something follows
         self.session = self.model = self.cwd = ""
         self.used: int | None = None
         self.window: int | None = None
-        self.counted = ("", 0)  # message id and tokens of the last usage told
-        self.replies = _Recent()  # message ids that were told
+        self.counted = ("", 0)  # message id and tokens of the last reported usage
+        self.replies = _Recent()  # message ids that were reported
         self.spoken = False  # the model has said something in this turn
-        self.failed = ""  # what the client last said as an error in this turn
-        self.making: dict[str, str] = {}  # tasks that have no number yet, by call
+        self.failed = ""  # the client's last error in this turn
+        self.making: dict[str, str] = {}  # tasks without a number yet, by call
         self.tasks: dict[str, str] = {}  # by the client's number
-        self.commands: dict[str, str] = {}  # calls of a shell without a result yet, and its name
+        self.commands: dict[str, str] = {}  # shell calls without a result yet, and the shell's name
 
     def parse(self, records: Iterable[Record]) -> Events:
         for record in records:
@@ -160,7 +162,7 @@ class Reader:
         if "sessionId" in data:
             session, cwd = text(data, "sessionId"), text(data, "cwd")
         if session and (session != self.session or (cwd and not self.cwd)):
-            # A transcript has no opening record, and the first ones in it do not name the folder.
+            # A transcript has no opening record, and its first records do not name the folder.
             self.cwd = cwd
             yield from self.begin(session, "", cwd)
         match kind:
@@ -176,14 +178,14 @@ class Reader:
                 yield from self.attachment(obj(data, "attachment"))
             case "rate_limit_event":
                 yield self.limit(obj(data, "rate_limit_info"))
-            case "stream_event":  # the only place of the stream with the final output count
+            case "stream_event":  # the only place in the stream with the final output count
                 if text(data, "event", "type") == "message_delta":
                     key = text(data, "api_message_id") or self.counted[0]
                     yield from self.count(self.parts(obj(data, "event", "usage")), key)
             case "control_request":
                 if text(data, "request", "subtype") == "can_use_tool":
                     yield self.awaiting("can_use_tool", text(data, "request", "tool_name"))
-            case "control_response":  # an answer to get_context_usage, or to something else
+            case "control_response":  # the response to get_context_usage, or to something else
                 meter = obj(data, "response", "response")
                 self.window = whole(meter, "maxTokens") or self.window
                 yield from self.count(None, "meter", whole(meter, "totalTokens"))
@@ -218,7 +220,7 @@ class Reader:
         self.held = None
 
     def leave(self) -> Events:
-        """The user typed /exit: the end, unless the turn had its own before."""
+        """The user typed /exit: the end, unless the turn already had one."""
         if self.held is None and not self.failed:
             exit_type = UserExitType.EXIT_COMMAND
             yield ev.Ended(
@@ -247,7 +249,7 @@ class Reader:
             self.model = model or self.model
             yield from self.blocks(items(message, "content"))
             yield from self.count(self.parts(obj(message, "usage")), text(message, "id"))
-            if stop == "refusal":  # the client may continue once by itself: then a reply follows
+            if stop == "refusal":  # the client may continue once by itself; then a reply follows
                 yield ev.Failure(reason=R.REFUSAL, code=stop, **self.here)
             elif stop in ("end_turn", "stop_sequence") and said.strip() and "sessionId" in data:
                 self.held = ev.Ended(ok=True, code=stop, **self.here)
@@ -265,7 +267,7 @@ class Reader:
             self.spoken, self.failed = True, ""
 
     def called(self, name: str, call: str, given: JSON) -> ev.ToolCall:
-        """A tool call; of a shell's it is remembered that it is one."""
+        """A tool call; shell calls are remembered as such."""
         command = text(given, "command")
         if command:
             self.commands[call] = name
@@ -280,8 +282,8 @@ class Reader:
         )
 
     def planned(self, name: str, call: str, given: JSON) -> Events:
-        """What a call does to the list of todos. Newer versions make and change single tasks, whose
-        numbers the client tells as the result."""
+        """What a call changes in the todo list. Newer versions create and change single tasks,
+        whose numbers the client returns as the result."""
         listed = todos_of(name, given)
         if name == "TaskCreate":
             self.making[call] = text(given, "subject") or text(given, "description")
@@ -295,7 +297,7 @@ class Reader:
             yield ev.TodoList(todos=listed, **self.here)
 
     def answered_by(self, data: JSON, block: JSON) -> ev.ToolResult:
-        """A tool's result. What it printed is looked at for failing tests if it is a shell's."""
+        """A tool's result. The output of a shell is searched for failing tests."""
         call, wrong = text(block, "tool_use_id"), block.get("is_error") is True
         told = data.get("tool_use_result", data.get("toolUseResult"))
         if task := self.making.pop(call, ""):
@@ -332,9 +334,9 @@ class Reader:
         )
 
     def count(self, parts: Spend | None, key: str, used: int | None = None) -> Events:
-        """One message is several records with one id and one usage, of which only the output
-        grows: told once. A copy of an earlier message that comes again later says nothing about
-        the context now."""
+        """The size after a message. One message is several records with one id and one usage, of
+        which only the output grows; it is reported once. A copy of an earlier message later on says
+        nothing about the context now."""
         used = parts.total_tokens if parts is not None else used
         last, told = self.counted
         stale = key in self.replies and (key != last or (used or 0) < told) and key != "meter"
@@ -359,7 +361,7 @@ class Reader:
         return told or whole(data, "error", "status")
 
     def name(self, *codes: str) -> tuple[str | None, R | None]:
-        """The first code that names a reason, else the first there is."""
+        """The first code that names a reason, otherwise the first code."""
         told = next((code for code in codes if code in self.errors), "")
         return told or next(filter(None, codes), None), self.errors.get(told)
 
@@ -380,8 +382,8 @@ class Reader:
         )
 
     def limit(self, info: JSON) -> ev.Limit:
-        # "overageStatus: rejected" beside "allowed" is no rejection; and a rejected plan window
-        # is none either while paid overage carries on.
+        # "overageStatus: rejected" next to "allowed" is not a rejection; neither is a rejected plan
+        # window while paid overage continues.
         carried = info.get("isUsingOverage") is True and text(info, "overageStatus") != "rejected"
         scope = text(info, "rateLimitType")
         used = number(info, "utilization")
@@ -431,7 +433,7 @@ class Reader:
                 yield from self.begin(*names)
             case "api_retry":
                 yield self.retry(text(data, "error"), data, "error_status", "retry_delay_ms")
-            case "api_error":  # the transcript's twin of api_retry
+            case "api_error":  # the transcript's counterpart of api_retry
                 error = obj(data, "error")
                 message = text(error, "formatted") or text(error, "message")
                 if number(data, "retryInMs") is None:
@@ -490,8 +492,8 @@ class Reader:
         for known in (subtype, ending):
             if known in TERMINAL:
                 code, reason = known, TERMINAL[known]
-        # The client's own words in a "success": an error it has just shown, or one it gave
-        # without asking the model at all ("Unknown skill: …").
+        # The client's own words in a "success": an error it has just shown, or one it gave without
+        # asking the model ("Unknown skill: …").
         own = bool(said) and (said == self.failed or self.is_error(said) or _unasked(data))
         if reason is None and text(data, "stop_reason") == "refusal":
             code, reason = "refusal", R.REFUSAL
@@ -501,7 +503,7 @@ class Reader:
         message = "" if ok else _complaint(data, said if wrong or own else "")
         yield from self.measure(data)
         if ok and said and not self.spoken and not data.get("local_command"):
-            yield ev.Reply(text=said, **self.here)  # json mode: the answer is nowhere else
+            yield ev.Reply(text=said, **self.here)  # in json mode, the answer is nowhere else
         yield ev.Ended(
             ok=ok,
             reason=reason,
@@ -514,7 +516,8 @@ class Reader:
         self.spoken = False
 
     def measure(self, data: JSON) -> Events:
-        """The window, told only here. `usage` is a sum: only its last iteration is a size."""
+        """The window, which is only reported here. `usage` is a sum: only its last iteration is a
+        size."""
         models = obj(data, "modelUsage") or obj(data, "model_usage")
         mine = models.get(self.model, *models.values() if len(models) == 1 else ())
         window = whole(mine, "contextWindow")
@@ -526,7 +529,7 @@ class Reader:
             yield self.usage(used, parts)
 
     def untyped(self, data: JSON) -> Events:
-        """Hook input, or a result that lost its type on the way (logs, SDK dumps)."""
+        """Hook input, or a result whose type was lost on the way (logs, SDK dumps)."""
         hook = text(data, "hook_event_name")
         if hook not in ("", "StopFailure") or data.get("agent_id"):
             return  # other hooks; those of a sub-agent
@@ -544,7 +547,7 @@ class Reader:
 
 
 def _tokens(usage: JSON, name: str) -> int:
-    """`amount`, quicker for what nearly all of them are."""
+    """Like `amount`, but faster for the usual case."""
     found = usage.get(name)
     return found if type(found) is int and 0 <= found < 10**18 else amount(usage, name)
 
@@ -560,7 +563,7 @@ def _denied(data: JSON, call: str) -> bool:
 
 
 def _shown(said: str) -> str:
-    """What a tool printed, without what the client says around the beginning of a long text, or
+    """A tool's output, without what the client adds to the beginning of a long text, or shows
     instead of an old one."""
     if said.startswith(_CLEARED):
         return ""
@@ -571,7 +574,7 @@ def _shown(said: str) -> str:
 
 
 def _goes_on(told: Any, said: str) -> bool:
-    """Whether a shell's command runs on in the background, or was stopped."""
+    """Whether a shell command continues in the background, or was stopped."""
     result = obj(told)
     if result.get("interrupted") is True or text(result, "backgroundTaskId"):
         return True
@@ -579,7 +582,8 @@ def _goes_on(told: Any, said: str) -> bool:
 
 
 def _unasked(data: JSON) -> bool:
-    """A "success" with turns but no API time and no stop reason: the model was never asked."""
+    """Whether the model was never asked: a "success" with turns but no API time and no stop
+    reason."""
     silent = data.get("stop_reason", "") is None and number(data, "duration_api_ms") == 0
     return silent and (whole(data, "num_turns") or 0) > 0
 
@@ -591,13 +595,14 @@ def _complaint(data: JSON, said: str) -> str:
 
 
 def is_stop_failure(data: JSON) -> bool:
-    """The input of a StopFailure hook, whole or shortened."""
+    """Whether this is the input of a StopFailure hook, complete or shortened."""
     told = text(data, "error_type") or text(data, "error")
     return bool(text(data, "session_id") and told) and "is_error" not in data
 
 
 def is_result(data: JSON) -> bool:
-    """The end of a turn, whatever it is called: it tells whether that went wrong, and how."""
+    """Whether this is the end of a turn, under any name: it says whether something went wrong, and
+    what."""
     if data.get("type") == "result":
         return True
     tells = isinstance(data.get("is_error"), bool) and ("subtype" in data or "result" in data)
@@ -607,7 +612,7 @@ def is_result(data: JSON) -> bool:
 
 
 def resembles(record: JSON) -> bool:
-    """The form that droid, grok and others share with Claude Code."""
+    """Whether this has the format that droid, grok and others share with Claude Code."""
     if text(record, "type") in ("user", "assistant"):
         return isinstance(record.get("message"), dict) or "isApiErrorMessage" in record
     if "type" not in record:

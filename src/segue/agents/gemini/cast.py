@@ -1,6 +1,6 @@
-"""Gemini CLI. Its window is a constant of its own.
+"""Gemini CLI, whose window is a constant in the client.
 
-Options of a drill: `attempts`: how often it tries a request, with 5 s and more between two.
+Options of a drill: `attempts`: how often it tries a request, at least 5 s apart.
 """
 
 import json
@@ -12,7 +12,7 @@ from segue.drill.casts import Cast, Driven, LegStart, PlayStage, clean_env
 from segue.drill.casts.installed import SCRIPT, newest, node, script, write
 from segue.drill.model.ask import Ask, Kind
 
-MODEL = "gemini-2.5-pro"  # with none named, another model is asked which to take
+MODEL = "gemini-2.5-pro"  # without a name, it asks another model which one to use
 _FLAGS = ("-m", MODEL, "-y")
 _WIRE = "gemini"
 
@@ -27,7 +27,7 @@ def _prepare(stage: PlayStage) -> None:
         "general": {
             "enableAutoUpdate": False,
             "enableAutoUpdateNotification": False,
-            "sessionRetention": {"enabled": False},  # else it deletes what it resumed
+            "sessionRetention": {"enabled": False},  # otherwise it deletes what it resumed
             "maxAttempts": int(stage.options.get("attempts", "3")),
         },
         "privacy": {"usageStatisticsEnabled": False},
@@ -65,7 +65,8 @@ def _env(stage: PlayStage) -> dict[str, str]:
 
 def _kind(ask: Ask) -> Kind:
     if ask.wire == _WIRE and not ask.is_stream:
-        # Its work is always streamed; what is not is a summary, its check, or a router's question.
+        # Its work is always streamed; anything else is a summary, its check, or a router's
+        # question.
         text = [part.text for part in ask.parts if part.role == "system"] + [ask.last_text]
         return Kind.COMPACTION if any("state_snapshot" in t for t in text) else Kind.OTHER
     return Kind.MAIN
@@ -73,7 +74,7 @@ def _kind(ask: Ask) -> Kind:
 
 def _session(stage: PlayStage) -> tuple[str, Path | None]:
     files = list((stage.home / ".gemini/tmp").glob("*/chats/session-*.jsonl"))
-    # A resumed session leaves a stub of two lines beside its own file.
+    # A resumed session leaves a stub of two lines next to its own file.
     told = [file for file in files if b'"type":"gemini"' in file.read_bytes()]
     file = newest(iter(told or files))
     if file is None:

@@ -21,13 +21,13 @@ class GeminiCounter(RecordCounter):
             for message in items(record, "$set", "messages")[:2]
         ):
             self.compacted(joined(obj(items(record, "$set", "messages")[0]).get("content")))
-        # The older form of the file is one object with all messages in it.
+        # The older format is one object with all messages.
         for message in [record, *items(record, "messages")]:
             if text(message, "type") == "gemini":
                 self.reply(message)
 
     def compacted(self, summary: str) -> None:
-        """A resumed session brings its summary along: only another one is new."""
+        """A resumed session brings its summary along, so only another one is new."""
         if summary != self.tally.memory.get("summary"):
             self.tally.compactions += 1
             self.tally.memory["summary"] = summary

@@ -1,7 +1,7 @@
-"""Gemini CLI: one prompt per process. Its stream does not tell the size of the context: its session
-file does.
+"""Gemini CLI: one prompt per process. Its stream does not report the size of the context; its
+session file does.
 
-Resuming makes a session up to twice as large: every tool result is sent twice.
+Resuming makes a session up to twice as large, because every tool result is sent twice.
 """
 
 import json
@@ -19,7 +19,7 @@ from segue.agents.shared.drive import ELSEWHERE, ENDS, NO_SESSION, OURS, homes, 
 
 _UNBUNDLED = "@google/gemini-cli/dist/index.js"  # in its first year, up to 0.33
 FILES = ("@google/gemini-cli/bundle/gemini.js", _UNBUNDLED)
-_SHORT = 8  # so much of the id is in a file's name
+_SHORT = 8  # how much of the id is in a file's name
 _TALKS = "segue needs its stream"
 _REFUSED = {
     "-p": OURS,
@@ -52,7 +52,7 @@ def _find(env: Env) -> tuple[str, ...] | None:
 
 
 def _launch(order: LegOrder) -> Launch:
-    # Unbundled, it takes no id: it makes one up and tells it.
+    # The unbundled version accepts no id: it makes one up and reports it.
     takes_id = not any(word.endswith(_UNBUNDLED) for word in order.command)
     session = order.session_id or (order.new_id if takes_id else "")
     argv = [*order.command, *order.flags, "-o", "stream-json"]
@@ -76,14 +76,14 @@ def _refuses(flags: Sequence[str]) -> str:
 
 
 def session_file(session_id: str, env: Env, cwd: str) -> str:
-    """`tmp/<project>/chats/session-<minute>-<first 8>.jsonl`. A resumed session has stubs of the
-    same name with later minutes beside it."""
+    """`tmp/<project>/chats/session-<minute>-<first 8>.jsonl`. A resumed session has stubs with the
+    same name and later minutes next to it."""
     return next((file for file in _files(session_id, env) if not _is_stub(file)), "")
 
 
 def tidy(session_id: str, env: Env, cwd: str) -> None:
-    """Removes the stubs of a session that was resumed. The next process with another session would
-    take them for a broken session, and delete it with the stubs."""
+    """Removes the stubs of a resumed session. Otherwise the next process with another session would
+    take them for a broken session and delete it with them."""
     files = list(_files(session_id, env))
     for file in files[1:]:
         if _is_stub(file):
@@ -108,8 +108,8 @@ def _told_id(file: str) -> str:
 
 
 def _is_stub(file: str) -> bool:
-    """Whether nobody says anything in it: a header, and the context that every session begins
-    with. A session's own file tells otherwise in its third line."""
+    """Whether a file has no conversation: a header, and the context that every session begins with.
+    A session's own file has more in its third line."""
     for record in _records(file):
         if "type" in record:
             return False
@@ -121,7 +121,7 @@ def _is_stub(file: str) -> bool:
 
 
 def _records(file: str) -> Iterator[dict[str, Any]]:
-    """What can be read of it, as far as it is wanted."""
+    """The readable records, as far as they are consumed."""
     with suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError):

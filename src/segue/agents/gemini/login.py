@@ -1,4 +1,4 @@
-"""Gemini CLI: a key of the environment, or the Google account that is active."""
+"""Gemini CLI: a key in the environment, or the active Google account."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, read_json
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """`google_accounts.json` names the active account by its address."""
+    """`google_accounts.json` has the address of the active account."""
     place = Path(env.get("GEMINI_CLI_HOME") or home(env)) / ".gemini"
     found = str(os.path.realpath(place))
     address = env.get("GOOGLE_GEMINI_BASE_URL", "")

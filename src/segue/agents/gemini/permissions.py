@@ -1,5 +1,5 @@
-"""Gemini CLI: it must trust the folder; then its approval mode and its list of allowed tools say
-what it is given. Without a terminal, a tool that needs a yes is not there at all."""
+"""Gemini CLI must trust the folder; then its approval mode and its list of allowed tools say which
+tools it gets. Without a terminal, a tool that needs approval does not exist."""
 
 import os
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
     )
     edits: bool | None = mode in ("auto_edit", "yolo") or not names.isdisjoint(_EDITORS)
     commands: bool | None = mode == "yolo" or _SHELL in names
-    if has_rules:  # of the user's own: what they come to is gemini's to say
+    if has_rules:  # the user's own rules; only gemini knows what they amount to
         edits, commands = edits or None, commands or None
     why = f"its approval mode is {mode}"
     add: tuple[str, ...] = (*_EDITS, _TOOLS, _SHELL)

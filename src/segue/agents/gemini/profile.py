@@ -71,13 +71,13 @@ REASONS = {
     "FatalCancellationError": StopReason.USER_EXIT,
 }
 
-# The provider's body stands inside the message, often as JSON in JSON, so quotes may be escaped.
+# The provider's body is inside the message, often as JSON in JSON, so quotes may be escaped.
 _WORD = re.compile(r'"(?:status|reason)\\*"\s*:\s*\\*"([A-Z]+(?:_[A-Z]+)*)\b')
 _STATUS = re.compile(r'"code\\*"\s*:\s*([1-5]\d\d)\b')
 _DELAY = re.compile(r'"retryDelay\\*"\s*:\s*\\*"(\d{1,9}(?:\.\d+)?)s')
 
 _EXIT = re.compile(r"\nExit Code: (-?\d{1,10})(?:\n|$)")
-_END_CHARS = 400  # what the client says after it showed what a command printed
+_END_CHARS = 400  # of what the client says after a command's output
 _SHOWN = re.compile(r"Command exited with code: (-?\d{1,10})\s*$")
 
 _NOT_THE_USER = (
@@ -89,9 +89,9 @@ _NOT_THE_USER = (
 )
 _HOOK_STOP = "Agent execution stopped by hook"
 
-# The client saw that the next request would not fit, and stopped without a word.
+# The client saw that the next request would not fit, and stopped silently.
 _GUARD: JSON = {"reason": StopReason.CONTEXT_EXHAUSTED, "code": "context_guard"}
-# A hook of the user's said `continue: false`.
+# One of the user's hooks returned `continue: false`.
 _BY_HOOK: JSON = {
     "reason": StopReason.USER_EXIT,
     "code": "stop_execution",
@@ -101,34 +101,35 @@ _CANCELLED: JSON = {"reason": StopReason.USER_EXIT, "code": "cancelled"}
 
 
 _NEEDS_YES = frozenset({"run_shell_command", "write_file", "replace", "web_fetch"})
-"""Tools that it asks about before it uses them."""
+"""Tools that need approval."""
 
 
 class _State:
-    """What must be remembered of a turn to judge how it ended."""
+    """What must be remembered about a turn to judge how it ended."""
 
     def __init__(self) -> None:
         self.model = ""
         self.words: list[str] = []  # deltas of one reply
         self.words_mark: JSON = {}
         self.side = False  # a sub-agent's session file
-        self.sizes: dict[str, int] = {}  # message id -> tokens told
+        self.sizes: dict[str, int] = {}  # tokens reported for each message id
         self.called: set[str] = set()
         self.answered: set[str] = set()
-        self.commands: set[str] = set()  # calls of a shell whose result has not come
-        self.asking: set[str] = set()  # calls of a tool that needs a yes, and has no result yet
+        self.commands: set[str] = set()  # shell calls without a result yet
+        self.asking: set[str] = set()  # calls that need approval and have no result yet
         self.summaries: set[str] = set()
         self.new_turn()
-        self.spoke = True  # the input may begin in the middle: no reason to doubt a success
+        # the input may start in the middle, which is no reason to doubt a success
+        self.spoke = True
 
     def new_turn(self) -> None:
         self.spoke = False  # text since the last tool result
         self.failed = False
         self.loop = ""
         self.hook_stop = False
-        self.result_chars = 0  # of tool results that no reply has followed
+        self.result_chars = 0  # of tool results that no reply has followed yet
         self.size = 0
-        self.unsent: JSON = {}  # a reply whose tool results were not sent on
+        self.unsent: JSON = {}  # a reply whose tool results were not sent
         self.unsent_mark: JSON = {}
 
     def said(self) -> Iterator[Event]:
@@ -138,10 +139,10 @@ class _State:
             self.words = []
 
     def full(self, tokens: int, chars: int) -> bool:
-        """Could the client's own guard have stopped here?
+        """Whether the client's own guard could have stopped here.
 
-        It compares an estimate (4 characters a token) with its constant of the model's window.
-        A tenth is left as a margin for the estimate.
+        It compares an estimate (4 characters a token) with its constant for the model's window. A
+        tenth is left as a margin for the estimate.
         """
         window = 256_000 if "gemma" in self.model else 1_048_576
         return tokens + chars // 4 >= window * 0.9
@@ -221,10 +222,10 @@ def _tool_result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     name = text(data, "tool_id")
     is_shell = name in state.commands
     state.commands.discard(name)
-    # Where nobody can be asked, a tool that needs a yes is not there at all.
+    # Without anybody to ask, a tool that needs approval does not exist.
     is_withheld = error == "tool_not_registered" and name in state.asking
     state.asking.discard(name)
-    # The stream shows what was printed, and the exit code only if that was nothing.
+    # The stream shows the output, and the exit code only if there was none.
     code = _SHOWN.match(said) if is_shell else None
     yield ToolResult(
         call_id=name,
@@ -240,7 +241,8 @@ def _tool_result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 def _error(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     message = text(data, "message")
     if data.get("severity") == "warning":
-        # A loop is a stop that calls itself success; other warnings (a hook's block) are none.
+        # A loop is a stop that calls itself a success; other warnings (a hook's block) are not
+        # stops.
         if message.startswith("Loop detected"):
             state.loop = message
         yield Other(kind="warning", **mark)
@@ -255,14 +257,15 @@ def _result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
         tokens = whole(data, "stats", "input_tokens") or 0
         yield _success(tokens, mark, state)
     else:
-        # Status error with no error of its own (exit 0): the `error` event before it tells.
+        # Status "error" without an error (exit code 0): the `error` event before it says why.
         yield Ended(**_why(text(error, "message"), error), **mark)
 
 
 def _success(tokens: int, mark: JSON, state: _State) -> Ended:
-    """Status success and exit 0 prove nothing: the turn must have ended in words.
+    """The end of a turn. Status "success" and exit code 0 prove nothing: the turn must have ended
+    in words.
 
-    `tokens` is the sum over all requests, so it can only rule the guard out; the session file's
+    `tokens` is the sum over all requests, so it can only rule out the guard; the session file's
     last size is exact.
     """
     if state.failed:
@@ -329,9 +332,9 @@ def _header(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _set(change: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """A new history. The only thing that happens by it is a compression.
+    """A new history, which only a compression causes.
 
-    A resumed session brings its summary along: only one that was not there before is new.
+    A resumed session brings its summary along, so only a summary that was not there before is new.
     """
     for message in items(change, "messages"):
         state.sizes.setdefault(text(message, "id"), 0)
@@ -360,7 +363,7 @@ def _message(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _reply(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """A reply, or the same one again with its tool calls and their results."""
+    """A reply, or the same reply again with its tool calls and their results."""
     name = text(data, "id")
     words = joined(data.get("content"))
     state.model = text(data, "model") or state.model
@@ -416,7 +419,7 @@ def _called(name: str, call: str, given: JSON, mark: JSON, state: _State) -> Ite
 
 
 def _answered(name: str, response: JSON, mark: JSON, state: _State, status: str = "") -> ToolResult:
-    """As the model is told it: with the exit code, unless that is 0."""
+    """A tool's result as the model gets it: with the exit code, unless that is 0."""
     said = text(response, "response", "output")
     failed = status in ("error", "cancelled") or "error" in obj(response, "response")
     code: int | None = None
@@ -441,7 +444,7 @@ def _answered(name: str, response: JSON, mark: JSON, state: _State, status: str 
 
 
 def _printed(said: str) -> str:
-    """What a command printed, without what the client says around it."""
+    """A command's output, without what the client adds to it."""
     if not said.startswith("<untrusted_context>"):
         return said
     body = said.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
@@ -468,10 +471,10 @@ def _user(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _cut_off(state: _State) -> Iterator[Event]:
-    """A session file that ends in tool results which were never sent on.
+    """The end of a session file with tool results that were never sent.
 
-    That is the mark of the client's guard if the window is nearly full, else of a hook's stop;
-    a killed client leaves no results.
+    If the window is nearly full, the client's guard stopped it, otherwise a hook; a killed client
+    leaves no results.
     """
     calls = items(state.unsent, "toolCalls")
     if not calls or not all(obj(call).get("result") for call in calls):
@@ -486,7 +489,7 @@ def _cut_off(state: _State) -> Iterator[Event]:
 
 
 def parts(tokens: JSON) -> Spend:
-    """Prompt (the cached part included), answer and thoughts."""
+    """Prompt (including the cached part), answer and thoughts."""
     said = amount(tokens, "output") + amount(tokens, "thoughts")
     return split_prompt(amount(tokens, "input"), amount(tokens, "cached"), said)
 
@@ -496,7 +499,7 @@ def _size(tokens: JSON) -> int:
 
 
 def _why(message: str, error: JSON | None = None) -> dict[str, Any]:
-    """The fields of a failure; `error.code` is an HTTP status or the exit code to come."""
+    """The fields of a failure; `error.code` is an HTTP status or the coming exit code."""
     kind, value = text(error, "type"), whole(error, "code")
     words = [
         word for word in (kind, *_WORD.findall(message)) if word not in ("", "unknown", "Error")
@@ -533,7 +536,7 @@ _NOTE = {"id", "timestamp", "type", "content"}
 
 
 def knows(record: JSON) -> bool:
-    """Is this surely a record of Gemini CLI's?"""
+    """Whether this is certainly a record of Gemini CLI."""
     keys, kind = record.keys(), record.get("type")
     if kind is None:
         bare = keys == {"session_id", "error"} and whole(record, "error", "code") is not None
@@ -551,7 +554,7 @@ PROFILE = Profile(
     zero_means_done=True,
     exit_reasons=EXITS,
     exit_is_http_status=True,  # 400 -> 144, 429 -> 173, 503 -> 247; not in text mode
-    # INT, TERM and HUP all end in exit 0 with no result event.
+    # INT, TERM and HUP all end with exit code 0 and without a result event.
     cut_exit_reasons={0: StopReason.USER_EXIT},
     windows={"gemma": 256_000, "": 1_048_576},  # constants in the client
 )

@@ -21,7 +21,7 @@ _COMPLAINT = "Ran into this error"
 
 
 def parse(records: Iterable[Record]) -> Iterator[Event]:
-    """Events of a stream. Errors are put into the model's mouth, and `complete` follows all the
+    """Events of a stream. Errors appear as the model's words, and `complete` follows all the
     same."""
     failed = False
     for record in records:
@@ -57,7 +57,7 @@ def _message(message: JSON, mark: JSON) -> Iterator[Event]:
 
 
 def knows(record: JSON) -> bool:
-    """Is this surely a record of goose's?"""
+    """Whether this is certainly a record of goose."""
     if text(record, "type") == "complete":
         return "total_tokens" in record
     metadata = obj(record, "message", "metadata")

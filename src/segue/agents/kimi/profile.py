@@ -1,8 +1,9 @@
-"""Kimi Code: what the records of its JSON stream say.
+"""Kimi Code: what the records of its JSON stream mean.
 
-Known from published streams only, nothing was measured: messages by `role`, and at the end the
-hint how to resume. Errors stand beside the stream as plain text ("error: failed to run prompt:
-provider.rate_limit: …"). So a hint is a good end only right after an answer without tool calls.
+Known only from published streams; nothing was measured. Messages have a `role`, and at the end
+there is a hint how to resume. Errors are next to the stream as plain text ("error: failed to run
+prompt: provider.rate_limit: …"). So the hint is a successful end only right after an answer without
+tool calls.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +46,8 @@ def _reply(words: str, calls: list[object], where: str) -> Iterator[Event]:
 
 
 def knows(record: JSON) -> bool:
-    """Is this surely a record of Kimi's? Its messages look like everybody's: only the hint does."""
+    """Whether this is certainly Kimi's record. Its messages look like everybody's; only the hint is
+    distinctive."""
     return record.get("role") == "meta" and text(record, "type").startswith("session.")
 
 

@@ -15,24 +15,25 @@ _STEP_NUMBER = re.compile(r"(?i)^(?:step|phase|task)?[-_ .#]*0*(\d{1,4})(?:\b|[-
 _STEPS = re.compile(r"stepsCompleted|lastStep|status")
 _BRACKETS = re.compile(r"[\[\]{}]")
 _MOST_DEPTH = 20
-_MOST_FRONT = 64_000  # characters; it is read by hand-written Python, and slowly
+_MOST_FRONT = 64_000  # characters; the YAML parser is pure Python, and slow
 _MOST_STEPS = 1_000_000
 _DONE = {"complete", "completed", "done", "finished"}
 
 
 class Workflow(Struct, frozen=True, kw_only=True):
-    """A workflow's progress as its front matter tells it."""
+    """A workflow's progress, according to its front matter."""
 
     steps_done: tuple[str, ...] = ()
     total_steps: int | None = None
-    step_names: tuple[str, ...] = ()  # when the file lists all steps by name
+    step_names: tuple[str, ...] = ()  # if the file lists all steps by name
     last_step: str = ""
     status: str = ""
-    has_steps: bool = False  # it tells of steps, if only that none is done; not of a status alone
+    has_steps: bool = False  # it mentions steps, even if none is done; a status alone is not enough
 
     @property
     def is_complete(self) -> bool:
-        """Every step is done, or the status says so; a count that happens to match is not it."""
+        """Whether every step is done or the status says so. A count that happens to match proves
+        nothing."""
         if self.status in _DONE:
             return True
         if self.step_names:
@@ -46,7 +47,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
     @property
     def next_step(self) -> str:
-        """The step that is due; "" if all are done, or if nothing tells."""
+        """The next step; "" if all are done, or if it is unknown."""
         if self.is_complete or not self.has_steps:
             return ""
         if self.step_names:
@@ -62,7 +63,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
 
 def is_session(text: str) -> bool:
-    """Does it begin like a session's front matter, readable or not?"""
+    """Whether a text begins like a session's front matter, readable or not."""
     return text[:4].lstrip("\ufeff").startswith("---") and bool(_STEPS.search(text[:_MOST_FRONT]))
 
 
@@ -75,7 +76,7 @@ def workflow(text: str) -> Workflow | None:
         return None
     try:
         data = _loaded(found[1])
-    except Exception:  # a date without a day, a tag on the wrong thing: it raises anything
+    except Exception:  # a date without a day, a tag on the wrong thing: it can raise anything
         return None
     if not isinstance(data, dict) or not {"stepsCompleted", "lastStep", "status"} & data.keys():
         return None
@@ -92,7 +93,7 @@ def workflow(text: str) -> Workflow | None:
 
 
 def _loaded(front: str) -> Any:
-    """What the YAML says, without its merges: a few lines of them can make gigabytes."""
+    """The content of the YAML without merges, a few lines of which can make gigabytes."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -103,7 +104,7 @@ def _loaded(front: str) -> Any:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested at most; a parser takes the square of that in time."""
+    """The deepest nesting of brackets; the parser's time is quadratic in it."""
     depth = most = 0
     for char in _BRACKETS.findall(text):
         depth = depth + 1 if char in "[{" else max(0, depth - 1)
@@ -112,13 +113,13 @@ def _depth(text: str) -> int:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Plain names and numbers only: what nested aliases stand for may be without end."""
+    """Only plain names and numbers, because nested aliases may be endless."""
     items = value if isinstance(value, list) else ()
     return tuple(str(item) for item in items if isinstance(item, str | bool) or _is_count(item))
 
 
 def _is_count(value: Any) -> bool:
-    """Whether it is a number that steps may have: one of thousands of digits is none."""
+    """Whether this can be a number of steps; one with thousands of digits cannot."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return is_whole and abs(value) <= _MOST_STEPS
 

@@ -35,18 +35,18 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-START_S = 180.0  # a first start may move a database, or look for packages in vain for 70 s
+START_S = 180.0  # a first start may migrate a database, or look for packages in vain for 70 s
 CALL_S = 60.0
-ABORT_S = 5.0  # at the end, when nobody waits for it any more
+ABORT_S = 5.0  # at the end, when nobody waits for it any longer
 GRACE_S = 3.0
 LOOK_S = 5.0  # how often the server is asked whether it is still busy
-QUIET_LOOKS = 12  # it may take its time before it begins
+QUIET_LOOKS = 12  # it may take its time before it starts
 SILENT_S = 60.0  # the event stream has a heartbeat every 10 s
 LONG_S = 60.0
 TRIES = 3
 USER = "opencode"
 HEAD = ("id", "sessionID", "parentID", "role", "mode", "agent", "summary", "providerID", "modelID")
-# As `opencode run` has it: nobody is there to answer.
+# As in `opencode run`: nobody is there to answer.
 DENIED = [
     {"permission": name, "action": "deny", "pattern": "*"}
     for name in ("question", "plan_enter", "plan_exit")
@@ -56,7 +56,7 @@ JSON = dict[str, Any]
 
 
 class EndedError(Exception):
-    """It has ended, with this exit code."""
+    """The server has ended, with this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -64,7 +64,7 @@ class EndedError(Exception):
 
 
 class RefusedError(Exception):
-    """The server's answer was no."""
+    """The server refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -76,35 +76,35 @@ class Bridge:
 
     def __init__(self, options: dict[str, str], command: list[str]) -> None:
         self.options, self.command = options, command
-        # Reentrant: the signal handler puts into it too.
+        # Reentrant, because the signal handler uses it too.
         self.inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.password = os.urandom(24).hex()
         self.server: subprocess.Popen[bytes] | None = None
         self.address = ("", 0)
         self.session = ""
-        self.family: set[str] = set()  # the session, and those below it
-        self.early: list[tuple[str, Any]] = []  # what came before the session was open
+        self.family: set[str] = set()  # the session and its sub-sessions
+        self.early: list[tuple[str, Any]] = []  # what arrived before the session was open
         self.opened_ms = 0.0
         self.models: set[tuple[str, str]] = set()
         self.limits: JSON | None = None
-        self.pending: set[str] = set()  # prompts that were sent and not seen
+        self.pending: set[str] = set()  # prompts that were sent and not seen yet
         self.is_busy = False
         self.is_closing = False  # no more input
         self.has_failed = False
-        self.waits: set[str] = set()  # sessions that sit out a long wait
-        self.asked: set[str] = set()  # what the user is asked
+        self.waits: set[str] = set()  # sessions in a long wait
+        self.asked: set[str] = set()  # questions to the user
         self.quiet_looks = 0
-        self.told: dict[str, str] = {}  # by message or part: how it was told last
-        self.again: set[str] = set()  # told by us already, and to come from the stream
+        self.told: dict[str, str] = {}  # by message or part: what was last passed on
+        self.again: set[str] = set()  # already passed on by us, and still to come from the stream
         self.prompts = 0
         self.signals = 0
         self.is_calling = False
         self.events: threading.Thread | None = None
 
-    # Its life
+    # Lifetime
 
     def run(self) -> int:
-        """Returns the exit code, with the server gone."""
+        """Runs until the server is gone, and returns the exit code."""
         code = 1
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._signalled)
@@ -112,7 +112,7 @@ class Bridge:
             self._start()
             self._open()
             while True:
-                # After an error that is all there may be.
+                # After an error, there may be nothing else.
                 is_lost = self.has_failed and self.pending
                 self._take(*self._next(1.0 if is_lost else LOOK_S))
         except EndedError as ended:
@@ -120,7 +120,7 @@ class Bridge:
             if code > 128 and (self.is_busy or self.pending):
                 self._leave()
         except BrokenPipeError:
-            self._leave()  # nobody listens
+            self._leave()  # nobody is listening
         finally:
             self._end_server()
         return code
@@ -128,7 +128,8 @@ class Bridge:
     def _start(self) -> None:
         env = {
             **os.environ,
-            "OPENCODE_SERVER_PASSWORD": self.password,  # else any user here could talk to it
+            # otherwise any user on this machine could use it
+            "OPENCODE_SERVER_PASSWORD": self.password,
             "OPENCODE_SERVER_USERNAME": USER,
         }
         argv = [self.command[0], "serve", "--port", "0", "--hostname", "127.0.0.1"]
@@ -138,7 +139,7 @@ class Bridge:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 env=env,
-                # What is meant for us must not hit it: we end its turn first.
+                # Signals for us must not reach it, because we end its turn first.
                 process_group=0,
             )
         except OSError as error:
@@ -181,7 +182,7 @@ class Bridge:
             self._take(kind, what)
 
     def _end_server(self) -> None:
-        """Ends it, and tells what it still said."""
+        """Ends the server, and passes on its last output."""
         server = self.server
         if server is None:
             return
@@ -234,7 +235,7 @@ class Bridge:
         self.inbox.put(("exited", self.server.wait()))
 
     def _read_events(self) -> None:
-        """The event stream, and again if it breaks off while the server lives."""
+        """Reads the event stream, and reconnects if it breaks off while the server is alive."""
         assert self.server is not None
         while self.server.poll() is None:
             connection = self._connect(SILENT_S)
@@ -251,7 +252,7 @@ class Bridge:
                 pass
             finally:
                 connection.close()
-            time.sleep(0.2)  # not as fast as it can, if it refuses
+            time.sleep(0.2)  # not as fast as possible, in case it refuses
 
     # The main thread
 
@@ -326,7 +327,7 @@ class Bridge:
                 failure = error
                 break
             except (OSError, http.client.HTTPException) as error:
-                failure = error  # it may have come there all the same
+                failure = error  # it may have arrived all the same
         self.pending.discard(key)
         self.has_failed = True
         self._refused("prompt", failure, key)
@@ -337,7 +338,7 @@ class Bridge:
         return any(_key(part) == key for message in found for part in message.get("parts", []))
 
     def _event(self, raw: bytes) -> None:
-        """What the server says; told on if it is about this session."""
+        """Passes an event on if it is about this session."""
         try:
             record = json.loads(raw)
             kind, what = record["type"], record["properties"]
@@ -365,7 +366,7 @@ class Bridge:
         self._note(kind, what, str(ident), info, part)
 
     def _note(self, kind: str, what: JSON, ident: str, info: JSON, part: JSON) -> None:
-        """What follows from an event."""
+        """Updates the state from an event."""
         is_main = ident == self.session
         if kind == "message.part.updated" and (key := _key(part)) in self.pending:
             self.pending.discard(key)
@@ -404,7 +405,7 @@ class Bridge:
             )
 
     def _model(self, info: JSON) -> None:
-        """Tells the window of a model, before its first usage."""
+        """Reports the window of a model, before its first usage."""
         provider, name = str(info.get("providerID")), str(info.get("modelID"))
         if (provider, name) in self.models:
             return
@@ -416,21 +417,21 @@ class Bridge:
             except (OSError, http.client.HTTPException, RefusedError, KeyError, TypeError):
                 return
         limit = _dict(_dict(_dict(self.limits, provider), name), "limit")
-        # Where both are known, it is the input that fills up.
+        # If both are known, the input is what fills up.
         window = limit.get("input") or limit.get("context")
         self._tell(
             "bridge.model", provider=provider, model=name, window=window, output=limit.get("output")
         )
 
     def _catch_up(self) -> None:
-        """The event stream was away: tells what changed meanwhile."""
+        """The event stream was interrupted: passes on what changed in the meantime."""
         try:
             messages = self._call("GET", f"/session/{self.session}/message?limit=100")
             for message in messages:
                 info = message["info"]
                 if info.get("time", {}).get("created", 0) < self.opened_ms - 1000:
                     continue
-                # As it would have come: whose it is, its parts, how it ended.
+                # In the usual order: the message, its parts, how it ended.
                 if info.get("id") not in self.told:
                     head = {name: info[name] for name in HEAD if name in info}
                     self._missed("message.updated", "info", head)
@@ -456,7 +457,8 @@ class Bridge:
             self.again.add(known)
 
     def _is_at_work(self) -> bool:
-        """What the server says. If it does not answer, no: it is about to be ended."""
+        """Whether the server says that it is busy. If it does not answer, no: it is about to be
+        ended."""
         try:
             self.is_busy = self.session in self._call("GET", "/session/status")
         except (OSError, http.client.HTTPException, RefusedError):
@@ -464,14 +466,14 @@ class Bridge:
         return self.is_busy
 
     def _look(self) -> None:
-        """Asks whether it is idle, if that should have been said: an unknown agent is an error
-        after which nothing is."""
+        """Asks whether the server is idle if it should have said so: an unknown agent is an error
+        that no event follows."""
         if not self.is_busy and not self.pending:
             return
         try:
             status = self._call("GET", "/session/status")
         except (OSError, http.client.HTTPException, RefusedError):
-            return  # it is dead, and we will hear of it; or it is too busy to answer
+            return  # it is dead, which will be noticed; or it is too busy to answer
         if self.session in status:
             self.quiet_looks = 0
             return
@@ -483,7 +485,7 @@ class Bridge:
             self._tell("bridge.idle")
 
     def _close(self) -> None:
-        """Ends it, if nothing more can come."""
+        """Ends it if nothing more can come."""
         if not self.is_closing or self.pending:
             return
         if self.asked or self.waits:
@@ -494,7 +496,7 @@ class Bridge:
             raise EndedError(int(self.has_failed))
 
     def _leave(self) -> None:
-        """Ends the turn, so that its tools end with it."""
+        """Ends the turn, and its tools with it."""
         try:
             self._call("POST", f"/session/{self.session}/abort", {}, ABORT_S)
         except (OSError, http.client.HTTPException, RefusedError):
@@ -578,7 +580,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Threads wait for the input and the server; nothing is left to be done for them.
+    # Threads still wait for the input and the server, but nothing is left for them to do.
     status = main(sys.argv[1:])
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""opencode. Its five retries, about 70 s together, are its own: nothing sets them."""
+"""opencode. Its five retries take about 70 s in total and cannot be configured."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ _DATABASE = ".local/share/opencode/opencode.db"
 
 
 def _files() -> tuple[str, ...]:
-    """The best one last installed may need a newer processor than this."""
+    """The best binary may need a newer processor than this machine's."""
     plain, old = f"opencode-linux-{ARCH}", f"opencode-linux-{ARCH}-baseline"
     names = (plain, old) if ARCH != "x64" or _has_avx2() else (old,)
     return tuple(f"{name}{libc}/bin/opencode" for name in names for libc in ("", "-musl"))
@@ -57,7 +57,7 @@ def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStar
     argv = [program, "run", "--format", "json"]
     if session:
         argv += ["--session", session]
-    # As an argument it would come with quotes around it.
+    # As an argument it would have quotes around it.
     return LegStart(argv=argv, env=_env(stage), stdin=prompt.encode())
 
 

@@ -1,4 +1,5 @@
-"""opencode over `opencode serve`: `bridges/opencode` makes it a process with lines in and out."""
+"""opencode over `opencode serve`: `opencode/bridge` turns it into a process that reads and writes
+lines."""
 
 import json
 import os
@@ -29,7 +30,8 @@ _REFUSED = {
 
 
 def files() -> tuple[str, ...]:
-    """Its programs below a node_modules, the best first: that may need a newer processor."""
+    """Its binaries below a node_modules folder, the best first; that one may need a newer
+    processor."""
     plain, old = f"opencode-{SYSTEM}-{ARCH}", f"opencode-{SYSTEM}-{ARCH}-baseline"
     names = (plain, old) if (SYSTEM, ARCH) != ("linux", "x64") or _has_avx2() else (old,)
     return tuple(f"{name}{libc}/bin/opencode" for name in names for libc in ("", "-musl"))
@@ -64,8 +66,8 @@ def _say(words: str, key: str) -> bytes:
 
 
 def _sorted(flags: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """What goes with each prompt, and what goes to the server. ValueError names what cannot be
-    taken."""
+    """The flags for each prompt, and those for the server. ValueError names a flag that cannot be
+    accepted."""
     prompts: dict[str, str] = {}
     server: list[str] = []
     words: Iterator[str] = iter(flags)
@@ -98,13 +100,13 @@ def _refuses(flags: Sequence[str]) -> str:
 
 
 class _Watch(StreamWatch):
-    """Idle has ended. So is a question: nobody is there to answer it. And so is a wait of over a
-    minute: waiting is segue's."""
+    """A turn ends when the session is idle. A question also ends it, because nobody is there to
+    answer; and so does a wait of over a minute, because waiting is segue's job."""
 
     def __init__(self) -> None:
         self.session_id = ""
         self.is_idle = False
-        self._taken: dict[str, str] = {}  # keys of words, by the message that has them
+        self._taken: dict[str, str] = {}  # keys of messages, by the message that contains them
         self._read: list[str] = []
 
     def over(self, record: dict[str, Any]) -> Over:
@@ -118,7 +120,7 @@ class _Watch(StreamWatch):
             if status == "busy":
                 self.is_idle = False
             elif "idle" in (kind.removeprefix("session."), status) and not self.is_idle:
-                # After an abort, and in versions that have both records, it says so twice.
+                # After an abort, and in versions with both records, it says so twice.
                 self.is_idle = True
                 return "yes"
         if kind == "bridge.error":
@@ -126,8 +128,9 @@ class _Watch(StreamWatch):
         return "yes" if kind in _OVER else "no"
 
     def heard(self, record: dict[str, Any]) -> str:
-        """Words are taken at once, and read by the first reply to them: the one that is being made
-        then knows nothing of them. `parentID` says what a reply answers."""
+        """The key of a message that the model has read. Messages are accepted at once and read by
+        the first reply to them; a reply in progress knows nothing of them. `parentID` says what a
+        reply answers."""
         part, info = (obj(record, "properties", key) for key in ("part", "info"))
         if key := text(part, "metadata", "segue"):
             self._taken[text(part, "messageID")] = key
@@ -143,7 +146,7 @@ _OVER = {"permission.asked", "question.asked", "bridge.idle", "bridge.long_wait"
 
 
 def session_file(session_id: str, env: Env, cwd: str) -> str:
-    """The database that has it. Versions of another channel have one of their own."""
+    """The database that contains the session. Versions of another channel have their own."""
     from segue.sessions import database
 
     places = homes("opencode", env)

@@ -1,4 +1,4 @@
-"""OpenCode: many providers in one home; which one is at work, its flags or its config say."""
+"""opencode: many providers in one home; its flags or its config say which one is used."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, read_json, values
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """The provider is before the model's name."""
+    """The provider is the part before the model's name."""
     config = Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "opencode"
     data = Path(env.get("XDG_DATA_HOME") or home(env) / ".local/share") / "opencode"
     model = next(reversed(values(flags, "-m", "--model")), "")

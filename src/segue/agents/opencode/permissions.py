@@ -1,5 +1,5 @@
-"""opencode: `permission` in its config, or in OPENCODE_PERMISSION. By default it may do all but
-leave its folder."""
+"""opencode: `permission` in its config or in OPENCODE_PERMISSION. By default it may do everything
+except leave its folder."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
         commands=commands,
         why="its config says so",
         add=_granted("edits, and all commands", wanted) if wanted else None,
-        # Some of its models take no account.
+        # Some of its models need no account.
     )
 
 
@@ -68,7 +68,7 @@ def _granted(what: str, rules: JSON) -> Grant:
 
 
 def _rules(env: Env, cwd: str) -> Iterator[Any]:
-    """`permission` of all configs that count, the weakest first."""
+    """`permission` of all configs that apply, the weakest first."""
     base = Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config", "opencode")
     files = [base / name for name in ("config.json", *_FILES)]
     files += [Path(env["OPENCODE_CONFIG"])] if env.get("OPENCODE_CONFIG") else []
@@ -86,7 +86,7 @@ def _rules(env: Env, cwd: str) -> Iterator[Any]:
 
 
 def _action(rules: Any, tool: str, before: bool) -> bool:
-    """Whether a tool may be used without a question. With patterns some of which allow it, the user
+    """Whether a tool may be used without asking. If there are patterns and some allow it, the user
     has chosen."""
     if isinstance(rules, str):
         return rules == "allow"

@@ -46,8 +46,8 @@ from segue.core.stops.events import (
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Reset
 
-# `error.name`, then the provider's own code or type in the body of the answer. "APIError" and
-# "UnknownError" tell nothing: status and message do.
+# `error.name`, then the provider's own code or type in the response body. "APIError" and
+# "UnknownError" say nothing; the status and message do.
 _REASONS = {
     **PROVIDER_CODES,
     "ContextOverflowError": StopReason.CONTEXT_EXHAUSTED,
@@ -56,12 +56,12 @@ _REASONS = {
     "ProviderAuthError": StopReason.AUTH,
 }
 _ERRORS = {name for name in _REASONS if name.endswith("Error")} | {"APIError", "UnknownError"}
-# Why a step ended, if the turn ends with it. "stop" is success; "tool-calls" and "unknown" (a
-# reply that broke off: asked again at once) continue; "error" has a record of its own.
+# Why a step ended, if the turn ends with it. "stop" is a success; "tool-calls" and "unknown" (a
+# reply that broke off and is retried at once) continue; "error" has a separate record.
 _FINISHES = {"length": StopReason.ERROR, "content-filter": StopReason.REFUSAL, "other": None}
 
-# What opencode itself writes as the error of a tool that was not allowed to run. After the first
-# two the turn ends; after the third the model is told and continues.
+# opencode's own error for a tool that was not allowed to run. After the first two the turn ends;
+# after the third the model is told and continues.
 _REJECTED = ("The user rejected permission", "The user dismissed this question")
 _DENIED = (*_REJECTED, "The user has specified a rule which prevents you")
 
@@ -89,7 +89,7 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
         elif kind in _LINES and isinstance(data.get("part"), dict):
             yield from teller.session(text(data, "sessionID"), put)
             yield from teller.part(data["part"], put)
-        elif text(data, "name") in _ERRORS and "data" in data:  # an error alone
+        elif text(data, "name") in _ERRORS and "data" in data:  # an error without a wrapper
             yield from teller.error(data, put)
         elif kind == "error":
             yield from teller.session(text(data, "sessionID"), put)
@@ -101,26 +101,27 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
 
 
 class _Teller:
-    """Turns parts, messages and errors in their order into events."""
+    """Turns parts, messages and errors into events, in order."""
 
     def __init__(self) -> None:
-        self.now: str = ""  # the session spoken of
+        self.now: str = ""  # the current session
         self.children: set[str] = set()  # sessions of sub-agents
         self.roles: dict[str, str] = {}  # by message: user, assistant, compaction
         self.models: dict[str, str] = {}  # by message
-        self.done: set[str] = set()  # steps, messages and prompts that were told
+        self.done: set[str] = set()  # steps, messages and prompts that were reported
         self.calls: set[str] = set()
-        self.summed: set[str] = set()  # messages whose summary was told
-        self.step: list[Event] = []  # the last words and end of a step: maybe a summary's
+        self.summed: set[str] = set()  # messages whose summary was reported
+        # the last words and the end of a step, which may be a summary's
+        self.step: list[Event] = []
         self.last: Event | None = None  # an end, if nothing follows
         self.overflow = False  # in the output of `run`, the next step is then the summary's
         self.manual = False  # the user asked for the compaction: the turn ends with it
         self.rejected = False
         self.clock: float | None = None
         self.windows: dict[str, int] = {}  # by model
-        self.is_closing = False  # it was ended by us: what it says of that is not why
-        self.asked: Failure | None = None  # what the user was asked last
-        self.unanswered: dict[str, str] = {}  # calls that wait for a permission, by the question
+        self.is_closing = False  # we ended it, so what it says about that is not the reason
+        self.asked: Failure | None = None  # the last question to the user
+        self.unanswered: dict[str, str] = {}  # calls that wait for a permission, by question
         self.has_failed = False  # since the last prompt
 
     def session(self, ident: str, put: Put) -> Iterator[Event]:
@@ -145,7 +146,8 @@ class _Teller:
         if kind.startswith("bridge."):
             yield from self.bridge(kind.removeprefix("bridge."), what, put)
             return
-        if kind in ("permission.asked", "question.asked"):  # a sub-agent's stops all, too
+        # a sub-agent's question also stops everything
+        if kind in ("permission.asked", "question.asked"):
             asked = text(what, "permission")
             self.unanswered[text(what, "id")] = text(what, "tool", "callID")
             self.asked = Failure(reason=StopReason.NEEDS_USER, code=kind, message=asked, **put)
@@ -165,12 +167,12 @@ class _Teller:
                 yield from self.session(ident or text(what, "part", "sessionID"), put)
                 yield from self.part(obj(what, "part"), put)
                 if text(what, "part", "messageID") in self.roles:
-                    yield from self.flush()  # whose words these are is known
+                    yield from self.flush()  # the author of these words is known
             case "session.error" if not self.is_closing:
                 yield from self.session(ident, put)
                 yield from self.error(obj(what, "error"), put)
             case "session.status" if text(what, "status", "type") == "retry":
-                # The only place where opencode tells that it waits, and until when.
+                # The only place where opencode says that it waits, and until when.
                 until = instant(obj(what, "status").get("next"))
                 wait_s = max(0.0, until - self.clock) if until and self.clock else None
                 yield Retry(message=text(what, "status", "message"), wait_s=wait_s, **put)
@@ -180,7 +182,7 @@ class _Teller:
                 yield Other(kind=kind, known=False, **put)
 
     def bridge(self, kind: str, what: JSON, put: Put) -> Iterator[Event]:
-        """What stands between us and the server says."""
+        """A record from our bridge."""
         said = text(what, "message")
         match kind:
             case "session":
@@ -190,12 +192,12 @@ class _Teller:
             case "idle":
                 yield from self.end()
             case "long_wait":
-                # It would wait by itself; whoever ends it now wants to know why it waited.
+                # It would wait by itself; whoever ends it now needs to know why it waited.
                 yield Failure(message=said, resets_at=instant(what.get("until")), code=kind, **put)
             case "closing":
                 self.is_closing = True
                 if text(what, "while") == "asked" and self.asked is not None:
-                    # The call that it asks for may be told after the question.
+                    # The call that it asks about may be recorded after the question.
                     yield self.asked
             case "error" if text(what, "about") in ("server", "session", "prompt"):
                 yield Failure(message=said, status=whole(what, "status"), code=kind, **put)
@@ -205,7 +207,7 @@ class _Teller:
                 yield Ended(reason=reason, code=kind, message=said, **put)
 
     def message(self, info: JSON, put: Put) -> Iterator[Event]:
-        """A message as a whole; the server repeats it at every change."""
+        """A whole message; the server repeats it at every change."""
         ident, role = text(info, "id"), text(info, "role")
         if role == "assistant" and (
             "compaction" in (text(info, "mode"), text(info, "agent")) or info.get("summary") is True
@@ -231,14 +233,14 @@ class _Teller:
         elif finish and ident not in self.done:
             yield from self.finish(ident, finish, obj(info, "tokens"), put)
         elif not finish and ident not in self.done:
-            # Over without a finish and without an error: given up while it waited to retry
-            # (measured: abort and Ctrl+C), or about to compact, and then more follows.
+            # It ended without a finish and without an error: given up while waiting to retry
+            # (measured: abort and Ctrl+C), or about to compact, in which case more follows.
             self.last = Ended(reason=StopReason.USER_EXIT, code="no finish", **put)
 
     def part(self, part: JSON, put: Put) -> Iterator[Event]:
         kind, ident = text(part, "type"), text(part, "messageID")
         if kind == "text" and obj(part, "metadata").get("compaction_continue") is True:
-            # In the output of `run` this alone tells that the step before was a summary.
+            # In the output of `run`, only this shows that the previous step was a summary.
             if self.step:
                 self.step = []
                 yield Compaction(phase="done", **put)
@@ -298,13 +300,14 @@ class _Teller:
             error = text(part, "state", "error") if status == "error" else ""
             self.rejected |= error.startswith(_REJECTED)
             code = whole(part, "state", "metadata", "exit")
-            # A shell that was ended half-way (Esc, its time) is "completed" too, with no exit code.
+            # A shell that was ended half-way (Esc, its time limit) is "completed" too, without an
+            # exit code.
             is_cut_short = obj(part, "state", "metadata").get("exit", "") is None
             said = text(part, "state", "output")
             asked = [each for each in self.unanswered.values() if each]
             yield ToolResult(
                 call_id=call,
-                # Who ends the agent while it asks ends the call, too: it was not allowed.
+                # Ending the agent while it asks also ends the call: it was not allowed.
                 denied=error.startswith(_DENIED) or (bool(error) and call in asked),
                 exit_code=code,
                 failed=bool(error or code) or is_cut_short,
@@ -318,7 +321,7 @@ class _Teller:
         self.last = None
         if self.roles.get(ident) == "compaction":
             # Its tokens are those of the summary request, and its "stop" ends nothing. The message
-            # and its last part both tell the end, in either order.
+            # and its last part both report the end, in either order.
             if f"{ident} compacted" in self.done:
                 return
             self.done.add(f"{ident} compacted")
@@ -350,7 +353,7 @@ class _Teller:
         self.last = None
         name, data = text(error, "name"), obj(error, "data")
         if self.has_failed and name == "UnknownError" and _STACK in _message(error):
-            return  # the server tells the error before it again, with less sense
+            return  # the server repeats the previous error, with less information
         self.has_failed = True
         self.overflow = name == "ContextOverflowError"
         body = obj(as_object(data.get("responseBody")), "error")
@@ -369,12 +372,12 @@ class _Teller:
 
 
 class _Stored:
-    """Messages and parts from a database or an export, in whatever order they come."""
+    """Messages and parts from a database or an export, in any order."""
 
     def __init__(self) -> None:
         self.messages: dict[str, JSON] = {}
         self.sessions: dict[str, JSON] = {}
-        self.time = 0.0  # of the last record that has one, for those that have none
+        self.time = 0.0  # of the last record that has one, for those without
 
     def add(self, data: JSON, where: str) -> bool:
         if text(data, "table") == "session":
@@ -429,7 +432,7 @@ class _Stored:
             for m in self.messages.values()
             if not self.sessions.get(m["session"], {}).get("parent_id")
         ]
-        # A fork's copies keep their old times: order by session first, the newest last.
+        # A fork's copies keep their old times, so sort by session first, the newest last.
         newest: dict[str, float] = {}
         for m in main:
             newest[m["session"]] = max(m["at"], newest.get(m["session"], 0.0))
@@ -461,7 +464,7 @@ def _call(name: str, call_id: str, given: JSON, put: Put) -> ToolCall:
 
 
 def as_object(value: Any) -> JSON:
-    """An object, also one that is written as a string."""
+    """An object, or one that is written as a string."""
     if isinstance(value, str) and value.startswith("{"):
         try:
             value = json.loads(value)
@@ -475,7 +478,7 @@ def _message(error: JSON) -> str:
 
 
 def _size(tokens: JSON) -> int:
-    """A step that broke off has zeros."""
+    """The size after a step; one that broke off has zeros."""
     return amount(tokens, "total") or parts(tokens).total_tokens
 
 
@@ -503,7 +506,7 @@ def _retry_after(headers: JSON) -> Reset | None:
 
 
 def knows(record: JSON) -> bool:
-    """Surely opencode's, or kilo's."""
+    """Whether this is certainly opencode's or kilo's record."""
     kind = text(record, "type")
     if kind in _LINES or kind == "error":
         named = bool(text(record, "error", "name") or obj(record, "part"))
@@ -521,7 +524,7 @@ def knows(record: JSON) -> bool:
 
 
 def resembles(record: JSON) -> bool:
-    """A message or an error that lost its ids on the way."""
+    """Whether this is a message or an error that lost its ids on the way."""
     name = text(record, "error", "name") or (text(record, "name") if "data" in record else "")
     return name in _ERRORS
 

@@ -27,7 +27,7 @@ _ASKS = re.compile(r"┃ +△ ")
 _CHOICE = re.compile(r"\benter (?:confirm|submit|toggle)\b")
 _LOGO = "█▀▀█ █▀▀█"
 _PAD = 3  # the bar and two blanks
-_SHOWN = 0.28  # of the screen: ten rows of forty were seen without scrolling
+_SHOWN = 0.28  # of the screen: ten of forty rows were seen without scrolling
 
 
 class _Box:
@@ -46,7 +46,7 @@ class _Box:
         self.room = width - 2 * _PAD + 1
 
     def _is_row(self, line: str) -> bool:
-        # A list of commands above it has a bar at its right, too.
+        # A list of commands above it also has a bar on its right.
         row = line.rstrip()
         return row.find(_BAR) == self.left and not row.endswith(_BAR, self.left + 1)
 
@@ -70,7 +70,7 @@ def _read(shown: PaneCapture) -> Screen:
     x, y = shown.cursor
     first = box.left + _PAD
     if not (box.top < y < box.foot and x >= first):
-        # A list lies over the screen, with its own input line; Escape closes it.
+        # A list covers the screen, with its own input line; Escape closes it.
         return Screen("dialog", is_harmless=True)
     footer = " ".join(lines[box.foot + 1 :])
     draft = _draft(box, shown.cursor)
@@ -91,7 +91,7 @@ def _draft(box: _Box, cursor: tuple[int, int]) -> str:
 
 
 def _resumed(program: str, session_id: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, "--session", session_id)  # it takes no --prompt beside this
+    return (program, *kept, "--session", session_id)  # it accepts no --prompt with this
 
 
 def _begun(program: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:

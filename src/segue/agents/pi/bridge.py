@@ -1,9 +1,9 @@
 """pi's RPC mode, with its commands in order: `python -I -S pi.py command…`.
 
-pi takes commands as they come: words that follow an abort at once become part of the turn that is
-being aborted, and are never answered. So what comes after an abort is held back here until pi says
-that it is done. Everything else is passed on as it is, both ways. Exit code: pi's own; 128 + the
-signal's number if it died of one.
+pi takes commands as they arrive: words that immediately follow an abort become part of the turn
+that is being aborted, and are never answered. So this bridge holds back what follows an abort until
+pi says that it is done. Everything else is passed on unchanged, both ways. The exit code is pi's
+own, or 128 + the signal's number if a signal killed it.
 """
 
 import json
@@ -13,18 +13,18 @@ import subprocess
 import sys
 import threading
 
-ABORT_S = 30.0  # an abort that takes longer is answered never
+ABORT_S = 30.0  # an abort that takes longer is never answered
 _ABORTED = b'"command":"abort"'
-_KEPT = 1 << 12  # of a line that is not whole yet; an answer is shorter
+_KEPT = 1 << 12  # of an incomplete line; an answer is shorter
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Bridge:
-    """One pi."""
+    """Runs one pi."""
 
     def __init__(self, command: list[str]) -> None:
         self.aborted = threading.Event()
-        # Signals that come before it is there wait until it is.
+        # Signals that arrive before it exists wait until it does.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         self.pi = subprocess.Popen(  # noqa: S603 - the agent itself
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_unblock
@@ -34,7 +34,7 @@ class Bridge:
         _unblock()
 
     def run(self) -> int:
-        """Until pi ends; the exit code."""
+        """Runs until pi ends, and returns the exit code."""
         threading.Thread(target=self._give, daemon=True).start()
         self._take()
         code = self.pi.wait()
@@ -45,7 +45,7 @@ class Bridge:
             self.pi.send_signal(number)
 
     def _give(self) -> None:
-        """Our input, line by line; closed when ours ends."""
+        """Passes our input on, line by line; closes pi's when ours ends."""
         assert self.pi.stdin is not None
         try:
             for line in sys.stdin.buffer:
@@ -61,14 +61,14 @@ class Bridge:
             return  # it is gone
 
     def _take(self) -> None:
-        """Its output, byte by byte."""
+        """Passes its output on, byte by byte."""
         assert self.pi.stdout is not None
         rest = b""
         while data := os.read(self.pi.stdout.fileno(), 1 << 16):
             try:
                 _write(data)
             except BrokenPipeError:
-                self.pi.terminate()  # nobody listens
+                self.pi.terminate()  # nobody is listening
                 return
             lines = (rest + data).split(b"\n")
             rest = lines[-1][:_KEPT]

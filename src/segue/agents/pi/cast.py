@@ -1,7 +1,7 @@
-"""pi, under its newer name and its older one.
+"""pi, under its newer and its older name.
 
-Options of a drill: `retries`: how often it tries a refused request again; `timeout_ms`: for how
-long it waits for the first byte.
+Options of a drill: `retries`: how often it retries a refused request. `timeout_ms`: how long it
+waits for the first byte.
 """
 
 from collections.abc import Mapping
@@ -40,13 +40,13 @@ def _prepare(stage: PlayStage) -> None:
     settings = {
         "retry": {
             "maxRetries": int(stage.options.get("retries", "3")),
-            "baseDelayMs": 1_000,  # half of its own
+            "baseDelayMs": 1_000,  # half of its default
             "provider": {
                 "maxRetries": 0,
                 "timeoutMs": int(stage.options.get("timeout_ms", "8000")),
             },
         },
-        "compaction": {"keepRecentTokens": 1_000},  # of a short job there is no more to cut
+        "compaction": {"keepRecentTokens": 1_000},  # a short job has no more to cut
     }
     write(stage, f"{_CONFIG}/models.json", {"providers": models})
     write(stage, f"{_CONFIG}/settings.json", settings)

@@ -30,7 +30,7 @@ class PiCounter(RecordCounter):
                 self.tally.changed(text(block, "arguments", "path"))
         spend = parts(obj(message, "usage"))
         if spend.total_tokens:
-            # Entry ids are short: two files may have the same one.
+            # Entry ids are short, so two files may share one.
             unique = f"{self.tally.session_id} {key}" if key else ""
             stop = text(message, "stopReason")
             self.spent(unique, at, text(message, "model"), spend, ends_turn=stop == "stop")

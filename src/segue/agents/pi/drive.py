@@ -1,5 +1,5 @@
-"""pi in RPC mode: commands come on its input, and it stays until that ends. `bridges/pi` keeps them
-in order."""
+"""pi in RPC mode: it reads commands from its input, and ends when that is closed. `pi/bridge` keeps
+them in order."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def _launch(order: LegOrder) -> Launch:
     elif order.new_id and not any(_OLD in word for word in order.command):
         session_id = order.new_id
         argv += ["--session-id", session_id]
-    state = {"id": "state", "type": "get_state"}  # tells session, model and window
+    state = {"id": "state", "type": "get_state"}  # reports session, model and window
     return Launch(
         argv=(*argv, *order.flags),
         input=_line(state) + _say(order.prompt, "first"),
@@ -54,7 +54,7 @@ def _launch(order: LegOrder) -> Launch:
 
 
 def _say(words: str, key: str) -> bytes:
-    """Also while it runs, and then at the next step."""
+    """A message. While pi is running, it takes effect at the next step."""
     order = {"id": key, "type": "prompt", "message": words, "streamingBehavior": "steer"}
     return _line(order)
 
@@ -72,21 +72,21 @@ _WORKS = frozenset(
     {"agent_start", "turn_start", "turn_end", "message_start", "message_update", "message_end"}
     | {"tool_execution_start", "tool_execution_update", "tool_execution_end", "auto_retry_start"}
 )
-"""Records that show it at work."""
-_LAST = ("stop", "error", "length", "aborted")  # of a reply that no other one follows
+"""Records that show that it is working."""
+_LAST = ("stop", "error", "length", "aborted")  # of a reply that no other reply follows
 
 
 class _Watch(StreamWatch):
-    """0.87 says when it has settled. 0.73 only ends a run, and may compact or try again after: then
-    it is seen at work. Whatever else it says after the end of a run does not undo that end."""
+    """0.87 says when it has settled. 0.73 only ends a run and may compact or retry afterwards; then
+    it is seen working. Anything else that it says after the end of a run does not undo that end."""
 
     settle_s = 3.0
 
     def __init__(self) -> None:
         self.settles = False
-        self.has_ended = False  # a run, and nothing was begun since
+        self.has_ended = False  # a run has ended, and nothing was started since
         self.is_compacting = False
-        self.taken: list[str] = []  # keys of words that are not yet part of the conversation
+        self.taken: list[str] = []  # keys of messages that are not yet part of the conversation
 
     def over(self, record: dict[str, Any]) -> Over:
         kind = text(record, "type")
@@ -97,7 +97,7 @@ class _Watch(StreamWatch):
             return "yes" if is_question(record) else "no"
         if kind == "response":
             what = record.get("command")
-            if what == "abort":  # it waited for the end
+            if what == "abort":  # it has waited for the end
                 return "no" if self.settles else "yes"
             return "yes" if what == "prompt" and record.get("success") is False else "no"
         self.has_ended &= kind not in _WORKS
@@ -114,13 +114,14 @@ class _Watch(StreamWatch):
         elif kind == "auto_retry_end" and record.get("success") is False and not self.settles:
             return "yes"  # it has given up
         elif kind == "turn_end" and text(record, "message", "stopReason") in _LAST:
-            self.has_ended = True  # whatever the record is called that comes next
+            self.has_ended = True  # whatever the next record is called
             return "no"
         is_quiet = self.has_ended and not self.settles and not self.is_compacting
         return "maybe" if is_quiet else "no"
 
     def heard(self, record: dict[str, Any]) -> str:
-        """It says first that it took them, by their key, and later that they are told, without."""
+        """The key of a message that is part of the conversation. pi first says that it accepted the
+        message, with its key, and later that the model got it, without."""
         if record.get("command") == "prompt" and record.get("success") is True:
             self.taken.append(text(record, "id"))
         elif record.get("type") == "message_end" and text(record, "message", "role") == "user":
@@ -129,7 +130,7 @@ class _Watch(StreamWatch):
 
 
 def session_file(session_id: str, env: Env, cwd: str) -> str:
-    """`<folder>/<time>_<id>.jsonl`, below its home or where the user has it."""
+    """`<folder>/<time>_<id>.jsonl`, below its home or where the user put it."""
     if not is_id(session_id):
         return ""
     for place in homes("pi", env):

@@ -1,4 +1,4 @@
-"""pi: many providers in one home; its flags say which one is at work."""
+"""pi: many providers in one home; its flags say which one is used."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, values
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """By the provider that is named, else by its home."""
+    """The account by the named provider, otherwise by its home."""
     place = Path(env.get("PI_CODING_AGENT_DIR") or home(env) / ".pi/agent")
     found = str(os.path.realpath(place))
     provider = next(reversed(values(flags, "--provider")), "")

@@ -1,4 +1,4 @@
-"""pi has no permissions of its own: it may do what its user may. All it needs is an account."""
+"""pi has no permissions: it may do what its user may. All it needs is an account."""
 
 from collections.abc import Sequence
 from pathlib import Path

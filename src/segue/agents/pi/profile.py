@@ -50,19 +50,19 @@ from segue.core.stops.events import (
 )
 from segue.core.stops.reasons import StopReason
 
-# The providers' codes stand inside errorMessage.
+# The providers' codes are inside errorMessage.
 REASONS = {**PROVIDER_CODES, "aborted": StopReason.USER_EXIT}
 
 _WORD = re.compile(r'"(?:type|code|status)"\s*:\s*"([A-Za-z]+(?:_[A-Za-z]+)*)"')
 _STATUS = re.compile(r'^\s*([1-5]\d\d)\b|"code"\s*:\s*([1-5]\d\d)\b')
 
-# 0.87 writes an abort by the user or the driver as stopReason error with this message.
+# 0.87 records an abort by the user or the driver as stopReason "error" with this message.
 _ABORTED = "This operation was aborted"
 
 _SHELLS = ("bash", "powershell")
 _EXIT_CODE = re.compile(r"Command exited with code (\d{1,9})\s*$")
 _CODE_CHARS = 100
-_DIALOGS = ("select", "confirm", "input", "editor")  # they block until they are answered
+_DIALOGS = ("select", "confirm", "input", "editor")  # these block until they are answered
 
 _KNOWN = {
     *("queue_update", "branch_summary", "label", "session_info", "custom", "custom_message"),
@@ -77,7 +77,7 @@ class _State:
         self.last: JSON = {}  # the last assistant message
         self.window: int | None = None
         self.compaction_error = ""
-        self.is_turn_over = False  # and nothing was begun since
+        self.is_turn_over = False  # and nothing was started since
         self.entries: set[str] = set()  # of the session file, by id
 
 
@@ -95,7 +95,7 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
             is_known = kind in _KNOWN or kind in _SHAPES
             yield Other(kind=kind or "record", known=is_known, **mark)
             if was_over and not is_known and _stop(state.last) == "stop":
-                yield from _ended(mark, state)  # the end of a run, by a name that is unknown
+                yield from _ended(mark, state)  # the end of a run, under an unknown name
 
 
 def _session(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
@@ -104,14 +104,14 @@ def _session(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _agent_start(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """A prompt, a retry or the way on after a compaction begins."""
+    """A prompt, a retry or the continuation after a compaction starts."""
     state.last = {}
     state.compaction_error = ""
     yield Started(**mark)
 
 
 def _model(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """The model is named before the first message; a later change begins no turn."""
+    """The model is named before the first message; a later change does not start a turn."""
     if state.entries or state.last:
         yield Other(kind="model_change", **mark)
     else:
@@ -126,12 +126,12 @@ def _message_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _entry(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """A message of the session file, which has no closing records: stopReason is the last word.
+    """A message of the session file, which has no closing records: stopReason has the last word.
 
-    An error is no end there: a retry may follow it.
+    An error is not an end there, because a retry may follow.
     """
     message, name = obj(data, "message"), text(data, "id")
-    if name and name in state.entries:  # a copy: it says nothing about what is now
+    if name and name in state.entries:  # a copy, which says nothing about the present
         return
     state.entries.add(name)
     yield from _message(message, mark, state)
@@ -164,7 +164,7 @@ def _assistant(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
             yield _call(block, mark)
             if todos := todos_of(text(block, "name"), obj(block, "arguments")):
                 yield TodoList(todos=todos, **mark)
-    if _stop(message) in ("error", "aborted"):  # these carry zeros as usage
+    if _stop(message) in ("error", "aborted"):  # these have zeros as usage
         yield Failure(**_why(text(message, "errorMessage"), _stop(message)), **mark)
     elif used := _size(obj(message, "usage")):
         yield Usage(
@@ -190,7 +190,7 @@ def _call(block: JSON, mark: JSON) -> ToolCall:
 
 
 def _result(message: JSON, mark: JSON) -> ToolResult:
-    """The code of a command that failed is at the end of its output."""
+    """A tool's result. The exit code of a failed command is at the end of its output."""
     failed, is_shell = message.get("isError") is True, text(message, "toolName") in _SHELLS
     said = joined(message.get("content"))
     code = _EXIT_CODE.search(said[-_CODE_CHARS:]) if is_shell else None
@@ -243,12 +243,12 @@ def _agent_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _settled(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """The only end of a run in 0.87: an agent_end may be followed by a compaction and a retry."""
+    """The only end of a run in 0.87: a compaction and a retry may follow an agent_end."""
     yield from _ended(mark, state)
 
 
 def _unless_told(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """turn_end and agent_end repeat messages; they count only if the input began after them."""
+    """turn_end and agent_end repeat messages, which count only if the input began after them."""
     same = state.last and message.get("timestamp") == state.last.get("timestamp")
     if message.get("role") == "assistant" and not same:
         yield from _message(message, mark, state)
@@ -256,7 +256,7 @@ def _unless_told(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 def _ended(mark: JSON, state: _State) -> Iterator[Event]:
     stop = _stop(state.last)
-    if not stop:  # no reply seen: nothing can be said
+    if not stop:  # no reply was seen, so nothing can be said
         yield Other(kind="end", **mark)
     elif stop == "stop":
         yield Ended(ok=True, **mark)
@@ -284,7 +284,7 @@ def _retry_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _compaction_start(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    if data.get("reason") == "manual":  # a command after the run, no part of how it ended
+    if data.get("reason") == "manual":  # a command after the run, which is not part of how it ended
         yield Other(kind="compaction_start", **mark)
     else:
         yield Compaction(phase="started", **mark)
@@ -294,7 +294,7 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if obj(data, "result"):
         size = whole(data, "result", "estimatedTokensAfter")
         summary = text(data, "result", "summary")
-        is_last = data.get("willRetry") is not True  # it compacts at the end of a turn, too
+        is_last = data.get("willRetry") is not True  # it also compacts at the end of a turn
         yield Compaction(phase="done", used_tokens=size, ends_turn=is_last, **mark)
         yield Summary(text=summary, **mark)
     elif data.get("reason") == "manual":
@@ -305,7 +305,7 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _compaction(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """In the session file only finished ones; `tokensBefore` is not the new size."""
+    """The session file has only finished compactions; `tokensBefore` is not the new size."""
     yield Compaction(phase="done", ends_turn=True, **mark)
     yield Summary(text=text(data, "summary"), **mark)
 
@@ -328,7 +328,7 @@ def _response(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def is_question(data: JSON) -> bool:
-    """Whether an extension asks the user, and waits for the answer."""
+    """Whether an extension asks the user and waits for the answer."""
     return text(data, "method") in _DIALOGS and not number(data, "timeout")
 
 
@@ -397,7 +397,7 @@ _SHAPES: dict[str, frozenset[str] | set[str]] = {
 
 
 def knows(record: JSON) -> bool:
-    """Is this surely a record of pi's?"""
+    """Whether this is certainly pi's record."""
     kind = record.get("type")
     shape = _SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None or not shape <= record.keys():
@@ -418,7 +418,7 @@ PROFILE = Profile(
     name="pi",
     knows=knows,
     parse=parse,
-    # Text mode prints nothing and exits 0 when a full window could not be compacted.
+    # In text mode, it prints nothing and exits with 0 if a full window could not be compacted.
     silent_exit_reasons={0: StopReason.CONTEXT_EXHAUSTED},
     zero_means_done=True,
     window_in=_window_in,

@@ -44,19 +44,20 @@ _IDLE_SYSTEM = re.compile(
 
 
 def split_usage(usage: JSON) -> Spend:
-    """The session file's usage: the prompt holds the cached part, the total also thoughts."""
+    """The session file's usage: the prompt includes the cached part, the total includes
+    thoughts."""
     prompt, total = amount(usage, "promptTokenCount"), amount(usage, "totalTokenCount")
     cached = amount(usage, "cachedContentTokenCount")
     return split_prompt(prompt, cached, max(total - prompt, 0))
 
 
 class Reader(claude_form.Reader):
-    """Claude's reader for the stream; the session file's records are its own."""
+    """Claude's reader for the stream, with additional methods for the session file's records."""
 
     errors: ClassVar[dict[str, R]] = {**claude_form.ERRORS, **SDK_ERRORS}
 
     def parts(self, usage: JSON) -> Spend:
-        # input_tokens holds the cached ones already; a text block before a tool call says 0
+        # input_tokens includes the cached ones; a text block before a tool call says 0
         prompt, cached = amount(usage, "input_tokens"), amount(usage, "cache_read_input_tokens")
         total, output = amount(usage, "total_tokens"), amount(usage, "output_tokens")
         return split_prompt(prompt, cached, max(total - prompt, output))
@@ -130,7 +131,7 @@ class Reader(claude_form.Reader):
             printed=text(response, "output") or text(response, "error"),
             **self.here,
         )
-        if text(result, "status") == "cancelled":  # by the user, or by a signal; else it continues
+        if text(result, "status") == "cancelled":  # by the user or a signal; otherwise it continues
             yield ev.Failure(reason=R.USER_EXIT, code="cancelled", **self.here)
 
     def noted(self, subtype: str, note: JSON) -> claude_form.Events:
@@ -154,7 +155,8 @@ class Reader(claude_form.Reader):
                 yield ev.Other(kind=f"system/{subtype}", known=False, **self.here)
 
     def api_error(self, error: JSON) -> claude_form.Events:
-        """Each failed try leaves one; those of side requests (memory) end nothing."""
+        """Takes an API error. Each failed try leaves one; those of side requests (memory) end
+        nothing."""
         side = text(error, "subagent_name") or "########" not in text(error, "prompt_id")
         if side:
             return
@@ -185,7 +187,7 @@ def _said(data: JSON) -> str:
 
 
 def knows(record: JSON) -> bool:
-    """What Claude Code's nearly equal stream does not have."""
+    """Whether the record has what Claude Code's nearly identical stream lacks."""
     if "qwen_code_version" in record:
         return True
     message = obj(record, "message")
@@ -214,7 +216,7 @@ PROFILE = Profile(
     name="qwen",
     knows=knows,
     parse=parse,
-    exit_reasons={  # 130 measured (INT and TERM alike); the others are in its source
+    exit_reasons={  # 130 was measured (INT and TERM alike); the others are from its source
         41: R.AUTH,
         42: R.ERROR,
         44: R.ERROR,

@@ -1,1 +1,1 @@
-"""What the folders of several agents share."""
+"""Code that several agents' folders share."""

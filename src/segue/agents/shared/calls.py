@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def argument_of(given: Any) -> str:
-    """All arguments of a call, in short: other arguments give another text. A model's
+    """All arguments of a call in short; different arguments give different texts. A model's
     description of its command for people does not count."""
     if isinstance(given, str):
         said = given
@@ -101,15 +101,15 @@ _TODO_TOOLS = re.compile(r"todo|plan|task", re.I)
 
 
 def todos_of(name: str, given: JSON) -> tuple[Todo, ...]:
-    """The todo list that a call of this tool writes; () if it writes none. Other tools may take
-    lists of the same form: issues, pull requests."""
+    """The todo list that a call of this tool writes, or (). Other tools may take lists in the same
+    format: issues, pull requests."""
     if not _TODO_TOOLS.search(name):
         return ()
     return next((tuple(found) for found in todo_lists(given)), ())
 
 
 def todo_lists(record: JSON) -> Iterator[list[Todo]]:
-    """Lists of todos anywhere in a record, by their form."""
+    """Todo lists anywhere in a record, recognised by their format."""
     open_: list[tuple[Any, int]] = [(record, 0)]
     while open_:
         value, depth = open_.pop()

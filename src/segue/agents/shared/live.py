@@ -34,7 +34,7 @@ from segue.core.stops.events import (
 
 _HEAD_BYTES = 200
 _WHOLE = (b"}", b"}\r")
-_PAUSE = "\0pause"  # where it stands; nothing else is there
+_PAUSE = "\0pause"  # its place, which nothing else has
 
 
 class Manner(Struct, frozen=True):
@@ -42,12 +42,12 @@ class Manner(Struct, frozen=True):
     parsers."""
 
     idle: tuple[bytes, ...] = ()
-    """How lines begin that tell nothing, however many and large they are: pieces of what a later
-    record says as a whole. They are counted, and not decoded."""
+    """The beginnings of lines without information, however many and large they are: pieces of what
+    a later record says as a whole. They are counted and not decoded."""
     kept: tuple[bytes, ...] = ()
-    """What stands near the beginning of such a line that does tell something."""
+    """What is near the beginning of such a line that has information after all."""
     pause: str = "pause"
-    """The type of a record that its parser passes over, whatever came before."""
+    """The type of a record that its parser ignores in any state."""
 
 
 _PIECES = b'{"type":"stream_event","event":{"type":"content_block_'
@@ -55,9 +55,9 @@ MANNERS = {
     "claude": Manner(idle=(_PIECES,)),
     "qwen": Manner(idle=(_PIECES,)),
     "codex": Manner(idle=(b'{"type":"item.updated"',), kept=(b'"todo_list"',)),
-    # 0.73 repeats everything that was said so far in each of them.
+    # 0.73 repeats everything said so far in each of them.
     "pi": Manner(idle=(b'{"type":"message_update"', b'{"type":"tool_execution_update"')),
-    # It puts the pieces of a reply together until a record of another type comes.
+    # It joins the pieces of a reply until a record of another type arrives.
     "gemini": Manner(pause="message"),
 }
 
@@ -66,7 +66,7 @@ class OpenCall(Struct, frozen=True):
     """A tool that is running, as far as the records show."""
 
     name: str
-    since: float  # unix time: the record's own, else when it was read
+    since: float  # unix time of the record, otherwise when it was read
 
 
 class Live:
@@ -78,22 +78,22 @@ class Live:
         self.session_id = ""
         self.model = ""
         self.reading: Usage | None = None
-        """The newest size, with the window if it was ever told. After a compaction the new size;
-        None if that is not told yet."""
+        """The newest size, with the window if it was ever reported. After a compaction, the new
+        size; None if that is not reported yet."""
         self.open_calls: dict[str, OpenCall] = {}  # by the id of the call, the oldest first
-        self.ended: Ended | None = None  # the end of the last turn, if nothing continued after it
-        self.waiting: Retry | None = None  # it waits to try again by itself
+        self.ended: Ended | None = None  # the end of the last turn, if nothing followed
+        self.waiting: Retry | None = None  # it waits to retry by itself
         self.replies = 0
         self.calls = 0
-        self.last_text = ""  # the last reply's
+        self.last_text = ""  # of the last reply
         self.compactions = 0  # finished ones
-        self.unread = 0  # records that nobody knows
-        self.lines = 0  # all that were fed, whatever they are
+        self.unread = 0  # records of unknown kinds
+        self.lines = 0  # all lines, of any kind
         self.has_text = False
-        """Whether there was anything but records, one per line, and blanks: then the text as a
-        whole may tell more than its lines do."""
+        """Whether there was anything except records, one per line, and blanks: then the text as a
+        whole may say more than its lines."""
         self.records: list[dict[str, Any]] = []
-        """What the last `feed` decoded, in order; without the idle ones."""
+        """What the last `feed` decoded, in order, without idle records."""
         self._source = source
         self._manner = MANNERS.get(profile.name, Manner())
         self._pause = Record({"type": self._manner.pause}, _PAUSE)
@@ -139,13 +139,13 @@ class Live:
         return self._drain(at)
 
     def _decode_oddly(self, line: bytes) -> None:
-        """A record after a stamp, in a list, cut off, with bytes that are no UTF-8."""
+        """A record after a time stamp, in a list, cut off, or with bytes that are not UTF-8."""
         found = records.split(line.decode("utf-8", "replace"), self._source, self.lines).records
         self.records += (record.data for record in found)
         self._queue += found
 
     def _given(self) -> Iterator[Record]:
-        """What the parser is given: records, a pause whenever there are none, the end."""
+        """The parser's input: records, a pause whenever there are none, the end."""
         queue = self._queue
         while True:
             while queue:
@@ -154,10 +154,10 @@ class Live:
                 return
             yield self._pause
             if not queue and not self._is_over:
-                return  # it did not answer, and must not be given pauses forever
+                return  # it did not answer, and must not get pauses forever
 
     def _drain(self, at: float) -> list[Event]:
-        """What the queue leads to. Each round takes at least one record from it."""
+        """The events of the queue. Each round takes at least one record from it."""
         found: list[Event] = []
         while True:
             waiting = len(self._queue)

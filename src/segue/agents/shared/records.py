@@ -25,9 +25,10 @@ _TELLING = {"type", "subtype", "is_error", "terminal_reason", "api_error_status"
 _ROW = re.compile(r"\s*\{\s*\"[^\"]*\"\s*,|[^\"]*`")  # of a table in a program's source
 _SALVAGE_CHARS = 65_536
 _TRIED_CHARS = 16 << 20
-"""What is read of a text for values over several lines: each line may begin one that never ends."""
-_OWNED = 20_000  # records: whoever wrote none of the last so many wrote none
-_DEEP_CHARS = 1 << 16  # what a value that is nested too deeply counts for
+"""How much of a text is searched for values over several lines, because each line may begin one
+that never ends."""
+_OWNED = 20_000  # records: an agent that wrote none of the last this many wrote none at all
+_DEEP_CHARS = 1 << 16  # the size that a too deeply nested value counts for
 
 Line = tuple[int, str]
 
@@ -38,8 +39,8 @@ class Split(Struct, frozen=True):
     records: list[Record]
     rest: list[Line]
     is_stream: bool
-    """Whether the records are what was written, not something that is shown in it: they are
-    most of its lines, or the last thing."""
+    """Whether the records are the text itself, not something shown in it: they are most of its
+    lines, or come last."""
 
 
 def split(text: str, source: str, first_line: int = 1) -> Split:
