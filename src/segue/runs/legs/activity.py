@@ -9,12 +9,12 @@ _OPEN_KEPT = 1_000
 
 
 class LegTimes:
-    """When output came and tools ran, on the clock that nobody sets and that stands still while the
-    machine sleeps. `awake` is the time of the look under way."""
+    """When output arrived and tools ran, on a monotonic clock that stops while the machine sleeps.
+    `awake` is the time of the current look."""
 
     def __init__(self, clock: Clock, since: float | None) -> None:
-        """`since`: the unix time at which the leg began. One that another process began is as old
-        as it says."""
+        """`since` is the unix time at which the leg began. A leg that another process began is as
+        old as it says."""
         self.clock, self.awake = clock, clock.awake()
         now = clock.now()
         self._began = self.awake - max(0.0, now - (now if since is None else since))
@@ -22,23 +22,24 @@ class LegTimes:
         self._tool: float | None = None
 
     def look(self) -> float:
-        """A look begins; the time."""
+        """Starts a look, and returns the time."""
         self.awake = self.clock.awake()
         return self.awake
 
     def output(self) -> None:
-        """Something came."""
+        """Records that output arrived."""
         self._output = self.awake
 
     def tool(self, is_running: bool) -> None:
-        """A tool began, or none runs any more."""
+        """Records whether a tool is running."""
         if not is_running:
             self._tool = None
         elif self._tool is None:
             self._tool = self.awake
 
     def activity(self, now: float) -> Activity:
-        """For the timers: what was long ago by the clock that nobody sets was so by any."""
+        """The activity, for the timers: what was long ago on the monotonic clock was long ago on
+        any clock."""
         awake = self.clock.awake()
         return Activity(
             last_output_at=now - (awake - self._output),
@@ -48,7 +49,7 @@ class LegTimes:
 
     @property
     def active_s(self) -> float:
-        """For how long it has been at work, the machine's sleep not counted."""
+        """How long it has been working, without the machine's sleep."""
         return max(0.0, self.clock.awake() - self._began)
 
 
@@ -57,38 +58,38 @@ class LastWork:
 
     def __init__(self) -> None:
         self.has_replied = False  # the model said anything in this leg
-        self.has_acted = False  # and called a tool, or came to an end
+        self.has_acted = False  # and called a tool, or finished
         self.text = ""  # its last words
         self.call: ToolCall | None = None  # its last tool call
-        self.doing = ""  # the same in short
+        self.doing = ""  # its last tool call in short
         self.tool_since: float | None = None  # unix time; None if no tool runs
         self._is_answered = True
 
     def reply(self, *, acted: bool) -> bool:
-        """It replied; whether that is news."""
+        """Records a reply, and returns whether that is news."""
         if self.has_replied and (self.has_acted or not acted):
             return False
         self.has_replied, self.has_acted = True, self.has_acted or acted
         return True
 
     def answered(self) -> None:
-        """It continued after the last call's result, or came to an end."""
+        """Records that the model continued after the last call's result, or finished."""
         self._is_answered = True
 
     def called(self, call: ToolCall, now: float) -> None:
-        """It called a tool."""
+        """Records a tool call."""
         self.call, self._is_answered = call, False
         self.doing = call.command or f"{call.name} {call.argument}".strip()
         self.tool_since = self.tool_since or now
 
     def idle(self) -> None:
-        """No tool runs any more."""
+        """Records that no tool is running any longer."""
         self.tool_since = None
 
     @property
     def call_in_doubt(self) -> str | None:
-        """The last tool call, if the model has not said a word since: its result may not be in the
-        session, although it is in the stream. None if there is no doubt."""
+        """The last tool call, if the model has said nothing since: its result may be missing from
+        the session, although it is in the stream. None if there is no doubt."""
         if self._is_answered:
             return None
         last = self.call
@@ -100,12 +101,12 @@ class Refusals:
 
     def __init__(self) -> None:
         self.was_last = False  # the last call was refused
-        self.call: ToolCall | None = None  # the last one that was refused
-        self.edit: ToolCall | None = None  # and the last of them that would have written
+        self.call: ToolCall | None = None  # the last refused call
+        self.edit: ToolCall | None = None  # the last refused call that would have written
         self._open: dict[str, ToolCall] = {}  # calls without a result
 
     def feed(self, event: Event) -> None:
-        """An event of where the agent tells of refusals: its stream or its session file."""
+        """Takes an event from the source that reports refusals: the stream or the session file."""
         if isinstance(event, ToolCall):
             if len(self._open) < _OPEN_KEPT:
                 self._open[event.call_id] = event

@@ -7,13 +7,13 @@ from pathlib import Path
 from segue.runs.legs.leg import Leash, Leg, Spec
 
 _TIMED_OUT = 124
-_MAX_AGAIN = 3  # a check that brings the machine down must not do so for ever
-_BOTH = "exec 2>&1\n"  # one output, in the order in which it came
+_MAX_AGAIN = 3  # a check that crashes the machine must not do so forever
+_BOTH = "exec 2>&1\n"  # one output, in its original order
 
 
 class CheckCommand:
-    """Kept as a leg is, in a folder of its own: a segue that is killed leaves it running, and the
-    next one finds it, or how it ended."""
+    """Runs like a leg, in its own folder: if segue is killed, the check keeps running, and the next
+    segue finds it, or how it ended."""
 
     def __init__(self, folder: Path, max_s: float, awake: Callable[[], float]) -> None:
         self._leg, self._awake = Leg(folder), awake
@@ -28,9 +28,8 @@ class CheckCommand:
         grace_s: float,
         leash: Leash | None = None,
     ) -> None:
-        """Starts it, unless that was done. One that was cut off by a restart of the machine has
-        neither passed nor failed: it is started again, in a folder beside. Raises OSError or
-        StateError."""
+        """Starts it, unless it was started before. A check that a reboot cut off has neither passed
+        nor failed; it is started again, in a separate folder. Raises OSError or StateError."""
         argv = ("/bin/sh", "-c", _BOTH + command)
         spec = Spec(argv=argv, cwd=cwd, grace_s=grace_s, leash=leash)
         first = self._leg.folder
@@ -56,7 +55,8 @@ class CheckCommand:
         return self._leg.stdout
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs. One that takes too long is ended, and has failed."""
+        """Its exit code; None while it runs. A check that takes too long is ended, and has
+        failed."""
         status = self._leg.status()
         if status.state == "lost":
             return self._code(self._leg.sweep_lost().exit_code)
@@ -68,7 +68,7 @@ class CheckCommand:
         return None
 
     def end(self) -> None:
-        """Ends it, and what it started; does not wait for that."""
+        """Ends it and what it started, without waiting."""
         self._leg.command("end", "end")
 
     def finish(self, limit_s: float) -> None:

@@ -54,16 +54,17 @@ from segue.runs.legs.stream import LegStream, TurnEnd
 from segue.sessions.windows import Windows
 from segue.system.files.stream import CHUNK_BYTES
 
-_READS = 16  # some megabytes: whoever prints faster than that must not hold up a run
-_READ_S = 0.3  # nor whoever prints lines that take longer to read than to print
-_FINISH_S = 1.0  # for the rest of what an agent printed whom segue ends: its user waits
+_READS = 16  # some megabytes: an agent that prints faster must not delay a run
+_READ_S = 0.3  # nor one whose lines take longer to read than to print
+_FINISH_S = 1.0  # for the remaining output of an agent that segue ends, because its user waits
 _FLOOD_BYTES = 1 << 20
 
 
 class LegFollower:
-    """One leg, from its first byte: also of a leg that another process started.
+    """Follows one leg from its first byte, including a leg that another process started.
 
-    `look` and `finish` tell each fact once. The parts may be read at any time between two looks."""
+    `look` and `finish` report each fact once. The parts may be read at any time between two looks.
+    """
 
     def __init__(
         self,
@@ -84,8 +85,8 @@ class LegFollower:
         ask_key: str = "",
         is_only_asked: bool = False,
     ) -> None:
-        """`file_from`: how long the session's file was when the leg began. `ask_key` and
-        `is_only_asked`: see `AnswerTracker`."""
+        """`file_from` is the size of the session's file when the leg began. For `ask_key` and
+        `is_only_asked` see `AnswerTracker`."""
         self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
         self.env, self.session_id = env, session_id
         self.stream = LegStream(Path(leg.folder) / "stdout", profile, run.cwd)
@@ -104,39 +105,40 @@ class LegFollower:
             number, idle, progress, cwd=run.cwd, is_replaying=_size_of(leg.stdout) > 0
         )
         self.arrival: Arrival | None = None
-        """Of a session that takes the work over, until it is known what it does again."""
+        """For a session that takes over: watches what it repeats, until that is known."""
         self.said: Literal["", "done", "failed"] = ""  # by an agent without records
-        self.said_line = ""  # and in which words
-        self.limits: dict[str, Limit] = {}  # what the stream last said of each, if it is news
+        self.said_line = ""  # the line in which it said so
+        self.limits: dict[str, Limit] = {}  # what the stream last said about each, if it is news
         self.is_closed = False  # its input
-        self.is_ending = False  # its keeper was told to end it
-        self.is_flooded = False  # it printed more than is allowed: just the end of it is read
+        self.is_ending = False  # its keeper was asked to end it
+        self.is_flooded = False  # it printed more than is allowed, so only the end is read
         self.has_moved = False  # the last look found something
         self._stderr_bytes = 0
         self._boundary = False
         self._is_missed = False
-        """The newest reading's tools have run: nothing can be said meanwhile."""
+        """The tools of the newest reading have already run, so nothing can be said in between."""
 
-    # What others ask for
+    # Queries
 
     @property
     def live(self) -> Live:
-        """What the stream tells so far."""
+        """What the stream has said so far."""
         return self.stream.live
 
     @property
     def answer(self) -> CheckpointAnswer | None:
-        """To the request for a checkpoint; None if there was none."""
+        """The answer to the request for a checkpoint; None if there was no request."""
         return self.asking.answer
 
     @property
     def compactions(self) -> Compactions:
-        """The session's own, in this leg."""
+        """The session's own compactions in this leg."""
         return self.recalls.compactions
 
     @property
     def works_on(self) -> bool:
-        """Asked for a checkpoint, it works on; whoever acts on that sets it back."""
+        """Whether it keeps working although it was asked for a checkpoint. Whoever acts on this
+        resets it."""
         return self.asking.works_on
 
     @works_on.setter
@@ -145,7 +147,7 @@ class LegFollower:
 
     @property
     def turn_is_over(self) -> bool:
-        """Whether the agent waits for words."""
+        """Whether the agent waits for a message."""
         return self.turn.is_over
 
     @property
@@ -155,25 +157,25 @@ class LegFollower:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more to be seen at once."""
+        """Whether more can be read at once."""
         return self.stream.tail.has_more
 
     @property
     def has_open_call(self) -> bool:
-        """Whether a tool runs, as far as the stream tells."""
+        """Whether a tool is running, according to the stream."""
         return bool(self.live.open_calls)
 
     @property
     def is_between_tools(self) -> bool:
-        """Whether the last look saw a tool finish, and none runs."""
+        """Whether the last look saw a tool finish, and none is running."""
         return self._boundary and not self.live.open_calls
 
     def activity(self, now: float) -> Activity:
-        """For the timers."""
+        """The activity, for the timers."""
         return self.times.activity(now)
 
     def output_bytes(self) -> int:
-        """What it printed so far, to both streams."""
+        """How much it has printed so far, to both streams."""
         return _size_of(self.leg.stdout) + _size_of(self.leg.stderr)
 
     def asked(self, *, is_cut: bool = False) -> None:
@@ -182,12 +184,12 @@ class LegFollower:
         self.turn.begin()
 
     def cut_for_recall(self) -> None:
-        """Its turn is interrupted, and begins again with what its own compaction left out."""
+        """Its turn is interrupted, and starts again with what its own compaction left out."""
         self.recalls.cut = self.compactions.count
         self.turn.begin()
 
     def boundary(self, run: Run) -> Boundary | None:
-        """The one that the last look found, if it matters to the run, as that look made it."""
+        """The boundary that the last look found, if it matters to the run."""
         if self.live.open_calls:
             is_wanted = run.is_due and run.state is RunState.WORKING and not run.ended_how
             is_wanted = is_wanted and self.drive.talks
@@ -195,10 +197,10 @@ class LegFollower:
         is_wanted = run.is_due or run.is_in_tool or run.state is RunState.STOPPING
         return Boundary(leg=self.number) if self._boundary and is_wanted else None
 
-    # What is seen
+    # Observation
 
     def look(self, run: Run, now: float) -> list[AnyFact]:
-        """What is new, as far as a short look shows: see `has_more`."""
+        """What is new, within a short look: see `has_more`."""
         facts: list[AnyFact] = []
         tail, began = self.stream.tail, self.times.look()
         self._boundary = False
@@ -228,14 +230,14 @@ class LegFollower:
         if self.turn.is_over:
             self.asking.end()
         if self.drive.hears is not None and run.state is RunState.STOPPING and not run.ended_how:
-            self._boundary = True  # of an agent without records any moment is as good as another
+            self._boundary = True  # for an agent without records, any moment is as good as another
         return [self._timed(fact) for fact in facts]
 
     def finish(self, run: Run, now: float) -> list[AnyFact]:
-        """What is left, once the process is gone."""
+        """The rest, once the process is gone."""
         tail, began = self.stream.tail, self.times.clock.awake()
         facts = self.look(run, now)
-        # No more than is there now: what comes after its end is somebody else's, and may never end.
+        # No more than there is now: what follows its end is not its own, and may never end.
         for _ in range(_size_of(self.leg.stdout) // CHUNK_BYTES + 1):
             if not tail.has_more:
                 break
@@ -261,7 +263,7 @@ class LegFollower:
         self.turn.begin()
 
     def _timed(self, fact: AnyFact) -> AnyFact:
-        """With whether there is a boundary before the model is asked again."""
+        """The fact, with whether there is a boundary before the model is asked again."""
         if not isinstance(fact, ContextMeasured):
             return fact
         if self.drive.size_from == "file":
@@ -271,7 +273,7 @@ class LegFollower:
         return replace(fact, is_timely=is_timely)
 
     def _look_at_stderr(self) -> None:
-        """Words there count as output too."""
+        """Text on stderr counts as output too."""
         size = _size_of(self.leg.stderr)
         if size != self._stderr_bytes:
             self._stderr_bytes = size
@@ -281,7 +283,7 @@ class LegFollower:
 
     def _take_lines(self, lines: list[bytes], now: float) -> list[AnyFact]:
         facts: list[AnyFact] = []
-        # Once it is told something, it matters which turn ended before it heard that.
+        # Once it was sent a message, it matters which turn ended before it received that.
         is_told = self.answer is not None or self.recalls.is_awaited
         for piece in ([line] for line in lines) if is_told else (lines,):
             if self.drive.hears is not None:
@@ -298,12 +300,12 @@ class LegFollower:
         return facts
 
     def _keys_heard(self) -> set[str]:
-        """Keys of words that are part of the conversation now. All records are shown to the watch:
-        it may have to put two of them together."""
+        """Keys of messages that are now part of the conversation. The watch sees all records,
+        because it may have to combine two of them."""
         return {self.turn.watch.heard(record) for record in self.live.records} - {""}
 
     def _hear(self, lines: list[bytes], now: float) -> list[AnyFact]:
-        """Of an agent that writes no records: every line is its word."""
+        """For an agent without records: every line is its word."""
         facts = self._reply(acted=True) if any(map(bytes.strip, lines)) else []
         for line in lines:
             text = line.decode("utf-8", "replace")
@@ -344,7 +346,7 @@ class LegFollower:
                 self.asking.call(event)
                 self.times.tool(is_running=True)
             case ToolResult():
-                self.asking.drop_work()  # some tell the words after the call that they go with
+                self.asking.drop_work()  # some record words after the call that they belong to
                 if not self.live.open_calls:
                     self.work.idle()
                     self.times.tool(is_running=False)
@@ -355,7 +357,7 @@ class LegFollower:
         return facts
 
     def _name(self, session_id: str) -> list[AnyFact]:
-        """Whose session it is, if that is news."""
+        """Which session it is, if that is news."""
         if not session_id or session_id == self.session_id:
             return []
         self.session_id = session_id
@@ -368,7 +370,7 @@ class LegFollower:
         return self._arrived() if self.arrival.is_over else []
 
     def _arrived(self) -> list[AnyFact]:
-        """Told once; of a session that did nothing there is nothing to tell."""
+        """What the session repeated, reported once; nothing for a session that did nothing."""
         if self.arrival is None:
             return []
         found, self.arrival = self.arrival.repeats, None
@@ -414,7 +416,7 @@ class LegFollower:
         return facts + self._read(used, window, seen.model, now, in_file=True)
 
     def _count_compaction(self, event: Event) -> None:
-        """Of an agent whose stream says nothing of it."""
+        """Counts a compaction of an agent whose stream does not report it."""
         if isinstance(event, Compaction | Summary):
             self.recalls.compactions.feed(event)
 

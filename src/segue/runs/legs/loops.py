@@ -9,8 +9,9 @@ from segue.system.git import git
 
 
 class LoopDetector:
-    """Says so once a leg. The tree is only looked at if nothing else speaks for progress. What
-    another process saw already (`is_replaying`) is no news: nobody knows how the tree was then."""
+    """Detects that a leg goes round in circles, and reports it once per leg. It looks at the tree
+    only if nothing else indicates progress. What another process already saw (`is_replaying`) is
+    not news, because nobody knows the state of the tree at that time."""
 
     def __init__(
         self, leg: int, idle: Idle, progress: Progress, *, cwd: str, is_replaying: bool
@@ -20,7 +21,7 @@ class LoopDetector:
         self._has_told = False
 
     def feed(self, event: Event, now: float) -> Looped | None:
-        """An event of where the agent tells its calls: its stream or its session file."""
+        """Takes an event from the source that reports calls: the stream or the session file."""
         spun = self._idle.feed(event, now)
         if spun is None or self._has_told or self.is_replaying:
             return None
@@ -38,7 +39,7 @@ class LoopDetector:
         )
 
     def caught_up(self) -> None:
-        """What comes from now on is news."""
+        """What arrives from now on is news."""
         if self.is_replaying:
             self.is_replaying = False
             self._idle.forget()

@@ -7,11 +7,12 @@ from segue.core.handoffs.digest import Compactions
 
 
 class Recalls:
-    """The compactions of one leg, each with the words that make up for it.
+    """The compactions of one leg, each with the message that makes up for it.
 
-    `told` is the last one of which it was seen to that the session is told, `heard` the last one
-    whose words the session has in its conversation, `cut` the last one after which its turn was
-    interrupted, so that it hears the words before it acts."""
+    `told` is the last one about which segue has sent the session a message, `heard` the last one
+    whose message is part of the conversation, and `cut` the last one after which its turn was
+    interrupted so that it gets the message before it acts.
+    """
 
     def __init__(self, run_id: str, leg: int) -> None:
         self.compactions = Compactions()
@@ -20,15 +21,16 @@ class Recalls:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the end of a turn is only the interrupt: the words begin another."""
+        """Whether the end of a turn is only the interrupt, because the message starts another
+        turn."""
         return self.cut > self.heard
 
     def key(self, compaction: int) -> str:
-        """Of the words that say what this one left out: the same in every process."""
+        """The key of the message about what this compaction left out: the same in every process."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}:{compaction}"))
 
     def hear(self, keys: set[str]) -> None:
-        """Words with these keys are part of the conversation now."""
+        """Records that messages with these keys are now part of the conversation."""
         for number in range(1, self.compactions.count + 1) if keys else ():
             if self.key(number) in keys:
                 self.heard = max(self.heard, number)

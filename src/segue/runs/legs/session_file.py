@@ -1,4 +1,5 @@
-"""Follows the session file of a leg beside its stream: its size, and what only the file says."""
+"""Follows the session file of a leg in addition to its stream: its size, and what only the file
+says."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,15 +14,16 @@ from segue.sessions import find, tail
 from segue.system.files.stream import Tail
 
 _LOOK_S = 0.25  # a stat; the size must be known within a second
-_READS = 16  # some megabytes: whoever writes faster than that must not hold up a run
+_READS = 16  # some megabytes: an agent that writes faster must not delay a run
 
 
 class SessionFileTracker:
     """One leg's session file, looked at about four times a second.
 
-    `path` is "" until it is known where the file is. Where the agent's drive says that calls are
-    told by the file (`calls_from`), its events are given out by `events`, each once, from
-    `file_from` on: how long the file was when the leg began. Nothing raises because of the file."""
+    `path` is "" until the location of the file is known. If the agent's drive says that the file
+    reports calls (`calls_from`), `events` returns its events, each once, from `file_from` on, which
+    is the size of the file when the leg began. Problems with the file raise nothing.
+    """
 
     def __init__(
         self, drive: Drive, profile: Profile, *, env: Mapping[str, str], cwd: str, file_from: int
@@ -34,7 +36,7 @@ class SessionFileTracker:
         self._tail: Tail | None = None
         self._live = Live(profile)
         self.has_grown = False
-        """Whether the last look saw it change since an earlier one."""
+        """Whether the last look saw it change since an earlier look."""
 
     @property
     def is_followed(self) -> bool:
@@ -42,8 +44,8 @@ class SessionFileTracker:
         return self._tail is not None
 
     def look(self, session_id: str, awake: float, *, at_once: bool = False) -> bool:
-        """Whether there is something new in it. Not if it is unknown or not there, or was looked
-        at just now, unless `at_once`. The first sight of it is new too: see `has_grown`."""
+        """Whether there is something new in it. False if it is unknown or missing, or was just
+        looked at, unless `at_once`. The first sight of it is new too: see `has_grown`."""
         if not session_id or (awake - self._looked_at < _LOOK_S and not at_once):
             return False
         self._looked_at = awake
@@ -60,7 +62,7 @@ class SessionFileTracker:
         return before != self._stamp
 
     def events(self, now: float) -> Iterator[Event]:
-        """What is new in it, if calls are told by the file; `is_followed` from then on."""
+        """The new events, if the file reports calls; `is_followed` from then on."""
         if self._drive.calls_from != "file":
             return
         if self._tail is None:
@@ -71,15 +73,15 @@ class SessionFileTracker:
                 break
 
     def size(self) -> Look | None:
-        """How full it says that the session is, if the drive goes by the file (`size_from`) and
-        there is a size in it."""
+        """How full the session is according to the file, if the drive uses the file (`size_from`)
+        and it states a size."""
         if self._drive.size_from != "file" or self._stamp is None:
             return None
         seen = _look_at_end(self.path, self._stamp[0], self._profile)
         return seen if seen is not None and seen.used_tokens is not None else None
 
     def replay(self, now: float) -> Iterator[Event]:
-        """Everything that the leg added to it, of an agent whose file was not followed."""
+        """Everything that the leg added to it, for an agent whose file was not followed."""
         if self.is_followed or not self.path:
             return
         live = Live(self._profile)

@@ -8,17 +8,17 @@ from segue.sessions.windows import Windows
 
 
 class ContextSize:
-    """Makes readings of the sizes that a leg's stream and session file tell, with the window that
-    the model is believed to have."""
+    """Turns the sizes that a leg's stream and session file report into readings, with the window
+    that the model is assumed to have."""
 
     def __init__(self, agent: str, windows: Windows, *, cwd: str, policy: Policy) -> None:
         self._agent, self._windows, self._cwd, self._policy = agent, windows, cwd, policy
         self._model = ""
-        self._accepted = 0  # the most that the window was seen to hold
-        self._last: tuple[int, int] | None = None  # the size and window that were told last
+        self._accepted = 0  # the largest size that the window was seen to hold
+        self._last: tuple[int, int] | None = None  # the last size and window reported
 
     def accept(self, tokens: int) -> None:
-        """The window holds as much as this."""
+        """Records that the window holds at least this much."""
         self._accepted = max(self._accepted, tokens)
 
     def read(
@@ -33,7 +33,7 @@ class ContextSize:
         in_file: bool = False,
     ) -> tuple[Reading, int | None] | None:
         """The reading, and where the agent itself compacts or refuses, if it does; None if the last
-        one was the same. `live`: the stream, for what this size does not say itself."""
+        one was the same. `live` is the stream, for what this size does not say itself."""
         self._model = model or live.model or self._model
         self.accept(used)
         told = window_tokens or (live.reading.window_tokens if live.reading else None)

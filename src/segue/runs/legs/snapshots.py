@@ -21,36 +21,38 @@ Marked = Callable[[str], None]
 
 
 def session_note(commit: str) -> str:
-    """In the run's folder: the sizes of the session's file before and after this snapshot was
-    taken. What the agent did in between may be in the snapshot or not."""
+    """The name of a file in the run's folder with the sizes of the session's file before and after
+    this snapshot. What the agent did in between may or may not be in the snapshot."""
     return f"session-at-{commit}"
 
 
 class RunSnapshots:
-    """Of one run. `say` tells the user what must not be missed, in one line."""
+    """The snapshots of one run. `say` shows the user what must not be missed, in one line."""
 
     def __init__(self, run: Run, folder: Path, say: Callable[[str], None]) -> None:
         self._run, self._folder, self._say = run.id, folder, say
         self._cwd, self._policy = run.cwd, run.policy
         self._is_on = run.policy.snapshots and read(folder / _OFF) is None
         self._is_told = False
-        self._at: float | None = None  # the last one, by the clock that stands still in a freeze
+        self._at: float | None = None  # the last one, on the clock that stops during sleep
         self._thread: threading.Thread | None = None
         self.session_path: Callable[[], str] = lambda: ""
-        """Where the file of the session at work is."""
+        """The file of the current session."""
         self.mark: Callable[[], Marked] = self._mark_size
-        """Called before the tree is read; what it returns, once that is done, with the commit. So
-        that it is known which session belongs to which snapshot."""
+        """Called before the tree is read; what it returns is called afterwards with the commit.
+        This records which session belongs to which snapshot."""
 
     def before(self, leg: int, now: float, awake: float) -> None:
-        """The tree as the leg finds it. The first one of a run drops what is too old."""
+        """Takes the tree as the leg finds it. The first snapshot of a run drops those that are too
+        old."""
         self._at = awake
         self._take(snapshots.start_name(leg), now)
         if leg == 1 and self._is_on:
             self._prune(now)
 
     def boundary(self, leg: int, now: float, awake: float) -> None:
-        """At a natural one, if the last snapshot is old enough. Nobody waits for it."""
+        """Takes a snapshot at a natural boundary, if the last one is old enough. Nothing waits for
+        it."""
         if not self._is_on or (self._thread is not None and self._thread.is_alive()):
             return
         if self._at is not None and awake - self._at < self._policy.snapshot_every_s:
@@ -61,7 +63,7 @@ class RunSnapshots:
         self._thread.start()
 
     def after(self, leg: int, now: float) -> None:
-        """The tree as the leg left it."""
+        """Takes the tree as the leg left it."""
         if self._thread is not None:
             self._thread.join(snapshots.MAX_S)
         self._take(snapshots.end_name(leg), now)
@@ -84,7 +86,7 @@ class RunSnapshots:
                 self._tell(f"snapshots leave out {taken.left_out} files: {why}")
 
     def _mark_size(self) -> Marked:
-        """How long the session's file is: the two belong together wherever they go."""
+        """Records the size of the session's file, because the two belong together."""
         before = self._session_size()
 
         def marked(commit: str) -> None:
@@ -100,8 +102,8 @@ class RunSnapshots:
         return 0
 
     def _switch_off(self) -> None:
-        """What is told of it was told before the run began."""
-        with suppress(OSError):  # it is told again then
+        """Switches snapshots off silently, because the reason was reported before the run began."""
+        with suppress(OSError):  # then it is reported again
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write(self._folder / _OFF, "no repository")
 

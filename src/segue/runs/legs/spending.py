@@ -14,11 +14,11 @@ from segue.sessions import database, find
 from segue.sessions.count import scan
 
 INHERITED = "inherited"
-"""In a leg's folder: what was spent in its session before the run continued it."""
+"""A file in a leg's folder: what was spent in its session before the run continued it."""
 
 
 def spent(agent: str, path: str, session_id: str) -> dict[str, Spend]:
-    """Tokens by model; nothing if it cannot be read. Sub-agents' files are not in it."""
+    """Tokens by model; empty if unreadable. Without sub-agents' files."""
     try:
         if agents.stores()[agent].database:
             found: dict[str, Spend] = {}
@@ -45,16 +45,17 @@ def tokens_of(spend: dict[str, Spend]) -> int:
 
 
 def cost_of(spend: dict[str, Spend]) -> float:
-    """At the API's list prices, of the models that are on the list."""
-    from segue.system.config import prices  # slow, and only needed where something was spent
+    """The cost at the API's list prices, for models on the list."""
+    from segue.system.config import prices  # slow, and only needed if something was spent
 
     costs = [prices.cost_usd(model, tokens) for model, tokens in spend.items()]
     return float(sum(cost for cost in costs if cost is not None))
 
 
 def of_leg(agent: str, follower: LegFollower, earlier: Iterable[Path]) -> tuple[int, float]:
-    """Tokens and dollars of a leg so far. `earlier`: the folders of the legs before it, which say
-    what they spent in the same session. What others spent in it before is not this run's."""
+    """Tokens and dollars of a leg so far. `earlier` are the folders of the previous legs, which say
+    what they spent in the same session. What others spent in it before does not count for this
+    run."""
     own = Path(follower.leg.folder)
     total = spent(agent, follower.file.path, follower.session_id)
     tokens, cost = tokens_of(total), 0.0

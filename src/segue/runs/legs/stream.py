@@ -17,15 +17,16 @@ from segue.system.files.stream import Tail
 class LegStream:
     """A leg's standard output, from its first byte.
 
-    `tail` gives lines, `feed` takes them and gives their events, each once; whoever reads gives
-    every line to `feed`, in order. `turn` and `salvager` are then as good as a second look at the
-    whole file."""
+    `tail` returns lines; `feed` takes them and returns their events, each once. The reader passes
+    every line to `feed`, in order. `turn` and `salvager` are then as good as reading the whole file
+    again.
+    """
 
     def __init__(self, path: Path, profile: Profile, cwd: str = "") -> None:
         self.tail, self.live = Tail(path), Live(profile)
         self.salvager = Salvager(cwd)
         self._profile, self._last = profile, LastTurn()
-        self._is_known = False  # at least one record is of this agent
+        self._is_known = False  # at least one record is from this agent
 
     def feed(self, lines: list[bytes], now: float = 0.0) -> list[Event]:
         """The events of these lines."""
@@ -36,7 +37,7 @@ class LegStream:
         return self._take(events)
 
     def finish(self, now: float = 0.0) -> list[Event]:
-        """What is said only at its end: once, when all lines were fed."""
+        """The events that come only at its end; call it once, after all lines were fed."""
         return self._take(self.live.close(now))
 
     def replay(self) -> Iterator[Event]:
@@ -50,8 +51,8 @@ class LegStream:
 
     @property
     def turn(self) -> Turn | None:
-        """Its last turn. None if it holds anything but whole records, one per line, or none that
-        is surely this agent's: then its text has to be read."""
+        """Its last turn. None if it contains anything except complete records, one per line, or no
+        record that is certainly this agent's: then its text has to be read."""
         if not self._is_known or self.live.has_text:
             return None
         turn = self._last.turn()
@@ -69,33 +70,34 @@ class LegStream:
 
 
 class TurnEnd:
-    """Whether the agent's turn has ended (`is_over`), by its records.
+    """Whether the agent's turn has ended (`is_over`), according to its records.
 
-    Some say so, of others only silence tells: `settle` is asked whenever there is nothing more to
-    read. Times are those of the clock that nobody sets."""
+    Some agents say so; for others only silence shows it, so `settle` is called whenever there is
+    nothing more to read. Times are on the monotonic clock.
+    """
 
     def __init__(self, watch: StreamWatch) -> None:
         self.watch, self.is_over = watch, False
         self.maybe_since: float | None = None
 
     def begin(self) -> None:
-        """Another turn begins: it was told something."""
+        """Another turn begins, because it was sent a message."""
         self.is_over, self.maybe_since = False, None
 
     def feed(self, record: dict[str, Any], at: float, *, is_asked: bool) -> None:
-        """`is_asked`: a checkpoint is awaited."""
+        """Takes a record. `is_asked`: a checkpoint is expected."""
         over = self.watch.over(record)
         if over == "yes" and not is_asked:
             self.is_over, self.maybe_since = True, None
         elif over == "no":
-            # What comes after the end of a turn does not undo it, unless an answer is awaited.
+            # What follows the end of a turn does not undo it, unless an answer is expected.
             self.is_over = self.is_over and not is_asked
             self.maybe_since = None
         else:
-            # Asked for a checkpoint: it may be the turn before the answer that has ended.
+            # When asked for a checkpoint, the turn before the answer may be the one that ended.
             self.maybe_since = at
 
     def settle(self, at: float) -> None:
-        """Nothing came for a while: what may have been the end was it."""
+        """Nothing arrived for a while, so what may have been the end was the end."""
         if self.maybe_since is not None and at - self.maybe_since >= self.watch.settle_s:
             self.maybe_since, self.is_over = None, True

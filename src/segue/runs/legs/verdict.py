@@ -28,8 +28,8 @@ _BY: dict[str, EndedBy] = {"user": "user", "cancel": "user", "hangup": "system"}
 def verdict(
     run: Run, follower: LegFollower, ended: Exit, now: float, *, is_unchanged: bool = False
 ) -> Stop:
-    """Why a leg ended, by everything that it left behind and by who ended it. `is_unchanged`:
-    the tree is surely as it was before the leg."""
+    """Why a leg ended, from everything that it left behind and from who ended it. `is_unchanged`:
+    the tree is certainly as it was before the leg."""
     sources = [_stream(follower), source_of(follower.leg.stderr, "stderr")]
     path = follower.file.path
     if path.endswith(".jsonl"):
@@ -38,7 +38,7 @@ def verdict(
     if run.ending is not None:
         by = _BY.get(run.ending, "segue")
     elif ended.lost or ended.ended_by_command:
-        by = "system"  # the machine goes down, or a segue was ended by force and its leg with it
+        by = "system"  # the machine is going down, or a segue was killed together with its leg
     ending = Ending(
         sources=tuple(source for source in sources if source is not None),
         agent=follower.profile.name,
@@ -62,7 +62,7 @@ def verdict(
         refused = refusals.call if refusals.was_last else None
         if stop.reason is StopReason.NEEDS_USER:
             return _to_be_allowed(run, stop, follower, refused)
-        # Who was refused an edit and changed nothing has done nothing, whatever it says.
+        # An agent that was refused an edit and changed nothing has done nothing, whatever it says.
         refused = refused or (refusals.edit if is_unchanged else None)
         if stop.reason is StopReason.COMPLETED and (refused is not None or refusals.was_last):
             return _to_be_allowed(run, stop, follower, refused)
@@ -75,7 +75,7 @@ def verdict(
 
 
 def _stream(follower: LegFollower) -> Source | None:
-    """What it printed: the turn that the follower made of its records, else its text."""
+    """What it printed: the turn that the follower made of its records, otherwise its text."""
     turn = follower.stream.turn
     if turn is None:
         return source_of(follower.leg.stdout, "stdout")
@@ -101,10 +101,10 @@ _OURS = "ended_by.segue"
 
 
 def _own(run: Run, stop: Stop) -> Stop | None:
-    """What is known better of a leg that segue ended itself: why it did. None if it ended of
+    """The stop of a leg that segue ended itself, with segue's reason. None if it ended because of
     something else, or by itself."""
     is_trace = bool(stop.evidence) and stop.evidence[0].rule == _OURS
-    # A session that has handed its work over completed nothing but its last answer.
+    # A session that has handed its work over has completed nothing but its last answer.
     has_told = stop.reason is StopReason.COMPLETED and (run.told or run.purpose == "checkpoint")
     match run.ending:
         case "handoff" if is_trace or has_told:
@@ -140,7 +140,7 @@ def _own(run: Run, stop: Stop) -> Stop | None:
 
 
 def source_of(path: Path, channel: Channel) -> Source | None:
-    """The end of a file, as far as the classifier looks; None if there is none."""
+    """The end of a file, as far as the classifier looks; None if there is no file."""
     try:
         found = files.read(path)
     except InputError:
@@ -149,9 +149,10 @@ def source_of(path: Path, channel: Channel) -> Source | None:
 
 
 def active_s(run: Run, follower: LegFollower, ended: Exit) -> float:
-    """The machine's sleep, and the time in which nobody looked after it had ended, don't count."""
+    """How long the leg was active, without the machine's sleep and without the time after its end
+    in which nobody looked."""
     until = ended.ended_at
-    if ended.lost:  # nobody knows when: it was alive when it wrote last
+    if ended.lost:  # unknown: it was alive when it last wrote
         with suppress(OSError):
             until = min(until, follower.leg.stdout.stat().st_mtime)
     by_clock = until - (run.leg_since or until)
@@ -159,7 +160,7 @@ def active_s(run: Run, follower: LegFollower, ended: Exit) -> float:
 
 
 def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower) -> Stop:
-    """By a line that the user's config names: the user knows their own agent best."""
+    """The stop by a line that the user's config names, because users know their own agents best."""
     line = follower.said_line.strip()
     return replace(
         stop,
@@ -176,8 +177,8 @@ def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower
 def _to_be_allowed(
     run: Run, stop: Stop, follower: LegFollower, refused: ToolCall | None = None
 ) -> Stop:
-    """A permission is missing: which, and what would give it. Where the agent gave up politely,
-    `refused` is the call that nobody was there to allow."""
+    """The stop for a missing permission: which one, and what would grant it. If the agent gave up
+    politely, `refused` is the call that nobody was there to allow."""
     is_polite = stop.reason is StopReason.COMPLETED
     call = refused or (follower.work.call if is_polite or follower.has_open_call else None)
     reason = StopReason.NEEDS_USER
@@ -215,5 +216,5 @@ def _grants(run: Run, call: ToolCall | None, follower: LegFollower) -> tuple[Gra
     return tuple(
         grant
         for grant in permissions.grants(refused)
-        if grant.env or not set(grant.flags) <= had  # else it was not enough
+        if grant.env or not set(grant.flags) <= had  # otherwise it was not enough
     )

@@ -7,18 +7,18 @@ from contextlib import suppress
 
 
 class Warm:
-    """Begun once, in a thread of its own; whoever needs it waits until it is done."""
+    """Loads once, in its own thread; whoever needs the result waits until it is done."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=_load, daemon=True)
 
     def begin(self) -> None:
-        """From now on, beside everything else."""
+        """Starts loading in the background."""
         if self._thread.ident is None:
             self._thread.start()
 
     def wait(self) -> None:
-        """Until all is loaded; not at all if it was never begun."""
+        """Waits until everything is loaded; returns at once if loading was never started."""
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -27,5 +27,5 @@ def _load() -> None:
     from segue.core.sessions.spend import Spend
     from segue.system.config import prices
 
-    with suppress(Exception):  # whatever is wrong is said where it is needed
-        prices.cost_usd("claude-sonnet-4-5", Spend(input_tokens=1))  # any that is on the list
+    with suppress(Exception):  # a problem is reported where it matters
+        prices.cost_usd("claude-sonnet-4-5", Spend(input_tokens=1))  # any model on the list

@@ -20,8 +20,8 @@ Who = Literal["you", "segue", "agent", "tool", "result", "note"]
 
 
 class Said(Struct, kw_only=True):
-    """One thing that was said or done. Of a tool: its name, what it was given, and how it ended.
-    `result` tells how the call with that id ended; a `Conversation` has it in the tool itself."""
+    """One thing that was said or done. For a tool: its name, its arguments, and how it ended.
+    `result` says how the call with that id ended; a `Conversation` has it in the tool itself."""
 
     who: Who
     text: str
@@ -63,18 +63,18 @@ def _ended(event: Result) -> str:
 
 
 class Conversation:
-    """Takes a session's events in; `said` is the conversation so far."""
+    """Takes a session's events; `said` is the conversation so far."""
 
     def __init__(self) -> None:
         self.said: list[Said] = []
 
     def feed(self, event: Event) -> None:
-        """The next one."""
+        """Takes the next event."""
         if (each := said(event)) is not None:
             self.add(each)
 
     def add(self, each: Said) -> None:
-        """The same, of what was read before."""
+        """The same for something that was read before."""
         if each.who == "result":
             for tool in reversed(self.said):
                 if tool.who == "tool" and tool.call_id == each.call_id:
@@ -98,11 +98,11 @@ class LegWords:
         self._live = Live(profile) if profile is not None else None
         self._is_plain = drive is not None and drive.hears is not None
         self._tail = Tail(self.folder / "stdout")
-        self._told = 0  # of what segue said, how much was given out
+        self._told = 0  # how much of what segue said was returned
 
     def begin_at(self, place: int) -> None:
-        """Passes over what was told before: of the output so much, which is read all the same,
-        because what follows may need it."""
+        """Skips what was returned before: this much of the output, which is still read because what
+        follows may need it."""
         with suppress(OSError), open(self.folder / "stdout", "rb") as file:
             left = place
             while left > 0 and (line := file.readline(LINE_BYTES)):
@@ -118,11 +118,11 @@ class LegWords:
 
     @property
     def has_more(self) -> bool:
-        """Whether the last look left something that is there already."""
+        """Whether the last look left something that is already there."""
         return self._tail.has_more
 
     def look(self, max_bytes: int = CHUNK_BYTES) -> list[Said]:
-        """What was said since the last look, of about so many bytes of output."""
+        """What was said since the last look, in about this many bytes of output."""
         told = said_in(self.folder) if self.folder.is_dir() else []
         found = [Said(who="segue", text=text) for text in told[self._told :]]
         self._told = max(self._told, len(told))
@@ -132,11 +132,11 @@ class LegWords:
             return found
 
     def skip(self, keep_bytes: int) -> None:
-        """Passes over what is there, except for its end."""
+        """Skips what is there, except for its end."""
         self._tail.skip(keep_bytes)
 
     def finish(self) -> list[Said]:
-        """What is only known once nothing more comes."""
+        """What is only known once nothing more arrives."""
         rest = self._tail.rest()
         found = self._read([rest]) if rest else []
         if self._live is not None:
@@ -151,6 +151,6 @@ class LegWords:
         return self._words(self._live.feed(lines)) if self._live is not None else []
 
     def _words(self, events: list[Event]) -> list[Said]:
-        # A prompt is what segue gave, and is told above.
+        # A prompt comes from segue and was returned above.
         found = (said(event) for event in events if not isinstance(event, Prompt))
         return [each for each in found if each is not None]
