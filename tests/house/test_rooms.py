@@ -10,8 +10,8 @@ TESTS = Path(__file__).parents[1]
 MAX_MODULES = 17  # about 15, with some room
 MAX_LINES = 400
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
-REASON = "one file"
-"""What the docstring of a long module mentions, in any case, with the reason."""
+REASON = re.compile(r"one file(:|, because)", re.I)
+"""How the docstring of a long module introduces the reason for its length."""
 
 
 def modules(folder: Path) -> list[Path]:
@@ -32,12 +32,12 @@ def test_a_long_module_says_why_it_is_one() -> None:
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text()
         lines = text.count("\n")
-        says = REASON in (ast.get_docstring(ast.parse(text)) or "").lower()
+        says = REASON.search(ast.get_docstring(ast.parse(text)) or "") is not None
         if lines > MAX_LINES and not says:
             silent[str(file.relative_to(SOURCE))] = lines
         elif lines < MAX_LINES // 2 and says:
             short.append(str(file.relative_to(SOURCE)))
-    assert not silent, f"split them, or say {REASON!r} and why in the docstring: {silent}"
+    assert not silent, f"split them, or say 'All in one file:' and why in the docstring: {silent}"
     assert not short, f"they are no longer long: {short}"
 
 

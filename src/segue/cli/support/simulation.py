@@ -104,8 +104,8 @@ def for_people(
         *_row(
             "windows full",
             f"{got.exhaustions - steep - alone:,} (goal: none)",
-            f"plus {steep:,} where one turn took over half of the room above the marks,",
-            f"and {alone:,} while no segue was running",
+            f"plus {steep:,} where one turn took over half of the room above",
+            f"the marks, and {alone:,} while no segue was running",
         ),
         *_row(
             "request read at",
