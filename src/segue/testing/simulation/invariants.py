@@ -4,7 +4,7 @@ act and at every step of an agent.
 The rules are stated here independently instead of by calling the code under test, because a check
 that asks the code whether the code is right finds nothing.
 
-All in one file, so that the rules can be read as one list.
+All in one file: the rules can be read as one list.
 """
 
 from itertools import pairwise
