@@ -42,7 +42,7 @@ class DaemonAnswers:
     def __init__(self, watch: Watch, figures: GiveFigures = lambda since: {}) -> None:
         self.watch, self.world = watch, watch.world
         self.figures = figures
-        """How handoffs do since that time, as `segue report --figures --json` has it."""
+        """How well handoffs have worked since that time, as in `segue report --figures --json`."""
         self._figures: tuple[float, dict[str, float]] = (float("-inf"), {})
         self.hooks = HookCalls(watch)
         self._handoffs: dict[str, dict[str, Any]] = {}
@@ -52,7 +52,7 @@ class DaemonAnswers:
             name: Counter()
             for name in ("crossings", "stops", "handoffs", "resumes", "arrivals", "repeats")
         }
-        self._counted = 0  # from the log's first note on: a restart loses no count
+        self._counted = 0  # from the log's first note, so a restart loses no count
 
     # Reads
 
@@ -86,7 +86,7 @@ class DaemonAnswers:
             }
 
     def sessions(self) -> list[dict[str, Any]]:
-        """As `segue status --json` has them."""
+        """The sessions, as in `segue status --json`."""
         found = sorted(
             self.watch.observer.sessions.values(),
             key=lambda s: (not s.state.is_live, -(s.last_at or 0)),
@@ -94,10 +94,11 @@ class DaemonAnswers:
         return self._told(found)
 
     def changes(self, after: int | None) -> dict[str, Any]:
-        """What changed since that revision; all, if it is None or too long ago."""
+        """What changed since that revision; everything if it is None or too long ago."""
         found = None if after is None else self.watch.observer.changes(after)
         if found is None:
-            revision = self.watch.observer.revision  # first: what changes meanwhile is told again
+            # read first: what changes in the meantime is reported again
+            revision = self.watch.observer.revision
             return {"revision": revision, "is_whole": True, "sessions": self.sessions(), "gone": []}
         revision, sessions, gone = found
         return {
@@ -112,14 +113,14 @@ class DaemonAnswers:
         return [shapes.as_dict(session) for session in told]
 
     def session(self, name: str) -> dict[str, Any] | None:
-        """One of them; None if the name means none or several."""
+        """One session; None if the name matches none or several."""
         try:
             return self._told([self.watch.wishes.one(name).session])[0]
         except SegueError:
             return None
 
     def notes(self, after: int, kinds: tuple[str, ...], limit: int) -> list[Note]:
-        """What was noted since."""
+        """The notes since then."""
         return self.world.log.since(after, kinds, limit)
 
     def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
@@ -135,7 +136,8 @@ class DaemonAnswers:
                 self.world.news.wait(min(left, 5.0))
 
     def metrics(self) -> dict[str, Any]:
-        """Numbers since the log was begun, except for calls: those since the daemon was started."""
+        """Numbers since the log began, except for calls, which are counted since the daemon
+        started."""
         self._count()
         sessions: dict[str, Counter[str]] = {}
         for session in self.watch.observer.sessions.values():
@@ -168,18 +170,19 @@ class DaemonAnswers:
                         self._counts["resumes"][str(note.data.get("place", ""))] += 1
 
     def _known_figures(self) -> dict[str, float]:
-        """By name. They are made from whole logs, so not at every question."""
+        """The figures by name. They are computed from whole logs, so not for every request."""
         now = time.monotonic()
         if now - self._figures[0] >= _FIGURES_S:
             listed: list[dict[str, Any]] = []
-            with suppress(SegueError):  # the runs cannot be read: everything else can be told
+            # the runs are unreadable, but everything else can be reported
+            with suppress(SegueError):
                 listed = self.figures(None).get("figures", [])
             values = {each["name"]: each["value"] for each in listed if each["value"] is not None}
             self._figures = (now, values)
         return self._figures[1]
 
     def fits(self, session: str, tokens: int) -> dict[str, Any]:
-        """As `segue fits --json` has it."""
+        """As in `segue fits --json`."""
         found = self.watch.wishes.one(session).session
         fit = fit_in(found, tokens)
         if fit is None:
@@ -194,8 +197,8 @@ class DaemonAnswers:
         }
 
     def handoffs(self) -> list[dict[str, Any]]:
-        """Those that are under way, and the last that have ended; the newest first."""
-        with self.world.lock:  # what was read once is kept: the log only grows
+        """The handoffs in progress and the last that have ended, newest first."""
+        with self.world.lock:  # what was read once is cached, because the log only grows
             while notes := self.world.log.since(self._handoffs_seq, ("handoff",)):
                 for note in notes:
                     self._handoffs_seq = note.seq
@@ -215,14 +218,14 @@ class DaemonAnswers:
                     return handoffs.read(path.parent, path.name)
         return None
 
-    # What is asked for
+    # Requests
 
     def pause(self, what: str) -> str:
-        """Leaves that alone."""
+        """Pauses a session or project."""
         return self.watch.wishes.pause(self._meant(what))
 
     def unpause(self, what: str) -> str:
-        """No longer. Says what still holds it back, if something does."""
+        """Ends a pause. Says what else still holds it back, if anything does."""
         with self.world.lock:
             meant = self._meant(what)
             was_there = meant == "all" or meant in self.world.paused
@@ -235,19 +238,19 @@ class DaemonAnswers:
         return f"{said}; still paused by: {', '.join(left)}" if left else said
 
     def _meant(self, what: str) -> str:
-        """A session by its whole id; a folder by its real path; "all" as it is."""
+        """A session by its full id, a folder by its real path, or "all"."""
         if what in ("", "all"):
             return "all"
         if what in self.world.paused:
             return what
         if what.startswith("/"):
             return files.real(what)
-        # One that was paused may not be watched any more.
+        # A paused session may no longer be watched.
         begun = [p for p in self.world.paused if len(what) >= 2 and p.startswith(what)]
         return begun[0] if len(begun) == 1 else self.watch.wishes.one(what).session.session_id
 
     def _above(self, what: str) -> list[str]:
-        """What else is paused, and this with it."""
+        """Other pauses that include this one."""
         folder = what
         if not what.startswith("/"):
             kept = next(iter(self.world.find(what)), None)
@@ -260,11 +263,11 @@ class DaemonAnswers:
         )
 
     def handoff(self, session: str, *, retry: bool) -> str:
-        """Hands it over now."""
+        """Hands the session over now."""
         return self.watch.wishes.hand_over(session, retry=retry)
 
     def cancel(self, session: str) -> str:
-        """Takes a handoff or a resume back."""
+        """Cancels a handoff or a resume."""
         return self.watch.wishes.cancel(session)
 
     def yes(self, what: str) -> str:
@@ -276,10 +279,10 @@ class DaemonAnswers:
             said = [self.watch.wishes.yes(pending.ending.session_id) for pending in asked]
         return "; ".join(said) or "nothing was asked"
 
-    # Of agents
+    # For agents
 
     def statusline(self, payload: dict[str, Any]) -> bytes:
-        """One line."""
+        """The status line."""
         self._line_calls += 1
         session_id = str(payload.get("session_id") or "")
         kept = self.world.kept.get((AGENT, session_id))

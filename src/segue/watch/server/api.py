@@ -23,55 +23,55 @@ MARKDOWN = "text/markdown; charset=utf-8"
 _MOST_LINE = 500  # characters of an error
 _MOST_DIGITS = 18
 _OWN: dict[str, tuple[str, ...]] = {"order": ("argv",), "live": ("flags",)}
-"""What stays in the log: the arguments of agents may hold keys."""
+"""What stays in the log, because arguments of agents may contain keys."""
 
 
 class Daemon(Protocol):
-    """What the API needs. All but `wait_notes` are quick; all are called from several threads.
+    """What the API needs. All methods except `wait_notes` are quick, and any thread may call them.
 
-    A SegueError is told to the client as its line (status 400 if it is the client's mistake, that
-    is if its exit code is 2, else 503); what else is raised is a 500 without a word of it.
+    The client gets the line of a SegueError (with status 400 if it is the client's mistake, that is
+    if its exit code is 2, otherwise 503). Any other exception is a 500 without details.
     """
 
     def status(self) -> dict[str, Any]:
         """The daemon itself: `log_seq`, `uptime_s`, `paused` (a list of names), and more."""
 
     def sessions(self) -> list[dict[str, Any]]:
-        """As `segue status --json` has them."""
+        """The sessions, as in `segue status --json`."""
 
     def changes(self, after: int | None) -> dict[str, Any]:
-        """`revision`, `sessions` that changed since that one, those that are `gone`; `is_whole`:
-        all there are, because it is too long ago to tell."""
+        """`revision`, the `sessions` that changed since that one, and those that are `gone`;
+        `is_whole` if these are all sessions, because it is too long ago to tell."""
 
     def session(self, name: str) -> dict[str, Any] | None:
-        """One of them, by its id or the beginning of it."""
+        """One session, by its id or the beginning of it."""
 
     def notes(self, after: int, kinds: tuple[str, ...], limit: int) -> list[Note]:
         """The first `limit` notes after that one, of these kinds or of all, in order."""
 
     def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
-        """The same for all kinds, once there are some; none if the time is up first."""
+        """The same for all kinds, once there are some; empty if the time is up first."""
 
     def metrics(self) -> Mapping[str, Any]:
         """By the names in `metrics.KNOWN`: a number, or numbers by label, nested."""
 
     def figures(self, since: float | None) -> Mapping[str, Any]:
-        """As `segue report --figures --json` has them."""
+        """The figures, as in `segue report --figures --json`."""
 
     def pause(self, what: str) -> str:
-        """Does nothing more for that session or project ("": all), and says so in one line."""
+        """Pauses that session or project ("": all), and says so in one line."""
 
     def unpause(self, what: str) -> str:
-        """Takes `pause` back."""
+        """Ends a pause."""
 
     def handoff(self, session: str, *, retry: bool) -> str:
-        """Begins one now; `retry`: continues one that needs the user."""
+        """Starts a handoff now; `retry` continues one that waits for the user."""
 
     def cancel(self, session: str) -> str:
-        """Gives up a session's handoff or resume."""
+        """Cancels a session's handoff or resume."""
 
     def yes(self, what: str) -> str:
-        """The user agrees to what was asked for about that session ("": all)."""
+        """The user allows what was asked about that session ("": all)."""
 
     def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
         """What an agent's hook prints, and its exit code."""
@@ -80,17 +80,17 @@ class Daemon(Protocol):
         """The line, in UTF-8."""
 
     def fits(self, session: str, tokens: int) -> dict[str, Any]:
-        """As `segue fits --json` has it."""
+        """As in `segue fits --json`."""
 
     def handoffs(self) -> list[dict[str, Any]]:
-        """The newest first."""
+        """The handoffs, newest first."""
 
     def handoff_text(self, id: str) -> str | None:
         """A handoff's document."""
 
 
 class ApiRequest(NamedTuple):
-    """One question, all of it."""
+    """One complete request."""
 
     method: str
     target: str
@@ -99,7 +99,7 @@ class ApiRequest(NamedTuple):
 
 
 class ApiReply(NamedTuple):
-    """A whole answer."""
+    """One complete response."""
 
     status: int
     body: bytes
@@ -108,8 +108,8 @@ class ApiReply(NamedTuple):
 
 
 class ApiStream(NamedTuple):
-    """An answer that continues: notes after `after`, of these kinds or of all. `latest` is the
-    log's last note when it was asked for."""
+    """A response that continues: notes after `after`, of these kinds or of all. `latest` is the
+    log's last note at the time of the request."""
 
     after: int
     kinds: tuple[str, ...]
@@ -117,9 +117,9 @@ class ApiStream(NamedTuple):
 
 
 class ApiInput(NamedTuple):
-    """What a route gets to see of a request."""
+    """What a route sees of a request."""
 
-    name: str  # the path's last part, where the route has `{id}`
+    name: str  # the last part of the path, if the route has `{id}`
     query: Mapping[str, str]
     body: bytes
     last_event_id: str
@@ -135,7 +135,7 @@ class ApiInput(NamedTuple):
         return found
 
     def text(self, key: str, *, default: str | None = None) -> str:
-        """A string in the body; without a default it must be there and not be empty."""
+        """A string in the body; without a default it is required and must not be empty."""
         found = self.fields().get(key, default) if self.body or default is None else default
         if not isinstance(found, str) or (default is None and not found):
             raise ApiRefusal(400, f"`{key}` in the body must be a string")
@@ -147,20 +147,20 @@ class ApiInput(NamedTuple):
 
 
 class ApiRefusal(Exception):  # noqa: N818 - told to the client
-    """No answer but this."""
+    """The request is refused."""
 
     def __init__(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         super().__init__(why)
         self.status, self.headers = status, headers
 
     def reply(self) -> ApiReply:
-        """The same, as an answer."""
+        """The refusal as a response."""
         return ApiReply(self.status, encode({"error": _line(str(self))}), headers=self.headers)
 
 
 class Api:
-    """Answers requests. `broke` is told what the daemon raised and should not have; `own` gives
-    numbers of the server's for the metrics."""
+    """Answers requests. `broke` gets exceptions that the daemon should not have raised; `own`
+    returns the server's own numbers for the metrics."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Api:
             return refused.reply()
         except SegueError as error:
             return ApiRefusal(400 if error.exit_code == 2 else 503, str(error)).reply()
-        except Exception as error:  # the daemon's fault must not end the server
+        except Exception as error:  # an error in the daemon must not end the server
             self.broke(error)
             return ApiRefusal(500, f"internal error in the daemon: {type(error).__name__}").reply()
 
@@ -208,23 +208,23 @@ class Api:
         return _json({**found, "schema": 1, "version": __version__, "pid": os.getpid()})
 
     def sessions(self, given: ApiInput) -> ApiReply:
-        """All that are watched."""
+        """All watched sessions."""
         return _json({"sessions": self.daemon.sessions()})
 
     def changes(self, given: ApiInput) -> ApiReply:
-        """Those that changed."""
+        """The sessions that changed."""
         after = given.number("after") if "after" in given.query else None
         return _json(self.daemon.changes(after))
 
     def session(self, given: ApiInput) -> ApiReply:
-        """One."""
+        """One session."""
         found = self.daemon.session(given.name)
         if found is None:
             raise ApiRefusal(404, f"no session {given.name}; /v1/sessions lists them")
         return _json(found)
 
     def events(self, given: ApiInput) -> ApiStream:
-        """From now on, or after the note that the client had last."""
+        """Notes from now on, or after the last one that the client had."""
         latest = int(self.daemon.status().get("log_seq", 0))
         kinds = tuple(kind for kind in given.query.get("kinds", "").split(",") if kind)
         after = latest
@@ -232,7 +232,8 @@ class Api:
             after = _count(given.last_event_id, "Last-Event-ID")
         elif "after" in given.query:
             after = given.number("after")
-        # A number that does not exist yet is of a log that was lost: all of the new one is news.
+        # A number that does not exist yet comes from a log that was lost, so all of the new log is
+        # news.
         return ApiStream(after if after <= latest else 0, kinds, latest)
 
     def metrics(self, given: ApiInput) -> ApiReply:
@@ -248,49 +249,49 @@ class Api:
         return ApiReply(200, metrics.text(values).encode("utf-8", "replace"), metrics.CONTENT_TYPE)
 
     def figures(self, given: ApiInput) -> ApiReply:
-        """How handoffs do; `since` is in unix seconds."""
+        """How well handoffs work; `since` is in unix seconds."""
         since = float(given.number("since")) if "since" in given.query else None
         return _json(self.daemon.figures(since))
 
     def handoffs(self, given: ApiInput) -> ApiReply:
-        """All that are known."""
+        """All known handoffs."""
         return _json({"handoffs": self.daemon.handoffs()})
 
     def handoff_text(self, given: ApiInput) -> ApiReply:
-        """One's document."""
+        """The document of a handoff."""
         found = self.daemon.handoff_text(given.name)
         if found is None:
             raise ApiRefusal(404, f"no handoff {given.name}; /v1/handoffs lists them")
         return ApiReply(200, found.encode("utf-8", "replace"), MARKDOWN)
 
     def fits(self, given: ApiInput) -> ApiReply:
-        """Whether a task would."""
+        """Whether a task fits."""
         session = given.query.get("session", "")
         if not session:
             raise ApiRefusal(400, "`session` in the query is missing")
         return _json(self.daemon.fits(session, given.number("tokens")))
 
     def pause(self, given: ApiInput) -> ApiReply:
-        """Of a session, a project or all."""
+        """Pauses a session, a project or everything."""
         return _said(self.daemon.pause(given.text("what", default="")))
 
     def unpause(self, given: ApiInput) -> ApiReply:
-        """The same back."""
+        """Ends a pause."""
         return _said(self.daemon.unpause(given.text("what", default="")))
 
     def handoff(self, given: ApiInput) -> ApiReply:
-        """Now."""
+        """Starts a handoff now."""
         session, retry = given.text("session"), given.fields().get("retry", False)
         if not isinstance(retry, bool):
             raise ApiRefusal(400, "`retry` in the body must be true or false")
         return _said(self.daemon.handoff(session, retry=retry))
 
     def cancel(self, given: ApiInput) -> ApiReply:
-        """Of a handoff or a resume."""
+        """Cancels a handoff or a resume."""
         return _said(self.daemon.cancel(given.text("session")))
 
     def yes(self, given: ApiInput) -> ApiReply:
-        """To what was asked."""
+        """Allows what was asked."""
         return _said(self.daemon.yes(given.text("what", default="")))
 
     def hook(self, given: ApiInput) -> ApiReply:
@@ -353,7 +354,7 @@ def encode(value: object) -> bytes:
     """JSON on one line, without a character that a terminal would act on."""
     try:
         return escape_json(msgspec.json.encode(value).decode()).encode()
-    except (UnicodeEncodeError, OverflowError):  # a path whose name is no UTF-8
+    except (UnicodeEncodeError, OverflowError):  # a path whose name is not UTF-8
         return to_json(value).encode()
 
 

@@ -18,11 +18,11 @@ READ_BYTES = 64 << 10
 _SEND_BYTES = 256 << 10
 _HEAD_BYTES = 16 << 10
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
-_LINGER_S = 2.0  # for a client that still sends while it is refused
+_LINGER_S = 2.0  # for a client that keeps sending while it is refused
 
 
 class Phase(Enum):
-    """Whose move it is."""
+    """What the connection is waiting for."""
 
     IDLE = "between two requests"
     READING = "a request has begun"
@@ -38,8 +38,8 @@ class ClientGone(Exception):  # noqa: N818 - no fault
 
 
 class Connection:
-    """One client, request after request. `due_at` is when it is let go if nothing moves; None while
-    it may stay. `moved_at` is when something last did."""
+    """One client, request after request. `due_at` is when it is disconnected if nothing moves; None
+    while it may stay. `moved_at` is when something last moved."""
 
     def __init__(self, sock: socket.socket, door: Door, now: float, patience_s: float) -> None:
         self.sock, self.door, self.patience_s = sock, door, patience_s
@@ -48,24 +48,25 @@ class Connection:
         self.moved_at = now
         self.due_at: float | None = None
         self.out = bytearray()
-        self.request: ApiRequest | None = None  # the one that is worked on
+        self.request: ApiRequest | None = None  # the current request
         self._head: h11.Request | None = None
         self._body = bytearray()
         sock.setblocking(False)
 
     @property
     def held_bytes(self) -> int:
-        """What is kept for this client."""
+        """How many bytes are held for this client."""
         asked = 0 if self.request is None else len(self.request.body)
         return len(self.out) + len(self._body) + asked
 
     @property
     def is_expendable(self) -> bool:
-        """Whether it may be let go for another: nothing is done for it just now."""
+        """Whether it may be dropped in favour of another: nothing is being done for it."""
         return self.phase not in (Phase.WORKING, Phase.STREAMING)
 
     def read(self, now: float) -> bool:
-        """Takes what is there; whether `request` is whole. Raises Gone, or Refused."""
+        """Reads what is there, and returns whether `request` is complete. Raises Gone or
+        Refused."""
         try:
             data = self.sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -107,7 +108,7 @@ class Connection:
                 return False
 
     def _admit(self, head: h11.Request) -> None:
-        """Before any of the body is read. Raises Refused."""
+        """Checks a request before its body is read. Raises Refused."""
         given = dict(head.headers)
         if self.door.is_open_to_all:
             check(self.door, given)
@@ -131,7 +132,7 @@ class Connection:
         )
 
     def answer(self, reply: ApiReply, now: float) -> None:
-        """Gets a whole answer ready to be sent."""
+        """Prepares a complete response for sending."""
         self.request = None
         headers = [
             ("content-type", reply.kind),
@@ -148,7 +149,7 @@ class Connection:
         self.phase, self.due_at = Phase.WRITING, now + self.patience_s
 
     def refuse(self, refused: ApiRefusal, now: float) -> None:
-        """Answers what is no request, if that can be, and hears no more. Raises Gone."""
+        """Answers an invalid request if possible, and reads no more. Raises Gone."""
         self._body.clear()
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             raise ClientGone
@@ -157,21 +158,21 @@ class Connection:
         self.phase, self.due_at = Phase.LINGERING, now + _LINGER_S
 
     def begin_stream(self) -> None:
-        """The head of an answer that continues."""
+        """Sends the head of a response that continues."""
         self.request = None
         headers = [("content-type", EVENTS), ("cache-control", "no-store")]
         self._send(h11.Response(status_code=200, headers=headers, reason=b"OK"))
         self.phase, self.due_at = Phase.STREAMING, None
 
     def more(self, data: bytes) -> None:
-        """Some of an answer that continues."""
+        """Sends a part of a response that continues."""
         self._send(h11.Data(data=data))
 
     def _send(self, event: h11.Event) -> None:
         self.out += self.http.send(event) or b""
 
     def write(self, now: float) -> bool:
-        """Sends what there is room for; whether all is sent. Raises Gone."""
+        """Sends as much as possible, and returns whether everything is sent. Raises Gone."""
         try:
             while self.out:
                 with memoryview(self.out) as view, view[:_SEND_BYTES] as piece:
@@ -194,8 +195,8 @@ class Connection:
         return True
 
     def next_request(self, now: float) -> bool:
-        """After an answer was sent: whether the next request is whole, because the client sent it
-        already. Raises Gone if this was the last, or Refused."""
+        """After a response was sent: whether the client has already sent the next request
+        completely. Raises Gone if this was the last, or Refused."""
         if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
             raise ClientGone
         self.http.start_next_cycle()
@@ -208,7 +209,7 @@ class Connection:
         return self._next()
 
     def close(self) -> None:
-        """Ends it, whatever is still to be sent."""
+        """Closes it, whatever is still to be sent."""
         self.phase, self.due_at, self.request = Phase.CLOSED, None, None
         self.out.clear()
         self._body.clear()
@@ -216,8 +217,8 @@ class Connection:
 
 
 def check(door: Door, given: dict[bytes, bytes]) -> None:
-    """Who comes by the port is a program of this machine's that was told the token: no page in a
-    browser, under no name (Host), from nowhere else (Origin). Raises Refused."""
+    """Checks who connects by the port: only a program on this machine that knows the token; no page
+    in a browser, under no other name (Host), from nowhere else (Origin). Raises Refused."""
     host = given.get(b"host", b"").lower()
     names = (LOOPBACK.encode(), b"localhost")
     if host not in (*names, *(name + b":%d" % door.port for name in names)):

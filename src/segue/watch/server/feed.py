@@ -16,12 +16,12 @@ from segue.watch.server.connection import Connection
 
 PAGE = 200
 BEAT = b": still here\n\n"
-_WAIT_S = 0.5  # at most, for the thread that waits for news to see that nobody wants them
-_PAUSE_S = 0.2  # if the log cannot be asked
+_WAIT_S = 0.5  # at most, until the thread that waits for news sees that nobody wants any
+_PAUSE_S = 0.2  # if the log cannot be read
 
 
 class FeedReader:
-    """One client. All notes up to `after` were sent to it, or are not of its kinds."""
+    """One client. All notes up to `after` were sent to it, or are of other kinds."""
 
     def __init__(self, stream: ApiStream, beat_at: float) -> None:
         self.after, self.kinds, self.beat_at = stream.after, stream.kinds, beat_at
@@ -29,7 +29,7 @@ class FeedReader:
 
 
 class Feed:
-    """All followers. Used by the server's thread alone; `ask` has a page fetched elsewhere, after
+    """All followers. Only the server's thread uses it; `ask` has a page fetched elsewhere, after
     which `paged` is called."""
 
     def __init__(
@@ -40,19 +40,20 @@ class Feed:
         self.followers: dict[Connection, FeedReader] = {}
 
     def add(self, client: Connection, stream: ApiStream, now: float) -> None:
-        """From now on."""
+        """Adds a follower."""
         self.latest = max(self.latest, stream.latest)
         self.followers[client] = FeedReader(stream, now + self.beat_s)
         client.begin_stream()
-        client.more(BEAT)  # so that it knows at once that it is heard
+        client.more(BEAT)  # so that it knows at once that it is connected
         self.pump(client)
 
     def drop(self, client: Connection) -> None:
-        """It is gone."""
+        """Removes a follower."""
         self.followers.pop(client, None)
 
     def news(self, notes: Sequence[Note], now: float) -> list[Connection]:
-        """What is new in the log, to all who had what was before; who has something to send."""
+        """Sends new notes to all who had everything before them; returns who has something to
+        send."""
         notes = [note for note in notes if note.seq > self.latest]
         if not notes:
             return []
@@ -72,7 +73,7 @@ class Feed:
         return found
 
     def pump(self, client: Connection) -> None:
-        """Asks for the next page, if the client has room for it and lacks something."""
+        """Requests the next page if the client has room for it and lacks something."""
         follower = self.followers[client]
         if not (client.out or follower.is_asking or follower.after >= self.latest):
             follower.is_asking = True
@@ -81,8 +82,8 @@ class Feed:
     def paged(
         self, client: Connection, notes: Sequence[Note] | None, upto: int, now: float
     ) -> None:
-        """A page is here; `upto` is what was the latest when it was asked for. None: it could not
-        be had, and is asked for again with the next beat."""
+        """Takes a page; `upto` was the latest note when it was requested. None: it could not be
+        read, and is requested again with the next heartbeat."""
         follower = self.followers.get(client)
         if follower is None:
             return
@@ -96,7 +97,8 @@ class Feed:
         follower.after = last if len(notes) >= PAGE else max(last, upto)
 
     def beat(self, now: float) -> list[Connection]:
-        """Says something to those who heard nothing for long; who has something to send."""
+        """Sends a heartbeat to those who got nothing for long; returns who has something to
+        send."""
         found = []
         for client, follower in self.followers.items():
             if follower.beat_at <= now:
@@ -109,24 +111,24 @@ class Feed:
 
     @property
     def due_at(self) -> float | None:
-        """When `beat` is to be called."""
+        """When `beat` must be called."""
         return min((follower.beat_at for follower in self.followers.values()), default=None)
 
 
 class Listener:
-    """Waits for the log in a thread of its own, as long as `wanted` says that somebody wants to
-    know. `tell` is called in that thread."""
+    """Waits for the log in its own thread, as long as `wanted` says that somebody is interested.
+    `tell` is called in that thread."""
 
     def __init__(
         self, daemon: Daemon, wanted: Callable[[], bool], tell: Callable[[Sequence[Note]], None]
     ) -> None:
         self.daemon, self.wanted, self.tell = daemon, wanted, tell
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()  # so that it does not end just as it is wanted again
+        self._lock = threading.Lock()  # so that it does not end just when it is wanted again
         self._ended = threading.Event()
 
     def start(self, after: int) -> None:
-        """Does nothing if it runs."""
+        """Starts the thread, unless it runs."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -145,7 +147,7 @@ class Listener:
             began = time.monotonic()
             try:
                 notes = self.daemon.wait_notes(after, _WAIT_S)
-            except Exception:  # the log's trouble is told elsewhere; it may pass
+            except Exception:  # problems with the log are reported elsewhere, and may pass
                 notes = []
             if notes:
                 after = max(after, notes[-1].seq)
@@ -154,7 +156,7 @@ class Listener:
                 self._ended.wait(_PAUSE_S)
 
     def close(self) -> None:
-        """Returns once the thread has ended, or soon."""
+        """Ends the thread, and returns when it has ended, or soon."""
         self._ended.set()
         thread = self._thread
         if thread is not None:

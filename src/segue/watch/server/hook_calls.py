@@ -23,12 +23,13 @@ from segue.watch.server import hooks
 from segue.watch.state import Name, TrackedSession
 
 AGENT = "claude"
-"""Whose hooks these are; others' come with their name."""
+"""The agent of these hooks; others pass their name."""
 WRITTEN = "HandoffWritten"
-"""What `segue mcp` tells when an agent gave it a document: no hook of any agent's."""
+"""The event that `segue mcp` sends when an agent gave it a document. It is not a hook of any
+agent."""
 
-_COMPACT_S = 60.0  # the agent may tell several times of one compaction
-_MOST_KEPT = 4_000  # sessions of which it is kept what they were told
+_COMPACT_S = 60.0  # the agent may report one compaction several times
+_MOST_KEPT = 4_000  # sessions for which segue remembers what they were told
 _ASKING = ("permission_prompt", "elicitation_dialog")
 
 
@@ -40,12 +41,12 @@ class HookCalls:
         self.calls: Counter[str] = Counter()
         self._told: dict[Name, hooks.HookMemory] = {}
         self._compacted: dict[Name, float] = {}
-        self._known: dict[Name, str] = {}  # before a compaction that is under way
+        self._known: dict[Name, str] = {}  # before a compaction in progress
         watch.on_first_look = self.read_spool
 
     def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
-        """What a hook prints, and its exit code. Of a session that is unknown nothing is read
-        and nothing kept; it is looked for."""
+        """What a hook prints, and its exit code. For an unknown session, nothing is read or stored;
+        segue looks for it."""
         name = str(event.get("hook_event_name") or "")
         session_id = str(event.get("session_id") or "")
         if name == WRITTEN:
@@ -67,7 +68,7 @@ class HookCalls:
         words = self.world.rules.messages(kept.session.cwd)
         said = event.get("prompt")
         if isinstance(said, str) and words.is_own(said):
-            # Typed by segue: not the user's word, and not to be held back.
+            # Typed by segue: not the user's words, and not to be held back.
             event = {**event, "source": "system"}
         view, policy = self._view(kept, event), self.world.policy(kept.session)
         told = self._told.get(key, hooks.HookMemory())
@@ -119,7 +120,7 @@ class HookCalls:
         self.world.note("hook", session, data)
         match fact:
             case hooks.SessionStarted():
-                kept.hook_end = ""  # a process may come back to a session that it had left
+                kept.hook_end = ""  # a process may return to a session that it had left
             case hooks.SessionEnded():
                 kept.hook_end = fact.reason
             case hooks.Compacting() if not self.world.is_paused(session):
@@ -136,7 +137,7 @@ class HookCalls:
                 pass
 
     def _save_before_compaction(self, kept: TrackedSession) -> None:
-        """What the agent is about to forget, as a handoff document."""
+        """Saves what the agent is about to forget, as a handoff document."""
         key, now = (kept.session.agent, kept.session.session_id), self.watch.clock.now()
         if now - self._compacted.get(key, float("-inf")) < _COMPACT_S:
             return
@@ -163,8 +164,8 @@ class HookCalls:
         self.world.note("checkpoint", session, {"file": str(path)})
 
     def _know(self, session: Session) -> None:
-        """What it will have to be told again. The summary does not exist yet, so nothing of this
-        can be left out for standing in it."""
+        """Remembers what the session will have to be told again. The summary does not exist yet, so
+        nothing can be left out because it is in there."""
         if not self.world.policy(session).recall_after_compaction:
             return
         builder = Builder()
@@ -179,20 +180,20 @@ class HookCalls:
                 del self._known[next(iter(self._known))]
 
     def read_spool(self) -> None:
-        """What hooks left while there was no daemon; once all sessions are known."""
+        """Reads what hooks stored while there was no daemon, once all sessions are known."""
         place = state.spool_path()
         for left in spool.take(place):
             key = (AGENT, str(left.event.get("session_id") or ""))
             with self.world.lock:
                 kept = self.world.kept.get(key)
                 if kept is None or _is_older(left.at, kept):
-                    continue  # not here any more, or begun again since
+                    continue  # it is gone, or was resumed since
                 self.hook(left.event)
                 self._left_while_away(kept, left.at)
         spool.drop(place)
 
     def _left_while_away(self, kept: TrackedSession, at: float) -> None:
-        """What waits for a limit is no longer waited for if its user has left it."""
+        """The user left a session that waits for a limit, so segue no longer waits for it."""
         session, stops = kept.session, self.watch.stops
         pending = stops.pending.get((session.agent, session.session_id))
         if pending is None or session.process is not None or at < pending.ending.at:

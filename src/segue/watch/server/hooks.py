@@ -28,13 +28,13 @@ EVENTS = (
     "SessionEnd",
     "Notification",
 )
-"""Those that `setup` asks for."""
+"""The events that `setup` registers."""
 
 TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
-"""Those by which the agent can be told something without being made to continue."""
+"""The events with which the agent can be told something without being made to continue."""
 
 MAX_RECALL_CHARS = 7_800
-"""What is left for the words around it."""
+"""The maximum, without the words around it."""
 
 _MOST_CHARS = 9_000  # claude puts more than 10,000 into a file
 _MACHINE = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
@@ -44,33 +44,33 @@ class HookTexts(Protocol):
     """The texts, by the user's templates."""
 
     def large_task(self, reading: Reading, *, task_tokens: int, max_tokens: int) -> str:
-        """Before a task that is too large."""
+        """The text before a task that is too large."""
 
     def high_context(self, reading: Reading) -> str:
-        """That the window is nearly full."""
+        """The text that the window is nearly full."""
 
     def handoff_request(self, *, percent: float, file: str) -> str:
-        """What asks for the document."""
+        """The request for the document."""
 
     def recall(self, known: str) -> str:
-        """What the agent's own compaction left out."""
+        """The text with what the agent's own compaction left out."""
 
 
 class HookView(Struct, frozen=True, kw_only=True):
-    """What is known of the session now."""
+    """What is known about the session now."""
 
     reading: Reading | None = None
     zone: Zone | None = None
     enforced_at_tokens: int | None = None
     costs: Sequence[int] = ()  # of the project's earlier tasks
-    file_bytes: int | None = None  # of what `file_named` says
-    handoff_file: str = ""  # where its document is to be written, if that is to be asked for now
-    forgotten: str = ""  # what its own compaction, just now, left out
+    file_bytes: int | None = None  # size of the file from `file_named`
+    handoff_file: str = ""  # where its document must be written, if it must be asked for now
+    forgotten: str = ""  # what its own compaction has just left out
     is_left_alone: bool = False  # a run's, paused, or the daemon's own
 
 
 class HookMemory(Struct, frozen=True):
-    """What the agent was told so far through hooks. Of a new session: nothing."""
+    """What the agent was told so far through hooks; for a new session, nothing."""
 
     zone: Zone | None = None
     file: str = ""  # of the handoff that it was asked for
@@ -83,7 +83,7 @@ class SessionStarted(Struct, frozen=True, tag="started"):
 
 
 class Prompted(Struct, frozen=True, tag="prompted"):
-    """Words for the agent: typed by somebody, or made by the agent itself."""
+    """A prompt for the agent: typed by somebody, or made by the agent itself."""
 
     text: str
     by_machine: bool
@@ -96,14 +96,14 @@ class TurnOver(Struct, frozen=True, tag="turn_over"):
 
 
 class TurnFailed(Struct, frozen=True, tag="failed"):
-    """The turn ended with an error; `text` is what the user is shown."""
+    """The turn ended with an error; `text` is what the user sees."""
 
     error: str
     text: str
 
 
 class Compacting(Struct, frozen=True, tag="compacting"):
-    """The agent is about to sum up and forget: manual or auto. May come several times for one."""
+    """The agent is about to compact: manual or auto. May come several times for one compaction."""
 
     trigger: str
 
@@ -122,7 +122,7 @@ class NeedsUser(Struct, frozen=True, tag="needs_user"):
 
 
 class ToldZone(Struct, frozen=True, tag="told_zone"):
-    """With this reply the agent is told which zone it is in."""
+    """With this reply the agent learns which zone it is in."""
 
     zone: Zone
 
@@ -134,7 +134,7 @@ class HandoffAsked(Struct, frozen=True, tag="asked"):
 
 
 class CompactionReminded(Struct, frozen=True, tag="recalled"):
-    """With this reply the agent is told what its own compaction left out."""
+    """With this reply the agent learns what its own compaction left out."""
 
     chars: int
 
@@ -163,8 +163,8 @@ Fact = (
 
 
 class HookReply(Struct, frozen=True, kw_only=True):
-    """What the hook prints (None: nothing), its exit code, what is known by it, and what the agent
-    was told with it and before."""
+    """What the hook prints (None: nothing), its exit code, the facts that follow, and what the
+    agent was told so far, including this reply."""
 
     body: JSON | None = None
     exit_code: int = 0
@@ -179,8 +179,8 @@ def answer(
     words: HookTexts,
     told: HookMemory = HookMemory(),  # noqa: B008 - frozen
 ) -> HookReply:
-    """The reply to a hook; never raises, whatever the event is. An event of a sub-agent is not
-    the session's: it gets nothing. `view` None: the session is unknown yet."""
+    """The reply to a hook; never raises, whatever the event is. An event of a sub-agent does not
+    belong to the session and gets nothing. `view` is None if the session is still unknown."""
     name = _text(event, "hook_event_name")
     if event.get("agent_id") is not None:
         return HookReply(told=told)
@@ -193,7 +193,7 @@ def answer(
 
 
 def file_named(event: Mapping[str, Any]) -> str:
-    """The file that a tool is about to take in as a whole, "" if none: its size is asked for."""
+    """The file that a tool is about to read as a whole, because its size matters; "" if none."""
     given = event.get("tool_input")
     if _text(event, "hook_event_name") != "PreToolUse" or not isinstance(given, Mapping):
         return ""
@@ -223,7 +223,7 @@ def _facts(name: str, event: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 
 class _Answer:
-    """One reply in the making."""
+    """A reply in the making."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class _Answer:
         if self.view.handoff_file and self.view.handoff_file in str(given):
             return Gate("allow")
         if self.view.file_bytes is None:
-            return Gate("allow")  # of what is unknown nothing is said
+            return Gate("allow")  # nothing is said about the unknown
         size = len(str(given)) if given else 0
         name = _text(self.event, "tool_name")
         return self._gate(size_of_tool(name, size, self.view.file_bytes))
@@ -306,7 +306,7 @@ class _Answer:
         )
 
     def _crossing(self) -> str:
-        """What is said about a zone that was entered since; of one that was left, nothing."""
+        """The text about a zone that was entered since; nothing about one that was left."""
         zone, reading, before = self.view.zone, self.view.reading, self.told.zone
         if zone is None or reading is None or zone is before:
             return ""
@@ -343,7 +343,7 @@ class _Answer:
 
 
 def said_of(zone: Zone, reading: Reading, policy: Policy, words: HookTexts) -> str:
-    """What an agent is told when it enters a zone: where it stands, and what that means."""
+    """What an agent is told when it enters a zone: the size, and what that means."""
     if zone in (Zone.CRITICAL, Zone.HANDOFF):
         return words.high_context(reading)
     said = (

@@ -9,7 +9,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metric(NamedTuple):
-    """How a number is called outside, and what its labels are, from the outermost in."""
+    """The public name of a number, and its labels from the outermost in."""
 
     name: str
     type: str
@@ -47,11 +47,11 @@ KNOWN: dict[str, Metric] = {
     "api_connections": Metric("segue_api_connections", "gauge", "Open connections to the API."),
     "api_streams": Metric("segue_api_streams", "gauge", "Clients that follow /v1/events."),
 }
-"""By the names that the daemon uses. One that is not here is shown as it is called."""
+"""By the names that the daemon uses. Other names are shown unchanged."""
 
 
 def text(values: Mapping[str, Any]) -> str:
-    """All of them, in a fixed order. What is no number is left out."""
+    """All numbers, in a fixed order. Anything else is left out."""
     lines: list[str] = []
     seen: set[str] = set()
     for key in sorted(values, key=lambda key: (_order(key), key)):
@@ -67,8 +67,8 @@ def text(values: Mapping[str, Any]) -> str:
 
 
 def samples(values: Mapping[str, Any], since: float) -> list[Sample]:
-    """The same numbers for OpenTelemetry, except for the figures, which are told with what they
-    mean. `since`: when they began to grow."""
+    """The same numbers for OpenTelemetry, except for the figures, which are reported with their
+    meaning. `since` is when they began to grow."""
     found = []
     for key, metric in KNOWN.items():
         if key in ("info", "figures") or key not in values:

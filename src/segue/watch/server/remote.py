@@ -19,25 +19,25 @@ _SILENCE_S = 40.0  # without a heartbeat: longer than two of them take
 
 
 class NoDaemon(StateError):  # noqa: N818 - says what is missing
-    """Nobody answers: no daemon runs, or it is going down."""
+    """No daemon is running, or it is shutting down."""
 
 
 class Remote:
-    """Questions to the daemon at `path` (this user's, if none is given); each is a connection.
+    """Requests to the daemon at `path` (this user's by default), each on its own connection.
 
-    Raises NoDaemon if there is none, InputError with the daemon's line if it refuses what it is
-    asked, StateError if it cannot answer.
+    Raises NoDaemon if there is none, InputError with the daemon's message if it refuses the
+    request, and StateError if it cannot answer.
     """
 
     def __init__(self, path: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
         self.path, self.timeout_s = path or socket_path(), timeout_s
 
     def get(self, path: str, **query: str | int) -> Any:
-        """The answer: a JSON value, or text where it is none."""
+        """The response: a JSON value, or text if it is not JSON."""
         return self._ask("GET", path + (f"?{urlencode(query)}" if query else ""), None)
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The answer to a JSON object."""
+        """The response to a JSON object."""
         return self._ask("POST", path, msgspec.json.encode(body or {}))
 
     def is_there(self) -> bool:
@@ -49,12 +49,12 @@ class Remote:
         return True
 
     def sessions(self) -> list[dict[str, Any]]:
-        """All that are watched."""
+        """All watched sessions."""
         found: list[dict[str, Any]] = self.get("/v1/sessions")["sessions"]
         return found
 
     def session(self, name: str) -> dict[str, Any]:
-        """One; InputError if there is none of that name."""
+        """One session; InputError if there is none of that name."""
         found: dict[str, Any] = self.get(f"/v1/sessions/{quote(name, safe='')}")
         return found
 
@@ -65,8 +65,8 @@ class Remote:
     def events(
         self, *, after: int | None = None, kinds: tuple[str, ...] = ()
     ) -> Generator[dict[str, Any], None, None]:
-        """Notes after that one (None: from now on) as they come, until the daemon ends; then
-        NoDaemon. The first question is asked when the first note is."""
+        """Yields notes after that one (None: from now on) as they arrive, until the daemon ends;
+        then raises NoDaemon. The first request is sent when the first note is asked for."""
         query: dict[str, str | int] = {} if after is None else {"after": after}
         if kinds:
             query["kinds"] = ",".join(kinds)
@@ -79,7 +79,7 @@ class Remote:
                 if line.startswith(b"data: "):
                     yield msgspec.json.decode(line[6:])
         except (OSError, HTTPException, ValueError):
-            pass  # it went down in the middle of a word
+            pass  # it shut down in the middle of a line
         finally:
             connection.close()
         raise NoDaemon("the daemon went away")
@@ -132,7 +132,7 @@ def _response(
     connection: HTTPConnection, method: str, target: str, body: bytes | None
 ) -> HTTPResponse:
     headers = {} if body is None else {"content-type": "application/json"}
-    with suppress(BrokenPipeError):  # refused before all was sent: the answer says why
+    with suppress(BrokenPipeError):  # refused before everything was sent; the response says why
         connection.request(method, target, body, headers)
     return connection.getresponse()
 

@@ -25,23 +25,23 @@ from segue.watch.server.sockets import Door, UnixDoor, port_door, token_path
 
 MOST_CLIENTS = 64  # at the socket, and as many at the port
 MOST_STREAMS = 16
-MOST_HELD_BYTES = 16 << 20  # of all clients' bodies and answers
+MOST_HELD_BYTES = 16 << 20  # of all clients' requests and responses
 PATIENCE_S = 10.0
 BEAT_S = 15.0
 _WORKERS = 3
-_REST_S = 1.0  # before clients are taken again, once no file can be opened any more
+_REST_S = 1.0  # before clients are accepted again, once no file can be opened
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 Job = Callable[[], None]
 
 
 class Server:
-    """Answers for `daemon`, at `path` and, if a port is given, at 127.0.0.1 to anyone with the
-    token.
+    """Serves the API for `daemon`, at `path` and, if a port is given, at 127.0.0.1 to anyone with
+    the token.
 
-    It listens once it is made; raises StateError with one line if it cannot. `start` begins to
-    answer, `close` ends every connection and takes the socket's file away. `broke` is told, in any
-    thread, what the daemon raised and should not have.
+    It listens as soon as it is created, and raises StateError with one line if it cannot. `start`
+    begins to answer; `close` ends every connection and removes the socket's file. `broke` gets, in
+    any thread, exceptions that the daemon should not have raised.
     """
 
     def __init__(
@@ -93,8 +93,7 @@ class Server:
             thread.start()
 
     def close(self) -> None:
-        """Nothing of it is left afterwards, except for a call that the daemon does not come back
-        from."""
+        """Nothing remains afterwards, except for a call that the daemon does not return from."""
         if self._closing:
             return
         self._closing = True
@@ -120,12 +119,12 @@ class Server:
             job()
 
     def _later(self, job: Job) -> None:
-        """Has it done by the server's thread."""
+        """Has the server's thread do it."""
         self._done.append(job)
         self._ring()
 
     def _ring(self) -> None:
-        with suppress(OSError):  # full: it will hear
+        with suppress(OSError):  # full: it will notice anyway
             self._bell.send(b"!")
 
     def _tell_news(self, notes: Sequence[Note]) -> None:
@@ -144,7 +143,7 @@ class Server:
             while self._done:
                 try:
                     self._done.popleft()()
-                except Exception as error:  # no client's affair may end the others'
+                except Exception as error:  # one client's problem must not end the others
                     self.broke(error)
             self._look_at_the_clock()
 
@@ -182,19 +181,19 @@ class Server:
         now = time.monotonic()
         here = [client for client in self.clients if client.door is door]
         if len(here) >= MOST_CLIENTS and not self._make_room(here):
-            self._take_none(door, now + _REST_S)  # until one leaves; or that is looked for again
+            self._take_none(door, now + _REST_S)  # until one leaves, or until the next attempt
             return
         try:
             sock, _ = door.listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
-            return  # it left before it was let in
+            return  # it left before it was accepted
         except OSError:
             self._make_room(list(self.clients))
             self._take_none(door, now + _REST_S)
             return
         client = Connection(sock, door, now, self.patience_s)
         self.clients.add(client)
-        self._move(client)  # most have spoken already
+        self._move(client)  # most have already sent something
 
     def _make_room(self, among: list[Connection]) -> bool:
         expendable = [client for client in among if client.is_expendable]
@@ -203,7 +202,7 @@ class Server:
         return bool(expendable)
 
     def _move(self, client: Connection) -> None:
-        """Reads and writes what can be read and written now."""
+        """Reads and writes as much as possible now."""
         with self._guarded(client):
             now = time.monotonic()
             if (not client.out or client.phase is Phase.STREAMING) and client.read(now):
@@ -226,7 +225,7 @@ class Server:
     def _ask(self, client: Connection) -> None:
         def work() -> None:
             request = client.request
-            if request is not None:  # else it did not wait
+            if request is not None:  # otherwise it did not wait
                 found = self.api.answer(request)
                 self._later(lambda: self._answer(client, request, found))
 
@@ -253,7 +252,7 @@ class Server:
             self._send(client)
 
     def _send(self, client: Connection) -> None:
-        """As much as there is room for; then what follows from that. Raises Gone, Refused."""
+        """Sends as much as possible, then does what follows from that. Raises Gone, Refused."""
         now = time.monotonic()
         if not client.out or client.write(now):
             if client.phase is Phase.WRITING:
@@ -276,7 +275,7 @@ class Server:
             client.refuse(refused, time.monotonic())
             client.write(time.monotonic())
             self._watch(client)
-        except Exception:  # there is nothing more to say to it
+        except Exception:  # there is nothing more to tell it
             self._drop(client)
 
     def _bound(self) -> None:
@@ -286,7 +285,8 @@ class Server:
             )
 
     def _watch(self, client: Connection) -> None:
-        """Looks at what matters in its phase: a client that is being worked for may not speak."""
+        """Watches for what matters in its phase: a client whose request is being processed may not
+        send."""
         wanted = 0
         if client.phase is Phase.STREAMING:
             wanted = _READ | _WRITE if client.out else _READ

@@ -33,16 +33,17 @@ class Door:
 
     @property
     def is_open_to_all(self) -> bool:
-        """Whether any process of the machine can knock: then who asks must show the token."""
+        """Whether any process on the machine can connect, and so must show the token."""
         return bool(self.port)
 
     def close(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         self.listener.close()
 
 
 class UnixDoor(Door):
-    """At a path. Raises StateError with one line if another daemon has it, or if it cannot be."""
+    """A socket at a path. Raises StateError with one line if another daemon has it, or if it cannot
+    be created."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -56,7 +57,7 @@ class UnixDoor(Door):
             raise
 
     def _listen(self) -> socket.socket:
-        """The file appears with its mode, and somebody behind it, or not at all."""
+        """Creates the file with its mode and a listener, or not at all."""
         aside = f"{self.path}.{os.getpid()}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -76,7 +77,7 @@ class UnixDoor(Door):
         return listener
 
     def close(self) -> None:
-        """Takes the file away too, if it is still ours."""
+        """Also removes the file, if it is still ours."""
         super().close()
         with suppress(OSError):
             found = os.lstat(self.path)
@@ -86,7 +87,8 @@ class UnixDoor(Door):
 
 
 def port_door(port: int, token_file: str) -> Door:
-    """On 127.0.0.1; 0 is any free port. The token is in the file, which is made if need be."""
+    """A port on 127.0.0.1; 0 is any free port. The token is in the file, which is created if
+    needed."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -103,7 +105,8 @@ def port_door(port: int, token_file: str) -> Door:
 
 
 def token(path: str) -> bytes:
-    """The secret in a file that only this user reads. One that others could read is replaced."""
+    """The secret in a file that only this user can read. A file that others could read is
+    replaced."""
     private_folder(os.path.dirname(path))
     try:
         with suppress(FileNotFoundError):
@@ -136,12 +139,12 @@ def _locked(path: str, what: str) -> int:
         os.close(handle)
         raise _taken(what) from None
     except OSError:
-        pass  # a file system without locks: the test below must do
+        pass  # a file system without locks: the test below must be enough
     return handle
 
 
 def _make_room(path: str) -> None:
-    """Sees to it that nobody answers at the path, and that what is there is a socket's file."""
+    """Makes sure that nobody answers at the path, and that it is a socket's file."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -153,9 +156,9 @@ def _make_room(path: str) -> None:
         try:
             test.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            return  # nobody is behind it
+            return  # nobody is listening
         except OSError:
-            pass  # too busy to answer is alive
+            pass  # too busy to answer means alive
     raise _taken(path)
 
 

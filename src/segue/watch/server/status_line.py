@@ -13,13 +13,13 @@ from segue.core.sessions.types import Session
 from segue.system.config.policies import PolicyFor
 
 AGENT = "claude"
-"""Whose status line it is."""
+"""The agent of this status line."""
 
 _BETWEEN = " · "
 _SCOPES = {"five_hour": "5h", "seven_day": "week", "seven_day_opus": "opus week"}
-_DAY_S = 20 * 3600.0  # later than that, the time of day alone may be misread
+_DAY_S = 20 * 3600.0  # any later, the time of day alone may be misread
 _GIVEN_UP = ("counts", "growth", "limit 2", "limit 1", "handoff")
-"""What a narrow terminal does without, the first one first."""
+"""What a narrow terminal leaves out, in this order."""
 
 
 def line(
@@ -56,7 +56,7 @@ def _fullness(
     fraction, size = client.fullness_of(dict(payload))
     if fraction is None:
         return None, ""
-    # Its file is unknown yet: the zone is by the same rules, of what claude tells itself.
+    # Its file is still unknown: the zone follows from the same rules and claude's own numbers.
     policy = policy_for(AGENT, _text(payload, "model", "id"), _folder(payload))
     window = round(size) or policy.default_window_tokens
     reading = Reading(input_tokens=round(fraction * window), window_tokens=window)
@@ -72,7 +72,7 @@ def _fullness(
 
 
 def _folder(payload: Mapping[str, Any]) -> str:
-    """Where the session works; a relative path is nobody's."""
+    """The session's folder; a relative path does not count."""
     found = _text(payload, "cwd") or _text(payload, "workspace", "current_dir")
     return found if found.startswith("/") and "\0" not in found else ""
 
@@ -96,7 +96,7 @@ def _parts(
         yield "counts", f"{shapes.short(used)} of {shapes.short(window)}"
         if pace := shapes.growth(session):
             yield "growth", pace
-        ahead = shapes.countdown(session)  # who shows it is there, seen or not
+        ahead = shapes.countdown(session)  # the session is alive, because it shows this
         if ahead and ahead != "off":
             yield "handoff", "handoff now" if ahead == "now" else f"handoff in {ahead}"
     limits = _limits(payload, session, now)
@@ -107,7 +107,7 @@ def _parts(
 def _limits(
     payload: Mapping[str, Any], session: Session | None, now: float
 ) -> list[tuple[str, LimitSeen]]:
-    """Those that hold now, the fullest first."""
+    """The limits that apply now, the fullest first."""
     found = dict(session.limits) if session is not None else {}
     told = payload.get("rate_limits")
     for scope, said in told.items() if isinstance(told, Mapping) else ():
