@@ -1,6 +1,12 @@
 """The pages in a real browser: Debian's Chromium, which reaches loopback alone."""
 
+import json
+import os
+import shutil
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -22,6 +28,22 @@ def write(file: Path, number: int, used: int, at: float) -> None:
         if number == 1:
             out.write(prompt(HOSTILE, at=at, session=SESSION, cwd=f"/x/{HOSTILE}") + "\n")
         out.write(reply(number, used, at=at, session=SESSION, cwd=f"/x/{HOSTILE}") + "\n")
+
+
+@contextmanager
+def running_claude(folder: Path) -> Iterator[None]:
+    """A process by the name of claude that says which session it works on."""
+    program = folder / "claude"
+    shutil.copy(os.path.realpath(shutil.which("sleep") or "/bin/sleep"), program)
+    with subprocess.Popen([program, "86400"], cwd=folder) as process:
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        told = {"pid": process.pid, "sessionId": SESSION, "procStart": ticks, "status": "idle"}
+        (folder / "sessions").mkdir(exist_ok=True)
+        (folder / f"sessions/{process.pid}.json").write_text(json.dumps(told))
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def violations(page: Page) -> list[str]:
@@ -46,6 +68,7 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
         assert s.run().code == 0
         (run_id,) = s.run_ids()
         with (
+            running_claude(Path(s.env["CLAUDE_CONFIG_DIR"])),
             watching(s.home, s.env) as daemon,
             dashboard(s.env) as shown,
             browser(tmp_path / "profile") as context,
@@ -73,6 +96,10 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
             page.keyboard.press("Tab")
             assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
             page.evaluate("window.isSame = true")
+            assert card.locator(".doing").text_content() == "Done."
+            card.get_by_role("button", name="Pause").press("Enter")
+            card.get_by_role("button", name="Unpause").press("Enter")
+            card.get_by_role("button", name="Pause", exact=True).wait_for()
             gauge = card.locator(".gauge .fill")
             before = float(gauge.get_attribute("width") or 0)
             write(file, 2, 150_000, time.time())

@@ -17,6 +17,8 @@ from segue.core.sessions.reading import Reading
 from segue.core.sessions.types import Session
 from segue.dashboard import sessions_page, sources
 from segue.dashboard.pages import Pages
+from segue.errors import StateError
+from segue.system.files import state
 from segue.views import tables
 
 HOSTILE = {
@@ -65,6 +67,7 @@ def test_a_run_is_reported_with_its_legs_decisions_checkpoint_and_answer(tmp_pat
         shown_by_command = json.loads(s.segue("show", run_id, "--json").stdout)
         report = json.loads(s.segue("report", run_id, "--json").stdout)
         figures = json.loads(s.segue("report", "--figures", "--json").stdout)
+        assert s.segue("submit", "fix the <flaky> tests").code == 0
         with dashboard(s.env) as shown:
             shown.sign_in()
             run = html.unescape(shown.page(f"/runs/{run_id}"))
@@ -89,12 +92,14 @@ def test_a_run_is_reported_with_its_legs_decisions_checkpoint_and_answer(tmp_pat
     # And how well handoffs work.
     assert len(figures["figures"]) > 10
     for figure in figures["figures"]:
-        assert figure["name"].replace("_", " ") in history
         assert figure["definition"] in history
         assert figure["target"] in history
     assert shown_by_command["answer"].strip() in run
     assert "Checkpoint" in run
     assert "done" in listed
+    queue = listed.partition("Queue")[2].partition("Newest runs")[0]
+    assert "fix the <flaky> tests" in queue
+    assert "queued" in queue
     assert run_id in listed
     assert "handed over" in history
     assert "No notes yet" in log
@@ -134,6 +139,39 @@ def test_the_commands_of_the_docs_print_one_url(own_home: Path) -> None:
         assert shown.process.returncode == 0
 
 
+def test_a_daemon_that_is_back_is_seen_although_session_files_take_long_to_read(
+    monkeypatch: pytest.MonkeyPatch, own_home: Path
+) -> None:
+    is_there = False
+
+    class Daemon:
+        def __init__(self, path: str, timeout_s: float) -> None: ...
+
+        def is_there(self) -> bool:
+            return is_there
+
+        def get(self, path: str, **query: Any) -> dict[str, Any]:
+            if not is_there:
+                raise StateError("no daemon")
+            if path == "/v1/status":
+                return {"paused": []}
+            return {"revision": 1, "is_whole": True, "sessions": [], "gone": []}
+
+    monkeypatch.setattr(sources, "Remote", Daemon)
+    monkeypatch.setattr(sources, "_FILES_S", 3_600.0)
+    monkeypatch.setattr(sources, "_BACK_S", 0.0)
+    place = own_home / "segue/watch.sock"
+    monkeypatch.setattr(state, "socket_path", lambda: str(place))
+    source = sources.Source()
+    source.look()
+    assert source.picture.daemon is None
+    place.parent.mkdir(exist_ok=True)
+    place.touch()
+    is_there = True
+    source.look()
+    assert source.picture.daemon is not None
+
+
 def told_of(number: int, used: int = 0) -> dict[str, Any]:
     reading = Reading(input_tokens=used) if used else None
     return tables.as_dict(
@@ -157,9 +195,9 @@ def test_of_many_sessions_only_those_that_changed_are_asked_for_and_drawn_again(
             asked.append(query)
             return changes.pop() if changes else {"revision": 8, "sessions": [], "gone": []}
 
-    def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
+    def card(session: dict[str, Any], **how: bool) -> dict[str, Any]:
         drawn.append(session["session_id"])
-        return own(session, is_watched=is_watched)
+        return own(session, **how)
 
     own = sessions_page.card
     monkeypatch.setattr(sessions_page, "card", card)

@@ -167,7 +167,7 @@ def test_a_run_that_needs_the_user_says_so_as_soon_as_it_does_and_once_also_afte
                 watch = later.enter_context(watching(s.home, s.env))
                 watch.until(lambda: watch.remote.get("/v1/status")["log_seq"] >= 0, "the daemon")
                 assert watch.stop() == 0
-        assert service.titles.count(f"denied in project ({run}) needs you") == 1, service.titles
+        assert service.titles == [f"denied in project ({run}) needs you"]
 
 
 def test_without_a_service_nothing_is_written_or_said(tmp_path: Path) -> None:

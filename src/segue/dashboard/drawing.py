@@ -65,9 +65,13 @@ def timeline(rows: Sequence[Sequence[Piece]], since: float, until: float, label:
 
 
 def curve(
-    points: Sequence[tuple[float, float]], marks: Sequence[tuple[str, float]], label: str
+    points: Sequence[tuple[float, float]],
+    marks: Sequence[tuple[str, float]],
+    label: str,
+    since: float,
+    until: float,
 ) -> Markup:
-    """How something between 0 and 1 went over time, with lines at the marks."""
+    """How something between 0 and 1 went from one time to another, with lines at the marks."""
     high = 200
     lines = Markup("").join(
         Markup('<line class="level level-{}" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
@@ -76,10 +80,10 @@ def curve(
         for name, at in marks
         if 0 < at <= 1
     )
-    first, last = (points[0][0], points[-1][0]) if points else (0.0, 1.0)
-    span = max(1.0, last - first)
+    span = max(1.0, until - since)
     path = " ".join(
-        f"{round((at - first) / span * _WIDE, 1)},{round((1 - max(0.0, min(1.0, y))) * high, 1)}"
+        f"{round(max(0.0, min(1.0, (at - since) / span)) * _WIDE, 1)},"
+        f"{round((1 - max(0.0, min(1.0, y))) * high, 1)}"
         for at, y in points
     )
     return Markup(

@@ -1,7 +1,7 @@
 """What happened over the last weeks: stops by reason, handoffs, spend by day."""
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from segue.core.stops.reasons import StopReason
@@ -11,7 +11,7 @@ from segue.reports.figures import facts
 from segue.reports.figures import figures as made
 from segue.system import clock
 from segue.views import tables
-from segue.views.report.figures import shown
+from segue.views.report.figures import made_from, shown, title
 from segue.views.run.story import ended_for
 from segue.views.verdicts import duration
 
@@ -28,10 +28,7 @@ def figures(source: Source, now: float) -> dict[str, Any]:
 
 def _figures(source: Source, now: float) -> dict[str, Any]:
     since, tz = now - _DAYS * 86_400, clock.local_zone()
-    days = {
-        datetime.fromtimestamp(now - number * 86_400, tz).strftime("%d %b"): [0, 0.0]
-        for number in range(_DAYS - 1, -1, -1)
-    }
+    days = {_day(now - number * 86_400, tz): [0, 0.0] for number in range(_DAYS - 1, -1, -1)}
     stops: Counter[str] = Counter()
     ends: Counter[str] = Counter()
     runs = handoffs = waits = 0
@@ -47,7 +44,7 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
                 if leg.ended_at is None or leg.ended_at < since:
                     continue
                 stops["could not be started"] += leg.fault != ""
-                day = datetime.fromtimestamp(leg.ended_at, tz).strftime("%d %b")
+                day = _day(leg.ended_at, tz)
                 if day in days:
                     days[day][0] += leg.tokens
                     days[day][1] += leg.cost_usd
@@ -78,9 +75,9 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
         ],
         "judged": [
             {
-                "name": words.line(each.name.replace("_", " ")),
+                "name": title(each),
                 "value": shown(each),
-                "of": f"{each.of:,}",
+                "of": made_from(each),
                 "target": each.target,
                 "met": _MET[each.is_met],
                 "about": each.definition,
@@ -103,10 +100,15 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
     }
 
 
+def _day(at: float, tz: tzinfo) -> str:
+    when = datetime.fromtimestamp(at, tz)
+    return f"{when.day} {when:%b}"
+
+
 def _spent(tokens: int, cost: float) -> str:
     if not tokens:
         return "–"
-    return f"{tables.short(tokens)} tokens" + (f", ${cost:,.2f}" if cost else "")
+    return f"{tables.short(tokens)} tokens" + (f", {words.dollars(cost)}" if cost else "")
 
 
 def _described(counts: Counter[str]) -> Counter[str]:

@@ -14,6 +14,13 @@ from segue.system import clock
 from segue.views.lines import notes as note_lines
 
 _LOG = 200
+_KINDS = {
+    "crossing": "zone",
+    "wake": "resume",
+    "takeup": "resume",
+    "metrics": "handoff",
+    "arrival": "handoff",
+}
 _MAX_CARDS = 5_000
 NAV = (("/", "Now"), ("/runs", "Runs"), ("/history", "History"), ("/log", "Log"))
 
@@ -39,7 +46,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._drawn: dict[str, tuple[Any, str]] = {}
-        self._cards: dict[tuple[str, str, bool], tuple[dict[str, Any], str]] = {}
+        self._cards: dict[tuple[str, str], tuple[dict[str, Any], tuple[bool, bool], str]] = {}
 
     def page(self, path: str) -> Page:
         """Raises InputError if there is none."""
@@ -112,26 +119,32 @@ class Pages:
             "counts": self._block("counts", sessions_page.counts(live, picture.runs)),
             "limits": self._block("limits", {"limits": limits}),
         }
+        paused = (picture.daemon or {}).get("paused", [])
         for place, sessions in (("live", live), ("rest", rest)):
             for session in sessions:
-                id = self._card(session, is_watched=picture.daemon is not None)
+                id = self._card(
+                    session,
+                    is_watched=picture.daemon is not None,
+                    is_paused=sessions_page.is_paused(session, paused),
+                )
                 lists[place].append(id)
                 blocks[id] = self._drawn[id][1]
         return Page("Now", lists, blocks)
 
-    def _card(self, session: dict[str, Any], *, is_watched: bool) -> str:
+    def _card(self, session: dict[str, Any], *, is_watched: bool, is_paused: bool) -> str:
         """Draws a session's card; its id. Of a thousand sessions few are others than they were at
         the last look, and those are the same objects: nothing of them is looked at again."""
-        name = (session["agent"], session["session_id"], is_watched)
+        name, how = (session["agent"], session["session_id"]), (is_watched, is_paused)
         kept = self._cards.get(name)
-        if kept is not None and kept[0] is session and kept[1] in self._drawn:
-            return kept[1]
-        card = sessions_page.card(session, is_watched=is_watched)
+        is_same = kept is not None and kept[0] is session and kept[1] == how
+        if kept is not None and is_same and kept[2] in self._drawn:
+            return kept[2]
+        card = sessions_page.card(session, is_watched=is_watched, is_paused=is_paused)
         id = f"s-{card['key']}"
         self._block("card", {"card": card}, id)
         if len(self._cards) > _MAX_CARDS:
             self._cards.clear()
-        self._cards[name] = (session, id)
+        self._cards[name] = (session, how, id)
         return id
 
     def _runs(self) -> Page:
@@ -174,7 +187,7 @@ class Pages:
             rows.append(
                 {
                     "at": note.at,
-                    "kind": words.line(note.kind, 20),
+                    "kind": words.line(_KINDS.get(note.kind, note.kind), 20),
                     "agent": words.line(note.agent, 20),
                     "project": words.project(note.project) if note.project else "",
                     "key": sessions_page.key_of(note.agent, note.session_id)

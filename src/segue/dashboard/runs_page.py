@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from segue.core.handoffs.checkpoint import Checkpoint, render
+from segue.core.queue.schedule import Verdict
+from segue.core.queue.types import Task
 from segue.core.runs.types import Run, RunState
-from segue.core.stops.events import Ended, Failure, Reply, ToolCall
 from segue.core.stops.reasons import StopReason
 from segue.dashboard import drawing, words
 from segue.dashboard.drawing import Piece
@@ -19,7 +20,7 @@ from segue.runs.folders import RunFolder, read
 from segue.runs.results import is_here
 from segue.runs.store.port import Store, StoredDecision, StoredLeg
 from segue.system import clock
-from segue.views import tables
+from segue.views import tables, tasks
 from segue.views.lines.runs import Teller
 from segue.views.run.outcome import commands
 from segue.views.verdicts import duration, local_times
@@ -29,6 +30,7 @@ _WORDS = 30
 _TAIL_BYTES = 96_000
 _DECISIONS = 100
 _STORY = 200
+_MARGIN = 0.02  # of a timeline's length, before its first leg
 
 
 def overview(source: Source, now: float) -> dict[str, Any]:
@@ -44,8 +46,9 @@ def overview(source: Source, now: float) -> dict[str, Any]:
         }
     if pieces:
         first = min(min((p.since for p in each), default=now) for each in pieces.values())
-        since = max(since, first - 60)
+        since = max(since, first - (now_minute - first) * _MARGIN)
     return {
+        "tasks": [_task(task, verdict) for task, verdict in source.tasks(now)],
         "axis": drawing.hours(since, now_minute, clock.local_zone()),
         "runs": [
             {
@@ -58,6 +61,23 @@ def overview(source: Source, now: float) -> dict[str, Any]:
             }
             for row in rows
         ],
+    }
+
+
+def _task(task: Task, verdict: Verdict | None) -> dict[str, Any]:
+    """A task of the queue."""
+    why, until = tasks.waiting(task, verdict)
+    return {
+        "id": task.id,
+        "title": words.line(task.text, 140),
+        "agent": words.line(task.agent or ", ".join(task.agents), 40),
+        "folder": words.tilde(task.repo or task.cwd),
+        "state": task.state.value,
+        "class": task.state.value.replace(" ", "-"),
+        "why": words.line(why, 120),
+        "waits_until": until,
+        "created_at": task.created_at,
+        "run": task.run,
     }
 
 
@@ -81,7 +101,7 @@ def _line(row: RunRow) -> dict[str, Any]:
         "legs": run.leg,
         "handoffs": run.handoffs,
         "tokens": tables.short(run.tokens),
-        "cost": f"${run.cost_usd:,.2f}" if run.cost_usd else "",
+        "cost": words.dollars(run.cost_usd),
         "percent": "" if reading is None else f"{reading.percent:.0f} %",
         "is_final": run.state.is_final,
         "is_driven": row.is_driven,
@@ -153,15 +173,23 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         "advice": [words.line(line) for line in outcome.advice.splitlines()] if outcome else [],
         "next": [words.line(line) for line in commands(run)] if is_over else [],
         "worked": duration(run.active_s),
+        "works_since": _works_since(run, legs) if row.is_driven else None,
         "timeline": drawing.timeline([pieces], since, until, "legs and waits over time"),
         "axis": drawing.hours(since, max(until, since + 4), clock.local_zone()),
         "curve": drawing.curve(
             [(each.at, each.reading.fraction) for each in readings],
             [("soft", policy.soft_mark), ("hard", policy.hard_mark)],
             "how full the window was, with the marks for a handoff",
+            since,
+            until,
         )
         if len(readings) > 1
         else "",
+        "marks": [
+            (name, f"{mark:.0%}".replace("%", " %"))
+            for name, mark in (("soft", policy.soft_mark), ("hard", policy.hard_mark))
+            if mark <= 1
+        ],
         "leg_list": [_leg(leg, stops.get(leg.leg)) for leg in legs],
         "decisions": [
             {"at": each.at, "reason": words.line(local_times(each.reason, each.at, tz))}
@@ -176,6 +204,12 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
     }
 
 
+def _works_since(run: Run, legs: list[StoredLeg]) -> float | None:
+    """For a page that counts the time worked while a leg runs."""
+    live = next((leg for leg in legs if leg.started_at and leg.ended_at is None), None)
+    return None if live is None or live.started_at is None else live.started_at - run.active_s
+
+
 def _leg(leg: StoredLeg, stop: Any) -> dict[str, Any]:
     from segue.views.run.story import ended_for
 
@@ -186,7 +220,7 @@ def _leg(leg: StoredLeg, stop: Any) -> dict[str, Any]:
         "what": "checkpoint" if leg.purpose == "checkpoint" else leg.prompt,
         "ended": words.line(ended, 120),
         "tokens": tables.short(leg.tokens) if leg.ended_at else "",
-        "cost": f"${leg.cost_usd:,.2f}" if leg.cost_usd else "",
+        "cost": words.dollars(leg.cost_usd),
         "length": duration(leg.active_s) if leg.ended_at else "",
         "started_at": leg.started_at,
         "is_live": leg.ended_at is None and leg.started_at is not None,
@@ -251,13 +285,4 @@ def _of_records(run: Run, data: bytes, *, is_whole: bool) -> list[dict[str, str]
     profile = agents.find(run.agent)
     if profile is None:
         return []
-    found = []
-    for event in profile.parse(records(data, whole=is_whole)):
-        if isinstance(event, Reply) and event.text.strip():
-            found.append({"who": "says", "text": words.text(event.text.strip(), 2_000)})
-        elif isinstance(event, ToolCall):
-            did = f"{event.name} {event.command or event.argument}".strip()
-            found.append({"who": "calls", "text": words.line(did, 200)})
-        elif isinstance(event, Failure) and not isinstance(event, Ended) and event.message:
-            found.append({"who": "error", "text": words.line(event.message, 300)})
-    return found
+    return words.conversation(profile.parse(records(data, whole=is_whole)))

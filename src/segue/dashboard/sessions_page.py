@@ -1,5 +1,7 @@
 """Sessions for pages: cards, what needs the user, limits of accounts, and one session whole."""
 
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -12,6 +14,8 @@ from segue.core.sessions.reading import Reading, Zone
 from segue.dashboard import drawing, words
 from segue.dashboard.sources import Picture, RunRow, Source
 from segue.errors import InputError, SegueError
+from segue.sessions import evidence
+from segue.system import clock
 from segue.views import tables
 from segue.views.machine import list_sessions, with_machine
 from segue.views.verdicts import duration
@@ -19,6 +23,8 @@ from segue.views.verdicts import duration
 _LIVE = ("working", "waiting_for_user", "waiting_for_limit")
 _ORDER = {zone.value: place for place, zone in enumerate(reversed(Zone))}
 _READINGS = 1_000
+_WORDS = 20
+_STATES = {"waiting_for_user": "waiting for you", "waiting_for_limit": "waiting for its limit"}
 _SCOPES = {"five_hour": "5 hours", "seven_day": "week"}
 
 
@@ -40,7 +46,17 @@ def _zone(session: dict[str, Any]) -> str:
     return str((session["context"] or {}).get("zone") or "")
 
 
-def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
+def is_paused(session: dict[str, Any], paused: Iterable[str]) -> bool:
+    """Whether the user wants it left alone: itself, its folder, one above that, or all."""
+    above = str(session["cwd"] or "").rstrip("/") + "/"
+    return any(
+        what in ("all", session["session_id"])
+        or (what.startswith("/") and above.startswith(what.rstrip("/") + "/"))
+        for what in paused
+    )
+
+
+def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) -> dict[str, Any]:
     """A session as its card shows it."""
     context, handoff = session["context"] or {}, session["handoff"] or {}
     percent, window = context.get("percent"), context.get("window")
@@ -53,7 +69,7 @@ def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
     # A command is given no name that is not what it looks like.
     own = session["session_id"]
     name = own if words.line(own) == own else ""
-    state = session["state"].replace("_", " ")
+    state = _STATES.get(session["state"], session["state"])
     if session["unreadable"]:
         state = f"unreadable: {words.line(session['unreadable'], 120)}"
     elif session["handed_over_to"]:
@@ -76,7 +92,7 @@ def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
         "counts": ""
         if percent is None
         else f"{tables.short(context['used'])} of {tables.short(window or 0)}",
-        "ahead": _ahead(handoff, zone) if is_live else "",
+        "ahead": _ahead(handoff, zone, is_working=session["state"] == "working") if is_live else "",
         "growth": _growth(session["growth"] or {}) if is_live else "",
         "state": state,
         "is_live": is_live,
@@ -85,18 +101,41 @@ def card(session: dict[str, Any], *, is_watched: bool) -> dict[str, Any]:
         "why": words.line(stop.get("why"), 160) if stop.get("reason") != "completed" else "",
         "run": session["run"] or "",
         "can_act": is_watched and is_live and not session["run"] and name != "",
-        "asks": stop.get("reason") == "needs_user",
+        "is_paused": is_paused,
+        "doing": _doing(session) if is_live else None,
     }
 
 
-def _ahead(handoff: dict[str, Any], zone: str) -> str:
+def _doing(session: dict[str, Any]) -> dict[str, str] | None:
+    """What was last said or done in it, on one line."""
+    path = str(session["path"])
+    try:
+        changed_at = os.stat(path).st_mtime_ns
+    except (OSError, ValueError):
+        return None
+    return _last_said(
+        session["agent"], path, session["session_id"], changed_at, session["last_activity"]
+    )
+
+
+@lru_cache(maxsize=4_000)
+def _last_said(
+    agent: str, path: str, session_id: str, changed_at: int, active_at: str | None
+) -> dict[str, str] | None:
+    """Read again once the file has changed; of a database, once the session was active."""
+    found = words.conversation(evidence.recent(agent, path, session_id), with_prompts=True)
+    return {**found[-1], "text": words.line(found[-1]["text"], 160)} if found else None
+
+
+def _ahead(handoff: dict[str, Any], zone: str, *, is_working: bool) -> str:
     if zone == Zone.HANDOFF.value:
         return "handoff due now"
     if not handoff or handoff.get("at_tokens") is None:
         return ""
     if handoff.get("seconds") is not None:
         seconds = handoff["seconds"]
-        return f"handoff in {duration(seconds if seconds < 60 else round(seconds / 60) * 60)}"
+        left = duration(seconds if seconds < 60 else round(seconds / 60) * 60)
+        return f"handoff in {left}" if is_working else f"handoff after {left} of work"
     if handoff.get("turns") is not None:
         turns = round(handoff["turns"])
         return f"handoff in {turns:,} {'turn' if turns == 1 else 'turns'}"
@@ -222,8 +261,14 @@ def one(source: Source, key: str) -> dict[str, Any]:
     found = next((s for s in picture.sessions if key_of(s["agent"], s["session_id"]) == key), None)
     if found is None:
         raise InputError("no such session in the last 24 hours; `segue sessions` lists all")
-    shown = card(found, is_watched=picture.daemon is not None)
-    points = _readings(source, found)
+    daemon = picture.daemon or {}
+    shown = card(
+        found,
+        is_watched=picture.daemon is not None,
+        is_paused=is_paused(found, daemon.get("paused", [])),
+    )
+    said = evidence.recent(found["agent"], found["path"], found["session_id"], _WORDS)
+    since, until = (points[0][0], points[-1][0]) if (points := _readings(source, found)) else (0, 1)
     context = found["context"] or {}
     mark = (found["handoff"] or {}).get("at_tokens")
     levels = [("handoff", mark / context["window"])] if mark and context else []
@@ -235,13 +280,28 @@ def one(source: Source, key: str) -> dict[str, Any]:
         "pid": found["pid"],
         "subagents": found["subagents"],
         "notes": [words.line(note) for note in found["notes"]],
-        "curve": drawing.curve(points, levels, "how full the window was over time")
+        "words": words.conversation(said, with_prompts=True)[-_WORDS:],
+        "is_asked": any(
+            each["session_id"] == found["session_id"] and each["verdict"] == "ask"
+            for each in daemon.get("waiting", [])
+        ),
+        "curve": drawing.curve(points, levels, "how full the window was over time", since, until)
         if len(points) > 1
         else "",
-        "curve_since": points[0][0] if points else None,
+        "axis": drawing.hours(since, max(until, since + 4), clock.local_zone()),
+        "mark": f"{levels[0][1]:.0%}".replace("%", " %") if levels else "",
         "story": _story(source, found),
+        "task": _task(found["agent"], found["path"], found["session_id"], found["cwd"]),
         **_account(found["agent"], found["session_id"], found["last_activity"]),
     }
+
+
+@lru_cache(maxsize=256)
+def _task(agent: str, path: str, session_id: str, cwd: str) -> str:
+    """What its user asked for first."""
+    from segue.sessions.documents import known_task
+
+    return words.line(known_task(agent, path, session_id, cwd), 300)
 
 
 def _readings(source: Source, session: dict[str, Any]) -> list[tuple[float, float]]:
@@ -302,7 +362,7 @@ def _account(agent: str, session_id: str, active_at: str | None) -> dict[str, An
                 "input": f"{spent.input_tokens:,}",
                 "cache": f"{spent.cache_read_tokens + spent.cache_write_tokens:,}",
                 "output": f"{spent.output_tokens:,}",
-                "cost": "unknown" if cost is None else f"${cost:,.2f}",
+                "cost": "unknown" if cost is None else words.dollars(cost) or "$0.00",
             }
         )
     return {

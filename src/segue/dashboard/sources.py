@@ -11,8 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from segue import fleet
+from segue.core.queue.schedule import Verdict
+from segue.core.queue.types import Task
 from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError, StateError
+from segue.fleet import outlook
+from segue.queue import queue_path
 from segue.runs.store.owners import run_seen
 from segue.runs.store.port import Holder, Store
 from segue.system import clock
@@ -26,6 +30,8 @@ _ASK_S = 2.0  # the daemon, about itself
 _WHOLE_S = 60.0  # and for all it knows: what changes with time alone, such as a forecast
 _CHANGES_S = 0.09  # and for what changed: less than the pause between two looks
 _FILES_S = 1.0
+_BACK_S = 1.0
+_TASKS_S = 2.0
 _SHARE = 60  # asking takes at most one part in so many of the time
 _RUNS = 200
 _MAX_KEPT = 100
@@ -60,7 +66,7 @@ class Source:
         self._store: Store | None = None
         self._log: Log | None = None
         self._versions = (-1, -1)
-        self._again_at = self._changes_at = self._whole_at = 0.0
+        self._again_at = self._changes_at = self._whole_at = self._back_at = 0.0
         self._revision: int | None = None  # of the daemon's sessions; None: all are asked for
         self._kept: dict[str, tuple[object, float, Any]] = {}
 
@@ -68,8 +74,8 @@ class Source:
         """Whether the picture is another now."""
         now, runs, notes = clock.now(), self._runs_version(), self._notes_version()
         before, self._versions = self._versions, (runs, notes)
-        is_due = time.monotonic() >= self._again_at
         was = self.picture
+        is_due = time.monotonic() >= self._again_at or self._is_back(was)
         changed = None if is_due or was.daemon is None else self._changed(was.sessions, now)
         if before == self._versions and not is_due and changed is None:
             return False
@@ -87,6 +93,15 @@ class Source:
                 sessions = self._noted(before[1], sessions)
         self.picture = Picture(at=now, daemon=daemon, sessions=sessions, runs=rows, trouble=trouble)
         return msgspec.structs.replace(was, at=now) != self.picture
+
+    def _is_back(self, was: Picture) -> bool:
+        """Whether a daemon answers where none did. To read the session files may take long, and
+        is done the more rarely; nobody should wait for that to see the daemon again."""
+        if was.daemon is not None or time.monotonic() < self._back_at:
+            return False
+        self._back_at = time.monotonic() + _BACK_S
+        place = state.socket_path()
+        return os.path.exists(place) and Remote(place, timeout_s=_BACK_S).is_there()
 
     def _sessions(
         self, was: Picture, now: float, trouble: str
@@ -234,6 +249,20 @@ class Source:
             holder = None if run.state.is_final else _driver(store, run)
             said = tables.run_state(run_seen(run, holder), clock.now())
             return RunRow(run, said, holder is not None)
+
+    # Tasks
+
+    def tasks(self, now: float) -> list[tuple[Task, Verdict | None]]:
+        """What is in the queue and has not ended, with why it waits; none if there is no queue.
+        Raises SegueError."""
+        if not (fleet.url() or os.path.exists(queue_path())):
+            return []
+        return self.kept("tasks", object(), lambda: self._tasks(now), _TASKS_S)
+
+    def _tasks(self, now: float) -> list[tuple[Task, Verdict | None]]:
+        with fleet.open_queue() as queue, self.store() as store:
+            why = outlook.verdicts(queue, store, now)
+            return [(task, why.get(task.id)) for task in queue.tasks(unfinished=True)]
 
     # Notes
 

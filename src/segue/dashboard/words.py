@@ -1,9 +1,12 @@
 """Texts for pages: one line, nothing hidden in it, and never longer than a page can bear."""
 
 import os
+from collections.abc import Iterable
 from datetime import datetime, tzinfo
+from decimal import Decimal
 from typing import Any
 
+from segue.core.stops.events import Ended, Event, Failure, Prompt, Reply, ToolCall
 from segue.core.terminals.visible import one_line, visible
 from segue.views.verdicts import moment
 
@@ -22,6 +25,29 @@ def text(value: Any, most: int = _TEXT) -> str:
     """Several lines of it."""
     found = visible(str(value or "")[: most * 2])
     return found if len(found) <= most else found[: most - 1].rstrip() + "…"
+
+
+def dollars(cost: float | Decimal) -> str:
+    """A sum; "" if nothing was spent."""
+    if not cost:
+        return ""
+    return "< $0.01" if cost < 0.005 else f"${cost:,.2f}"
+
+
+def conversation(events: Iterable[Event], *, with_prompts: bool = False) -> list[dict[str, str]]:
+    """What the agent said and did, and what its user asked, each on a line or a few."""
+    found = []
+    for event in events:
+        if isinstance(event, Prompt) and with_prompts and event.text.strip():
+            found.append({"who": "asks", "text": text(event.text.strip(), 2_000)})
+        elif isinstance(event, Reply) and event.text.strip():
+            found.append({"who": "says", "text": text(event.text.strip(), 2_000)})
+        elif isinstance(event, ToolCall):
+            what = event.command or event.argument or " ".join(event.files)
+            found.append({"who": "calls", "text": line(f"{event.name} {what}".strip(), 200)})
+        elif isinstance(event, Failure) and not isinstance(event, Ended) and event.message:
+            found.append({"who": "error", "text": line(event.message, 300)})
+    return found
 
 
 def when(iso: Any) -> float | None:

@@ -1,17 +1,42 @@
 """The queue as the whole fleet sees it: what its machines together would do with it."""
 
+import os
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from segue import fleet
 from segue.core.queue.schedule import Conditions, Verdict, plan
-from segue.core.queue.types import Task
+from segue.core.queue.types import Caps, Task
 from segue.fleet import machines
 from segue.fleet.database import FleetDatabase
+from segue.queue.limits import AccountLimits
 from segue.queue.port import Queue
-from segue.queue.worker import Here
+from segue.queue.worker import Here, conditions
+from segue.runs.store.port import Store
+from segue.system.config import settings as layered
 
 _NOBODY = "no worker is running; start one on any machine: segue worker"
+
+
+def verdicts(queue: Queue, store: Store, now: float) -> dict[str, Verdict]:
+    """Why unfinished tasks wait, by id, according to the plan that workers use: this machine's,
+    or the fleet's."""
+    queued = layered.load("/", os.environ).queue
+    caps = Caps(
+        jobs=queued.jobs,
+        max_per_project=queued.max_per_project,
+        max_per_account=queued.max_per_account,
+    )
+    unfinished = queue.tasks(unfinished=True)
+    limits = AccountLimits(os.environ, fleet.open_accounts())
+    if not fleet.url():
+        there = conditions(queue, store, limits, unfinished, caps, now)
+        return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
+    outlook = Outlook(queue)
+    caps = replace(caps, jobs=outlook.jobs)
+    there = conditions(queue, store, limits, unfinished, caps, now, outlook.here)
+    return outlook.verdicts(unfinished, there)
 
 
 class Outlook:

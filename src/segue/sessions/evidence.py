@@ -89,6 +89,24 @@ def latest_in(events: Iterable[Event]) -> LatestTurn:
     return LatestTurn(turn=turn, ended_at=ended_at, spoken_at=spoken_at, tool_runs=bool(calls))
 
 
+def recent(agent: str, path: str, session_id: str, count: int = 1) -> list[Event]:
+    """The last prompts, replies, tool calls and errors of a session, oldest first: at least
+    `count`, if it has as many. Never raises."""
+    profile = agents.find(agent)
+    if profile is None or not path:
+        return []
+
+    def shown(records: list[Record]) -> list[Event]:
+        return [
+            event
+            for event in profile.parse(records)
+            if isinstance(event, Prompt | ToolCall | Failure)
+            or (isinstance(event, Reply) and event.text.strip())
+        ]
+
+    return _read(profile, path, session_id, shown, lambda found: len(found) >= count, [])
+
+
 def look(agent: str, path: str, session_id: str, marker: str, since: float) -> MessageEvidence:
     """Looks in a session's file, or in a database for that session, for the newest prompt that
     holds `marker` (the document's file name) and was written since then. Never raises; nothing is

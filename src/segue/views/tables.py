@@ -235,7 +235,7 @@ def state(session: Session, now: float) -> Any:
         said = stop.reason.value.replace("_", " ")
         colour = "bright_black" if stop.reason in _CALM else "red"
     if stop is not None and stop.retry_at is not None and stop.retry_at > now:
-        said += f", until {duration(stop.retry_at - now)} from now"
+        said += f", retry in {duration(stop.retry_at - now)}"
     return Text(said, style=colour)
 
 
@@ -248,7 +248,7 @@ def run_state(run: RunSeen, now: float) -> str:
         said += f" {duration(run.waits_until - now)}"
     if run.is_driven:
         return said
-    return "interrupted" if run.interrupted else f"{said}, no segue"
+    return "interrupted" if run.interrupted else f"{said}, unattended"
 
 
 def _run_colour(run: RunSeen) -> str:

@@ -144,8 +144,13 @@ def next_lines(task: Task, merge: str) -> list[str]:
     return found
 
 
+def waiting(task: Task, verdict: Verdict | None) -> tuple[str, float | None]:
+    """Why it waits, and until when, if that is known."""
+    return _why(task, verdict), _until(task, verdict)
+
+
 def _state(task: Task, verdict: Verdict | None, now: float) -> str:
-    why, until = _why(task, verdict), _until(task, verdict)
+    why, until = waiting(task, verdict)
     told = task.state.value
     if until is not None and until > now:
         told += f" {countdown(until - now)}"

@@ -42,7 +42,7 @@ def test_people_are_shown_what_matters_and_each_step_once(noted: Path) -> None:
         "handoff h-1: waiting",
         "handoff h-1: asked",
         "stopped: crash [2J (exited)",
-        "leave: you ended it",
+        "left alone: you ended it",
     ]
 
 

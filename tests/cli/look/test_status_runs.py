@@ -120,7 +120,7 @@ def test_a_run_that_works_is_reported_by_its_state_and_one_that_nobody_drives_to
         assert "working" in line
         process.kill()
         process.wait()
-        s.until(lambda: "no segue" in status(s)[-1])
+        s.until(lambda: "unattended" in status(s)[-1])
         s.segue("cancel", run_id)
         assert "cancelled" in status(s)[-1]
 

@@ -177,7 +177,7 @@ def test_unfinished_runs_come_first_with_the_way_to_resume_them(hanging: Staged)
     assert hanging.run("--json", "--share-tree").code == 0  # a newer one, which is done
     gone = hanging.segue("runs")
     assert gone.lines[1].startswith(run)
-    assert "working, no segue" in gone.lines[1]
+    assert "working, unattended" in gone.lines[1]
     assert f"segue resume {run}" in gone.stderr
     listed = json.loads(hanging.segue("runs", "--json").stdout)["runs"]
     assert [(r["run"] == run, r["driven_by"]) for r in listed] == [(True, None), (False, None)]

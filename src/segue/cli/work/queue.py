@@ -7,17 +7,14 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from segue import fleet
 from segue.agents import canonical
 from segue.cli.support.run_lookup import opened
 from segue.cli.support.tasks import find_task, opened_queue
-from segue.core.queue.schedule import plan
-from segue.core.queue.types import Caps, Task
+from segue.core.queue.types import Task
 from segue.errors import InputError
+from segue.fleet import outlook
 from segue.queue import trees
-from segue.queue.limits import AccountLimits
 from segue.queue.port import Queue
-from segue.queue.worker import conditions
 from segue.runs.store import leases
 from segue.runs.store.port import Store
 from segue.system import clock
@@ -42,7 +39,7 @@ def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
             queue.note(seen)
         now = clock.now()
         found = [t for t in queue.tasks() if all_ or as_json or _is_shown(t, now)]
-        verdicts = _verdicts(queue, store, now)
+        verdicts = outlook.verdicts(queue, store, now)
     if as_json:
         listed = [
             tasks.as_dict(task, verdicts.get(task.id), trees.how_to_merge(task)) for task in found
@@ -65,27 +62,6 @@ def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
 def _is_shown(task: Task, now: float) -> bool:
     has_tree = bool(task.tree) and not task.is_tree_removed
     return not task.state.is_final or has_tree or now - (task.ended_at or now) < _RECENT_S
-
-
-def _verdicts(queue: Queue, store: Store, now: float) -> dict[str, Any]:
-    """Why waiting tasks wait, according to the plan that a worker uses."""
-    queued = layered.load("/", os.environ).queue
-    caps = Caps(
-        jobs=queued.jobs,
-        max_per_project=queued.max_per_project,
-        max_per_account=queued.max_per_account,
-    )
-    unfinished = queue.tasks(unfinished=True)
-    limits = AccountLimits(os.environ, fleet.open_accounts())
-    if not fleet.url():
-        there = conditions(queue, store, limits, unfinished, caps, now)
-        return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
-    from segue.fleet.outlook import Outlook
-
-    outlook = Outlook(queue)
-    caps = replace(caps, jobs=outlook.jobs)
-    there = conditions(queue, store, limits, unfinished, caps, now, outlook.here)
-    return outlook.verdicts(unfinished, there)
 
 
 @command.command()

@@ -81,6 +81,7 @@ _HEADS = (
     + b"|".join(_COLUMNS)
     + rb")[ \"]*(?:[,;|\t][a-z0-9_ \"\t,;|]*)?\r?$"
 )
+_OWN_ID = rb"^(?:segue/)?(?:run|task|[chw])-[0-9a-f]{8}$"  # segue's own ids, which commands need
 _RULE = rb"^[-+|=: \t]+$"  # between the head of a table and its rows
 
 
@@ -112,6 +113,8 @@ def _is_made(word: bytes, after: bytes = b"", line: bytes = b"") -> bool:
     """Whether a word has digits among letters where no technical term has them, or consists of
     words and a number: S3cr3tRW, Tulip-Fields-9."""
     word = word.rstrip(b".?,!")
+    if rule(_OWN_ID).search(word):
+        return False
     if not 6 <= len(word) <= 40 or after not in _AFTER:
         return False
     if rule(_CHOSEN).search(word) and rule(_PASSWORD_LINE).search(line):

@@ -27,6 +27,7 @@ function count(root) {
     const past = now - Number(each.dataset.at);
     put(each, past < 5 ? "just now" : `${past < 60 ? length(past) : length(past).split(" ").slice(0, 2).join(" ")} ago`);
   }
+  for (const each of root.querySelectorAll("time[data-since]")) put(each, length(now - Number(each.dataset.since)));
   for (const each of root.querySelectorAll("time[data-until]")) {
     const left = Number(each.dataset.until) - now;
     put(each, left > 0 ? `in ${length(left)}` : "now");
@@ -49,7 +50,7 @@ function morph(old, now) {
     return;
   }
   if (old.nodeName === "TIME") {
-    for (const key of ["at", "until", "clock"]) {
+    for (const key of ["at", "since", "until", "clock"]) {
       if (now.dataset[key] !== undefined) old.dataset[key] = now.dataset[key];
     }
     return;
@@ -79,7 +80,7 @@ function show(news) {
     const old = document.getElementById(id);
     const now = made(html);
     if (!now) continue;
-    const follows = old && [...old.querySelectorAll("ol.words")].filter((e) => e.scrollTop + e.clientHeight >= e.scrollHeight - 4);
+    const follows = old && [...old.querySelectorAll(".talk")].filter((e) => e.scrollTop + e.clientHeight >= e.scrollHeight - 4);
     if (old) morph(old, now);
     for (const each of follows || []) each.scrollTop = each.scrollHeight;
     if (!old) waiting.set(id, now);
@@ -148,7 +149,7 @@ document.addEventListener("submit", async (event) => {
   button.removeAttribute("aria-disabled");
 });
 
-for (const words of document.querySelectorAll("ol.words")) words.scrollTop = words.scrollHeight;
+for (const words of document.querySelectorAll(".talk")) words.scrollTop = words.scrollHeight;
 count(document);
 setInterval(() => count(document), 1000);
 listen();

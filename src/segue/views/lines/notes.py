@@ -11,6 +11,17 @@ from segue.watch.log import Note
 
 QUIET = ("reading", "health", "hook", "turn", "order", "daemon", "paused", "live")
 """Kinds that are only shown if they are asked for."""
+_VERDICTS = {
+    "leave": "left alone",
+    "ask": "needs your permission",
+    "wait": "waiting",
+    "stand_by": "standing by",
+    "resume": "resumed",
+    "relay": "relayed",
+    "failed": "not resumed",
+    "rest": "left to you",
+}
+"""What the daemon decided about a stopped session."""
 
 
 def told(note: Note) -> Iterator[str]:
@@ -29,20 +40,21 @@ def told(note: Note) -> Iterator[str]:
         case "reminder":
             yield f"reminded at {_percent(data.get('fraction'))}"
         case "stop":
-            yield f"stopped: {text(data, 'reason')} ({text(data, 'state')})"
+            yield f"stopped: {_spaced(text(data, 'reason'))} ({_spaced(text(data, 'state'))})"
         case "wake":
             why = text(data, "why")
-            yield f"{text(data, 'verdict')}{f': {why}' if why else ''}"
+            verdict = text(data, "verdict")
+            yield f"{_VERDICTS.get(verdict, verdict)}{f': {why}' if why else ''}"
         case "takeup":
             yield f"resumed, try {text(data, 'try')}: {text(data, 'why')}"
         case "handoff":
             cycle = data.get("cycle")
-            yield f"handoff {text(data, 'id')}: {step(note)}"
+            yield f"handoff {text(data, 'id')}: {_spaced(step(note))}"
             yield from filter(None, [text(cycle, "why") if isinstance(cycle, dict) else ""])
         case "metrics":
             took = data.get("duration_s")
             after = f" after {duration(took)}" if isinstance(took, int | float) else ""
-            yield f"handoff {text(data, 'id')} is {text(data, 'outcome')}{after}"
+            yield f"handoff {text(data, 'id')} is {_spaced(text(data, 'outcome'))}{after}"
         case "arrival":
             yield f"after handoff {text(data, 'id')}: {_repeated(data)}"
         case "checkpoint":
@@ -72,6 +84,10 @@ def text(data: dict[str, Any], key: str) -> str:
     """Without control characters: what is in sessions must not move the cursor."""
     value = str(data.get(key) or "")
     return "".join(char if char.isprintable() else " " for char in value)[:300]
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _percent(value: Any) -> str:

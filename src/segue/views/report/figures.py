@@ -8,10 +8,31 @@ from typing import Any
 import msgspec
 
 from segue.reports.figures import Figure
-from segue.views.run_block import clean
+from segue.views.run_block import clean, counted
 from segue.views.verdicts import duration, iso
 
 _WIDTH = 80
+_TITLES = {
+    "context_when_asked_spread": "context when asked, spread",
+    "in_band": "asked at 85 to 90 %",
+    "arrived": "clean continuations",
+    "repeated": "repeated actions",
+    "cycle_p50": "cycle time (p50)",
+    "cycle_p95": "cycle time (p95)",
+    "resumes_worked": "successful resumes",
+    "waited": "time waited",
+    "saved": "time saved",
+}
+_MADE_FROM = {
+    "exhaustion_rate": "session",
+    "handoffs_per_session": "session",
+    "saved": "session",
+    "arrived": "continuation",
+    "repeated": "continuation",
+    "resumes_worked": "resume",
+    "waits": "wait",
+    "waited": "wait",
+}
 _MARKS = {True: "✓", False: "✗", None: " "}
 
 
@@ -20,13 +41,23 @@ def text(found: Sequence[Figure], stops: Counter[str]) -> str:
     lines = []
     for each in found:
         target = f"target {each.target}" if each.target else ""
-        name = each.name.replace("_", " ")
+        name = title(each)
         lines.append(f"{_MARKS[each.is_met]} {name:<26}{shown(each):>12}  {target}".rstrip())
-        about = f"{each.definition} (of {each.of:,})"
+        about = f"{each.definition} ({made_from(each)})"
         lines += textwrap.wrap(about, _WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
     told = ", ".join(f"{clean(reason)} {count:,}" for reason, count in stops.most_common())
     lines += textwrap.wrap(f"  stops by reason: {told or 'none'}", _WIDTH, subsequent_indent="    ")
     return "\n".join(lines)
+
+
+def title(each: Figure) -> str:
+    """What people call it."""
+    return _TITLES.get(each.name, each.name.replace("_", " "))
+
+
+def made_from(each: Figure) -> str:
+    """How many things the value was made from."""
+    return counted(each.of, _MADE_FROM.get(each.name, "handoff"))
 
 
 def shown(each: Figure) -> str:
