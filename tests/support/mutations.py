@@ -98,7 +98,7 @@ MUTATIONS = (
     Mutation(
         "no session is ever due",
         f"{_MACHINE}/moves.py",
-        "is_due=why_due(run) != \"\"",
+        "is_due=why_due(run, marks) != \"\"",
         "is_due=False",
     ),
     Mutation(

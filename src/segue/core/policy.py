@@ -1,5 +1,6 @@
 """The user's rules. Every number that segue acts on has its default here, and only here."""
 
+from operator import attrgetter
 from typing import Literal
 
 from msgspec import Struct, field
@@ -108,6 +109,9 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuses invalid values here, by name, so that they do not surface at three in the
         morning."""
+        global _valid
+        if self in _valid:
+            return
         marks = (*self.marks, self.soft_mark, self.context_risk_mark)
         if not all(mark > 0 for mark in marks) or list(self.marks) != sorted(self.marks):
             raise ValueError("marks must be above 0, and monitor, warning, critical, hard in order")
@@ -119,9 +123,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("known_windows must be at least 1")
         if min(self.user_exit_grace_s, self.min_confidence) < 0:
             raise ValueError("waits and min_confidence must not be negative")
-        for least, names in _LEAST.items():
-            for name in names:
-                value = getattr(self, name)
+        for least, names, values_of in _LEAST_VALUES:
+            for name, value in zip(names, values_of(self), strict=True):
                 if value is not None and not value >= least:  # nan is not
                     raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
         if self.wait_jitter >= 1:
@@ -137,6 +140,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not self.handoff_folder.strip() or "\0" in self.handoff_folder:
             raise ValueError("handoff_folder must name a folder")
         parse_quiet_hours(self.quiet_hours)
+        _valid = (self, *_valid[:3])
 
     @property
     def marks(self) -> tuple[float, float, float, float]:
@@ -157,6 +161,10 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether work continues after this stop without asking."""
         return stop.resume != "none" and self.is_sure(stop)
 
+
+_valid: tuple[Policy, ...] = ()
+"""The last ones that were found valid: every run that is read from the log brings its policy, and
+they are almost always the same."""
 
 # A second is the least that is waited: whoever tries again at once, tries forever.
 _LEAST: dict[float, tuple[str, ...]] = {
@@ -201,6 +209,7 @@ _LEAST: dict[float, tuple[str, ...]] = {
         "resumes_at_once",
     ),
 }
+_LEAST_VALUES = tuple((least, names, attrgetter(*names)) for least, names in _LEAST.items())
 
 PRESETS: dict[str, Policy] = {
     "graduated": Policy(),

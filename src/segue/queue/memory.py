@@ -19,6 +19,7 @@ class SharedTasks:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task] = {}
+        self.unfinished: dict[str, Task] = {}  # of these
         self.epochs: dict[str, int] = {}
         self.holders: dict[str, Holder] = {}
         self.writes = 0
@@ -72,8 +73,8 @@ class MemoryQueue:
         return self._kept.tasks.get(task_id)
 
     def tasks(self, *, unfinished: bool = False) -> list[Task]:
-        found = sorted(self._kept.tasks.values(), key=lambda task: task.number)
-        return [task for task in found if not (unfinished and task.state.is_final)]
+        found = self._kept.unfinished if unfinished else self._kept.tasks
+        return sorted(found.values(), key=lambda task: task.number)
 
     def upcoming(self, machine: str, now: float) -> list[Task]:
         return self.tasks(unfinished=True)
@@ -154,5 +155,9 @@ class MemoryQueue:
 
     def _put(self, task: Task) -> Task:
         self._kept.tasks[task.id] = task
+        if task.state.is_final:
+            self._kept.unfinished.pop(task.id, None)
+        else:
+            self._kept.unfinished[task.id] = task
         self._kept.writes += 1
         return task

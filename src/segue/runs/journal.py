@@ -21,6 +21,7 @@ from segue.core.runs.types import (
     WaitUntil,
 )
 from segue.core.secrets.redact import scrub
+from segue.runs.store.coding import convert_any
 from segue.runs.store.port import Entry, Lease, Store
 
 Hear = Callable[[Run, AnyFact, RunStep, Entry], None]
@@ -103,4 +104,4 @@ def _answers(entry: Entry, decision: AnyDecision) -> bool:
 
 def decisions_of(plain: Iterable[dict[str, object]]) -> list[AnyDecision]:
     """The decisions in the log."""
-    return [msgspec.convert(each, AnyDecision) for each in plain]
+    return [convert_any(each, AnyDecision) for each in plain]

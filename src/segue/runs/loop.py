@@ -379,10 +379,13 @@ class Loop:
         heard = Activity(last_output_at=now)
         if self.follower is not None:
             heard = self.follower.activity(now)
+        asked_at, pressed_at = self.run.asked_at, self.run.pressed_at
+        if asked_at is None and pressed_at is None:
+            return heard  # as almost always
         return replace(
             heard,
-            asked_at=self._as_awake("asked", self.run.asked_at, now),
-            pressed_at=self._as_awake("pressed", self.run.pressed_at, now),
+            asked_at=self._as_awake("asked", asked_at, now),
+            pressed_at=self._as_awake("pressed", pressed_at, now),
         )
 
     def _as_awake(self, what: str, at: float | None, now: float) -> float | None:

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -87,6 +88,7 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NAME.findall(text)))
 
 
+@lru_cache(maxsize=4)  # the same document is looked at twice a second until it is used
 def check(text: str) -> str:
     """Why a context must not be cleared with this document on disk; "" if it may be. The
     document has to say what the work is for or what is left of it, in the session's own

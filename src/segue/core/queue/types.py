@@ -21,7 +21,10 @@ class TaskState(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether nothing more happens automatically."""
-        return self not in (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
+        return self not in _OPEN
+
+
+_OPEN = (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
 
 
 class Work(Struct, frozen=True, kw_only=True):

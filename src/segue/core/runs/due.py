@@ -79,17 +79,17 @@ def marks_of(run: Run) -> Marks:
     return marks(run.policy, window, run.abilities.enforced_tokens)
 
 
-def why_due(run: Run) -> str:
-    """Why the session is handed over at the next boundary, in a few words; "" if it is not."""
-    reading, found = run.reading, marks_of(run)
+def why_due(run: Run, found: Marks | None = None) -> str:
+    """Why the session is handed over at the next boundary, in a few words; "" if it is not.
+    `found`: its marks, if the caller knows them."""
+    reading, found = run.reading, found or marks_of(run)
     if reading is None or found.soft_tokens is None or found.hard_tokens is None:
         return ""
     used, room = reading.used_tokens, _room(run, found)
-    at = f"context at {share(run, used)}"
     if used >= found.soft_tokens:
-        return f"{at}, soft mark {share(run, found.soft_tokens)}"
+        return f"{_at(run, used)}, soft mark {share(run, found.soft_tokens)}"
     if used >= room.soft_tokens:
-        return f"{at}, and it can be asked up to {share(run, room.limit_tokens)}"
+        return f"{_at(run, used)}, and it can be asked up to {share(run, room.limit_tokens)}"
     if room.is_passed or used * 2 < room.limit_tokens:
         return ""
     pace = _pace(run)
@@ -101,7 +101,11 @@ def why_due(run: Run) -> str:
     turn = f"+{added} per turn"
     if run.policy.adaptive:
         turn += f" (adaptive: {_quantile(run):.0%} of turns add no more)"
-    return f"{at}, {turn}: the next turn would pass {share(run, room.limit_tokens)}"
+    return f"{_at(run, used)}, {turn}: the next turn would pass {share(run, room.limit_tokens)}"
+
+
+def _at(run: Run, used_tokens: int) -> str:
+    return f"context at {share(run, used_tokens)}"
 
 
 def share(run: Run, tokens: int) -> str:

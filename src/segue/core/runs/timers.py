@@ -1,5 +1,7 @@
 """Computes when a run's next timer fires, unless something else happens first."""
 
+from operator import attrgetter
+
 from msgspec import Struct
 
 from segue.core.runs.types import Run, RunState, Timer
@@ -23,6 +25,9 @@ class Deadline(Struct, frozen=True):
     at: float
 
 
+_at = attrgetter("at")
+
+
 def deadlines(run: Run, activity: Activity) -> list[Deadline]:
     """All running timers, soonest first; none once a run is final. A timer that has fired is
     gone: a leg that is being ended by force needs no other limit, because its keeper has a
@@ -30,7 +35,7 @@ def deadlines(run: Run, activity: Activity) -> list[Deadline]:
     if run.state.is_final:
         return []
     found = _of_the_leg(run, activity) if run.is_live else _between_legs(run)
-    return sorted(found, key=lambda deadline: deadline.at)
+    return sorted(found, key=_at) if len(found) > 1 else found
 
 
 def _between_legs(run: Run) -> list[Deadline]:
@@ -68,4 +73,7 @@ def _wall(run: Run) -> list[Deadline]:
 
 
 def _first(*times: float | None) -> float:
-    return next(time for time in times if time is not None)
+    for time in times:
+        if time is not None:
+            return time
+    raise ValueError("no time is known")

@@ -38,7 +38,10 @@ class RunState(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether nothing more happens automatically."""
-        return self in (RunState.DONE, RunState.FAILED, RunState.CANCELLED, RunState.NEEDS_YOU)
+        return self in _FINAL
+
+
+_FINAL = (RunState.DONE, RunState.FAILED, RunState.CANCELLED, RunState.NEEDS_YOU)
 
 
 IdleKind = Literal["calls", "replies", "tokens", "compactions"]

@@ -65,6 +65,7 @@ _KEY_BODY = (
 )
 
 _CLEAN_TEXTS, _CLEAN_CHARS = 2_000, 300
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _clean: set[str] = set()  # short texts without any secret
 
 
@@ -102,7 +103,7 @@ def scrub(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [scrub(item) for item in value]
     if isinstance(value, dict):
-        return {key: scrub(item) for key, item in value.items()}
+        return {key: item if type(item) in _NUMBERS else scrub(item) for key, item in value.items()}
     return value
 
 

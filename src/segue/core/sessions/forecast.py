@@ -24,6 +24,8 @@ MAX_MISSED_TURNS = 2.0
 ASKED_BY = 0.90
 """A request for a checkpoint is read before this much of the window is used, if a session's turns
 leave room for that; later, if the policy's own mark is later."""
+_AFTER_NORMAL = tuple(Zone)[1:]
+_NO_GROWTH = Growth()
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
@@ -189,7 +191,7 @@ def _points(
     """Where each zone begins, in tokens; None if it is never entered."""
     used, window = bounded(reading.used_tokens), bounded(reading.window_tokens)
     points: dict[Zone, int | None] = {Zone.NORMAL: 0}
-    for zone, mark in zip(list(Zone)[1:], policy.marks, strict=True):
+    for zone, mark in zip(_AFTER_NORMAL, policy.marks, strict=True):
         point = _tokens_at(mark, window)
         # Above 1 handoffs are off; other zones are there only if the window was believed too small.
         off = mark > 1 and (zone is Zone.HANDOFF or point is None or used < point)
@@ -223,7 +225,7 @@ def _tokens_at(mark: float, window: int) -> int | None:
 def _ahead(used: int, point: int | None, growth: Growth | None) -> Ahead:
     if point is None:
         return Ahead()
-    to_go, pace = max(0, point - used), growth or Growth()
+    to_go, pace = max(0, point - used), growth or _NO_GROWTH
     minutes = _quotient(to_go, pace.tokens_per_minute)
     return Ahead(
         at_tokens=point,
@@ -241,8 +243,10 @@ def _quotient(tokens: int, rate: float | None) -> float | None:
     return tokens / rate if rate is not None and isfinite(rate) and rate > 1e-6 else None
 
 
-def _least(*points: int | None) -> int | None:
-    return min((point for point in points if point is not None), default=None)
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _limit(enforced_at_tokens: int | None) -> int | None:

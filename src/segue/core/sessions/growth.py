@@ -93,20 +93,22 @@ def growth(
     rises = [step.rise for step in steps if step.rise is not None]
     if not rises:
         return None
+    recent = rises[-_RECENT_REPLIES:]
+    ranked = sorted(recent)
     costs = _turn_costs(steps)
     ended = costs[:-1] if len(costs) > 3 else costs  # three at least, or one spike would count
     paces = _paces(steps, idle_s, stall_s)[-_RECENT_REPLIES:]
     return Growth(
         tokens_per_minute=_per_minute(paces),
         tokens_per_turn=max(_usual(costs[-_RECENT_TURNS:]), _usual(ended[-_RECENT_TURNS:])),
-        tokens_per_reply=_usual(rises[-_RECENT_REPLIES:]),
-        large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:], large)),
+        tokens_per_reply=_usual(recent),
+        large_reply_tokens=int(_high(ranked, large)),
         reply_s=_reply_s(steps),
         replies=len(steps),
         turns=steps[-1].turn + 1,
         compactions=sum(step.compacted for step in steps),
         active_s=fsum(seconds for _, seconds in paces),
-        large_by_share=tuple(int(_high(rises[-_RECENT_REPLIES:], share)) for share in SHARES),
+        large_by_share=tuple(int(_high(ranked, share)) for share in SHARES),
     )
 
 
@@ -135,7 +137,7 @@ def large_reply(sizes: Iterable[int], *, large: float = 0.9) -> Growth | None:
         last = used
     if not rises:
         return None
-    return Growth(large_reply_tokens=int(_high(rises[-_RECENT_REPLIES:], large)))
+    return Growth(large_reply_tokens=int(_high(sorted(rises[-_RECENT_REPLIES:]), large)))
 
 
 def task_costs(samples: Sequence[Sample]) -> list[int]:
@@ -239,21 +241,24 @@ def _per_minute(paces: list[tuple[int, float]]) -> float | None:
 
 def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """The mean, in which the largest tenth counts as the next largest does."""
-    cap = _high(values)
-    shares = weights or [1.0] * len(values)
-    return fsum(min(v, cap) * share for v, share in zip(values, shares, strict=True)) / fsum(shares)
+    cap = _high(sorted(values))
+    if weights is None:
+        return fsum([v if v < cap else cap for v in values]) / len(values)
+    return fsum(min(v, cap) * w for v, w in zip(values, weights, strict=True)) / fsum(weights)
 
 
-def _high(values: Sequence[float], share: float = 0.9) -> float:
+def _high(ranked: Sequence[float], share: float = 0.9) -> float:
     """The largest except for the largest tenth, of which there is at least one; or except for
-    less, if a larger share is to add no more."""
-    count = len(values)
+    less, if a larger share is to add no more. `ranked`: in ascending order."""
+    count = len(ranked)
     cut = int(count * (1 - share) + 1e-9)
     if share <= 0.9:
         cut = max(1, cut)
-    return sorted(values)[count - 1 - cut if count > 2 else -1]  # of two nobody knows the spike
+    return ranked[count - 1 - cut if count > 2 else -1]  # of two nobody knows the spike
 
 
 def bounded(tokens: int) -> int:
     """A count that can be calculated with, whatever a record says."""
-    return max(0, min(tokens, _MOST_TOKENS))
+    if 0 <= tokens <= _MOST_TOKENS:
+        return tokens
+    return _MOST_TOKENS if tokens > 0 else 0

@@ -38,6 +38,17 @@ def unpack(data: str | bytes, kind: type[T]) -> T:
     return msgspec.convert(json.loads(data.decode("utf-8", "surrogatepass")), kind)
 
 
+@cache
+def _holder(kind: Any) -> Any:
+    return msgspec.defstruct("Value", [("value", kind)])
+
+
+def convert_any(value: object, kind: Any) -> Any:
+    """As `msgspec.convert` for a union of many types, which msgspec would look through again for
+    every value. Raises ValueError."""
+    return msgspec.convert({"value": value}, _holder(kind)).value
+
+
 def pack_whole(value: object, kind: Any) -> str | bytes:
     """Encodes a value as JSON that decodes to the same value; raises ValueError if that is
     impossible."""

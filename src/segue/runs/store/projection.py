@@ -2,6 +2,7 @@
 and the same log always produces the same tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from segue.core.runs.types import AnyDecision, AnyFact, Created, Run, RunState, RunStep
 from segue.core.sessions.reading import Reading
-from segue.runs.store.coding import pack, pack_whole, unpack
+from segue.runs.store.coding import convert_any, pack, pack_whole, unpack
 from segue.runs.store.port import Entry
 
 TABLES: dict[str, tuple[str, ...]] = {
@@ -61,10 +62,13 @@ def entry_of(
     """Encodes a fact as an entry; `before` only for the first. Raises ValueError for data that
     could not be read back: the log must stay readable forever."""
     pack_whole(run_after, Run)
-    pack_whole(before, Run | None)
+    if before is not None:
+        pack_whole(before, Run)
     pack_whole(fact, AnyFact)
-    pack_whole(tuple(decisions), tuple[AnyDecision, ...])
-    pack_whole((at, draw), tuple[float, float | None])
+    if decisions:
+        pack_whole(tuple(decisions), tuple[AnyDecision, ...])
+    if not isfinite(at) or (draw is not None and not isfinite(draw)):
+        raise ValueError(f"an entry cannot be stored with the time {at} and the draw {draw}")
     data = to_builtins(fact)
     tag = data.pop("fact")
     if before is not None:
@@ -107,7 +111,7 @@ def first_entry(
 
 def fact_of(entry: Entry) -> AnyFact:
     """The fact in an entry; raises ValueError if this version does not know it."""
-    fact: AnyFact = msgspec.convert({**entry.data, "fact": entry.kind}, AnyFact)
+    fact: AnyFact = convert_any({**entry.data, "fact": entry.kind}, AnyFact)
     return fact
 
 

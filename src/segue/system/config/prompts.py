@@ -1,5 +1,6 @@
 """Loads the prompts: the bundled ones, or the user's own instead."""
 
+from functools import cache
 from pathlib import Path
 
 from segue.core.handoffs.prompts import faults_of
@@ -10,11 +11,16 @@ PACKAGED = Path(__file__).parents[2] / "prompts"
 _MAX_BYTES = 1_000_000
 
 
+@cache
+def _packaged(name: str) -> str:
+    return (PACKAGED / f"{name}.md").read_text(encoding="utf-8")
+
+
 def load(name: str, own: Path | None = None) -> str:
     """The template of that name. Raises ConfigError if the user's own cannot be read or filled: at
     the start of a run, not when it is needed."""
     if own is None:
-        return (PACKAGED / f"{name}.md").read_text(encoding="utf-8")
+        return _packaged(name)
     try:
         text = files.read_plain(own, _MAX_BYTES).decode("utf-8")
     except OSError as fault:

@@ -27,15 +27,19 @@ class Schedule:
         due = ceil(time * 1000) / 1000
         if due < time:
             due = (ceil(time * 1000) + 1) / 1000
-        heappush(self._queue, (max(due, self.now), next(self._number), act))
+        if due < self.now:
+            due = self.now
+        heappush(self._queue, (due, next(self._number), act))
 
     def step(self, until: float) -> bool:
         """Lets the next event happen. Returns False if there is none before `until`."""
-        if not self._queue or self._queue[0][0] > until:
+        queue = self._queue
+        if not queue or queue[0][0] > until:
             self.now = max(self.now, until)
             return False
-        time, _, act = heappop(self._queue)
-        self.now = max(self.now, time)
+        time, _, act = heappop(queue)
+        if time > self.now:
+            self.now = time
         act()
         return True
 

@@ -120,7 +120,7 @@ class World:
         self.story: list[Line] = []
         self._digest = sha256()
         self._last_fault: dict[int, tuple[float, str]] = {}
-        self._day = self._steps = 0
+        self._steps, self._day_ends = 0, DAY_S
         random = Random(f"{plan.seed}:world")
         self.known_limits = MachineAccounts(self)
         self.accounts = [Account() for _ in range(1 + (random.random() < 0.5))]
@@ -184,9 +184,10 @@ class World:
 
     def _count_step(self) -> None:
         """Stops a loop that spins without doing anything."""
-        day = int(self.schedule.now // DAY_S)
-        self._steps = self._steps + 1 if day == self._day else 0
-        self._day = day
+        self._steps += 1
+        if self.schedule.now >= self._day_ends:
+            self._steps = 0
+            self._day_ends = (self.schedule.now // DAY_S + 1) * DAY_S
         if self._steps > _MOST_STEPS * self.plan.sessions:
             raise Broken("no turn without effect for ever", f"more than {_MOST_STEPS} steps a day")
 

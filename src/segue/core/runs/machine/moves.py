@@ -423,11 +423,12 @@ def look(run: Run, moment: RunContext) -> RunStep:
     reading = run.reading
     if reading is None or run.ended_how:
         return RunStep(run)
-    hard = marks_of(run).hard_tokens
+    marks = marks_of(run)
+    hard = marks.hard_tokens
     if hard is not None and reading.used_tokens >= hard:
         at = f"context at {share(run, reading.used_tokens)}, hard mark {share(run, hard)}"
         return hand_over(run, moment, f"{at}: handing over now", now=True)
-    return RunStep(replace(run, is_due=why_due(run) != ""))
+    return RunStep(replace(run, is_due=why_due(run, marks) != ""))
 
 
 def due_reason(run: Run) -> str:
