@@ -3,6 +3,7 @@ The agent is a program that runs its prompt as a shell script."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -264,6 +265,23 @@ def test_a_running_task_is_cancelled_with_its_agent(place: Place) -> None:
     shown = place.shown(task)
     assert (shown["state"], shown["tree"]) == ("cancelled", tree)
     assert f"{task} has work in {tree}" in place.segue("queue", "forget", task, code=2)
+
+
+def test_a_task_whose_process_was_killed_is_cancelled_with_its_agent(place: Place) -> None:
+    task = place.submit("echo $$ > pid.txt; exec sleep 300")
+    place.start_worker()
+    tree = place.until(lambda: place.shown(task)["tree"])
+    pid = int(place.until(lambda: _text(Path(tree, "pid.txt"))))
+    place.started[-1].kill()  # first: it would start the task again
+    place.started[-1].wait()
+    with open_queue() as queue:
+        holder = queue.holder(task)
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
+        place.until(lambda: not queue.lives(holder))
+    assert Path(f"/proc/{pid}").exists()
+    assert f"{task} is cancelled" in place.segue("queue", "cancel", task)
+    assert place.until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_the_setup_runs_once_in_the_tree_and_its_failure_is_reported(place: Place) -> None:

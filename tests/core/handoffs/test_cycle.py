@@ -963,3 +963,12 @@ def test_a_user_who_was_asked_is_not_asked_again_for_what_was_heard_before() -> 
     assert step(asked, PromptSeen("resume"), POLICY, AT + 1_000) == (asked, [])
     read, _ = step(asked, ReadFile(), POLICY, AT + 1_001)
     assert read.step is HandoffStep.RESUMED
+
+
+def test_a_cleared_context_that_is_seen_at_every_look_is_no_news() -> None:
+    """A handoff that waits for its user is looked at for days: the log must not grow with it."""
+    cycle = new(
+        step=HandoffStep.NEEDS_USER, is_cleared=True, cleared_at=AT, has_document=True,
+        new_session_id="s2",
+    )  # fmt: skip
+    assert step(cycle, Cleared("s2"), POLICY, AT + 1_000) == (cycle, [])

@@ -31,7 +31,7 @@ from segue.core.sessions.forecast import Forecast, forecast
 from segue.core.sessions.growth import LEAST_TASKS, Growth
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.terminals.screen import Screen
-from segue.errors import SegueError
+from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.resumes.pending import Pending
@@ -115,6 +115,24 @@ def test_several_that_cross_together_are_handed_over_one_after_the_other(tmp_pat
     ends = [note["began_at"] + note["duration_s"] for note in scene.notes("metrics")]
     begins = [note["began_at"] for note in scene.notes("metrics")]
     assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
+
+
+def test_a_handoff_whose_figures_cannot_be_written_is_over_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (agent,) = scene.agents
+    append = scene.watch.world.log.append
+
+    def full(kind: str, **given: Any) -> Any:
+        if kind == "metrics":
+            raise StateError("no space left on the disk")
+        return append(kind, **given)
+
+    monkeypatch.setattr(scene.watch.world.log, "append", full)
+    scene.use(agent, 172_000)
+    scene.until(HandoffStep.DONE)
+    assert scene.notes("metrics") == []
+    assert scene.watch.hands.cycles == {}
 
 
 # The document

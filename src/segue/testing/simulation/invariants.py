@@ -18,6 +18,7 @@ from segue.core.runs.types import (
     Checked,
     CheckpointReceived,
     ContextMeasured,
+    Created,
     Elapsed,
     InterruptRequested,
     LegEnded,
@@ -34,7 +35,7 @@ from segue.core.runs.types import (
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
 from segue.runs.store.port import Entry
-from segue.runs.store.projection import replay
+from segue.runs.store.projection import fact_of, first_run
 from segue.testing.simulation.providers import Account
 
 _PASSING = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
@@ -44,8 +45,8 @@ _FRESH_S = 3_500.0  # for this long after a reset, one still goes first
 _FIRST_S = 295.0  # for this long, the others wait for its reply
 
 
-class Broken(AssertionError):  # noqa: N818 - a fact about the world
-    """An invariant was broken."""
+class Broken(BaseException):
+    """An invariant does not hold. Not an `Exception`: the daemon contains those, and carries on."""
 
     def __init__(self, rule: str, what: str) -> None:
         self.rule, self.what = rule, what
@@ -94,6 +95,8 @@ class RunWatch:
         self.wait_driver = 0
         self.largest_request = 0
         self.last_ended: LegEnded | None = None
+        self.replayed: Run | None = None  # what the log makes of it, so far
+        self.replayed_seq = 0
 
     # The user and the processes
 
@@ -145,13 +148,15 @@ class RunWatch:
         """An entry was written to the log."""
         world, after = self.world, step.run
         world.seen(before, fact, after, entry)
-        must(
-            pid == self.current, "one writer a run", f"process {pid} writes, {self.current} drives"
-        )
+        self._replay(after)
+        # No `must` where an entry is written every minute: its words would be made each time.
+        if pid != self.current:
+            raise Broken("one writer a run", f"process {pid} writes, {self.current} drives")
         is_old = _is_old(before, fact)
-        must(not is_old or after == before, "old news", f"{entry.kind} of an old leg changes it")
-        allowed = machine.TABLE[before.state, type(fact)].leads_to
-        must(after.state in allowed, "the table", f"{before.state} → {after.state} by {entry.kind}")
+        if is_old and after != before:
+            raise Broken("old news", f"{entry.kind} of an old leg changes it")
+        if after.state not in machine.TABLE[before.state, type(fact)].leads_to:
+            raise Broken("the table", f"{before.state} → {after.state} by {entry.kind}")
         if after.state.is_final or after.state in (RunState.WAITING, RunState.CHECKING):
             must(not after.is_live, "no leg while none may be", f"{after.state} with a live leg")
         least = before.leg
@@ -159,8 +164,10 @@ class RunWatch:
             is_begun = (after.id, before.leg) in self.session.legs
             must(not is_begun, "numbers only grow", f"leg {before.leg} was begun")
             least -= 1
-        must(after.leg >= least, "numbers only grow", f"leg {after.leg} after {before.leg}")
-        must(len(after.sizes) <= 60, "memory is bounded", f"{len(after.sizes)} sizes are kept")
+        if after.leg < least:
+            raise Broken("numbers only grow", f"leg {after.leg} after {before.leg}")
+        if len(after.sizes) > 60:
+            raise Broken("memory is bounded", f"{len(after.sizes)} sizes are kept")
         starts = [each for each in step.decisions if isinstance(each, StartLeg)]
         must(len(starts) < 2, "one leg at a time", "two legs are started at once")
         if starts:
@@ -205,14 +212,13 @@ class RunWatch:
         hard = ceil(before.policy.hard_mark * reading.window_tokens)
         if fact.enforced_tokens:
             hard = min(hard, fact.enforced_tokens - before.policy.reserve_tokens)
-        is_full = reading.used_tokens >= hard
-        what = f"{reading.used_tokens} of {reading.window_tokens} is past the hard mark"
-        must(not is_full or after.state is RunState.CHECKPOINTING, "the hard mark", what)
+        used = f"{reading.used_tokens} of {reading.window_tokens}"
+        if reading.used_tokens >= hard and after.state is not RunState.CHECKPOINTING:
+            raise Broken("the hard mark", f"{used} is past the hard mark")
         early = before.policy.soft_mark * reading.window_tokens / 2.5
         is_early = reading.used_tokens < early / before.abilities.resume_factor
-        what = f"{reading.used_tokens} of {reading.window_tokens} is handed over far too early"
-        must(not is_early or after.state is RunState.WORKING, "no handoff for nothing", what)
-        must(not is_early or not after.is_due, "no handoff for nothing", what)
+        if is_early and (after.state is not RunState.WORKING or after.is_due):
+            raise Broken("no handoff for nothing", f"{used} is handed over far too early")
         soft = before.policy.soft_mark * reading.window_tokens
         if not after.is_due or before.abilities.resume_factor > 1 or fact.enforced_tokens:
             return
@@ -361,8 +367,8 @@ class RunWatch:
         if what.startswith("step "):
             figures.steps += 1
             step = int(what[5:])
-            times = session.project.done[step]
-            must(times == 1, "no step twice", f"step {step} is done {times} times")
+            if (times := session.project.done[step]) != 1:
+                raise Broken("no step twice", f"step {step} is done {times} times")
         elif leg is not None and what == "request read":
             talk = leg.conversation
             figures.request_percent[percent(leg.request_tokens, talk.window_tokens)] += 1
@@ -391,8 +397,9 @@ class RunWatch:
             return
         if follower.is_between_tools and not run.ended_how and run.policy.hard_mark <= 1:
             soft = run.policy.soft_mark * reading.window_tokens
-            what = f"{reading.used_tokens} tokens at a boundary, soft mark {soft:.0f}"
-            must(reading.used_tokens < soft, "the soft mark", what)
+            if reading.used_tokens >= soft:
+                what = f"{reading.used_tokens} tokens at a boundary, soft mark {soft:.0f}"
+                raise Broken("the soft mark", what)
 
     def told_twice(self, loop: Any) -> None:
         """Adding a fact twice does no harm."""
@@ -441,15 +448,22 @@ class RunWatch:
 
     def replays(self, run_id: str) -> None:
         """Replaying the log gives the same run."""
-        store = self.world.store
-        entries = store.log(run_id)
-        if not entries:
-            return
-        must(
-            [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), "the log", "gaps"
-        )
-        *_, (_, again) = replay(entries, machine.step)
-        must(again == store.run(run_id), "logs replay to the same state", run_id)
+        run = self.world.store.run(run_id)
+        if run is not None and run_id == self.run_id:
+            self._replay(run)
+
+    def _replay(self, after: Run) -> None:
+        """The log makes the same run, also of what was written by a process that was killed."""
+        for entry in self.world.store.log(after.id, self.replayed_seq):
+            self.replayed_seq += 1
+            if entry.seq != self.replayed_seq:
+                raise Broken("the log", f"entry {entry.seq} of {after.id} follows a gap")
+            is_first = self.replayed is None
+            run = first_run(entry) if self.replayed is None else self.replayed
+            fact = Created() if is_first else fact_of(entry)
+            self.replayed = machine.step(run, fact, at=entry.at, draw=entry.draw or 0.0).run
+        if self.replayed != after:
+            raise Broken("logs replay to the same state", after.id)
 
 
 def _is_old(run: Run, fact: AnyFact) -> bool:

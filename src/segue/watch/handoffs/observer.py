@@ -244,7 +244,9 @@ class HandoffObserver:
         path = session.path if session else self.place(cycle).path
         name = session.session_id if session else cycle.session_id
         marker = os.path.basename(cycle.file)
-        since = max(cycle.began_at, cycle.stale_before)
+        # Only this handoff names its document, whenever that was: if the clock was set back
+        # meanwhile, the record is older than the handoff.
+        since = 0.0 if session else cycle.stale_before
         return self.world.records.look(cycle.agent, path, name, marker, since)
 
     def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:

@@ -105,6 +105,8 @@ class SimulatedCarrier(Carrier):
         found = self.store.run(self.task.run)
         if found is None:
             return self.session.first_loop(self.task, driver), None
+        is_over = found.state.is_final and not self.task.again
+        must(not is_over, "what is over stays over", f"{found.id} is {found.state}")
         is_asked = bool(self.store.asks(found.id)) and not found.state.is_final
         loop, first = driver.go_on(found, cast("Any", None), ())
         self.session.goes_on(found, by_user=first is not None and not is_asked)

@@ -19,6 +19,7 @@ from segue.runs.store.port import Holder
 from segue.system.tmux.panes import AgentPane
 from segue.testing.simulation.clock import VirtualClock
 from segue.testing.simulation.faults import Fault
+from segue.testing.simulation.invariants import Broken
 from segue.testing.simulation.stores import Killed
 from segue.testing.simulation.terminals.conversations import (
     SimulatedDocuments,
@@ -51,6 +52,12 @@ _CALM_S = 15.0  # otherwise; timers have their own time
 _RESTING_S = 600.0
 _AGAIN_S = 30.0  # until a killed daemon is restarted
 _UNDRIVEN_S = 120.0
+
+
+def _said(line: str) -> None:
+    """What the daemon tells its user. It contains mistakes of its own, and reports them."""
+    if line.startswith("internal error"):
+        raise Broken("the daemon makes no mistakes of its own", line)
 
 
 class DaemonClock(Clock):
@@ -159,7 +166,7 @@ class SimulatedDaemon:
             env={},
             log=self.log,
             rules=SimulatedRules(world.plan.policy),
-            say=lambda line: None,
+            say=_said,
             clock=self.clock,
             notices=silent(),
             observer=SimulatedObserver(self),
@@ -240,6 +247,7 @@ class SimulatedDaemon:
         if watch is None or kept is None or kept.seat is None or self.world.is_disk_full:
             return
         if watch.hands.of(kept.session) is None:
+            session.watch.spoke()
             self._guarded(lambda: watch.hands.begin(kept, by_user=True))
 
     def answered_by_user(self, session: "TerminalSession", *, retries: bool) -> bool:
@@ -251,6 +259,7 @@ class SimulatedDaemon:
         for cycle in [*watch.hands.cycles.values()]:
             if cycle.step is not HandoffStep.NEEDS_USER or cycle.session_id not in session.talks:
                 continue
+            session.watch.spoke()
             if retries and session.talk.id in (cycle.session_id, cycle.new_session_id):
                 watch.hands.retry(cycle)
                 went_on = True

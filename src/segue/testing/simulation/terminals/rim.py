@@ -204,6 +204,10 @@ class SimulatedTypist(Typist):
         if daemon.at(seat) is not session:
             return TypingRefused("gone")
         session.draft = kept
+        if session.is_typing:  # the real one keeps such keys back, and takes its text away again
+            return TypingRefused("draft", "the user typed")
+        if session.is_busy:
+            return TypingRefused("busy")
         session.hear(text, by_segue=True)
         daemon.may_be_killed(session)
         until = daemon.clock.awake() + land_s

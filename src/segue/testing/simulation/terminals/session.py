@@ -219,8 +219,9 @@ class TerminalSession:
             self._end_process(After(terminal="there", exit_code=1))
 
     def _hear_if(self, process: Process | None, prompt: str) -> None:
+        """The prompt on its command line: nobody types it."""
         if self.process is process:
-            self.hear(prompt, by_segue=True)
+            self.hear(prompt, by_segue=True, is_typed=False)
 
     # The user
 
@@ -269,11 +270,11 @@ class TerminalSession:
 
     # The agent
 
-    def hear(self, text: str, *, by_segue: bool) -> None:
+    def hear(self, text: str, *, by_segue: bool, is_typed: bool = True) -> None:
         """The agent receives what was submitted."""
         if self.process is None:
             return
-        self.watch.heard(text, by_segue=by_segue)
+        self.watch.heard(text, by_segue=by_segue, is_typed=is_typed)
         kind = kind_of(text)
         if kind == "clear":
             old = self.talk
@@ -433,13 +434,15 @@ class TerminalSession:
         self.world.in_handoff(self.number, answered=True)
         if Fault.SPOILS_DOCUMENT in self.armed and text == VALID:
             self.armed.discard(Fault.SPOILS_DOCUMENT)
-            self._later(0.5 + 6.0 * self.random.random(), partial(self._spoil_document, file))
+            spoils = partial(self._spoil_document, file, talk.id)
+            self._later(0.5 + 6.0 * self.random.random(), spoils)
         self._over()
 
-    def _spoil_document(self, file: str) -> None:
+    def _spoil_document(self, file: str, talk_id: str) -> None:
         """The user edits the document and leaves it unfinished."""
         if file in self.world.daemon.documents.files:
             self.world.daemon.documents.put(file, BAD)
+            self.watch.spoilt(file, is_cleared=self.talk.id != talk_id)
         self.world.daemon.stir()
 
     # What goes wrong

@@ -7,6 +7,7 @@ import msgspec
 from segue.core.handoffs import document, machine
 from segue.core.handoffs.machine.types import AnyFact, TerminalHandoff
 from segue.core.stops.events import ToolCall
+from segue.runs.store.coding import convert_any
 from segue.testing.simulation.invariants import goes, must, percent
 from segue.testing.simulation.terminals.conversations import file_in, kind_of
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_OPEN_S = 80_000.0
 _MOST_NOTES = 600
+_TYPING_S = 1.0  # for so long a text stands in the input line before it is sent
 
 
 class TerminalWatch:
@@ -31,20 +33,21 @@ class TerminalWatch:
         # when the request was last received since the user's last message
         self.asked_at = float("inf")
         self.notes: dict[str, int] = {}  # handoffs in progress, by id
+        self.spoilt_at: dict[str, float] = {}  # documents, by their user
+        self.spoilt_late: set[str] = set()  # of these, once the context was cleared
 
     # What happens
 
-    def heard(self, text: str, *, by_segue: bool) -> None:
-        """The agent receives a message."""
+    def heard(self, text: str, *, by_segue: bool, is_typed: bool = True) -> None:
+        """The agent receives a message. A prompt on the command line of an agent in a new window
+        disturbs nobody who types elsewhere."""
         session, policy = self.session, self.session.policy
         must(not session.is_busy, "nothing is typed into a turn", text[:40])
         if not by_segue:
-            self.is_ended_by_user = self.is_interrupted_by_user = False
-            self.resumes = 0
-            self.asked_at = float("inf")
-            self.said.clear()
+            self.spoke()
             return
-        must(not session.is_typing, "nothing is typed while the user types", text[:40])
+        is_disturbed = is_typed and session.is_typing
+        must(not is_disturbed, "nothing is typed while the user types", text[:40])
         must(not self.is_ended_by_user, "the user's end stays", f"it is told {text[:40]!r}")
         kind, file = kind_of(text), file_in(text)
         must(kind != "", "only what segue may say is typed", text[:40])
@@ -70,8 +73,17 @@ class TerminalWatch:
         elif kind == "continue":
             is_new = not session.talk.events
             must(is_new, "nothing is typed twice", "a session that works is told to begin anew")
-            text = self.world.daemon.documents.files.get(file, ("", 0))[0]
-            must(document.check(text) == "", "it can be read", f"{file}: {document.check(text)}")
+            why = document.check(self.world.daemon.documents.files.get(file, ("", 0))[0])
+            # What its user does to it once the old context is gone is their word.
+            must(why == "" or file in self.spoilt_late, "it can be read", f"{file}: {why}")
+
+    def spoke(self) -> None:
+        """The user says something, to the agent or with a command of segue's: what segue may say is
+        counted from here."""
+        self.is_ended_by_user = self.is_interrupted_by_user = False
+        self.resumes = 0
+        self.asked_at = float("inf")
+        self.said.clear()
 
     def _by_user(self) -> bool:
         """Whether the user asked for the handoff in progress."""
@@ -97,16 +109,15 @@ class TerminalWatch:
     def _cleared(self) -> None:
         """A context was cleared. A valid document must contain what was in it, and later messages
         from the user must not be lost with it."""
-        session = self.session
-        files = [
-            self.world.daemon.documents.files[cycle.file]
-            for cycle in self._cycles()
-            if cycle.session_id == session.talk.id
-            and cycle.file in self.world.daemon.documents.files
-        ]
-        whys = [document.check(text) for text, _ in files]
+        session, files = self.session, self.world.daemon.documents.files
+        names = [c.file for c in self._cycles() if c.session_id == session.talk.id]
+        whys = [document.check(files[name][0]) for name in names if name in files]
         what = f"on disk: {whys or 'none'}"
-        must("" in whys, "cleared only with a document", what)
+        # A user who spoils it while the text stands in the line is faster than any check.
+        just_now = self.world.schedule.now - _TYPING_S
+        late = {name for name in names if self.spoilt_at.get(name, -1e9) > just_now}
+        must("" in whys or bool(late), "cleared only with a document", what)
+        self.spoilt_late |= late
         must(not self.is_interrupted_by_user, "the user's end stays", "cleared after Ctrl+C")
 
     def pressed(self) -> None:
@@ -161,6 +172,12 @@ class TerminalWatch:
         """A tool's result made it grow."""
         self.largest_step = max(self.largest_step, tokens)
 
+    def spoilt(self, file: str, *, is_cleared: bool) -> None:
+        """The user left a document half edited."""
+        self.spoilt_at[file] = self.world.schedule.now
+        if is_cleared:
+            self.spoilt_late.add(file)
+
     def ended_by_user(self) -> None:
         """The user leaves."""
         self.is_ended_by_user = True
@@ -177,6 +194,10 @@ class TerminalWatch:
         self.notes[name] = self.notes.get(name, 0) + 1
         what = f"{self.notes[name]} notes on handoff {name}"
         must(self.notes[name] <= _MOST_NOTES, "what is kept is bounded", what)
+        if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
+            # Much may happen until the user has seen to it: the session is asked anew then.
+            self.asked_at = float("inf")
+            self.said = {key: n for key, n in self.said.items() if key[1] != "request"}
         if cycle["step"] in ("done", "cancelled"):
             del self.notes[name]
 
@@ -218,7 +239,7 @@ class TerminalWatch:
         for note in sorted(notes, key=lambda note: note.seq):
             cycle = msgspec.convert(note.data["cycle"], TerminalHandoff)
             if cycle.id in before:
-                fact = msgspec.convert(note.data["fact"], AnyFact)
+                fact = convert_any(note.data["fact"], AnyFact)
                 again, _ = machine.step(before[cycle.id], fact, policy, note.at)
                 what = f"{cycle.id} after {type(fact).__name__}"
                 must(again == cycle, "logs replay to the same state", what)
