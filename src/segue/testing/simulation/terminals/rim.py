@@ -204,10 +204,8 @@ class SimulatedTypist(Typist):
         if daemon.at(seat) is not session:
             return TypingRefused("gone")
         session.draft = kept
-        if session.is_typing:  # the real one keeps such keys back, and takes its text away again
-            return TypingRefused("draft", "the user typed")
-        if session.is_busy:
-            return TypingRefused("busy")
+        if refused := _came_between(session):
+            return refused
         session.hear(text, by_segue=True)
         daemon.may_be_killed(session)
         until = daemon.clock.awake() + land_s
@@ -241,6 +239,14 @@ class SimulatedTypist(Typist):
         session.interrupt()
         self._daemon.may_be_killed(session)
         return None
+
+
+def _came_between(session: "TerminalSession") -> TypingRefused | None:
+    """What happened while the text stood in the input line. The real typist holds back the user's
+    keys and takes its text out again."""
+    if session.is_typing:
+        return TypingRefused("draft", "the user typed")
+    return TypingRefused("busy") if session.is_busy else None
 
 
 class SimulatedPlaces(Places):
