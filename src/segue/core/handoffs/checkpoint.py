@@ -53,14 +53,14 @@ class Command(Struct, frozen=True):
 
     text: str
     exit_code: int | None = None
-    has_result: bool = False  # it ended, also if nobody says how
+    has_result: bool = False  # it ended, even if nobody knows how
     failed: bool = False  # or was refused
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
     """Stored with a run, and given to the next session. Lists are in the order of the work."""
 
-    told: AgentSummary | None = None  # None: the agent could not, or would not
+    told: AgentSummary | None = None  # None: the agent could not or would not answer
     task: str = ""  # word for word
     instructions: tuple[str, ...] = ()  # what the user said after the task
     todos: tuple[Todo, ...] = ()
@@ -68,7 +68,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()  # paths that the agent names and that are not there
     commands: tuple[Command, ...] = ()
     failing_tests: tuple[str, ...] = ()
-    last_words: str = ""  # of a session that told nothing
+    last_words: str = ""  # of a session that wrote no checkpoint
     git_status: str = ""
     git_diff_stat: str = ""
     digest: Digest | None = None  # None: of an older version

@@ -36,7 +36,7 @@ class Salvaged(Struct, frozen=True, kw_only=True):
     """What a session's records say, without its agent. Everything is bounded: the latest is
     kept."""
 
-    instructions: tuple[str, ...] = ()  # what the user said beside segue
+    instructions: tuple[str, ...] = ()  # what the user said in addition to segue
     todos: tuple[Todo, ...] = ()
     calls: tuple[CallMade, ...] = ()
     files: tuple[str, ...] = ()  # written, in the order of the work; below the folder: relative

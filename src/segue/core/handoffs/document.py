@@ -21,14 +21,14 @@ from segue.core.handoffs.summary import AgentSummary, extract
 from segue.core.lines import shorten
 from segue.core.secrets.redact import MARK, redact
 
-MOST_BYTES = 1 << 20  # a larger file is no handoff document
+MOST_BYTES = 1 << 20  # a larger file is not a handoff document
 LEAST_CHARS = 200
 RECORDED = "Recorded by segue"
 TASK = "The task, word for word"
 SAID = "What the user said later"
 
 _TASK_CHARS = 100_000
-_SAID_CHARS = 16_000  # all of it; the newest are kept
+_SAID_CHARS = 16_000  # in total; the newest are kept
 _FACTS_CHARS = 28_000
 _LINE_CHARS = 300
 _NAME = re.compile(r"handoff-[0-9]{8}T[0-9]{4}-[a-z0-9-]{1,80}\.md")

@@ -5,7 +5,7 @@ import re
 
 from msgspec import Struct
 
-Name = str  # a field of Told; "" for a heading that nobody asked for
+Name = str  # a field of AgentSummary; "" for a heading that nobody asked for
 
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]*(\S.{0,200}?)[ \t]*#*[ \t]*")
 _BOLD = re.compile(r"[ \t]*(?:[-*+] |\d{1,2}[.)] )?(\*\*|__)([^*_]{1,80})\1[ \t]*:?[ \t]*(.*)")
@@ -68,7 +68,7 @@ class _Heading(Struct):
     title: str
     form: str
     level: int = 0
-    rest: str = ""  # what stands on the same line
+    rest: str = ""  # the rest of the line
     takes: int = 1  # lines
 
 

@@ -307,7 +307,7 @@ def _end_of(output: str) -> str:
 
 
 def doubt_note(call_in_doubt: str | None) -> str:
-    """What the next session is told of the last one's calls in doubt; "" if there are none."""
+    """What the next session is told about doubtful calls of the last one; "" if there are none."""
     return _note(call_in_doubt, " of the previous session").strip()
 
 

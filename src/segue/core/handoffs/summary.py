@@ -34,7 +34,8 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
     do_not_redo: str = ""
     decisions: str = ""
     other: tuple[tuple[str, str], ...] = ()
-    """Under headings that nobody asked for, and ("", …) for what is before the first."""
+    """Sections with headings that nobody asked for, and ("", …) for what precedes the first
+    heading."""
     raw: str = ""  # all of it
     is_tagged: bool = True  # False: there was no block, and this is the whole answer
     is_whole: bool = True  # False: the block had no end, or was too long

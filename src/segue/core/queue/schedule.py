@@ -73,7 +73,7 @@ class _Plan:
                 if is_first or self._tries(task, there.proving.get(task.account)):
                     self.unproven.add(task.account)
             elif task.run and task.here:
-                self.places[task.place] = task.id  # half done: nobody else works there
+                self.places[task.place] = task.id  # half done, so nobody else works there
         self.limited_accounts = limited
 
     def _count(self, task: Task, account: str) -> None:

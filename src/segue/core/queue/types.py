@@ -41,7 +41,7 @@ class Work(Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = ()  # files that a merge could not settle
     is_checked: bool = False  # whether a merge was tried; an old git cannot without a tree
     is_merged: bool = False
-    note: str = ""  # what could not be told, or not be done
+    note: str = ""  # what is unknown, or could not be done
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +62,7 @@ class Task(Struct, frozen=True, kw_only=True):
     is_url: bool = False
     ref: str = ""  # as the user wrote it
     machine: str = ""  # the only one that can do it, if its folder is there; "": any
-    here: bool = False  # in `cwd` itself, without a tree of its own
+    here: bool = False  # in `cwd` itself, without a separate worktree
     check: str = ""
     setup: str = ""  # a command for its tree; what counts is what was set when it was submitted
     link: tuple[str, ...] = ()  # untracked files that its tree is given links to
@@ -86,7 +86,7 @@ class Task(Struct, frozen=True, kw_only=True):
     tree: str = ""  # its worktree, once there is one
     tree_machine: str = ""  # where that is
     former_runs: tuple[str, ...] = ()  # of machines that were lost, with what they did there
-    salvaged_at: float | None = None  # of such a machine's work, what was pushed by then is here
+    salvaged_at: float | None = None  # what such a machine had pushed by then is here
     salvaged: str = ""  # the snapshot that it is
     branch: str = ""
     base: str = ""  # the commit it started from
@@ -94,7 +94,7 @@ class Task(Struct, frozen=True, kw_only=True):
     target: str = ""  # the branch it is to be merged into
     is_ready: bool = False  # the tree is there, and its setup ran
     made: tuple[str, ...] = ()  # files that its setup made or changed; "name/": all in that folder
-    setups: int = 0  # how often the setup was begun again
+    setups: int = 0  # how often the setup was restarted
     again: bool = False  # the user asked to continue its run, which has ended
     tries: int = 0  # processes in a row that were lost
     tried_at: float = 0.0

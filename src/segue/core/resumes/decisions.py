@@ -28,7 +28,7 @@ CACHE_S = 3_600.0
 
 LOOK_AGAIN_S = 60.0
 FOLLOW_S = 2.0
-"""How often it is looked whether whoever goes first after a limit has its reply."""
+"""How often to check whether the session that goes first after a limit has its reply."""
 _DAY_S = 86_400.0
 _LEFT_BY_HOOK = frozenset({"clear", "resume"})  # the user went over to another session
 _ENDED_BY_HOOK = frozenset({"prompt_input_exit", "logout"})
@@ -72,7 +72,7 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     has_file: bool = True  # it is on disk: agents begin another one for an id that they do not know
     went_on: bool = False  # its records show a reply, or the user's words, after the stop
     replied: bool = True  # since it was last resumed
-    mid_turn: bool = True  # it was cut off; else nothing was under way
+    mid_turn: bool = True  # it was cut off; otherwise nothing was in progress
     is_subagent_only: bool = False  # a sub-agent was stopped, the main thread was not
 
     has_pane: bool = False
@@ -203,11 +203,11 @@ def decide(
 
 
 def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
-    """The reset of a limit that was seen again: the first that was told, unless the new one comes
-    from a better source, or from as good a one and is earlier.
+    """The reset of a limit that was seen again: the first one stated, unless the new one comes from
+    a better source, or from an equally good one and is earlier.
 
-    A banner that is read again and again would else move it on forever: "resets 7pm", read at 8pm,
-    is tomorrow.
+    Otherwise a banner that is read again and again would move it forever: "resets 7pm", read at
+    8pm, means tomorrow.
     """
     if new is None or new.at is None or not isfinite(new.at):
         return old
@@ -218,8 +218,8 @@ def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
 
 
 def told_again(old: Stop, new: Stop) -> Stop:
-    """The verdict on a stop that is waited for, now that it is told of once more: the same limit
-    keeps the reset that counts by `merge_reset`. Another limit has a reset of its own."""
+    """The verdict on a stop that segue waits for, now that it is reported once more: the same limit
+    keeps the reset that counts by `merge_reset`. Another limit has its own reset."""
     limit = StopReason.RATE_LIMIT
     if old.reason is not limit or new.reason is not limit:
         return new
@@ -253,7 +253,7 @@ def unattended(
     if policy.max_unattended is None or _has_yes(history, now):
         return ""
     for scope, limit in limits.items():
-        over = limit.resets_at is not None and limit.resets_at <= now  # it tells of the old window
+        over = limit.resets_at is not None and limit.resets_at <= now  # it describes the old window
         if over or limit.used_percent is None:
             continue
         if limit.used_percent >= policy.max_unattended * 100:
@@ -272,7 +272,7 @@ def price_of(ending: StoppedSession, now: float) -> Price:
 
 
 def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
-    """What is nobody's business but the user's, or the run's."""
+    """Sessions that only concern the user or the run."""
     if ending.in_run:
         return Leave("it belongs to a segue run, which decides for itself")
     if ending.is_own:
@@ -356,7 +356,7 @@ def _limit(
 def _relay_to(
     ending: StoppedSession, stop: Stop, held: AskUser | WaitForReset, policy: Policy, now: float
 ) -> str:
-    """Who takes over a session that is limited for too long; "" if nobody may or can."""
+    """The agent that takes over a session that is limited for too long; "" if none may or can."""
     is_limit = stop.reason is StopReason.RATE_LIMIT and "rate_limit" in policy.relay_on
     in_tmux = ending.has_pane if ending.state == "at_prompt" else ending.has_tmux
     if not (policy.relay and is_limit and in_tmux):
@@ -367,8 +367,8 @@ def _relay_to(
 
 
 def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) -> WaitForReset:
-    """A session that may continue by itself, and whose account does not let it: until the reset
-    that another session or run was told, or until the one that goes first got its reply."""
+    """A session that may continue by itself but whose account does not allow it: until the reset
+    that another session or run learned, or until the one that goes first got its reply."""
     assert answer.until is not None
     if answer.follows:
         until = min(answer.until, now + FOLLOW_S)
@@ -384,7 +384,7 @@ def _rejecting(ending: StoppedSession, now: float) -> tuple[str, float | None]:
     for scope, limit in ending.limits.items():
         reset_at = limit.resets_at
         full = limit.rejected or (limit.used_percent or 0.0) >= 100
-        # Limits of single models, or of extra usage, are no matter to others.
+        # Limits of single models, or of extra usage, do not concern others.
         concerns = scope == ending.limit_scope or scope in _GENERAL_SCOPES
         if not (full and concerns) or reset_at is None or not isfinite(reset_at):
             continue
@@ -437,8 +437,9 @@ def _resume(ending: StoppedSession, stop: Stop, policy: Policy, now: float) -> A
 
 
 def _is_full(ending: StoppedSession, stop: Stop, policy: Policy) -> bool:
-    """Whether there is no going on in the same window. Nor in one that had reached the mark when a
-    limit stopped it: no compaction ran then, so its first request would be one, of all of it."""
+    """Whether the session cannot continue in the same window. That includes a window that had
+    reached the mark when a limit stopped it: no compaction ran then, so its first request would be
+    one, of everything."""
     full = StopReason.CONTEXT_EXHAUSTED
     if stop.reason is full or full in stop.also:
         return True

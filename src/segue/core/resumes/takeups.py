@@ -26,7 +26,7 @@ class Left(Struct, frozen=True, kw_only=True):
     run: Run
     last_at: float  # when something happened to it last
     gone_since: float  # since when it was seen without a segue
-    cancel_asked: bool = False  # the user asked for its end, and nobody was there to hear it
+    cancel_asked: bool = False  # the user asked to end it, and no process was there to receive that
     is_elsewhere: bool = False  # another machine's: what runs there cannot be seen from here
     has_folder: bool = True
     tries: int = 0  # how often it was taken up before
@@ -37,7 +37,7 @@ class Left(Struct, frozen=True, kw_only=True):
 
 
 class TakeUp(Struct, frozen=True, tag="take_up"):
-    """Continue it now, in a process of its own."""
+    """Continue it now, in a separate process."""
 
     why: str
 

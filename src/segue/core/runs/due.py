@@ -21,7 +21,7 @@ from segue.core.sessions.growth import Growth, large_reply
 from segue.core.sessions.marks import Marks, marks
 
 KEPT_SIZES = 60  # of the last replies, also of earlier sessions: what a new one can go by
-MIN_REPLIES = 3  # of a session's own: one that has just begun is not given up for what may come
+MIN_REPLIES = 3  # of its own; a session that has just started is not given up for what may come
 _PART = 1_000  # a thousandth of the window: parts of one reply, not two replies
 
 
@@ -38,7 +38,7 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
     )
     used, sizes = fact.reading.used_tokens, run.sizes
     if run.asked or run.purpose != "work":
-        return run  # answering is no work
+        return run  # answering is not work
     if sizes and run.replies > 0 and abs(used - sizes[-1]) * _PART < fact.reading.window_tokens:
         return replace(run, sizes=(*sizes[:-1], used))
     return replace(run, sizes=(*sizes, used)[-KEPT_SIZES:], replies=run.replies + 1)
@@ -122,7 +122,8 @@ class _Room(Struct, frozen=True):
 
     limit_tokens: int
     soft_tokens: int
-    is_passed: bool = False  # it is too large to be resumed and asked: looking ahead helps nobody
+    # it is too large to be resumed and asked, so looking ahead does not help
+    is_passed: bool = False
 
 
 def _room(run: Run, found: Marks) -> _Room:

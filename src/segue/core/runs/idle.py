@@ -82,14 +82,14 @@ class Idle:
         self._trees: set[str] = set()
         self._mark = Mark()
         self._is_replying = False
-        self._is_counted = False  # its size was told since
+        self._is_counted = False  # its size was reported since
 
     def feed(self, event: Event, at: float) -> Spun | None:
         """Takes in an event at unix time `at`. Returns what was spent without progress, if that
         is too much."""
         match event:
             case Reply() | ToolCall():
-                # Words, the size and calls may be told one after the other: they are one reply.
+                # Words, the size and calls may be recorded separately: they are one reply.
                 if not self._is_replying or (self._is_counted and isinstance(event, Reply)):
                     self._is_replying = True
                     self._short.replies += 1
@@ -127,7 +127,7 @@ class Idle:
         return is_new
 
     def begin(self, mark: Mark, *, anew: bool) -> None:
-        """A leg begins. A handoff is not progress: the counts continue, unless `anew`."""
+        """A leg starts. A handoff is not progress: the counts continue, unless `anew`."""
         self._open.clear()
         self._is_replying = False
         self.see(mark)

@@ -22,12 +22,12 @@ from segue.core.stops.types import Stop
 class RunState(StrEnum):
     """The state of a run. Users see these values."""
 
-    STARTING = "starting"  # the first session was begun, and has not replied yet
+    STARTING = "starting"  # the first session was started, and has not replied yet
     WORKING = "working"
     CHECKPOINTING = "checkpointing"  # the session is asked for its checkpoint, and then replaced
-    HANDING_OVER = "handing over"  # a new session was begun with it, and has not acted yet
+    HANDING_OVER = "handing over"  # a new session was started with it, and has not acted yet
     WAITING = "waiting"  # until a time; no process runs
-    RESUMING = "resuming"  # the same session was begun again, and has not replied yet
+    RESUMING = "resuming"  # the same session was restarted, and has not replied yet
     CHECKING = "checking"  # the user's own check of the work runs
     STOPPING = "stopping"  # it is ended on purpose: by the user or by a limit
     DONE = "done"
@@ -129,7 +129,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     reason: str  # a stop reason, or "check_failed", "no_progress", "breaker", "cap"
     what: str  # one line: what happened
     advice: str = ""  # one line or more: what to do next
-    change: str = ""  # which setting was at work, and how to change it
+    change: str = ""  # which setting applied, and how to change it
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -189,7 +189,7 @@ class Run(Struct, frozen=True, kw_only=True):
     asked: bool = False  # the live leg was asked for a checkpoint
     asked_at: float | None = None
     is_in_tool: bool = False  # the request is read once the tool that runs has finished
-    told: bool = False  # this session handed its work over: nothing more happens in it
+    told: bool = False  # this session handed its work over, so nothing more happens in it
     why: StopReason | None = None  # why the next leg is not the first
     circles: "Looped | None" = None  # what led nowhere, if that is why a session was given up
     ending: WhyEnded | None = None  # segue is ending the live leg, and why
@@ -205,7 +205,7 @@ class Run(Struct, frozen=True, kw_only=True):
     limited_s: float = 0.0  # how long they were
     overload_tries: int = 0
     outage_tries: int = 0
-    outage_since: float | None = None  # nothing was heard of the model since
+    outage_since: float | None = None  # the model has been unreachable since
     outage_legs: int = 0  # that ended so, in all: no cap counts them
     failure: str = ""  # the last one, normalised
     failures: int = 0  # how often it came in a row, without progress
@@ -463,7 +463,7 @@ class EndLeg(Decision, frozen=True, kw_only=True):
 
 
 class Compose(Decision, frozen=True, kw_only=True):
-    """Write the checkpoint: what the agent told, and what is known without it."""
+    """Write the checkpoint: the agent's own summary, and what is known without it."""
 
 
 class WaitUntil(Decision, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
 
 
 def _rank(process: Process) -> tuple[int, float, int]:
-    """Which of two processes on the same session counts: the one at work, then the later one."""
+    """Which of two processes on the same session counts: the working one, then the later one."""
     return (_RANKS.get(process.status, 0), process.started_at, process.pid)
 
 

@@ -34,7 +34,7 @@ class Gate(Struct, frozen=True):
     text: str = ""
     percent: int = 0
     tokens: int = 0
-    limit_tokens: int = 0  # the largest task that would be begun without a word
+    limit_tokens: int = 0  # the largest task that would start without a warning
 
 
 def told(tokens: int) -> Sized:

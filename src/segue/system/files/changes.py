@@ -41,7 +41,8 @@ class Notifier:
         return self._handle
 
     def watch(self, path: str | os.PathLike[str]) -> None:
-        """Tells of this file from now on. What happened before is not told: look once after it."""
+        """Reports this file from now on. Earlier changes are not reported, so look once
+        afterwards."""
         name = os.path.abspath(path)
         self._watched.add(name)
         if self._handle is not None:
@@ -50,7 +51,7 @@ class Notifier:
             self._add(name, _FILE, self._files)
 
     def drain(self) -> set[str]:
-        """The files of which something was told since the last time; never waits."""
+        """The files that were reported since the last time; never waits."""
         told: set[str] = set()
         while self._handle is not None:
             try:

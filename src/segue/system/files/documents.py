@@ -146,7 +146,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def _keep_out_of_git(folder: Path) -> None:
-    """segue's own folder in a project is nobody's change."""
+    """Keeps segue's own folder in a project out of git, so that it is nobody's change."""
     if folder.parent.name != ".segue":
         return
     with suppress(OSError):  # it is there: as a link, too, which may lead anywhere

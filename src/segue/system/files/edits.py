@@ -268,8 +268,8 @@ def _must_stay(real: str) -> bool:
 
 
 def _write_in_place(real: str, text: str) -> None:
-    """Into the same file; what was there comes back if that fails. A copy lies beside it as long
-    as it takes: what a power cut leaves can be put right."""
+    """Writes into the same file, and restores the content if that fails. Meanwhile there is a copy
+    next to it, with which the damage of a power cut can be repaired."""
     data = text.encode("utf-8")
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with os.fdopen(os.open(real, flags), "r+b") as file:
@@ -282,7 +282,8 @@ def _write_in_place(real: str, text: str) -> None:
                 copy.write(before)
                 copy.flush()
                 os.fsync(handle)
-            os.posix_fallocate(file.fileno(), 0, max(1, len(data)))  # no room is told before
+            # so that a full disk is noticed first
+            os.posix_fallocate(file.fileno(), 0, max(1, len(data)))
             try:
                 _overwrite(file, data)
             except OSError:

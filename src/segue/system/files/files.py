@@ -33,8 +33,9 @@ _DEVICE_BYTES = 256 << 20  # of what has no size
 
 
 def read_plain(path: str | Path, max_bytes: int) -> bytes:
-    """All of a file, which has to be a plain one (links are followed) and no larger. Waits for
-    nobody. Raises OSError, which says what there is instead: a pipe, a device, a folder."""
+    """The content of a file, which must be a plain one (links are followed) and no larger than
+    this. Never blocks. Raises OSError, which says what it is instead: a pipe, a device, a
+    folder."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError:

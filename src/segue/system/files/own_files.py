@@ -78,8 +78,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _delete(path: Path, *, inside: re.Pattern[str] | None = None) -> None:
-    """A file; a folder if it holds nothing, or what is found in those that segue makes. A link is
-    nobody's folder: segue makes none."""
+    """Deletes a file, an empty folder, or what segue made in its own folders. A link is not a
+    folder of segue's, which makes none."""
     if inside is None:
         with suppress(OSError):
             path.unlink()

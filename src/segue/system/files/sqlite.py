@@ -30,7 +30,7 @@ Identity = tuple[int, int]
 
 
 class Damaged(Exception):  # noqa: N818 - told to the user as a note, and mended
-    """The file is no database of ours, or a broken one."""
+    """The file is not segue's database, or it is broken."""
 
     identity: Identity | None = None  # which file: another process may have made a new one since
 
@@ -108,7 +108,7 @@ def is_damage(fault: sqlite3.Error) -> bool:
 
 
 def raise_if_ours(fault: sqlite3.Error, place: Place) -> None:
-    """Raises StateError for what is no damage."""
+    """Raises StateError unless the file is damaged."""
     if _code(fault) in _BUSY:
         raise StateError(f"{place}: another segue is writing; try again") from None
     if not is_damage(fault):
@@ -116,9 +116,9 @@ def raise_if_ours(fault: sqlite3.Error, place: Place) -> None:
 
 
 def move_aside(place: Place, identity: Identity | None) -> str:
-    """Keeps a broken file under another name, which is told, and makes room for a new one. Does
-    nothing, and tells "", if the file is no longer that one: another process was first. Raises
-    StateError if the machine does not let it."""
+    """Moves a broken file aside, returns its new name, and makes room for a new file. Does nothing
+    and returns "" if the file is no longer the same: another process was faster. Raises StateError
+    if the file cannot be moved."""
     path = os.fspath(place)
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
     try:
@@ -160,7 +160,8 @@ def _identity(path: str) -> Identity | None:
 
 
 def _make_private(path: str) -> None:
-    """Nobody else's to read, also if it was there before; SQLite makes its logs like it."""
+    """Makes a file readable only for its user, even if it existed before; SQLite creates its logs
+    the same way."""
     for file in (path, f"{path}-wal", f"{path}-shm"):
         with suppress(OSError):  # not there, or another user's
             if stat.S_IMODE(os.stat(file).st_mode) & 0o077:

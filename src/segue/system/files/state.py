@@ -27,7 +27,7 @@ def index_path() -> str:
 
 
 def watch_folder() -> str:
-    """What the daemon and its client share: nobody else's (0700), once it is made."""
+    """The folder that the daemon and its client share, private (0700) once it exists."""
     return os.path.join(state_folder(), WATCH_NAME)
 
 
@@ -40,18 +40,19 @@ def make_watch_folder() -> str:
 
 
 def socket_path() -> str:
-    """Where the daemon listens. A state folder whose path is too long for a socket has it in a
-    private folder beside other programs' sockets."""
+    """Where the daemon listens. If the state folder's path is too long for a socket, the socket is
+    in a private folder among other programs' sockets."""
     return _short(os.path.join(watch_folder(), SOCKET_NAME))
 
 
 def open_socket_path() -> str:
-    """Where the tmux server of `segue open` listens, in a folder of its own."""
+    """Where the tmux server of `segue open` listens, in its own folder."""
     return _short(os.path.join(state_folder(), OPEN_NAME, "tmux.sock"))
 
 
 def private_folder(path: str) -> None:
-    """Makes it, or makes sure that it is ours and nobody else may enter. Raises StateError."""
+    """Creates a private folder, or makes sure that it is ours and that nobody else may enter.
+    Raises StateError."""
     import stat
 
     from segue.errors import StateError
@@ -80,8 +81,8 @@ def _short(found: str) -> str:
 
 
 def spool_path() -> str:
-    """Where hooks leave what must not be lost while no daemon listens: beside the socket, which
-    is everything that the client is told."""
+    """Where hooks store what must not be lost while no daemon listens: next to the socket, the only
+    path that the client gets."""
     return socket_path() + SPOOL_ENDING
 
 

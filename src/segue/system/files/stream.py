@@ -38,8 +38,9 @@ class Tail:
     def read(self, max_bytes: int = CHUNK_BYTES) -> list[bytes]:
         """The lines that were finished since the last time, without their newlines.
 
-        Reads about so many bytes (whole chunks): call again while `has_more`. A half line is
-        kept until its end comes. A file that is not there has no lines."""
+        Reads about this many bytes (whole chunks): call it again while `has_more`. Half a line is
+        kept until its end arrives. A missing file has no lines.
+        """
         lines: list[bytes] = []
         self.has_more = False
         handle = self._open()

@@ -25,8 +25,8 @@ IGNORED = frozenset(
 
 
 def digest(folder: str, *, max_files: int = MOST_FILES, max_s: float = MOST_S) -> str:
-    """Another one if per file below it came, went, or has another size or time. The first
-    `max_files` count, in the order of their names. "" if it takes too long or is no folder.
+    """A digest that changes if any file below the folder appears, disappears, or gets another size
+    or time. Only the first `max_files` count, by name. "" if it takes too long or is not a folder.
     Links are not followed."""
     until = time.monotonic() + max_s
     found = hashlib.blake2b(digest_size=16)
@@ -106,8 +106,8 @@ def lost_repository(cwd: str) -> str | None:
 
 
 def files_now(paths: Iterable[str], cwd: str) -> tuple[FileChanged, ...]:
-    """These files as they are now. What is no plain file, is too large or may not be read has no
-    hash."""
+    """The current state of these files. Anything that is not a plain file, is too large or may not
+    be read has no hash."""
     return tuple(_file(path, os.path.join(cwd, path)) for path in paths)
 
 
@@ -120,7 +120,7 @@ def is_there(path: str, cwd: str) -> bool:
 
 
 def is_plain(path: str, max_bytes: int) -> bool:
-    """Whether it is a plain file that is no larger, links followed."""
+    """Whether it is a plain file of at most this size, following links."""
     try:
         info = os.stat(path)
     except (OSError, ValueError):
@@ -137,7 +137,7 @@ def _file(name: str, path: str) -> FileChanged:
 
 
 def sha256(path: str) -> str | None:
-    """Of a plain file; None if that cannot be told. Waits for nobody."""
+    """The hash of a plain file; None if it cannot be computed. Never blocks."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):

@@ -220,7 +220,7 @@ class HandoffObserver:
     # The records
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
-        """How the last turn of the session that is handed over stands."""
+        """The state of the last turn of the session that is handed over."""
         return self.world.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:

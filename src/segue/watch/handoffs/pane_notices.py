@@ -67,7 +67,7 @@ class PaneNotices:
         self._marked = {}
 
     def _show(self, seat: AgentPane, text: str, mark: str) -> None:
-        with suppress(TmuxError):  # a pane that is gone needs to be told nothing
+        with suppress(TmuxError):  # a pane that is gone needs no message
             tmux = self._tmux_for(seat.socket)
             if seats.left(seat, tmux.pane(seat.pane), self._on) == "gone":
                 return

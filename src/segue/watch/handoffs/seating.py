@@ -63,7 +63,7 @@ class Seating:
         shows (None: none waits there), and whether the pane is still there."""
         assert kept.seat is not None
         if kept.seat.socket == state.open_socket_path():
-            return True, None, False  # a session of its own can be begun there at any time
+            return True, None, False  # a separate session can be started there at any time
         tmux = Tmux(kept.seat.socket)
         try:
             pane = tmux.pane(kept.seat.pane)

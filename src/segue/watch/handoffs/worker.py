@@ -55,15 +55,15 @@ from segue.watch.observe.wakeup import Wakeup
 from segue.watch.state import DaemonState, TrackedSession, label
 
 LOOK_S = 0.5
-"""How often a handoff that is under way is looked at."""
+"""How often a handoff in progress is looked at."""
 SLOW_S = 2.0
 """The same of those that wait for the user."""
 _LASTING = ("gone", "unknown")
 
 
 class HandoffWorker:
-    """All handoffs. `begin`, `tell`, `do` and `cycles` are for any thread; the work is done in
-    one thread of its own."""
+    """All handoffs. Any thread may call `begin`, `tell`, `do` and `cycles`; the work is done in one
+    separate thread."""
 
     def __init__(self, world: DaemonState, *, look_s: float = LOOK_S) -> None:
         self.world = world
@@ -386,8 +386,8 @@ class HandoffWorker:
         return OwnWritten(len(text.encode()))
 
     def _is_old(self, cycle: TerminalHandoff) -> bool:
-        """Whether the file was written before the session went on. Once the context is cleared
-        there is no newer one to be had."""
+        """Whether the file was written before the session continued. Once the context is cleared,
+        there can be no newer one."""
         found = self.world.documents.state(cycle.file)
         if found is None:
             return True

@@ -82,7 +82,7 @@ def ending_of(
     if seen is not None and seen.reason not in _OPEN:
         return _kept(session, seen, "system" if other_boot and not by_hand else ended_by)
     mid_turn = is_mid_turn(session, ended)
-    if by_hand:  # also if the machine went down afterwards
+    if by_hand:  # even if the machine went down afterwards
         return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
     if other_boot:
         if mid_turn:
@@ -121,7 +121,7 @@ def _cut(after: After) -> Stop:
     if after.terminal == "gone":
         return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if after.exit_code == 0 and after.terminal != "none":
-        # What crashes does not exit with 0: it was told to leave its work.
+        # A crash does not exit with 0, so it was asked to stop working.
         return _user(0.8, UserExitType.EXIT_COMMAND, "exit", "left in the middle of a turn", after)
     if after.exit_code == 0:
         return Stop(

@@ -117,7 +117,7 @@ class ZoneGauge:
             self.panes.tell(
                 kept, message(session.reading, reminder.zone, self.world.policy(session))
             )
-        kept.reminds = reminder.number > 1  # of the first one it is told as it enters the zone
+        kept.reminds = reminder.number > 1  # the first one is reported when it enters the zone
         self.world.say(f"{label(session)}: {text.strip().splitlines()[0]}")
         key = f"{session.session_id}:{reminder.zone.value}:{reminder.number}"
         what = f"{label(session)}: context at {reminder.fraction:.0%}"

@@ -42,7 +42,8 @@ SWEEP_S, BLIND_S = 10.0, 2.0
 SOON_S = 1.0
 """When they are looked for again if a session grows that no process is behind."""
 
-_SHARE = 100  # looking for what no event tells may take no more of the time than this part
+# the largest share of the time for looking for what no event reports, as one in this many
+_SHARE = 100
 _SLICE_S = 0.05  # how long looks may keep ends waiting
 _SAVE_S, _REFRESH_S = 30.0, 600.0
 _OVERLAP_S = 2.0  # of two looks into a database
@@ -68,7 +69,7 @@ class Observer:
         system: System | None = None,
     ) -> None:
         self.notes: deque[str] = deque(maxlen=_NOTES)
-        """What was odd, one line each; whoever says them takes them out."""
+        """Oddities, one line each; whoever prints them removes them."""
         general = Policy()
         self._policy_for: PolicyFor = policy_for or (lambda agent, model, cwd: general)
         self._env, self._added, self._clock, self._steady = env, homes or {}, clock, steady
@@ -105,7 +106,7 @@ class Observer:
         """The current revision, the sessions that changed since that one, and those that are
         gone; None if it is too long ago."""
         known = self._known
-        now = known.revision  # first: what changes meanwhile is told again
+        now = known.revision  # read first: what changes in the meantime is reported again
         if not known.first_revision <= after <= now:
             return None
         changed = [name for name, at in dict(known.changed).items() if at > after]

@@ -59,7 +59,7 @@ class Pace:
         last_at, pause_s = self._looked.get(path, (float("-inf"), 0.0))
         is_calm = at > last_at + _CALM_S
         pause_s = FIRST_S if is_calm else min(MOST_S, max(FIRST_S, 2 * pause_s))
-        # The first look may be slow for other reasons: what a file tells must be known soon.
+        # The first look may be slow for other reasons, and what a file says must be known soon.
         rest_s = min(_SHARE * took_s, MOST_S + 2 * took_s)
         if path in self._pressing:
             pause_s, rest_s = PRESSING_S, _PRESSING_SHARE * took_s

@@ -25,12 +25,12 @@ from segue.system.tmux import hosting
 from segue.watch.observe.endings import After, Terminal
 
 REREAD_SHARE = 6
-"""One in so many files about processes is read at each look though no event told of it."""
+"""One in this many files about processes is read at each look, even without an event."""
 REMEMBER_S = 60.0
 """How long it is still known of an ended process how it ended."""
 IDLE_S = 10.0
-"""How long a process may show nothing before it counts as at work on nothing. One that ends lets
-go of its files first."""
+"""How long a process may show nothing before it counts as working on nothing. A process that ends
+closes its files first."""
 SPARE_FILES = 256
 """How many open files are left for everything else; at most a quarter of what this user may."""
 
@@ -92,7 +92,8 @@ class ProcessTracker:
             self.on, self._booted_at = system(), _booted_at()  # the clock was set
         names = self.on.names()
         if self._is_own and self.on.facts(os.getpid()) is None:
-            return Changes([], [], [])  # nothing can be read just now: nobody has ended by that
+            # nothing can be read now, which does not mean that a process has ended
+            return Changes([], [], [])
         telling = [home for home in homes if _files_of(home)]
         others = [home for home in homes if not _files_of(home)]
         tells = {home.agent for home in telling}

@@ -13,7 +13,7 @@ from segue.watch.observe.matching import Matching, Name
 from segue.watch.observe.viewer import WHOLE_BYTES, Places, Sight, Viewer
 
 MOST_SESSIONS = 2000
-"""How many are kept that no process is behind."""
+"""The maximum number of sessions without a process."""
 
 _EARLY_S, _MOST_EARLY = 60.0, 100
 _MOST_GONE = 1_000
@@ -40,7 +40,7 @@ class SessionTable:
         self._names: dict[str, Name] = {}  # by file
         self._children: Counter[Name] = Counter()
         self._parents: dict[str, str] = {}  # by file, where only records tell
-        self._untold: set[str] = set()  # files that were found before that was told
+        self._untold: set[str] = set()  # files that were found before their parent was known
         self._limits: dict[Name, float] = {}  # when a limit has reset
         self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
         self.revision = self.first_revision = int(clock() * 1_000)
@@ -71,7 +71,7 @@ class SessionTable:
         if is_file:
             other = self._names.get(seen.path, name)
             if other != name and self.matching.process_of(other) is None and other in self.sights:
-                self._forget(other)  # the file tells of another session now
+                self._forget(other)  # the file now belongs to another session
             self._names[seen.path] = name
         if before is not None and before.seen[:3] == seen[:3]:
             return []
@@ -155,7 +155,7 @@ class SessionTable:
     # Sub-agents
 
     def parent_of(self, file: FileOnDisk) -> str:
-        """Whose sub-agent's file it is; "" if nobody's, "?" if that is not told yet."""
+        """The parent of a sub-agent's file; "" if it has none, "?" if that is still unknown."""
         if file.parent_id != "?":
             return file.parent_id
         if file.path in self._names:
@@ -188,8 +188,8 @@ class SessionTable:
         return self._counted(file.agent, parent, 1)
 
     def child_told(self, file: FileOnDisk, parent: str) -> Name | None:
-        """A sub-agent's file was written to; the session that has one more by it, if that was not
-        told when the file was found."""
+        """A sub-agent's file was written. Returns the session that thereby has one more, if that
+        was unknown when the file was found."""
         self.matching.child_seen(file._replace(parent_id=parent))
         if parent == "?" or file.path not in self._untold:
             return None

@@ -26,7 +26,7 @@ from segue.system.files.sqlite import is_damage
 _encode = msgspec.msgpack.Encoder().encode
 _ASK_S = 60.0
 _MOST_UNSAVED = 2000
-_BUSY_S = 0.1  # nobody waits for a cache: who scans may write for seconds
+_BUSY_S = 0.1  # nothing waits for a cache, because a scan may write for seconds
 WHOLE_BYTES = 1 << 16
 """The first record of a longer file is whole."""
 _ASK = (

@@ -20,7 +20,7 @@ class Wakeup:
 
     def ring(self) -> None:
         """Never waits."""
-        with self._lock, suppress(OSError):  # it rings already, or nobody listens any more
+        with self._lock, suppress(OSError):  # it is already set, or nobody listens any longer
             os.write(self._button, b"!")
 
     def hush(self) -> None:

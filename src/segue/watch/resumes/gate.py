@@ -16,7 +16,7 @@ from segue.watch.state import DaemonState, TrackedSession
 _FRESH_S = 5.0
 """For so long it is believed that no account of an agent met a limit: every reply asks that."""
 _GUESS_S = 600.0
-"""A limit that nobody says the end of, and that was met longer ago, says nothing any more."""
+"""A limit without a stated end that was hit longer ago than this says nothing."""
 
 
 class AccountGate:
@@ -76,7 +76,7 @@ class AccountGate:
             self.accounts.left(account, kept.session.session_id)
 
     def replied(self, kept: TrackedSession) -> None:
-        """It works: if it got a reply since the reset, whoever started it, the others may
+        """The session works: if it got a reply since the reset, whoever started it, the others may
         follow."""
         session, now = kept.session, self.world.clock.now()
         at = session.reading.at if session.reading is not None else None

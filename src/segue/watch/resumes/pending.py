@@ -107,10 +107,10 @@ def from_notes(log: Log, now: float, since: float) -> list[Pending]:
     found = []
     for note in latest.values():
         if note.data.get("verdict") == "relay" and note.data["id"] in taken:
-            continue  # its new agent was begun
+            continue  # its new agent was started
         was_begun = began.get(note.data["id"], 0) > note.seq
         if (pending := _restored(note, now, was_begun=was_begun)) is not None:
-            pending.relay_failed = note.data["id"] in taken  # begun, and in vain
+            pending.relay_failed = note.data["id"] in taken  # started, but in vain
             found.append(pending)
     return found
 

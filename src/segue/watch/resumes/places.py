@@ -1,5 +1,5 @@
-"""Where a session that has no process any more is begun again: in its own pane, in a new window of
-tmux, or without a terminal, by a run. A simulation puts models in their place."""
+"""Where a session without a process is resumed: in its own pane, in a new tmux window, or without a
+terminal, by a run. A simulation replaces them with models."""
 
 import os
 import shutil
@@ -17,11 +17,12 @@ from segue.system.tmux.tmux import Tmux
 from segue.watch.handoffs.seating import shell_waits
 from segue.watch.state import DaemonState, TrackedSession
 
-_RUN_S = 2.0  # a run that cannot be begun says so by then
+_RUN_S = 2.0  # by then, a run that cannot start has said so
 
 
 class Places:
-    """Each way tells why it could not be taken, or ""; may raise TmuxError, SegueError, OSError."""
+    """Each method returns why it was not possible, or ""; may raise TmuxError, SegueError,
+    OSError."""
 
     def __init__(self, world: DaemonState) -> None:
         self.world = world
@@ -67,10 +68,10 @@ class Places:
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
     def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
-        """In the tmux where it ran. `agent`: who is begun, if not its own."""
+        """In the tmux where it ran. `agent` is the one to start, if not its own."""
         agent = agent or kept.session.agent
         if kept.socket == state.open_socket_path():
-            # A window there would be seen by nobody: a session of its own can be returned to.
+            # Nobody would see a window there; a separate session can be returned to.
             command = (*program(), "back", id)
             hosting.start(agent, command, self.world.env, kept.session.cwd)
             return ""

@@ -59,7 +59,7 @@ def successors(world: DaemonState, gate: AccountGate, session: Session) -> Itera
 
 
 def begun(world: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
-    """How the new agent is started, with its prompt."""
+    """The command that starts the new agent, with its prompt."""
     unread = instructions.unread_after(session.cwd, to.drive, session.agent)
     relay = Relay(before=session.agent, agent=to.agent, unread=unread)
     prompt = world.rules.messages(session.cwd).handoff_resume(

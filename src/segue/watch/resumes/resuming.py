@@ -43,8 +43,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class NotDone(NamedTuple):
-    """Why it could not be done; `retry`: only for the moment; `is_begun`: an agent was
-    started and still runs, but does not do what it was told."""
+    """Why it could not be done. `retry`: only for the moment. `is_begun`: an agent was started and
+    still runs, but does not do what it was told."""
 
     why: str
     retry: bool = False
@@ -66,7 +66,7 @@ class Resumer:
         self.is_stopping = False
         self.stops: Stops | None = None
         self.wakes: Callable[[], None] = lambda: None
-        """Called when one is done: what was decided on it may be decided anew."""
+        """Called when one is done, because the decision on it may change."""
         self.places = Places(world)
 
     def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:

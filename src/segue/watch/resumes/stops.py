@@ -338,7 +338,7 @@ class Stops:
         if type(before) is type(verdict) and before == verdict:
             return
         if _is_same_wait(before, verdict):
-            return  # it is only looked at again: what is waited for is told already
+            return  # it is only looked at again, and what segue waits for was already reported
         data = {"verdict": tag_of(verdict), **data_of(verdict)}
         if isinstance(verdict, wake.AskUser | wake.WaitForReset | wake.StandBy):
             price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
@@ -370,7 +370,7 @@ class Stops:
         pending.resumes = max(0, pending.resumes - 1)
         pending.retries += 1
         if isinstance(pending.verdict, wake.Relay) and is_begun:
-            # Whatever holds it up, a question or a slow machine: nobody else starts on its work.
+            # Whatever delays it, a question or a slow machine: nobody else starts its work.
             pending.relay_failed = True
             agent = pending.verdict.agent
             pending.verdict = wake.AskUser(
@@ -433,7 +433,7 @@ class Stops:
         """When the user last ended a session there."""
         return self._left_at.get(project)
 
-    # What is kept
+    # What is stored
 
     def restore(self) -> None:
         """Loads what a previous daemon was waiting for, and its user's answers. A session that

@@ -53,7 +53,7 @@ class RunsHere:
             return {task.run for task in queue.tasks(unfinished=True)}
 
     def resume(self, run: Run, env: Mapping[str, str]) -> Detached:
-        """`segue resume`, in a process of its own. Raises OSError."""
+        """Runs `segue resume` in a separate process. Raises OSError."""
         return Detached(run, (), env)
 
 

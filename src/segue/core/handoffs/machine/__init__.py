@@ -112,7 +112,7 @@ __all__ = [
     "transitions",
 ]  # fmt: skip
 
-TYPE_S = 180.0  # what was given to be typed and not answered by then was not typed
+TYPE_S = 180.0  # text that was not confirmed by then was not typed
 CLEAR_S = 30.0  # for a new session to be seen
 QUIET_S = 20.0  # at least, for a turn after its document, or a new session, to come to its prompt
 CUT_S = 5.0  # for a turn to come to its prompt that was interrupted: a key may be swallowed

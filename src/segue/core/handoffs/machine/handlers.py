@@ -52,7 +52,7 @@ MOST_CLEARS = 3
 MOST_RESUMES = 3
 MOST_INTERRUPTS = 3  # of one turn
 MOST_REFUSED = 10  # of those, because the user typed just then or a question was open
-LATE_S = 10.0  # by then an interrupt that was decided has come into the records
+LATE_S = 10.0  # by then, an interrupt that was decided is in the records
 BEFORE_S = 1.0  # records are as exact as their agent's clock
 WORKS = "the agent is still working"
 REFUSED = "refused_interrupt"
@@ -154,7 +154,7 @@ def _rest(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
 
 
 def _decline(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
-    """The user stopped what segue had begun: segue does not begin it again."""
+    """The user stopped what segue had started, so segue does not start it again."""
     where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
     why = f"the user interrupted it{where}"
     return _end(replace(cycle, is_declined=True), HandoffStep.CANCELLED, moment, why)
@@ -462,7 +462,7 @@ def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, moment: HandoffCont
     on = replace(cycle, is_read=is_read, went_on=went_on, is_heard=True)
     if is_read and went_on:
         return _end(on, HandoffStep.DONE, moment)
-    if not is_read or cycle.is_read:  # seen once more: its time is not begun anew
+    if not is_read or cycle.is_read:  # seen once more: its time does not start again
         return on, []
     return _to(on, HandoffStep.RESUMED, moment), []
 
@@ -522,7 +522,7 @@ def retry(cycle: TerminalHandoff, fact: RetryRequested, moment: HandoffContext) 
 def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
     """Continues from where the user was asked. Much may have happened since: a context that is
     not cleared needs a new document."""
-    # That there is no use in asking is not forgotten.
+    # That asking is useless is remembered.
     asked = cycle.tries.get("request", 0)
     tries = {"request": asked} if asked >= MOST_REQUESTS else {}
     fresh = replace(cycle, tries=tries, refused_at=None, why="")

@@ -21,9 +21,9 @@ class HandoffStep(StrEnum):
     WRITING = "writing"  # segue writes the rule-made document
     WRITTEN = "written"  # a valid document is on disk; waits for the turn to end
     CLEARING = "clearing"  # the context is being cleared
-    CLEARED = "cleared"  # a new session is there; waits until it can be told something
+    CLEARED = "cleared"  # there is a new session; waits until it can receive a message
     RESUMING = "resuming"  # it is being told to read the document
-    RESUMED = "resumed"  # it was told, and has yet to read it and to continue
+    RESUMED = "resumed"  # it was told, and must still read it and continue
     DONE = "done"
     NEEDS_USER = "needs_user"
     CANCELLED = "cancelled"
@@ -60,7 +60,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     window_tokens: int
     limit_tokens: int | None = None  # where the agent compacts or refuses by itself
     by_user: bool = False  # the user asked for it, whatever the zone
-    cannot_be_asked: bool = False  # there is no use in asking: segue writes the document
+    cannot_be_asked: bool = False  # asking is useless: segue writes the document
     zone_path: tuple[str, ...] = ()  # the zones that the session went through, in order
 
     step: HandoffStep = HandoffStep.WAITING
@@ -260,7 +260,7 @@ class AgentGone(HandoffFact, frozen=True, tag="gone"):
 
 
 class UserSpoke(HandoffFact, frozen=True):
-    """The session was told something that segue did not type."""
+    """The session received a message that segue did not type."""
 
 
 class Used(HandoffFact, frozen=True):
@@ -308,7 +308,7 @@ AnyFact = (
 )
 
 
-# Acts. Each may be carried out twice: whoever does, looks first whether it is done.
+# Acts. Each may be carried out twice, because whoever does so first checks whether it is done.
 
 
 class Act(Struct, frozen=True, tag_field="act", tag=str.lower):

@@ -160,7 +160,7 @@ def composed(run: Run, fact: CheckpointComposed, moment: RunContext) -> RunStep:
         ready = replace(run, prompt="continuation", strategy=strategy)
         return wait(ready, moment, run.origin.stop, limits=fact.limits)
     whom = "a new session" if stays else agent
-    # A check that failed, of which the last agent was not told, is the next one's to know.
+    # If a check failed and the last agent was not told, the next one must know.
     unheard = run.prompt == "check" and not run.leg_replied
     return start(
         relays.with_agent(run, agent),
@@ -252,7 +252,7 @@ def time_to_go_on(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
     if fact.timer != "wait" or wait is None:
         return RunStep(run)
     if moment.at < wait.until and not wait.is_relative:
-        return RunStep(run)  # not before the reset, whoever says so
+        return RunStep(run)  # never before the reset, whoever asks
     if wait.agent:
         what = f"waited until {when(wait.until)}: {wait.agent} takes over"
         return relay(run, moment, wait.agent, what)

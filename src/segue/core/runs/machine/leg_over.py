@@ -146,7 +146,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
             session_id=run.session_id,
             purpose="checkpoint",
         )
-    # What the end of a leg says that segue ended is no cause.
+    # If segue ended a leg, what its end says is not the cause.
     own = stop.ended_for or run.ending == "handoff" or stop.reason is StopReason.COMPLETED
     said = "" if own else f" ({stop.reason.description})"
     what = f"no checkpoint came{said}: handing over what is known without it"
@@ -373,7 +373,7 @@ def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
     if run.ending == "loop":  # whatever it did before
         return replace(run, idle_legs=run.idle_legs + 1)
     idle_legs = 0 if fact.progressed else run.idle_legs + 1
-    if run.ending not in (None, "stall"):  # segue ended it: that is no failure of the agent's
+    if run.ending not in (None, "stall"):  # segue ended it, which is not the agent's failure
         return replace(run, idle_legs=idle_legs)
     failure = "" if fact.stop.reason is StopReason.COMPLETED else fact.failure
     is_same = failure != "" and failure == run.failure
