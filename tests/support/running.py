@@ -26,6 +26,7 @@ from segue.drill.plays.job import Continuity
 from segue.drill.scenarios import load
 from segue.drill.scenarios.types import Scenario
 from segue.runs.store.sqlite import SqliteStore
+from support.kept_prices import put_kept_prices
 from support.waiting import until
 
 LONG_S = 180.0  # nothing takes that long; a test that waits so long has failed
@@ -240,6 +241,7 @@ def stage(
             conf=f'[agents.{part.agent}]\ncommand = {json.dumps(command)}\nlike = "{part.agent}"\n',
         )
         staged.config(more, policy)
+        put_kept_prices(staged.home)
         try:
             yield staged
         finally:

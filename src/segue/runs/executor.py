@@ -31,7 +31,6 @@ from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Exit, Leash, Leg, Spec
 from segue.runs.legs.snapshots import RunSnapshots
 from segue.runs.legs.verdict import active_s, source_of, verdict
-from segue.runs.legs.warm import Warm
 from segue.runs.prompts import Prompts
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
@@ -79,7 +78,6 @@ class Executor:
         self._is_primed = False
         self._printed: dict[Path, Salvager] = {}  # what each leg printed, by its folder
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
-        self._warm = Warm()
 
     # Legs
 
@@ -112,7 +110,6 @@ class Executor:
             status = leg.start(self._spec(run, drive, launch), self._environment(run, launch))
             if status.exit is not None and status.exit.error:
                 raise StateError(status.exit.error)
-        self._warm.begin()  # the agent takes its time to begin
         follower = LegFollower(
             leg,
             decision.leg,
@@ -337,7 +334,6 @@ class Executor:
 
     def judge(self, run: Run, follower: LegFollower, ended: Exit, now: float) -> LegEnded:
         """Why the leg ended, and its results."""
-        self._warm.wait()
         folder = Path(follower.leg.folder)
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
         doubt = follower.work.call_in_doubt if is_cut or follower.has_open_call else None

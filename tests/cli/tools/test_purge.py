@@ -38,7 +38,7 @@ def test_a_live_run_is_not_purged(tmp_path: Path) -> None:
         named_alike.mkdir()
         (named_alike / "thesis.tex").write_text("x")
         (s.home / "runs" / "run-deadbeef").symlink_to(tmp_path)
-        for own in ("queue.db", "accounts.json", "accounts.lock", "doubts.jsonl"):
+        for own in ("queue.db", "accounts.json", "accounts.lock", "doubts.jsonl", "prices.json"):
             (s.home / own).write_text("")
         for own in ("tasks/task-0a1b2c3d/segue.log", "fleet/leash.json"):
             (s.home / own).parent.mkdir(parents=True)

@@ -49,6 +49,7 @@ def cost_of(spend: dict[str, Spend]) -> float:
     from segue.system.config import prices  # slow, and only needed if something was spent
 
     costs = [prices.cost_usd(model, tokens) for model, tokens in spend.items()]
+    prices.keep([*spend])  # the next leg or run has the same models
     return float(sum(cost for cost in costs if cost is not None))
 
 

@@ -1,13 +1,24 @@
 """Token prices and windows from the list that comes with genai-prices; nothing is fetched.
 
 Loading it is slow (a quarter of a second), so it is imported only for a cost or an unknown
-model.
+model. Runs need the prices of the same few models again and again: they are kept beside segue's
+state, for as long as the installed list stays the same.
 """
 
-from decimal import Decimal
+import json
+import os
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
 
 from segue.core.sessions.spend import Spend
+from segue.system.files import state
+
+KEPT_NAME = "prices.json"
+_MOST_KEPT = 200  # models
+_MAX_BYTES = 200_000
 
 _PROVIDERS = {
     "google": "gcp.gemini", "aws": "aws.bedrock", "azure": "azure.ai.openai",
@@ -27,11 +38,82 @@ def cost_usd(model: str, spend: Spend) -> Decimal | None:
     return sum((rate * tokens for rate, tokens in zip(rates, kinds, strict=True)), start=Decimal(0))
 
 
-@lru_cache(maxsize=1_000)
-def _rates(model: str) -> tuple[Decimal, ...] | None:
+def keep(models: list[str]) -> None:
+    """Keeps the prices of these models for the next process; never raises. Prices that depend on
+    the date or the hour are asked for each time."""
+    stamp = _list_stamp()
+    known = _kept(stamp)
+    new = {model: _from_list(model) for model in models if model and model not in known}
+    found = {model: entry[0] for model, entry in new.items() if entry[1]}
+    if not stamp or not found or len(known) + len(found) > _MOST_KEPT:
+        return
+    rates = {m: r and [str(each) for each in r] for m, r in (known | found).items()}
+    place = os.path.join(state.state_folder(), KEPT_NAME)
+    aside = f"{place}.{os.getpid()}.new"
+    with suppress(OSError):
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"list": stamp, "rates": rates}, file)
+        os.replace(aside, place)
+
+
+Rates = tuple[Decimal, ...]
+
+
+def _rates(model: str) -> Rates | None:
     """Of one token: given, said, read from the cache, written to it for five minutes and for an
-    hour. Asked for few tokens at a time: the list's price of many is that of one request with so
-    many."""
+    hour."""
+    kept = _kept(_list_stamp())
+    return kept[model] if model in kept else _from_list(model)[0]
+
+
+@lru_cache(maxsize=1)
+def _list_stamp() -> str:
+    """Which list is installed, without loading it; "" if there is no telling."""
+    with suppress(ImportError, ValueError, OSError):
+        spec = find_spec("genai_prices")
+        for folder in (spec and spec.submodule_search_locations) or ():
+            found = os.stat(os.path.join(folder, "data.py"))
+            return f"{found.st_size}-{found.st_mtime_ns}"
+    return ""
+
+
+def _kept(stamp: str) -> dict[str, Rates | None]:
+    """By model, as the file says now; None for one without a price."""
+    try:
+        place = os.path.join(state.state_folder(), KEPT_NAME)
+        changed = os.stat(place)
+    except OSError:
+        return {}
+    return _read_kept(place, (changed.st_ino, changed.st_mtime_ns), stamp)
+
+
+@lru_cache(maxsize=2)
+def _read_kept(place: str, changed: tuple[int, int], stamp: str) -> dict[str, Rates | None]:
+    try:
+        with open(place, encoding="utf-8") as file:
+            said: Any = json.loads(file.read(_MAX_BYTES))
+        if not stamp or said["list"] != stamp:
+            return {}
+        return {str(model): _five(rates) for model, rates in said["rates"].items()}
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _five(rates: Any) -> Rates | None:
+    if rates is None:
+        return None
+    try:
+        given, said, read, written, for_an_hour = (Decimal(str(each)) for each in rates)
+    except InvalidOperation as fault:
+        raise ValueError from fault
+    return given, said, read, written, for_an_hour
+
+
+@lru_cache(maxsize=1_000)
+def _from_list(model: str) -> tuple[Rates | None, bool]:
+    """The same, and whether it stays so. Asked for few tokens at a time: the list's price of many
+    is that of one request with so many."""
     from genai_prices import Usage, calc_price
 
     few = 1_000
@@ -43,15 +125,16 @@ def _rates(model: str) -> tuple[Decimal, ...] | None:
         Usage(input_tokens=few, cache_write_tokens=few, cache_write_1h_tokens=few),
     )
     try:
-        prices = [calc_price(usage, model_ref=model).total_price for usage in kinds]
+        found = [calc_price(usage, model_ref=model) for usage in kinds]
     except (LookupError, ValueError):
-        return None
-    given, said, read, written, for_an_hour = (price / few for price in prices)
+        return None, True
+    given, said, read, written, for_an_hour = (each.total_price / few for each in found)
     if given < for_an_hour == written:
         # The list has a price for writing, and none for an hour: twice the input's, by Anthropic's
         # rule, the only provider that sells that.
         for_an_hour = 2 * given
-    return given, said, read, written, for_an_hour
+    is_fixed = not isinstance(found[0].model.prices, list)
+    return (given, said, read, written, for_an_hour), is_fixed
 
 
 def window_tokens(model: str) -> int | None:

@@ -20,6 +20,7 @@ _OWN: dict[str, re.Pattern[str]] = {
     "": re.compile(
         rf"{_DATABASE}|drill\.jsonl|doubts\.jsonl|doubts\.[0-9]+\.new|dashboard-[0-9a-f]{{8}}\.html"
         r"|accounts\.(?:json|lock|damaged)|\.accounts\.json\.[0-9]+"
+        r"|prices\.json(?:\.[0-9]+\.new)?"
     ),
     "runs": RUN_ID,  # with everything that is in them
     "tasks": re.compile("task-[0-9a-f]{8}"),
