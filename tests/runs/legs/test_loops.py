@@ -24,15 +24,18 @@ from segue.drill.plays import enclosure, guided
 from segue.drill.plays.process import adopt_orphans
 
 LONG_S = 240.0
-SPARE = 30  # requests of a model that answers at once, until the agent has ended
+SPARE = 30  # requests of a model that takes its time by then, until the agent has ended
+SLOW_S = 1.0
 WINDOW = 1_000_000
 
 
 class Stubborn:
-    """Asks for its commands in turn, for ever."""
+    """Asks for its commands in turn, for ever. Once a session has made `quick` calls, by which it
+    should have been ended, each reply takes a second: how many more there are does not depend on
+    how busy the machine is."""
 
-    def __init__(self, commands: list[str]) -> None:
-        self.commands, self.asked = commands, 0
+    def __init__(self, commands: list[str], quick: int) -> None:
+        self.commands, self.quick, self.asked = commands, quick, 0
         self.kinds: list[Kind] = []
 
     def answer(self, ask: Ask, now: float) -> ModelAnswer:
@@ -43,16 +46,20 @@ class Stubborn:
         self.asked += 1
         command = self.commands[self.asked % len(self.commands)].replace("@", str(self.asked))
         call = shell_call(ask, f"call_{self.asked}", command)
-        return ModelAnswer(reply=ModelReply(text="Once more.", calls=(call,), spend=spend))
+        made = sum(part.role == "tool" for part in ask.parts)
+        return ModelAnswer(
+            reply=ModelReply(text="Once more.", calls=(call,), spend=spend),
+            delay_s=SLOW_S if made >= self.quick else 0.0,
+        )
 
 
-def play(agent: str, folder: Path, policy: str, commands: list[str]) -> dict[str, Any]:
+def play(agent: str, folder: Path, policy: str, quick: int, commands: list[str]) -> dict[str, Any]:
     """`segue run` to its end, and how often the model was asked."""
     home, project = folder / "home", folder / "project"
     for each in (home, project):
         each.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    cast, model = casts.find(agent), Stubborn(commands)
+    cast, model = casts.find(agent), Stubborn(commands, quick)
     with running(model) as server:
         stage = casts.PlayStage(home=home, project=project, port=server.port, window_tokens=WINDOW)
         cast.prepare(stage)
@@ -76,12 +83,13 @@ def play(agent: str, folder: Path, policy: str, commands: list[str]) -> dict[str
     }
 
 
-def enclosed(agent: str, folder: Path, policy: str, *commands: str) -> dict[str, Any]:
+def enclosed(agent: str, folder: Path, policy: str, *commands: str, quick: int) -> dict[str, Any]:
     if casts.find(agent).find({"SEGUE_AGENTS": AGENTS_FOLDER, "PATH": os.environ["PATH"]}) is None:
         missing(f"{agent} is not installed: {casts.find(agent).install}")
     if reason := enclosure.why_not():
         missing(reason)
-    argv = [sys.executable, SCRIPT, __file__, agent, str(folder / "play"), policy, *commands]
+    words = [agent, str(folder / "play"), policy, str(quick), *commands]
+    argv = [sys.executable, SCRIPT, __file__, *words]
     done = subprocess.run(
         enclosure.command(argv),
         env={**os.environ, "SEGUE_AGENTS": AGENTS_FOLDER},
@@ -111,15 +119,15 @@ def gave_up(found: dict[str, Any], max_replies: int, call: str) -> None:
 
 def test_a_call_that_the_real_codex_refuses_every_time_ends_the_run(tmp_path: Path) -> None:
     """With the limits as they are by default: before, it went on for ever."""
-    found = enclosed("codex", tmp_path, "", "rm -f x")
     most = Policy().max_idle_replies
     assert most is not None
+    found = enclosed("codex", tmp_path, "", "rm -f x", quick=most)
     gave_up(found, most, "rm -f x")
     assert all(loop["failed"] == loop["made"] > 0 for loop in found["loops"])
 
 
 def test_two_calls_that_alternate_end_a_run_of_the_real_codex(tmp_path: Path) -> None:
-    found = enclosed("codex", tmp_path, "max_idle_replies = 20\n", "rm -f x", "pwd")
+    found = enclosed("codex", tmp_path, "max_idle_replies = 20\n", "rm -f x", "pwd", quick=22)
     gave_up(found, 22, "rm -f x" if found["loops"][-1]["failed"] else "pwd")
 
 
@@ -134,23 +142,26 @@ def test_two_calls_that_alternate_end_a_run_of_the_real_codex(tmp_path: Path) ->
 def test_a_loop_of_the_rehearsal_agents_ends_the_run(
     commands: list[str], call: str, tmp_path: Path
 ) -> None:
-    found = enclosed("rehearsal", tmp_path, "max_idle_replies = 12\n", *commands)
-    gave_up(found, 12 + len(commands), call or "made")
+    most = 12 + len(commands)
+    found = enclosed("rehearsal", tmp_path, "max_idle_replies = 12\n", *commands, quick=most)
+    gave_up(found, most, call or "made")
 
 
 def test_a_call_with_ever_other_results_ends_the_run(tmp_path: Path) -> None:
     """Before, each result was news, and it went on for ever."""
     noise = "head -c 12 /dev/urandom | base64"
-    found = enclosed("rehearsal", tmp_path, "max_idle_replies = 4\nidle_legs = 1\n", noise)
+    policy, most = "max_idle_replies = 4\nidle_legs = 1\n", RESULTS + 4 * PATIENCE
+    found = enclosed("rehearsal", tmp_path, policy, noise, quick=most)
     assert (found["code"], found["outcome"]["reason"]) == (1, "no_progress")
-    assert RESULTS + 4 * PATIENCE <= found["asked"] <= RESULTS + 4 * PATIENCE + SPARE
+    assert most <= found["asked"] <= most + SPARE
 
 
 def test_a_session_that_reads_one_file_after_the_other_is_left_alone(tmp_path: Path) -> None:
     """Until it has read all of them, and begins again."""
     names = [f"echo {chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(60)]
-    found = enclosed("rehearsal", tmp_path, "max_idle_replies = 12\nidle_legs = 1\n", *names)
-    assert 60 + 12 <= found["asked"] <= 60 + 12 + 2 * SPARE
+    policy = "max_idle_replies = 12\nidle_legs = 1\n"
+    found = enclosed("rehearsal", tmp_path, policy, *names, quick=60 + 12)
+    assert 60 + 12 <= found["asked"] <= 60 + 12 + SPARE
     assert [loop["kind"] for loop in found["loops"]] == ["replies"]
 
 
@@ -165,4 +176,5 @@ def test_the_work_of_a_drill_is_not_a_loop_by_far(scenario: str, tmp_path: Path)
 if __name__ == "__main__":
     enclosure.demand()
     adopt_orphans()
-    print(json.dumps(play(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:])))
+    agent, folder, policy, quick, *commands = sys.argv[1:]
+    print(json.dumps(play(agent, Path(folder), policy, int(quick), commands)))
