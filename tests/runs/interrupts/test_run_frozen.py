@@ -16,6 +16,8 @@ from segue.drill.plays import job
 
 STALL_S = 4.0
 FROZEN_S = STALL_S + 3.0
+CHECKPOINT_S = 9.0
+"""A step of 3 s is finished and told within it, on a busy machine too."""
 SPEAKS = "for n in 1 2 3 4; do echo at step $n; sleep 1.5; done; echo all done"
 
 
@@ -35,13 +37,15 @@ def turns(pid: int) -> int:
 
 
 @contextmanager
-def frozen(s: Staged, process: "subprocess.Popen[str]", run_id: str) -> Iterator[None]:
+def frozen(
+    s: Staged, process: "subprocess.Popen[str]", run_id: str, for_s: float = FROZEN_S
+) -> Iterator[None]:
     """All of a run is stopped, and segue is the first to wake."""
     kept = json.loads((s.leg(run_id) / "keeper.json").read_text())
     agents = [kept["pid"], *below(kept["pid"])]
     for pid in (process.pid, *agents):
         os.kill(pid, signal.SIGSTOP)
-    until = time.monotonic() + FROZEN_S
+    until = time.monotonic() + for_s
     yield
     s.until(lambda: time.monotonic() > until)
     before = turns(process.pid)
@@ -76,13 +80,13 @@ def test_time_in_which_it_was_frozen_is_not_taken_from_the_last_words(tmp_path: 
     scenario = tmp_path / "slow.toml"
     scenario.write_text('about = "Slow."\n[job]\nsteps = 6\nstep_s = 3.0\n')
     with stage(scenario, within=tmp_path) as s:
-        s.config(policy={"checkpoint_s": STALL_S, "stall_s": 60.0})
+        s.config(policy={"checkpoint_s": CHECKPOINT_S, "stall_s": 60.0})
         process = s.start_run()
         s.until(lambda: job.current(s.project) == 2)
         process.send_signal(signal.SIGINT)
         (run_id,) = s.run_ids()
         s.until(lambda: s.state(run_id) == "stopping")
-        with frozen(s, process, run_id):
+        with frozen(s, process, run_id, CHECKPOINT_S + 2.0):
             pass
         assert s.end(process).code == 130
         assert "elapsed" not in kinds(s, run_id)
