@@ -143,8 +143,7 @@ def test_a_run_that_needs_the_user_says_so_as_soon_as_it_does_and_once_also_afte
 ) -> None:
     with noticed() as service, stage("success", within=tmp_path) as s, ExitStack() as beside:
         words = needy(s, service)
-        if has_daemon:
-            beside.enter_context(watching(s.home, s.env))
+        watch = beside.enter_context(watching(s.home, s.env)) if has_daemon else None
         service.answers.clear()
         process = s.start(*words)
         s.until(lambda: service.got)
@@ -162,11 +161,10 @@ def test_a_run_that_needs_the_user_says_so_as_soon_as_it_does_and_once_also_afte
         service.answers.set()
         # Whoever comes next does not tell it again.
         assert "needs-you" in s.segue("show", run).stdout
-        with ExitStack() as later:
-            if not has_daemon:
-                watch = later.enter_context(watching(s.home, s.env))
-                watch.until(lambda: watch.remote.get("/v1/status")["log_seq"] >= 0, "the daemon")
-                assert watch.stop() == 0
+        if watch is None:
+            watch = beside.enter_context(watching(s.home, s.env))
+            watch.until(lambda: watch.remote.get("/v1/status")["log_seq"] >= 0, "the daemon")
+        assert watch.stop() == 0  # it sends what it still has to say
         assert service.titles == [f"denied in project ({run}) needs you"]
 
 

@@ -139,6 +139,11 @@ def test_nothing_but_printable_text_reaches_the_terminal(text: str, width: int) 
     assert all(line.isprintable() for line in told)
 
 
+def test_a_reason_tells_times_of_the_users_own_clock() -> None:
+    shown = picture(reason="waited until 2026-11-16T03:33:05Z: resuming")
+    assert drawn(shown, 80)[-1] == "  waited until 03:33:05: resuming"
+
+
 def test_an_escape_sequence_is_taken_out_as_a_whole() -> None:
     assert clean(NASTY) == "rm x 2J evil 日本語 done"
     assert clean("\x1b[38;5;1mred\x1b[0m") == "red"

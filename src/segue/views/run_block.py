@@ -14,7 +14,7 @@ from segue.core.sessions.forecast import Forecast, forecast
 from segue.core.sessions.growth import Growth
 from segue.core.sessions.reading import Zone
 from segue.views import tables
-from segue.views.verdicts import duration, moment
+from segue.views.verdicts import duration, local_times, moment
 
 Piece = tuple[str, str]
 """Text and its style: a colour, "dim", "bold" or ""."""
@@ -77,7 +77,8 @@ def block(picture: RunPicture, *, now: float, width: int, tz: tzinfo) -> list[li
     picture = replace(picture, forecast=picture.forecast or _forecast(picture))
     lines = [_head(picture, now, width), _now(picture, now, width, tz), _words(picture, width)]
     if picture.reason and picture.run.state is not RunState.WAITING:  # which says it itself
-        lines.append([("  " + cut(clean(picture.reason), width - 2), "dim")])
+        why = clean(local_times(picture.reason, now, tz))
+        lines.append([("  " + cut(why, width - 2), "dim")])
     return [_cut(line, width) for line in lines if line]
 
 

@@ -77,6 +77,11 @@ def test_the_text_fits_80_columns_and_leads_with_the_outcome(done: tuple[Staged,
     assert "(task): handed over" in ended.stdout
     for word in ("check", "changed", "commit", "timeline", "used", "decided"):
         assert any(line.startswith(word) for line in body), word
+    # What is too long for a line goes on below its text, not below its time.
+    decided = body[next(n for n, line in enumerate(body) if line.startswith("decided")) :]
+    assert [line for line in decided if line.startswith(" " * 20)]
+    markdown = s.segue("report", run, "--format", "md").stdout
+    assert markdown.count("files changed") == 1
 
 
 def test_without_a_run_it_tells_of_the_night_and_of_watched_sessions(

@@ -78,7 +78,7 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
         ("folder", _e(run.cwd)),
         ("check", _e(parts.check_line(each))),
         ("agents", _e(parts.agents_line(each))),
-        ("began", _e(f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")),
+        ("started", _e(f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")),
         ("timeline", _timeline_lines(each, now, tz)),
         ("used", spends),
         ("changed", _files(each)),

@@ -48,13 +48,13 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     rows = [
         ("check", code(parts.check_line(each)) if run.check else ""),
         ("agents", escaped(parts.agents_line(each))),
-        ("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}"),
+        ("started", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}"),
         *(("used", escaped(parts.spend_line(spend))) for spend in each.spend),
         ("changed", total(each.files) if each.files is not None else escaped(each.note)),
     ]
     lines += [f"| {name} | {value} |" for name, value in rows if value]
     if each.files:
-        lines += ["", "```", *counted_lines(each.files[: parts.MAX_FILES]), "```"]
+        lines += ["", "```", *counted_lines(each.files[: parts.MAX_FILES])[:-1], "```"]
     if each.commits:
         lines += ["", *(f"- {code(name)} {escaped(subject)}" for name, subject in each.commits)]
     lines += ["", "<details><summary>Timeline and decisions</summary>", ""]

@@ -11,6 +11,7 @@ from segue.views.verdicts import local_times
 
 WIDTH = 80
 _LABEL = 10
+_CLOCK = 10  # columns of a time and the gap after it
 
 
 def text(report: Report, tz: tzinfo) -> str:
@@ -44,7 +45,7 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
         lines += ["", *(f"  {line}" for line in _answer(each)), ""]
     lines += _row("check", parts.check_line(each))
     lines += _row("agents", parts.agents_line(each))
-    lines += _row("began", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
+    lines += _row("started", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
     if each.files is not None:
         told = counted_lines(each.files[: parts.MAX_LINES])
         more = len(each.files) - parts.MAX_LINES
@@ -57,14 +58,14 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     lines += _row("commit", f"… {more} more: git log") if more > 0 else []
     for span in parts.spans(each, now):
         when = f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)}"
-        lines += _row("timeline", f"{when}  {span.label}")
+        lines += _row("timeline", f"{when}  {span.label}", len(when) + 2)
     for spend in each.spend:
         lines += _row("used", parts.spend_line(spend))
     more = len(each.steps) - parts.MAX_STEPS
     lines += _row("decided", f"… {more} before these: segue logs {run.id}" if more > 0 else "")
     for step in each.steps[-parts.MAX_STEPS :]:
         why = clean(local_times(step.reason, step.at, tz))
-        lines += _row("decided", f"{parts.clock_time(step.at, tz)}  {why}")
+        lines += _row("decided", f"{parts.clock_time(step.at, tz)}  {why}", _CLOCK)
     lines += _row("note", each.note)
     return _without_repeats(lines)
 
@@ -82,8 +83,9 @@ def _end_of(path: str) -> str:
     return path if len(path) <= room else f"…{path[1 - room :]}"
 
 
-def _row(name: str, value: str) -> list[str]:
-    return _wrapped(f"{name:<{_LABEL}}{value}", " " * _LABEL) if value else []
+def _row(name: str, value: str, hang: int = 0) -> list[str]:
+    """`hang`: how many columns further right its later lines begin."""
+    return _wrapped(f"{name:<{_LABEL}}{value}", " " * (_LABEL + hang)) if value else []
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
