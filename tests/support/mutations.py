@@ -98,13 +98,13 @@ MUTATIONS = (
     Mutation(
         "no session is ever due",
         f"{_MACHINE}/moves.py",
-        "is_due=why_due(run, marks) != \"\"",
+        "is_due=why != \"\"",
         "is_due=False",
     ),
     Mutation(
         "every session is due",
         "segue/core/runs/due.py",
-        "if later(used, pace, turns=2 if run.is_timely else 3) < room.limit_tokens:",
+        "if later(used, pace, turns=turns) < room.limit_tokens:",
         "if False:",
     ),
     Mutation(

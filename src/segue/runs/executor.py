@@ -126,6 +126,7 @@ class Executor:
             idle=self.idle,
             ask_key=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:ask:{run.id}:{decision.leg}")),
             is_only_asked=decision.purpose == "checkpoint",
+            request_bytes=len(self.prompts.request(run)),
         )
         self._printed[folder] = follower.stream.salvager
         if decision.purpose == "work" and decision.prompt != "task" and not decision.session_id:
@@ -513,10 +514,13 @@ class Executor:
 
 
 def _is_told_at_once(follower: LegFollower) -> bool:
-    """Whether it is about to act on nothing but the summary of its own compaction."""
-    seen, is_at_rest = follower.compactions, not follower.has_open_call
-    is_next = seen.works_after < seen.count and seen.is_after_work and not seen.ends_turn
-    can_wait = is_at_rest or bool(follower.drive.interrupt)
+    """Whether it is about to act on nothing but the summary of its own compaction, or has just
+    begun to: a tool that was called on that ground alone is interrupted, unless it has been running
+    for some time."""
+    seen = follower.compactions
+    goes_on = not seen.ends_turn or seen.works_after == seen.count
+    is_next = seen.results_after < seen.count and seen.is_after_work and goes_on
+    can_wait = not follower.has_open_call or follower.has_new_call
     return follower.drive.works_on_compacted and is_next and can_wait
 
 

@@ -34,11 +34,28 @@ def led(policy: Policy | None = None, abilities: Abilities = TALKS) -> Led:
     return Led(policy=policy or Policy(), abilities=abilities).begin()
 
 
-def read(run: Led, percent: float, *, timely: bool = True, enforced: float | None = None) -> None:
-    size = Reading(input_tokens=round(percent / 100 * WINDOW), window_tokens=WINDOW)
-    own = None if enforced is None else round(enforced / 100 * WINDOW)
-    leg = run.run.leg
-    run.tell(ContextMeasured(leg=leg, reading=size, is_timely=timely, enforced_tokens=own))
+def tokens(percent: float) -> int:
+    return round(percent / 100 * WINDOW)
+
+
+def read(
+    run: Led,
+    percent: float,
+    *,
+    timely: bool = True,
+    enforced: float | None = None,
+    pending: float = 0.0,
+    request: float = 0.0,
+) -> None:
+    measured = ContextMeasured(
+        leg=run.run.leg,
+        reading=Reading(input_tokens=tokens(percent), window_tokens=WINDOW),
+        is_timely=timely,
+        enforced_tokens=None if enforced is None else tokens(enforced),
+        pending_tokens=tokens(pending),
+        request_tokens=tokens(request),
+    )
+    run.tell(measured)
 
 
 def grow(run: Led, *percents: float, timely: bool = True, enforced: float | None = None) -> None:
@@ -67,6 +84,65 @@ def test_what_the_next_turn_would_take_past_the_hard_mark_is_asked_for_now(
         "context at 71 %, +12 % per turn: the next turn would pass 85 %:"
         " handing over at this boundary"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "request_adds", "cuts"),
+    [
+        (83, 0, False),  # the next boundary's request is read at 89 %
+        (83, 2, True),
+        (84.5, 0, True),
+        (79, 2, False),
+        (79, 6, True),  # below the soft mark, too
+    ],
+)
+@pytest.mark.parametrize("abilities", [TALKS, MUTE])
+def test_a_jump_that_leaves_no_room_for_another_turn_is_interrupted_for_the_request(
+    size: float, request_adds: float, cuts: bool, abilities: Abilities
+) -> None:
+    run = led(abilities=abilities)
+    grow(run, 10, 16, 22, 28, 34)
+    read(run, size, request=request_adds)
+    if cuts:
+        ask = run.last(AskCheckpoint)
+        assert "no room for another turn: handing over now" in ask.reason
+    else:
+        assert run.run.is_due
+        ask = asked(run)
+    assert ask.now is cuts
+
+
+def test_what_tools_printed_since_the_last_reading_counts_as_read() -> None:
+    run = led()
+    grow(run, 10, 16, 22, 28, 34)
+    assert not run.run.is_due
+    run.tell(Boundary(leg=run.run.leg, pending_tokens=tokens(41)))
+    ask = run.last(AskCheckpoint)
+    assert ask.now is False
+    assert ask.reason.startswith("context at about 75 % with the last tool's output, +6 % per turn")
+
+
+def test_a_size_that_is_told_after_the_tools_is_no_reason_to_ask_too_late() -> None:
+    """opencode reports 34 % when the tool has already printed 50 %."""
+    run = led()
+    grow(run, 10, 16, 22, 28, timely=False)
+    read(run, 34, timely=False, pending=50, request=1)
+    assert run.last(AskCheckpoint).now is True
+
+
+def test_a_session_that_cannot_be_asked_is_not_interrupted_for_the_request() -> None:
+    run = led(abilities=GEMINI)
+    grow(run, 5, 8, 11, 14)
+    read(run, 82, request=12)
+    assert (run.state, run.run.is_due) == (RunState.WORKING, True)
+
+
+def test_output_that_makes_a_session_too_large_to_be_resumed_spares_it_the_request() -> None:
+    run = led(abilities=GEMINI)
+    grow(run, 10, 20, 30, 38)
+    assert run.run.is_due
+    run.tell(Boundary(leg=run.run.leg, pending_tokens=tokens(45)))
+    assert "it is too large to be asked" in run.last(EndLeg).reason
 
 
 def test_what_is_read_one_turn_later_is_asked_for_one_turn_earlier() -> None:

@@ -11,12 +11,23 @@ from segue.core.sessions.reading import Reading, Zone
 K = 1_000
 
 
+def at(soft: int, hard: int, asked_by: int) -> Marks:
+    return Marks(soft_tokens=soft * K, hard_tokens=hard * K, asked_by_tokens=asked_by * K)
+
+
 @pytest.mark.parametrize(
     ("name", "soft", "hard"),
     [("graduated", 160, 170), ("continuous", 180, 180), ("early", 130, 140)],
 )
 def test_marks_of_the_presets_in_a_window_of_200_000(name: str, soft: int, hard: int) -> None:
-    assert marks(PRESETS[name], 200 * K) == Marks(soft_tokens=soft * K, hard_tokens=hard * K)
+    assert marks(PRESETS[name], 200 * K) == at(soft, hard, 180)
+
+
+@pytest.mark.parametrize(("hard", "by"), [(0.85, 180), (0.92, 184), (0.97, 190)])
+def test_a_request_is_read_by_90_percent_or_the_hard_mark_but_before_the_reserve(
+    hard: float, by: int
+) -> None:
+    assert marks(Policy(hard_mark=hard), 200 * K).asked_by_tokens == by * K
 
 
 @pytest.mark.parametrize(("percent", "reached"), [(89, False), (90, True), (91, True)])
@@ -39,13 +50,13 @@ def test_a_mark_of_1_is_the_whole_window() -> None:
 
 
 def test_a_soft_mark_above_the_hard_one_is_the_hard_one() -> None:
-    assert marks(Policy(soft_mark=1.5), 200 * K) == Marks(soft_tokens=170 * K, hard_tokens=170 * K)
+    assert marks(Policy(soft_mark=1.5), 200 * K) == at(170, 170, 180)
 
 
 def test_an_enforced_limit_lowers_both_by_what_a_checkpoint_needs() -> None:
-    assert marks(Policy(), 200 * K, 167 * K) == Marks(soft_tokens=157 * K, hard_tokens=157 * K)
+    assert marks(Policy(), 200 * K, 167 * K) == at(157, 157, 157)
     lower = Policy(reserve_tokens=2 * K)
-    assert marks(lower, 200 * K, 167 * K) == Marks(soft_tokens=160 * K, hard_tokens=165 * K)
+    assert marks(lower, 200 * K, 167 * K) == at(160, 165, 165)
 
 
 def test_an_enforced_limit_above_the_marks_changes_nothing() -> None:

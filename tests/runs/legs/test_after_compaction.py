@@ -187,18 +187,19 @@ def test_an_agent_that_does_not_talk_is_resumed_with_it_between_two_tools(tmp_pa
 USED_UP = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 260000, output_tokens = 9}\n"
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
 @pytest.mark.parametrize(
     ("cast", "full", "before", "legs"),
     [("rehearsal-codex", USED_UP, 4, 2), ("rehearsal", FULL, 5, 1)],
 )
 def test_an_agent_that_would_act_on_its_summary_alone_is_told_before_it_does(
-    cast: str, full: str, before: int, legs: int, tmp_path: Path
+    cast: str, full: str, before: int, legs: int, has_begun: bool, tmp_path: Path
 ) -> None:
     """codex and claude work on at once after their own compaction: the reply to that would do work
-    again. claude is interrupted for it, and stays."""
-    slow = f"[[rules]]\nafter_requests = {before}\ndelay_s = 15\n"
-    works = ["echo it again >> done", "echo and on >> done"]  # what it would do, and does
-    played = scenario(tmp_path, [*BEFORE, *works], full, slow)
+    again, and so does a tool that has just begun. claude is interrupted for it, and stays."""
+    slow = f"[[rules]]\nafter_requests = {before}\ndelay_s = 15\n" * (not has_begun)
+    again = "sleep 15; " * has_begun + "echo it again >> done"  # what it would do
+    played = scenario(tmp_path, [*BEFORE, again, "echo and on >> done"], full, slow)
     with staged(played, cast) as s:
         ended = s.run()
         assert ended.code == 0, (ended.stderr, s.answers)

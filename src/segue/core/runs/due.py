@@ -5,6 +5,10 @@ of the last tools are already in the conversation but not yet in any reading. Wa
 boundary means that the request is read one turn later. So this module forecasts the size at which a
 request would be read if it were sent one boundary later than the next. If that size is past the
 hard mark, the handoff begins now; the hard mark lies before the agent's own limit by the reserve.
+What tools printed since the last reading is estimated and counts as read (`pending_tokens`).
+
+A session that jumps past the soft mark may have no room left for another turn. If a request that
+waits for the next boundary would be read too late (`is_late`), segue interrupts the turn for it.
 
 A session that must be resumed to be asked, and that grows by being resumed, can be asked only
 while it still fits. This is a separate limit, with a soft mark before it in the same proportion.
@@ -34,6 +38,8 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
         run,
         reading=fact.reading,
         is_timely=fact.is_timely,
+        pending_tokens=fact.pending_tokens,
+        request_tokens=fact.request_tokens,
         abilities=replace(run.abilities, enforced_tokens=known),
     )
     used, sizes = fact.reading.used_tokens, run.sizes
@@ -85,7 +91,7 @@ def why_due(run: Run, found: Marks | None = None) -> str:
     reading, found = run.reading, found or marks_of(run)
     if reading is None or found.soft_tokens is None or found.hard_tokens is None:
         return ""
-    used, room = reading.used_tokens, _room(run, found)
+    used, room = expected_tokens(run), _room(run, found)
     if used >= found.soft_tokens:
         return f"{_at(run, used)}, soft mark {share(run, found.soft_tokens)}"
     if used >= room.soft_tokens:
@@ -95,7 +101,8 @@ def why_due(run: Run, found: Marks | None = None) -> str:
     pace = _pace(run)
     if pace is None:
         return ""
-    if later(used, pace, turns=2 if run.is_timely else 3) < room.limit_tokens:
+    turns = 2 if run.is_timely or run.pending_tokens else 3
+    if later(used, pace, turns=turns) < room.limit_tokens:
         return ""
     added = share(run, pace.large_reply_tokens or 0)
     turn = f"+{added} per turn"
@@ -105,7 +112,35 @@ def why_due(run: Run, found: Marks | None = None) -> str:
 
 
 def _at(run: Run, used_tokens: int) -> str:
+    if run.pending_tokens:
+        return f"context at about {share(run, used_tokens)} with the last tool's output"
     return f"context at {share(run, used_tokens)}"
+
+
+def expected_tokens(run: Run) -> int:
+    """The session's size, with what its tools printed since the last reading."""
+    return run.reading.used_tokens + run.pending_tokens if run.reading is not None else 0
+
+
+def is_passed_with(run: Run, pending_tokens: int) -> bool:
+    """Whether the session has passed the soft mark once this much is added to its last reading."""
+    soft = marks_of(run).soft_tokens
+    if not pending_tokens or soft is None or run.reading is None:
+        return False
+    return run.reading.used_tokens + pending_tokens >= soft
+
+
+def is_late(run: Run, found: Marks) -> bool:
+    """Whether a session that is due has no room for another turn before the request: at its next
+    boundary, the request would be read later than it should be. `found`: its marks."""
+    latest = found.asked_by_tokens
+    if latest is None or run.reading is None:
+        return False
+    able, resumed = run.abilities, resumed_tokens(run)
+    if not able.talks and (not able.resumes or (resumed or 0) > run.reading.window_tokens):
+        return False  # it is not asked at all
+    read_at = later(expected_tokens(run), _pace(run), turns=1) + run.request_tokens
+    return read_at > latest
 
 
 def share(run: Run, tokens: int) -> str:
@@ -137,7 +172,7 @@ def _room(run: Run, found: Marks) -> _Room:
     askable = int((most + grown) / able.resume_factor)
     if askable >= hard:
         return _Room(hard, soft)
-    if reading.used_tokens > askable:
+    if expected_tokens(run) > askable:
         return _Room(hard, soft, is_passed=True)
     return _Room(askable, askable * soft // hard)
 
@@ -147,8 +182,9 @@ def resumed_tokens(run: Run) -> int | None:
     reading, factor = run.reading, run.abilities.resume_factor
     if reading is None or reading.window_tokens <= 0:
         return None
-    new = max(0, reading.used_tokens - run.loaded_tokens)
-    return reading.used_tokens + int(new * (factor - 1))
+    used = expected_tokens(run)
+    new = max(0, used - run.loaded_tokens)
+    return used + int(new * (factor - 1))
 
 
 def _pace(run: Run) -> Growth | None:

@@ -176,6 +176,8 @@ class Run(Struct, frozen=True, kw_only=True):
     leg_replied: bool = False
     reading: Reading | None = None
     is_timely: bool = False  # of the reading: see `ContextMeasured`
+    pending_tokens: int = 0  # what the context has gained since the reading: an estimate
+    request_tokens: int = 0  # what a request for a checkpoint would add: an estimate
     sizes: tuple[int, ...] = ()
     """Of the context after the last replies, in order, also those of earlier sessions."""
     replies: int = 0  # how many of them are this session's
@@ -282,6 +284,9 @@ class ContextMeasured(Fact, frozen=True, kw_only=True, tag="read"):
     is_timely: bool = False
     """Whether there is a boundary before the model is asked again: the reply's tools still run. If
     not, what is said now is read one turn later."""
+    pending_tokens: int = 0
+    """What the context has gained since then, estimated from what its tools printed."""
+    request_tokens: int = 0  # what a request for a checkpoint would add: an estimate
 
 
 class Boundary(Fact, frozen=True, kw_only=True):
@@ -291,6 +296,7 @@ class Boundary(Fact, frozen=True, kw_only=True):
 
     leg: int
     ahead: bool = False
+    pending_tokens: int = 0  # as in `ContextMeasured`
 
 
 class CheckpointReceived(Fact, frozen=True, kw_only=True, tag="told"):

@@ -120,6 +120,18 @@ def handoff_points(
     return _least(handoff, _tokens_at(policy.soft_mark, window)), handoff
 
 
+def last_request(
+    policy: Policy, window_tokens: int, enforced_at_tokens: int | None = None
+) -> int | None:
+    """The size by which a session must have been asked for a checkpoint, as in `forecast`; None
+    if handoffs are off."""
+    window = bounded(window_tokens)
+    handoff = handoff_points(policy, window, enforced_at_tokens)[1]
+    full = _least(window or None, _limit(enforced_at_tokens))
+    last = None if full is None or handoff is None else _before(full, policy.reserve_tokens)
+    return _asked_by(last, handoff, window)
+
+
 def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
     """The size by which a session must have been asked for a checkpoint; None if handoffs are
     off."""

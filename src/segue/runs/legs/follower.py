@@ -18,6 +18,7 @@ from segue.agents.contracts.drive import Drive, LineMeaning
 from segue.agents.contracts.profile import Profile
 from segue.agents.shared.live import Live
 from segue.core.handoffs.digest import Arrival, Builder, Compactions
+from segue.core.runs.due import is_passed_with
 from segue.core.runs.idle import Idle
 from segue.core.runs.progress import Progress
 from segue.core.runs.timers import Activity
@@ -31,6 +32,7 @@ from segue.core.runs.types import (
     RunState,
     SessionNamed,
 )
+from segue.core.sessions.pending import Pending
 from segue.core.stops.events import (
     Compaction,
     Ended,
@@ -58,6 +60,7 @@ _READS = 16  # some megabytes: an agent that prints faster must not delay a run
 _READ_S = 0.3  # nor one whose lines take longer to read than to print
 _FINISH_S = 1.0  # for the remaining output of an agent that segue ends, because its user waits
 _FLOOD_BYTES = 1 << 20
+_NEW_CALL_S = 3.0  # what a tool did in that time is soon done again
 
 
 class LegFollower:
@@ -84,9 +87,11 @@ class LegFollower:
         idle: Idle | None = None,
         ask_key: str = "",
         is_only_asked: bool = False,
+        request_bytes: int = 0,
     ) -> None:
         """`file_from` is the size of the session's file when the leg began. For `ask_key` and
-        `is_only_asked` see `AnswerTracker`."""
+        `is_only_asked` see `AnswerTracker`. `request_bytes` is the length of a request for a
+        checkpoint."""
         self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
         self.env, self.session_id = env, session_id
         self.stream = LegStream(Path(leg.folder) / "stdout", profile, run.cwd)
@@ -96,6 +101,8 @@ class LegFollower:
         )
         self.file = SessionFileTracker(drive, profile, env=env, cwd=run.cwd, file_from=file_from)
         self.size = ContextSize(profile.name, windows, cwd=run.cwd, policy=run.policy)
+        self.pending = Pending(is_late=drive.size_after_tools)
+        self._request_bytes = request_bytes
         self.times, self.work = LegTimes(clock, run.leg_since), LastWork()
         self.refusals, self.recalls = Refusals(), Recalls(run.id, number)
         idle = idle or Idle(run.policy)
@@ -113,8 +120,11 @@ class LegFollower:
         self.is_ending = False  # its keeper was asked to end it
         self.is_flooded = False  # it printed more than is allowed, so only the end is read
         self.has_moved = False  # the last look found something
+        self._called_at: float | None = None  # a tool, while none was running
+        self._is_catching_up = _size_of(leg.stdout) > 0  # on what another process saw happen
         self._stderr_bytes = 0
         self._boundary = False
+        self._is_call_news = False  # the last look saw a tool begin
         self._is_missed = False
         """The tools of the newest reading have already run, so nothing can be said in between."""
 
@@ -166,6 +176,13 @@ class LegFollower:
         return bool(self.live.open_calls)
 
     @property
+    def has_new_call(self) -> bool:
+        """Whether a tool runs that was seen to begin, a moment ago."""
+        began = self._called_at
+        is_new = began is not None and self.times.clock.awake() - began < _NEW_CALL_S
+        return self.has_open_call and is_new
+
+    @property
     def is_between_tools(self) -> bool:
         """Whether the last look saw a tool finish, and none is running."""
         return self._boundary and not self.live.open_calls
@@ -190,12 +207,19 @@ class LegFollower:
 
     def boundary(self, run: Run) -> Boundary | None:
         """The boundary that the last look found, if it matters to the run."""
+        pending = self._pending_tokens
         if self.live.open_calls:
             is_wanted = run.is_due and run.state is RunState.WORKING and not run.ended_how
             is_wanted = is_wanted and self.drive.talks
-            return Boundary(leg=self.number, ahead=True) if is_wanted else None
+            if not is_wanted:
+                return None
+            return Boundary(leg=self.number, ahead=True, pending_tokens=pending)
+        if not self._boundary:
+            return None
         is_wanted = run.is_due or run.is_in_tool or run.state is RunState.STOPPING
-        return Boundary(leg=self.number) if self._boundary and is_wanted else None
+        if not is_wanted and not is_passed_with(run, pending):
+            return None
+        return Boundary(leg=self.number, pending_tokens=pending)
 
     # Observation
 
@@ -203,7 +227,7 @@ class LegFollower:
         """What is new, within a short look: see `has_more`."""
         facts: list[AnyFact] = []
         tail, began = self.stream.tail, self.times.look()
-        self._boundary = False
+        self._boundary = self._is_call_news = False
         if self.is_flooded:
             tail.skip(_FLOOD_BYTES)
         self.has_moved = False
@@ -222,10 +246,12 @@ class LegFollower:
                 break
         if self.asking.is_due(self.live.lines):
             self._ask_again()
-        facts += self._look_at_file(now)
+        # A call may come from what only the file shows: a compaction.
+        facts += self._look_at_file(now, at_once=self._is_call_news)
         self._look_at_stderr()
         if not tail.has_more:
             self._loops.caught_up()
+            self._is_catching_up = False
             self.turn.settle(began)
         if self.turn.is_over:
             self.asking.end()
@@ -270,7 +296,18 @@ class LegFollower:
             is_timely = bool(self.live.open_calls) or (self._boundary and not self.drive.talks)
         else:
             is_timely = not self.drive.size_after_tools and not self._is_missed
-        return replace(fact, is_timely=is_timely)
+        return replace(
+            fact,
+            is_timely=is_timely,
+            pending_tokens=self._pending_tokens,
+            request_tokens=self.pending.cost(self._request_bytes),
+        )
+
+    @property
+    def _pending_tokens(self) -> int:
+        """Not for an agent whose file reports its size: what of that its stream has shown already
+        is not known."""
+        return self.pending.tokens if self.drive.size_from == "stream" else 0
 
     def _look_at_stderr(self) -> None:
         """Text on stderr counts as output too."""
@@ -345,11 +382,16 @@ class LegFollower:
                 self.work.called(event, now)
                 self.asking.call(event)
                 self.times.tool(is_running=True)
+                self._is_call_news = True
+                if self._called_at is None and not self._is_catching_up:
+                    self._called_at = self.times.awake
             case ToolResult():
+                self.pending.add(len(event.printed))
                 self.asking.drop_work()  # some record words after the call that they belong to
                 if not self.live.open_calls:
                     self.work.idle()
                     self.times.tool(is_running=False)
+                    self._called_at = None
                     self._boundary, self._is_missed = True, self.drive.talks
             case Ended() if event.ok:
                 self.work.answered()
@@ -436,6 +478,7 @@ class LegFollower:
         if found is None:
             return []
         self._is_missed = False
+        self.pending.read(used)
         reading, enforced = found
         return [ContextMeasured(leg=self.number, reading=reading, enforced_tokens=enforced)]
 

@@ -4,7 +4,7 @@ what the summary leaves out is gone unless somebody who saw it repeats it."""
 from segue.core.handoffs.digest.parts import budget_chars, sections
 from segue.core.handoffs.digest.types import Digest
 from segue.core.secrets.redact import redact
-from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall
+from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall, ToolResult
 
 _SUMMARY_CHARS = 400_000
 _BESIDES = (
@@ -24,6 +24,8 @@ class Compactions:
         """The summary of the last one; "" if the records do not have it."""
         self.works_after = 0
         """The number of the last one after which the session called a tool, and so continued."""
+        self.results_after = 0
+        """The number of the last one after which a tool of the session finished."""
         self.is_after_work = False
         """Whether the session called a tool between the last one and the one before. A session that
         only compacts is not told the same thing again and again."""
@@ -52,6 +54,8 @@ class Compactions:
                 self._is_fresh = self._is_done = False
                 if isinstance(event, ToolCall):
                     self.works_after, self._has_worked = self.count, True
+            case ToolResult():
+                self.results_after = self.works_after
 
 
 def left_out(

@@ -99,6 +99,11 @@ def grows(run: Run, fact: ContextMeasured, moment: RunContext) -> RunStep:
 
 
 def boundary(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
+    if fact.pending_tokens != run.pending_tokens:
+        step = look(replace(run, pending_tokens=fact.pending_tokens), moment)
+        if step.decisions:
+            return step
+        run = step.run
     if not run.is_due or run.ended_how or (fact.ahead and not run.abilities.talks):
         return RunStep(run)
     return hand_over(run, moment, due_reason(run), now=False, in_tool=fact.ahead)

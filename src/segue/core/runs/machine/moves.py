@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.runs import outcomes
-from segue.core.runs.due import marks_of, resumed_tokens, share, why_due
+from segue.core.runs.due import is_late, marks_of, resumed_tokens, share, why_due
 from segue.core.runs.machine import relays
 from segue.core.runs.outcomes import Cap, when
 from segue.core.runs.types import (
@@ -102,6 +102,7 @@ def start(
         leg_replied=False,
         reading=run.reading if same else None,
         is_timely=False,
+        pending_tokens=0,
         replies=run.replies if same else 0,
         loaded_tokens=run.loaded_tokens if same else 0,
         is_due=same and run.is_due,
@@ -428,7 +429,11 @@ def look(run: Run, moment: RunContext) -> RunStep:
     if hard is not None and reading.used_tokens >= hard:
         at = f"context at {share(run, reading.used_tokens)}, hard mark {share(run, hard)}"
         return hand_over(run, moment, f"{at}: handing over now", now=True)
-    return RunStep(replace(run, is_due=why_due(run, marks) != ""))
+    why = why_due(run, marks)
+    if why and is_late(run, marks):
+        reason = f"{why}, no room for another turn: handing over now"
+        return hand_over(run, moment, reason, now=True)
+    return RunStep(replace(run, is_due=why != ""))
 
 
 def due_reason(run: Run) -> str:
