@@ -131,7 +131,7 @@ MUTATIONS = (
         """    if fact.timer != "wait" or wait is None:
         return RunStep(run)
     if moment.at < wait.until and not wait.is_relative:
-        return RunStep(run)  # not before the reset, whoever says so
+        return RunStep(run)  # never before the reset, whoever asks
 """,
         """    if wait is None:
         return RunStep(run)
