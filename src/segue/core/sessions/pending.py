@@ -8,6 +8,8 @@ no more than half a token per byte; a higher cost is believed only if several tu
 
 from collections import deque
 
+from segue.core.stops.events import ToolResult
+
 _KEPT = 12  # turns
 _ENOUGH = 3  # turns that can agree
 _AGREES = 1.25  # their costs are this close
@@ -39,11 +41,15 @@ class Pending:
         return int(size_bytes * self._per_byte())
 
     def add(self, size_bytes: int) -> None:
-        """A tool printed this much, or the session was told it."""
+        """The conversation has gained this much text."""
         if self._is_late:
             self._fresh += size_bytes
         else:
             self._unread += size_bytes
+
+    def feed(self, result: ToolResult) -> None:
+        """A tool answered: only the length of its output counts."""
+        self.add(len(result.printed))
 
     def read(self, used_tokens: int) -> None:
         """A new reading: the next reply, or the session after its own compaction."""

@@ -386,7 +386,7 @@ class LegFollower:
                 if self._called_at is None and not self._is_catching_up:
                     self._called_at = self.times.awake
             case ToolResult():
-                self.pending.add(len(event.printed))
+                self.pending.feed(event)
                 self.asking.drop_work()  # some record words after the call that they belong to
                 if not self.live.open_calls:
                     self.work.idle()
