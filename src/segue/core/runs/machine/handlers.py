@@ -1,5 +1,8 @@
 """What each fact does to a run, except for the end of a leg (`leg_over`). There is one function
-per row of the machine's table, and each is called only in the states that the table names."""
+per row of the machine's table, and each is called only in the states that the table names.
+
+One file: the table names these functions side by side, and they are compared that way.
+"""
 
 from msgspec.structs import replace
 
