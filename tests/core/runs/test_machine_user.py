@@ -1,10 +1,12 @@
 """The machine of a run: Ctrl+C, cancel, and going on with it."""
 
+import pytest
 from support.runs.stepping import MUTE, TALKS, Led, exit_code, led
 
 from segue.core.policy import Policy
 from segue.core.runs.types import (
     Abilities,
+    AnyFact,
     AskCheckpoint,
     CancelAsked,
     Checked,
@@ -218,6 +220,15 @@ def test_resume_while_it_is_being_stopped_continues_when_that_is_over() -> None:
     run.tell(InterruptRequested(), InterruptRequested(), Resumed())
     run.ends(R.USER_EXIT)
     assert run.legs()[1:] == [(2, "work", "resume", "s1")]
+
+
+@pytest.mark.parametrize("last", [CancelAsked(), InterruptRequested()])
+def test_what_the_user_ends_after_resuming_it_is_not_started_again(last: AnyFact) -> None:
+    """Seen in a simulation (seed 7, world 822): the leg was still being ended."""
+    run = led()
+    run.tell(InterruptRequested(), InterruptRequested(), Resumed(), last)
+    run.ends(R.USER_EXIT)
+    assert (run.state, len(run.legs())) == (RunState.CANCELLED, 1)
 
 
 def test_a_task_that_was_completed_while_it_was_being_stopped_by_a_limit_is_not_resumed() -> None:

@@ -293,7 +293,7 @@ def pressed(run: Run, fact: InterruptRequested, moment: RunContext) -> RunStep:
     if not run.is_live:
         return finish(run, RunState.CANCELLED, due)
     first_at = moment.at if run.pressed_at is None else run.pressed_at
-    run = replace(_stopping(run, due), presses=run.presses + 1, pressed_at=first_at)
+    run = replace(_stopping(run, due), presses=run.presses + 1, pressed_at=first_at, again="")
     if run.presses > 2:
         return end_leg(run, "kill", "user", "Ctrl+C once more: killing it")
     if run.presses > 1:
@@ -317,7 +317,8 @@ def cancelled(run: Run, fact: CancelAsked, moment: RunContext) -> RunStep:
         return finish(run, RunState.CANCELLED, due)
     first_at = moment.at if run.pressed_at is None else run.pressed_at
     was_forced = _is_forced(run)
-    run = replace(_stopping(run, due), presses=max(2, run.presses), pressed_at=first_at)
+    # Whatever was asked before, this is the user's last word.
+    run = replace(_stopping(run, due), presses=max(2, run.presses), pressed_at=first_at, again="")
     if was_forced:
         return RunStep(run)
     return end_leg(run, "gentle", "cancel", f"ended by {fact.by}")

@@ -64,6 +64,8 @@ class TerminalWatch:
             may = policy.auto_handoff or self._by_user()
             must(may, "only what the user allows", "a handoff begins, and auto_handoff is off")
             self.is_measured = False
+            if self._by_user():  # a Ctrl+C before it was asked only made it come sooner
+                self.is_interrupted_by_user = False
             known, written_ns = self.world.daemon.documents.files.get(file, ("", 0))
             is_answered = document.check(known) == "" and written_ns / 1e9 >= self.asked_at
             must(not is_answered, "nothing is typed twice", "it has written the document already")
