@@ -13,7 +13,7 @@ Kind = Literal["agents", "models", "projects"]
 
 class Tuned(Struct, frozen=True, kw_only=True):
     """Advice for one agent, model or project. `is_needed`: it differs from what counts for its
-    sessions anyway."""
+    sessions anyway. `by_agent`: the advice for its agent covers it."""
 
     kind: Kind
     name: str
@@ -23,6 +23,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
     soft_mark: float | None = None
     hard_mark: float | None = None
     is_needed: bool = False
+    by_agent: bool = False
 
     @property
     def table(self) -> str:
@@ -88,7 +89,11 @@ def for_people(tuned: Sequence[Tuned], *, days: int, max_late: float) -> list[st
             lines.append(f"  {advice.why}; stays at {now}")
             continue
         then = f"{each.soft_mark * 100:.0f}/{each.hard_mark * 100:.0f} %"
-        lines.append(f"  {then}" + (f", now {now}" if each.is_needed else ", as it is now"))
+        if each.is_needed:
+            lines.append(f"  {then}, now {now}")
+        else:
+            told = f"{then}, as for its agent" if each.by_agent else f"{now}, as it is now"
+            lines.append(f"  {told}")
         late = "" if advice.late_now is None else f"late now {advice.late_now:.1%}, "
         lines.append(
             f"  {advice.turns:,} turns of {advice.sessions:,} sessions; a turn adds"

@@ -114,6 +114,17 @@ def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:
     )
 
 
+def test_tune_changes_a_mark_by_one_point_if_too_many_handoffs_are_late_with_it() -> None:
+    """Turns of 3 % from 85 % on are read above 90 %; from 84 % on they are not."""
+    grow(12, turn_tokens=6_000)
+    done = run("tune")
+    assert done.exit_code == 0, done.stderr
+    assert "as it is now" not in done.stdout
+    assert "79/84 %, now 80/85 %" in done.stdout
+    assert "79/84 %, as for its agent" in done.stdout
+    assert "hard_mark = 0.84" in done.stdout
+
+
 def test_tune_on_a_history_too_small_says_so_and_has_nothing_to_paste() -> None:
     grow(2, turn_tokens=10_000)
     done = run("tune")

@@ -87,9 +87,11 @@ def _tuned(machine: Machine, groups: _Groups, max_late: float) -> list[Tuned]:
         )
         hard = advice.hard_mark
         # What its agents are told already need not be said again.
-        above = [each.hard_mark for each in found if each.kind == "agents"]
-        told = {policy.hard_mark} if kind == "agents" else {*above, policy.hard_mark} - {None}
-        is_near = hard is not None and any(abs(hard - (each or 0)) < _WORTH for each in told)
+        above = [] if kind == "agents" else [e.hard_mark for e in found if e.kind == "agents"]
+        # A mark that is almost the best one stays, unless too many handoffs are late with it.
+        stays = advice.late_now is None or advice.late_now <= max_late
+        stays = stays and _is_near(hard, policy.hard_mark)
+        by_agent = not stays and any(_is_near(hard, each) for each in above)
         found.append(
             Tuned(
                 kind=kind,
@@ -99,10 +101,15 @@ def _tuned(machine: Machine, groups: _Groups, max_late: float) -> list[Tuned]:
                 hard_now=policy.hard_mark,
                 hard_mark=hard,
                 soft_mark=None if hard is None else round(hard - gap, 2),
-                is_needed=hard is not None and not is_near,
+                is_needed=hard is not None and not stays and not by_agent,
+                by_agent=by_agent,
             )
         )
     return found
+
+
+def _is_near(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and abs(one - other) < _WORTH
 
 
 def _limit(session: Session) -> float:
