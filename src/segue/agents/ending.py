@@ -25,6 +25,7 @@ from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
 from segue.core.stops.reader import MessageReader
 from segue.core.stops.readout import text_reading
+from segue.core.stops.tempering import temper
 from segue.core.stops.text_verdict import TextVerdict, hear
 from segue.core.stops.types import EndedBy, Tokens
 
@@ -37,6 +38,9 @@ _LONGEST_WORD = 40
 # In these, text that is not a record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
+# Nobody types here: a mark before every line quotes the whole text.
+_PROMPTLESS = ("http-body", "log", "stderr")
+_QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
 
 
 def channel_of(name: str) -> Channel:
@@ -190,7 +194,8 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         source = replace(source, channel="tui")  # its front matter is broken, so its text counts
     # Text next to records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
-        heard = _hear(lines, source, ear, policy, first, kept=kept)
+        alone = profile is None and source.channel != "transcript"
+        heard = _hear(lines, source, ear, policy, first, kept=kept, alone=alone)
     speaks = profile is None and heard.answered
     return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
 
@@ -203,12 +208,15 @@ def _hear(
     first_line: int = 1,
     *,
     kept: bool = False,
+    alone: bool = False,
 ) -> TextVerdict:
     """`kept`: the lines are an error that a client kept in its list; an unknown one ended
-    nothing."""
+    nothing. `alone`: the text is all there is, so it may be read as a whole."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     skipped = max(0, len(lines) - policy.tail_lines)
+    if source.channel in _PROMPTLESS and all(_QUOTED.match(each) for each in lines[skipped:]):
+        lines = [_QUOTED.sub("", each) for each in lines]
     read = unwrap(lines[skipped:], first_line + skipped)
     parts = units(
         read,
@@ -227,6 +235,9 @@ def _hear(
         told = is_faulty(source.text) or is_string(source.text)
         generic = told and not kept
     heard = hear(parts, ear, source.name, generic_errors=generic)
+    if alone and not (dialog or talk or kept):
+        fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
+        heard = temper(heard, parts, ear, source.name, may_fill=not fields)
     return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
 
 

@@ -191,6 +191,8 @@ def explanation(
         verb = "wins" if place == 0 else "agrees" if agrees else "loses"
         weight = f"{sign.rank.name}/{sign.strength.name}".lower()
         lines.append(f"  {verb:<7}{sign.reason.value:<18}{weight:<19}{_cited(sign.evidence)}")
+        if sign.words:
+            lines.append(f"         words that weighed most: {', '.join(sign.words)}")
     if judgement.lost:
         lines += ["", printing.style("seen, but not counted", bold=True)]
     lines += [

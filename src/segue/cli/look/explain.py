@@ -47,4 +47,5 @@ def _sign(sign: Any) -> dict[str, Any]:
         "strength": sign.strength.name.lower(),
         "evidence": msgspec.to_builtins(sign.evidence),
         "lost": sign.lost,
+        "words": list(sign.words),
     }

@@ -23,6 +23,7 @@ from segue.core.stops import composition, exits
 from segue.core.stops.claims.table import CODE_WEIGHT, STATUS_WEIGHT
 from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.confidence import confidence
+from segue.core.stops.confidence import weighed as confidence_of
 from segue.core.stops.events import Failure, Retry
 from segue.core.stops.exits import ExitFlags
 from segue.core.stops.fold import Turn
@@ -342,7 +343,7 @@ def _stop(
     if not signs:
         return Stop(
             reason=StopReason.UNKNOWN,
-            confidence=confidence(None, read=bool(witness.heard) and not witness.silent),
+            confidence=_unexplained(witness),
             resume=policy.resume_after(StopReason.UNKNOWN),
             tokens=tokens,
             context_risk=risk,
@@ -382,6 +383,14 @@ def _stop(
         ended_by=witness.ended_by,
         unread=unread,
     )
+
+
+def _unexplained(witness: Witness) -> float:
+    """How sure it is that what nothing explains is no stop: as sure as the least clear text."""
+    weighed = [heard.sure for heard in witness.heard if heard.sure is not None]
+    if weighed:
+        return confidence_of(min(weighed))
+    return confidence(None, read=bool(witness.heard) and not witness.silent)
 
 
 def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:

@@ -66,9 +66,9 @@ CONCEPTS: Count = (27, 30)
 """The weighed claims of an error, at first looks at the last six sets; combined like families."""
 STATEMENTS: Count = (7, 10)
 """The same in a plain line, since its form is considered: on the last five sets."""
-UNKNOWN: Count = (186, 219)
-"""Texts without evidence that were indeed no stops, on the last three sets. On earlier sets far
-more stops were missed, because claims were not weighed yet."""
+UNKNOWN: Count = (161, 165)
+"""Texts in which nobody speaks (code, tables, a conversation), and that were no stops: on the four
+last sets. Where somebody speaks, the words of the text say how sure it is."""
 HARD_CODES: dict[StopReason, Count] = {
     StopReason.RATE_LIMIT: (19, 20),
     StopReason.CONTEXT_EXHAUSTED: (4, 4),
@@ -93,6 +93,7 @@ SOFT_CODES: dict[StopReason, Count] = {
 found."""
 _WEIGHT = 10
 _MOST = 0.99  # no text is certain
+_MOST_BY_WORDS = 0.97
 _NOTHING_READ = 0.5
 
 
@@ -102,9 +103,17 @@ def is_hard(sign: Sign) -> bool:
     return sign.rank is Rank.TEXT and is_code
 
 
+def weighed(share: float) -> float:
+    """What a share that words were weighed to is worth: where it was higher, it was right no more
+    often."""
+    return max(0.01, min(_MOST_BY_WORDS, round(share, 2)))
+
+
 def confidence(best: Sign | None, *, read: bool = True) -> float:
     """The share of right verdicts among those based on such a sign; without a sign, among those on
     texts without one (`read`: there was a text)."""
+    if best is not None and best.sure is not None:
+        return weighed(best.sure)
     if best is None:
         return round(UNKNOWN[0] / (UNKNOWN[1] + 1), 2) if read else _NOTHING_READ
     kind = _AS.get((best.rank, best.strength), (best.rank, best.strength))

@@ -165,10 +165,10 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             reason=reason,
             rank=Rank.EXIT if vague else rank,
             strength=Strength.HINT if vague else strength,
-            evidence=Evidence(f"{kind}.{reason.value}", _quote(weighed.quote), where),
+            evidence=Evidence(f"{kind}.{reason.value}", quote_of(weighed.quote), where),
             scope=_scope(text) if reason is StopReason.RATE_LIMIT else None,
             reset=self._reset(reason, text, at),
-            message=_quote(text),
+            message=quote_of(text),
         )
         return [*kept, sign], lost
 
@@ -190,7 +190,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             places = tuple(place for place in places if place != "error")
         hits, text = self._hits(text, places, unit.wrapped)
         counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
-        if unit.prefix and _SIDE_JOB.search(unit.prefix):
+        if is_side_job(unit):
             return MatchedMessage()
         if not hits and unit.voice is Voice.PLAIN and depth and (named := _SOURCE.match(text)):
             return self.unit(replace(unit, text=text[named.end() :]), where, 0)
@@ -284,11 +284,11 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             reason=reason,
             rank=rank,
             strength=hit.strength,
-            evidence=Evidence(hit.wording.id, _quote(hit.quote), where),
+            evidence=Evidence(hit.wording.id, quote_of(hit.quote), where),
             scope=hit.wording.scope or (_scope(text) if reason is StopReason.RATE_LIMIT else None),
             reset=self._reset(reason, text, at),
             tokens=_tokens(hit.groups),
-            message=_quote(text),
+            message=quote_of(text),
             by_name=bool(hit.wording.agents),
             lost=_why_lost(hit, text),
         )
@@ -323,6 +323,16 @@ def has_tries_left(notice: str) -> bool:
         return True  # the first of several
     counted = _COUNTED.search(notice)
     return counted is not None and int(counted[1][:9]) < int(counted[2][:9])
+
+
+def is_side_job(unit: Unit) -> bool:
+    """Does a part of the agent speak that may fail without ending anything?"""
+    return bool(unit.prefix and _SIDE_JOB.search(unit.prefix))
+
+
+def tells_of_retries(text: str) -> bool:
+    """Does a text speak of another try, as a client does that goes on by itself?"""
+    return bool(_RETRYING.search(text))
 
 
 def _told(hits: list[Hit]) -> tuple[int, int]:
@@ -454,8 +464,8 @@ def unexplained(unit: Unit, where: str, lost: str = "") -> Sign:
         reason=StopReason.ERROR,
         rank=Rank.EXIT,  # an unexplained error says no more than an exit code
         strength=Strength.HINT,
-        evidence=Evidence("text.error_voice", _quote(unit.text), where),
-        message=_quote(unit.text),
+        evidence=Evidence("text.error_voice", quote_of(unit.text), where),
+        message=quote_of(unit.text),
         lost=lost,
     )
 
@@ -471,6 +481,7 @@ def _scope(text: str) -> str | None:
     return next((name for name, form in _SCOPES if form.search(text)), None)
 
 
-def _quote(text: str) -> str:
+def quote_of(text: str) -> str:
+    """A text as evidence shows it: on one line, and not too long."""
     short = " ".join(text.split())
     return short if len(short) <= _QUOTE_CHARS else f"{short[: _QUOTE_CHARS - 1]}…"

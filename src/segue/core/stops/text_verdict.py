@@ -56,6 +56,7 @@ class TextVerdict(Struct, frozen=True):
     signs: tuple[Sign, ...] = ()
     lost: tuple[Sign, ...] = ()
     answered: bool = False  # the last message looks like an answer
+    sure: float | None = None  # without signs: how likely it is that this is no stop
 
 
 def hear(

@@ -72,6 +72,8 @@ class Sign(Struct, frozen=True, kw_only=True):
     by_name: bool = False  # in words that only this agent uses
     lost: str = ""  # why it did not count, for `segue explain`
     outdone: bool = False  # lost only to something later or more exact: a secondary reason
+    sure: float | None = None  # how likely it is right, where the whole text was weighed
+    words: tuple[str, ...] = ()  # those that weighed most, where words alone speak
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True, tag_field="kind", tag="rate_limit"):

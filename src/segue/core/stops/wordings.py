@@ -24,6 +24,7 @@ from typing import Any, Literal
 import re2
 from msgspec import Struct
 
+from segue.core.stops.claims.likeness import Likeness
 from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.literals import required
 from segue.core.stops.types import Strength
@@ -129,11 +130,13 @@ class Catalogue:
         wordings: Iterable[tuple[str, Wording]],
         packaged: Iterable[tuple[str, Wording]] = (),
         vocabulary: Vocabulary | None = None,
+        likeness: Likeness | None = None,
     ) -> None:
         """Takes pairs of file name and wording. The packaged ones are checked by our tests, not
         once more at each start; the user replaces one of them by using its id. `vocabulary`: what
-        is said where no wording knows the sentence."""
+        is said where no wording knows the sentence. `likeness`: how whole texts read."""
         self.vocabulary = vocabulary
+        self.likeness = likeness
         self.wordings: list[Wording] = []
         self.faults: list[Fault] = []
         self._places: dict[Where, _Place] = {where: _Place() for where in _ANCHORS}

@@ -8,12 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from segue.agents import canonical
+from segue.core.stops.claims.likeness import Likeness, Table
 from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.wordings import Catalogue, Fault, Wording
 from segue.system.files import files
 
 PACKAGED = Path(__file__).parents[2] / "wordings"
 CONCEPTS = PACKAGED / "concepts" / "terms.toml"
+LIKENESS = PACKAGED / "concepts" / "likeness.json"
 _MAX_BYTES = 4_000_000
 
 
@@ -31,7 +33,8 @@ def load(
         faults += wrong
     for file in sorted(PACKAGED.glob("*.toml")) if packaged else ():
         ours += ((file.name, wording) for wording in read(file)[0])
-    catalogue = Catalogue(entries, ours, vocabulary() if packaged else None)
+    read_words = (vocabulary(), Likeness(likeness_table)) if packaged else (None, None)
+    catalogue = Catalogue(entries, ours, *read_words)
     catalogue.faults[:0] = faults
     return catalogue
 
@@ -40,6 +43,11 @@ def vocabulary() -> Vocabulary:
     """The terms by which a message is understood that no wording knows."""
     data = tomllib.loads(CONCEPTS.read_text(encoding="utf-8"))
     return Vocabulary(data["term"])
+
+
+def likeness_table() -> Table:
+    """The fitted weights of words, by which a whole text is read."""
+    return msgspec.json.decode(LIKENESS.read_bytes(), type=Table)
 
 
 def read(file: Path) -> tuple[list[Wording], list[Fault]]:

@@ -119,7 +119,7 @@ def test_a_log_that_calls_it_harmless_is_believed() -> None:
 
 def test_a_claim_in_a_plain_line_is_not_acted_on_alone() -> None:
     """The form of a line is weaker evidence than an error."""
-    alone = classify("Throttled by the model host.", channel="tui")
-    error = classify("Error: throttled by the model host.", channel="tui")
+    alone = classify("Being rate limited by the model host.", channel="tui")
+    error = classify("Error: being rate limited by the model host.", channel="tui")
     assert alone.reason.value == error.reason.value == "rate_limit"
     assert alone.confidence < 0.8 <= error.confidence

@@ -118,6 +118,10 @@ class Vocabulary:
                 return True
         return False
 
+    def terms_in(self, text: str) -> list[str]:
+        """Which terms a text uses, in any sense."""
+        return [name for name in self._terms if self._term(name).search(text)]
+
     def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
         """What a text claims, or None. `others` is other evidence."""
         text = _EMPTY_FIELD.sub(" ", text[:_MOST_CHARS])
@@ -172,16 +176,19 @@ class Vocabulary:
         return find
 
     def _spans(self, name: str, sentence: str) -> list[_Span]:
-        if name not in self._compiled:
-            options = re2.Options()
-            options.log_errors = False  # otherwise RE2 writes to stderr
-            self._compiled[name] = re2.compile(f"(?i){self._terms[name]}", options=options)
         spans: list[_Span] = []
-        for match in self._compiled[name].finditer(sentence):
+        for match in self._term(name).finditer(sentence):
             spans.append((match.start(), match.end()))
             if len(spans) == _HITS_EACH:
                 break
         return spans
+
+    def _term(self, name: str) -> Any:
+        if name not in self._compiled:
+            options = re2.Options()
+            options.log_errors = False  # RE2 would write to stderr by itself
+            self._compiled[name] = re2.compile(f"(?i){self._terms[name]}", options=options)
+        return self._compiled[name]
 
 
 _GO_CONTEXT = lazy_pattern(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's

@@ -1,0 +1,233 @@
+"""What a text says, weighed with how it reads as a whole.
+
+A wording, a claim or a status speaks for a reason; the words of the whole text make each reason
+more or less likely (`claims/likeness.py`). How likely the text makes a reason and how far a sign of
+this kind can be trusted are multiplied. The product decides where only a kind of sentence, a
+claim, a phrase or a status speaks, or nothing does. A sentence that is known word for word keeps
+its reason, and so do records: there the likeness only says how sure the verdict is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from segue.core.stops.claims.likeness import NO_STOP, Likeness, words_of
+from segue.core.stops.claims.statements import is_condition, is_human, may_claim
+from segue.core.stops.claims.vocabulary import Vocabulary
+from segue.core.stops.composition import CONCEPT, STATEMENT, is_family, ordered
+from segue.core.stops.plain.text import Unit
+from segue.core.stops.plain.voice import Voice
+from segue.core.stops.reader import MessageReader, is_side_job, quote_of, tells_of_retries
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.text_verdict import TextVerdict
+from segue.core.stops.types import Evidence, Rank, Sign, Strength
+
+RULE = "likeness"
+_UNITS = 12
+_UNIT_CHARS = 1_500
+_SHOWN_WORDS = 6
+_FILLS = 0.55
+"""How likely a reason must be where no rule found any."""
+_FORMS = (
+    ("@tick", re.compile(r"`[^`]+`")),
+    ("@person", re.compile(r"\b(?:I|[Ww]e|[Mm]y|[Oo]ur)\b")),
+    ("@brace", re.compile(r"\{")),
+    ("@sentences", re.compile(r"[.!?]\s+[A-Z]")),
+    ("@equals", re.compile(r"=")),
+    ("@call", re.compile(r"\w\(")),
+)
+_WHY_WORDS = 3
+_LONGEST = 7
+_MOST = 4
+_SILENCES = {STATEMENT: 0.5, CONCEPT: 0.7}
+"""How likely it must be that a text is no stop, to silence a sign of this kind."""
+_FOREIGN = 0.2
+"""Below this a text is so unlike a message that even a known sentence in it is not acted on."""
+_EVEN = 0.5
+_MOST_ALONE = 0.75
+"""A plain line is not acted on alone, whatever its words are."""
+_CORRECTED = ("exit", "hint", STATEMENT, CONCEPT)
+"""Kinds of signs that words may turn into another reason."""
+_NEVER_BY_WORDS = (StopReason.COMPLETED, StopReason.USER_EXIT, StopReason.NEEDS_USER)
+"""That nothing is left to do, or only for the user, must be said, not resembled."""
+_BODY = re.compile(r"^\{.{0,200}\"(?:message|error)\"\s?:")
+"""An error's body, without anything before it."""
+_SHOWN = re.compile(r"[\"`“”«»]|(?:^|[\s=(])'")
+_DISMISSED = "dismissed"
+_NOT = re.compile(r"(?i)\b(?:not|never|no longer|without)\b|n't\b")
+_DOUBTFUL = 0.25
+_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.1, "own": 0.0}
+"""Below this the sign and the words around it contradict each other, and neither is believed."""
+_DISAGREES = "the words around it say something else"
+_READS_ABOUT = "the whole text reads like one about stops, not like one"
+_READS_AS = "the whole text reads like another reason"
+_WAITED_FOR = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
+_KEPT = ("sentence", "own")
+
+
+def temper(
+    heard: TextVerdict,
+    units: list[Unit],
+    ear: MessageReader,
+    where: str,
+    *,
+    may_fill: bool = True,
+) -> TextVerdict:
+    """What was heard in a text, with the likeness of the text counted in. `may_fill`: whether it
+    may be a stop though no rule found one."""
+    likeness = ear.catalogue.likeness
+    if likeness is None:
+        return heard
+    marks = set(marks_of(units, ear.catalogue.vocabulary, heard))
+    best = ordered(heard.signs)[0] if heard.signs else None
+    kind = kind_of(best, dismissed=is_dismissed(heard, units))
+    told = NO_STOP if best is None else best.reason
+    likely = likeness.likely(marks, told, kind)
+    if best is None and not may_fill:
+        return replace(heard, sure=likely[NO_STOP])
+    if best is None:
+        return _filled(heard, units, ear, where, kind, likely, marks)
+    reason = max(likely, key=lambda label: (likely[label], -label.priority))
+    silences = _SILENCES.get(kind, 1.0) if may_fill else _EVEN
+    is_clear = reason is NO_STOP or (kind in _CORRECTED and likely[reason] >= _FILLS)
+    if reason in _NEVER_BY_WORDS or not is_clear:
+        reason = told
+    if kind in _KEPT or (reason is NO_STOP and likely[NO_STOP] < silences):
+        reason = told
+    if reason is told and likely[told] < _DOUBTED.get(kind, _DOUBTFUL):
+        lost = tuple(replace(s, lost=_DISAGREES) for s in heard.signs)
+        return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
+    if reason is told:
+        sure: float | None = likely[told]
+        if kind in _KEPT and likely[told] >= _FOREIGN:
+            sure = None  # known word for word: how often that is right was counted
+        elif kind in (STATEMENT, *_KEPT):
+            sure = min(likely[told], _MOST_ALONE)
+        signs = tuple(replace(s, sure=sure) if s.reason is told else s for s in heard.signs)
+        return replace(heard, signs=signs)
+    if reason is NO_STOP:
+        lost = tuple(replace(s, lost=_READS_ABOUT) for s in heard.signs)
+        return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
+    lost = tuple(replace(s, lost=_READS_AS, outdone=True) for s in heard.signs)
+    sign = _sign(reason, units, marks, likeness, ear, where)
+    return replace(heard, signs=(replace(sign, sure=likely[reason]),), lost=(*heard.lost, *lost))
+
+
+def _filled(
+    heard: TextVerdict,
+    units: list[Unit],
+    ear: MessageReader,
+    where: str,
+    kind: str,
+    likely: dict[StopReason, float],
+    marks: set[str],
+) -> TextVerdict:
+    """What a text says in which no rule found anything: what it reads like, if it stands there like
+    a message. What the rules heard and dismissed stays dismissed."""
+    likeness = ear.catalogue.likeness
+    reason = max(likely, key=lambda label: (likely[label], -label.priority))
+    quiet = replace(heard, sure=likely[NO_STOP])
+    if likeness is None or kind == _DISMISSED or likely[reason] < _FILLS:
+        return quiet
+    if reason is NO_STOP or reason in _NEVER_BY_WORDS:
+        return quiet
+    loudest = _loudest(reason, units, likeness)
+    is_error = loudest.voice is Voice.ERROR
+    speaking = [loudest] if is_error else units[-_UNITS:]
+    if units[-1].voice is Voice.MUTED or not all(_may_say(unit) for unit in speaking):
+        return quiet
+    if reason is StopReason.ERROR and (loudest.log or not is_error):
+        return quiet  # in a log, errors are daily bread
+    sign = _sign(reason, units, marks, likeness, ear, where)
+    sure = likely[reason] if is_error else min(likely[reason], _MOST_ALONE)
+    return replace(heard, signs=(replace(sign, sure=sure),))
+
+
+def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
+    """The unit whose words speak most for a reason."""
+    return max(units[-_UNITS:], key=lambda each: likeness.weight(reason, words_of(each.text)))
+
+
+def _may_say(unit: Unit) -> bool:
+    """May a unit be a message, by its form?"""
+    text = unit.text
+    plain = unit.voice is Voice.PLAIN
+    told = plain and (is_human(text) or is_condition(text) or bool(_NOT.search(text)))
+    shown = plain and bool(_SHOWN.search(text))
+    stands = (may_claim(unit, text) and not shown) or (plain and bool(_BODY.match(text)))
+    return stands and not (unit.item or told or is_side_job(unit))
+
+
+def kind_of(best: Sign | None, *, dismissed: bool = False) -> str:
+    """What a verdict on a text rests on, as its reliability is counted."""
+    if best is None:
+        return _DISMISSED if dismissed else "nothing"
+    if best.rank is Rank.EXIT:
+        return "exit"
+    if is_family(best.evidence.rule):
+        return best.evidence.rule.partition(".")[0]
+    return {
+        Strength.OWN: "own",
+        Strength.SENTENCE: "sentence",
+        Strength.CODE: "code",
+    }.get(best.strength, "hint")
+
+
+def is_dismissed(heard: TextVerdict, units: Iterable[Unit]) -> bool:
+    """Did the rules hear something, and find that it is no stop?"""
+    return bool(heard.lost) or any(tells_of_retries(unit.text) for unit in units)
+
+
+def marks_of(units: list[Unit], vocabulary: Vocabulary | None, heard: TextVerdict) -> Iterator[str]:
+    """Everything about a text that has a weight."""
+    for unit in units[-_UNITS:]:
+        text = unit.text[:_UNIT_CHARS]
+        yield f"@{unit.voice.name}"
+        if unit.log:
+            yield "@log"
+        if unit.speaker:
+            yield "@speaker"
+        if unit.item:
+            yield "@item"
+        words = list(words_of(text))
+        yield from words
+        yield from (f"{first} {second}" for first, second in pairwise(words))
+        yield f"@length {min(_LONGEST, len(words).bit_length())}"
+        if words:
+            yield f"^{words[0]}"
+        yield from (name for name, form in _FORMS if form.search(text))
+        if vocabulary is not None:
+            yield from (f"~{name}" for name in vocabulary.terms_in(text))
+    for sign in heard.lost:
+        yield "!" + " ".join(sign.lost.split()[:_WHY_WORDS])
+        yield f"!!{sign.reason.value}"
+    if is_dismissed(heard, units):
+        yield "!dismissed"
+    yield f"@units {min(_MOST, len(units).bit_length())}"
+    if units:
+        yield f"@first {units[0].voice.name}"
+        yield f"@last {units[-1].voice.name}"
+
+
+def _sign(
+    reason: StopReason,
+    units: list[Unit],
+    marks: set[str],
+    likeness: Likeness,
+    ear: MessageReader,
+    where: str,
+) -> Sign:
+    unit = _loudest(reason, units, likeness)
+    weighed = sorted(marks, key=lambda mark: (-likeness.weight(reason, (mark,)), mark))
+    said = quote_of(unit.text)
+    return Sign(
+        reason=reason,
+        rank=Rank.TEXT,
+        strength=Strength.PHRASE,
+        evidence=Evidence(f"{RULE}.{reason.value}", said, f"{where}:{unit.line}"),
+        message=said,
+        reset=ear.reset_in(unit.text) if reason in _WAITED_FOR else None,
+        words=tuple(mark for mark in weighed if mark[0].isalpha() or mark[0] == "#")[:_SHOWN_WORDS],
+    )

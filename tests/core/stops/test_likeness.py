@@ -1,0 +1,77 @@
+"""The words of a whole text count beside what its wordings and claims say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import likeness as fitting
+
+from segue import classify
+from segue.agents.ending import Channel
+from segue.core.stops.claims.likeness import NO_STOP, Likeness, Table, words_of
+from segue.core.stops.reasons import StopReason
+
+
+def test_words_are_told_apart_by_their_seams_and_numbers_by_being_a_status() -> None:
+    words = list(words_of("HTTP 429: RateLimitError after 3000 tries (限流)"))
+    assert words == ["http", "#429", "rate", "limit", "error", "after", "#", "tries", "限", "流"]
+
+
+def test_a_sign_and_the_words_around_it_decide_together() -> None:
+    labels = (NO_STOP, StopReason.TIMEOUT, StopReason.OVERLOADED)
+    weights: dict[str, tuple[int, ...]] = {"stalled": (-20, 30, 0), "changelog": (40, -20, -20)}
+    table = Table(labels, (0.0, 0.0, 0.0), weights, {"hint": 2.0}, 1.0)
+    words = Likeness(lambda: table)
+    stalled = words.likely(["stalled", "unheard"], NO_STOP, "nothing")
+    assert max(stalled, key=stalled.__getitem__) is StopReason.TIMEOUT
+    assert sum(stalled.values()) == pytest.approx(1.0)
+    told = words.likely(["stalled"], StopReason.OVERLOADED, "hint")
+    assert told[StopReason.OVERLOADED] > stalled[StopReason.OVERLOADED]
+    listed = words.likely(["stalled", "changelog"], StopReason.TIMEOUT, "hint")
+    assert (
+        listed[StopReason.TIMEOUT]
+        < words.likely(["stalled"], StopReason.TIMEOUT, "hint")[StopReason.TIMEOUT]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "channel", "text"),
+    [
+        # All of it is quoted, and nobody types here.
+        ("rate_limit", "log", "> ERROR Rate limit reached for model m. Please try again in 20s."),
+        # What the rules heard and dismissed stays dismissed.
+        ("unknown", "tui", "You have not hit your limit."),
+    ],
+)
+def test_a_text_is_read_as_a_whole(wanted: str, channel: Channel, text: str) -> None:
+    assert classify(text, channel=channel).reason.value == wanted
+
+
+def test_explain_names_the_words_that_weighed(tmp_path: Path) -> None:
+    file = tmp_path / "screen.txt"
+    file.write_text(
+        "Requests to the Create operation under version 2024-02-01 have exceeded token rate limit"
+        " of your current S0 pricing tier. Please retry after 60 seconds."
+    )
+    asked = [sys.executable, "-m", "segue", "explain", "--json", str(file)]
+    answer = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    sign = answer["signs"][0]
+    assert answer["reason"] == "rate_limit"
+    assert answer["retry_after_s"] == 60.0
+    assert sign["evidence"]["rule"] == "likeness.rate_limit"
+    assert "please retry" in sign["words"]
+    # Words alone are not acted on where nothing shows that this is an error.
+    assert answer["confidence"] < 0.8
+
+
+def test_weights_are_fitted_without_any_library() -> None:
+    learned = [
+        *(fitting.Row(("quota", "over", f"w{n}"), "billing", 1.0) for n in range(8)),
+        *(fitting.Row(("notes", "over", f"v{n}"), "none", 1.0) for n in range(8)),
+    ]
+    weights, bias = fitting.fit(learned, ["billing", "none"])
+    assert weights["quota"][0] > 0 > weights["notes"][0]
+    assert "w1" not in weights
+    assert len(bias) == 2
