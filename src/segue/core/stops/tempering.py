@@ -147,7 +147,11 @@ def _filled(
 
 def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
     """The unit whose words speak most for a reason."""
-    return max(units[-_UNITS:], key=lambda each: likeness.weight(reason, words_of(each.text)))
+
+    def weight(unit: Unit) -> int:
+        return likeness.weight(reason, words_of(unit.text[:_UNIT_CHARS]))
+
+    return max(units[-_UNITS:], key=weight)
 
 
 def _may_say(unit: Unit) -> bool:
