@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import segue.agents.ending as ending
 from segue import api
 from segue.core.stops.claims.likeness import NO_STOP
+from segue.core.stops.claims.tempering import marks_of
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.reader import MessageReader
-from segue.core.stops.tempering import marks_of
 from segue.core.stops.text_verdict import TextVerdict
 from segue.system.config.wordings import LIKENESS, PACKAGED, likeness_table, read
 

@@ -16,6 +16,7 @@ from segue.agents.markdown import session as markdown
 from segue.agents.shared import records
 from segue.core.policy import Policy
 from segue.core.stops import classify as core
+from segue.core.stops.claims.tempering import temper
 from segue.core.stops.events import Ended, Event
 from segue.core.stops.exits import NO_FLAGS, ExitFlags
 from segue.core.stops.fold import Turn, fold
@@ -25,7 +26,6 @@ from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
 from segue.core.stops.reader import MessageReader
 from segue.core.stops.readout import text_reading
-from segue.core.stops.tempering import temper
 from segue.core.stops.text_verdict import TextVerdict, hear
 from segue.core.stops.types import EndedBy, Tokens
 

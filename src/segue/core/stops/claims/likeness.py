@@ -7,7 +7,7 @@ claim and mark of form has a weight for each reason, and for "no stop", in a tab
 to real messages (`wordings/concepts/likeness.json`, docs/classify.md). Their sum says how likely
 each reason is.
 
-That is one more witness, not a judge: `core/stops/tempering.py` weighs it with the other signs.
+That is one more witness, not a judge: `tempering.py` weighs it with the other signs.
 """
 
 import math
