@@ -25,6 +25,7 @@ from segue.core.handoffs.compose import (
     cut,
     merge,
 )
+from segue.core.handoffs.quoting import is_automatic
 from segue.core.runs.progress import Tests
 from segue.core.sessions.ledger import Ledger
 from segue.core.sessions.remarks import Todo
@@ -41,7 +42,6 @@ _TEXT_CHARS = 4_000
 _PROMPT_CHARS = 4_000
 _PROMPTS = 50
 _FILES = 400
-_AUTOMATIC = "This message is automatic"  # in all prompts of ours; users may have their own
 _STOPPED = (129, 130, 131, 137, 143)  # exit codes of commands that a signal ended
 
 
@@ -189,7 +189,7 @@ class Salvager:
 
 def _is_users(prompt: str, told: set[str]) -> bool:
     """Whether segue did not say it."""
-    if not prompt or _AUTOMATIC in prompt[:500]:
+    if not prompt or is_automatic(prompt):
         return False
     flat = _flat(prompt)
     is_cut = flat.endswith("…") and any(text.startswith(flat[:-1]) for text in told)

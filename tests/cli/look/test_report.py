@@ -178,20 +178,23 @@ def test_show_of_a_finished_run_leads_with_outcome_and_answer_and_has_no_stale_c
 def test_a_runs_transcript_is_a_conversation_with_folded_tools(done: tuple[Staged, str]) -> None:
     s, run = done
     text = s.segue("logs", run, "--transcript").stdout
-    assert "── leg 1 ──" in text
-    assert "segue\n  " in text
+    first, second = re.split(r"── leg 2 ──", text, maxsplit=1)
+    assert "── leg 1 ──" in first
+    assert re.search(r"^you\n  This repository has a job", first, re.M), "the task is its user's"
+    assert re.match(r"\s*segue\n  ", second), "what continues it is segue's"
     assert "agent\n  " in text
     assert re.search(r"^  ▸ Bash: ", text, re.M)
     assert '"type"' not in text  # no raw records
     legs = [json.loads(x) for x in s.segue("logs", run, "--transcript", "--json").lines]
     with s.store() as store:
         assert [leg["leg"] for leg in legs] == [leg.leg for leg in store.legs(run)]
-        session = store.legs(run)[0].session_id
+        session, *_, last = (leg.session_id for leg in store.legs(run))
     one = s.segue("logs", run, "--transcript", "--leg", "1").stdout
     assert text.startswith(one.rstrip("\n"))
     shown = s.segue("show", session, "--transcript")
     assert shown.code == 0, shown.stderr
     assert "you\n  " in shown.stdout
+    assert "you\n  " not in s.segue("show", last, "--transcript").stdout
     assert re.search(r"^  ▸ Bash: ", shown.stdout, re.M)
     assert s.segue("logs", run, "--transcript", "-f").stdout == text  # it is over
     for words in (("logs", run, "--transcript", "--stderr"), ("show", run, "--transcript")):

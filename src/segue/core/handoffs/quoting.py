@@ -16,6 +16,12 @@ _BLOCK = re.compile(
 )
 """What begins a block in Markdown, also inside a list."""
 BREAK = " ⏎ "
+_AUTOMATIC = "This message is automatic"  # in all of segue's prompts; users may have their own
+
+
+def is_automatic(prompt: str) -> bool:
+    """Whether a prompt is segue's, not its user's."""
+    return _AUTOMATIC in prompt[:500]
 
 
 def line(text: str) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from segue import agents
 from segue.agents import drives
 from segue.agents.shared.live import Live
+from segue.core.handoffs.quoting import is_automatic
 from segue.core.runs.types import Run
 from segue.core.stops.events import Compaction, Ended, Event, Failure, Prompt, Reply, ToolCall
 from segue.core.stops.events import ToolResult as Result
@@ -35,7 +36,7 @@ def said(event: Event) -> Said | None:
     """What an event says to people; None if nothing."""
     match event:
         case Prompt(text=text) if text.strip():
-            return Said(who="you", text=text, at=event.at)
+            return Said(who=_who(text), text=text, at=event.at)
         case Reply(text=text) if text.strip():
             return Said(who="agent", text=text, at=event.at)
         case ToolCall():
@@ -52,6 +53,11 @@ def said(event: Event) -> Said | None:
         case Failure(message=message) if message.strip():
             return Said(who="note", text=message, at=event.at)
     return None
+
+
+def _who(prompt: str) -> Who:
+    """Who asked: the first prompt of a run is its user's task, word for word."""
+    return "segue" if is_automatic(prompt) else "you"
 
 
 def _ended(event: Result) -> str:
@@ -124,7 +130,7 @@ class LegWords:
     def look(self, max_bytes: int = CHUNK_BYTES) -> list[Said]:
         """What was said since the last look, in about this many bytes of output."""
         told = said_in(self.folder) if self.folder.is_dir() else []
-        found = [Said(who="segue", text=text) for text in told[self._told :]]
+        found = [Said(who=_who(text), text=text) for text in told[self._told :]]
         self._told = max(self._told, len(told))
         try:
             return [*found, *self._read(self._tail.read(max_bytes))]
@@ -151,6 +157,6 @@ class LegWords:
         return self._words(self._live.feed(lines)) if self._live is not None else []
 
     def _words(self, events: list[Event]) -> list[Said]:
-        # A prompt comes from segue and was returned above.
+        # Prompts were returned above.
         found = (said(event) for event in events if not isinstance(event, Prompt))
         return [each for each in found if each is not None]

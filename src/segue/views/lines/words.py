@@ -30,7 +30,8 @@ class DatedWords:
         found = []
         while self._waiting and (at is None or self._waiting[0].at < at):
             piece = self._waiting.popleft()
-            said = [each for each in piece.said if each.who != "segue"]  # the log tells of prompts
+            # The log tells of prompts.
+            said = [each for each in piece.said if each.who not in ("you", "segue")]
             for line in self._lines.of(said):
                 stamp = printing.style(dated(piece.at, self._tz), dim=True)
                 found.append(f"{stamp}  {line}")

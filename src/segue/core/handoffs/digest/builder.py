@@ -44,11 +44,10 @@ from segue.core.handoffs.digest.types import (
     UserPrompt,
 )
 from segue.core.handoffs.digest.words import swaps
+from segue.core.handoffs.quoting import is_automatic
 from segue.core.secrets.redact import MARK, redact, redact_blocks
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
-
-AUTOMATIC = "This message is automatic"  # in all of segue's prompts
 
 _PROMPT_CHARS = 6_000
 _PROMPTS_FIRST, _PROMPTS_LAST = 20, 400
@@ -187,7 +186,7 @@ class Builder:
             return
         self._asked += 1
         flat = _flat(text)
-        if AUTOMATIC in text[:500] or self._is_told(flat):
+        if is_automatic(text) or self._is_told(flat):
             return
         self._prompts.pop(flat, None)  # repeated: only the last time counts
         self._prompts[flat] = UserPrompt(
