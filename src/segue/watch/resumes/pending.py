@@ -41,6 +41,7 @@ class Pending:
     doing: bool = False  # being resumed just now
     retries: int = 0  # it could not be typed
     in_the_way_since: float | None = None  # a draft of the user's
+    missing_since: float | None = None  # its agent, whose end was not seen
     was_restored: bool = False
     relay_failed: bool = False  # it was tried to have another agent take over
 

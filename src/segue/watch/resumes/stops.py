@@ -304,6 +304,7 @@ class Stops:
         """Whether it is as it was left: at its prompt, or gone. Otherwise, handles what follows
         from that."""
         if pending.ending.state != "at_prompt" or kept.session.process is not None:
+            pending.missing_since = None
             return True
         if self._has_moved_on(kept):
             self._decided(
@@ -311,9 +312,15 @@ class Stops:
             )
             self.pending.pop((kept.session.agent, kept.session.session_id), None)
             return False
-        if now < self._restored_at + FOUND_S or not pending.was_restored:
+        missing_since = pending.missing_since = pending.missing_since or now
+        if now < (self._restored_at if pending.was_restored else missing_since) + FOUND_S:
             pending.verdict = wake.WaitForReset(now + 1, "looking for its agent")
             return False  # its end is about to be seen
+        if not pending.was_restored:  # nor was it: the process may have had another session then
+            self._decided(
+                pending, kept.session, wake.AskUser("its agent ended, and segue did not see how")
+            )
+            return False
         booted_at = now - self.world.clock.elapsed()
         if not pending.allowed and booted_at <= pending.ending.at:
             self._decided(
