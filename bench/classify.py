@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from segue import api
 from segue.agents.ending import Ending, Source
-from segue.core.stops.wordings import Catalogue, Where
+from segue.core.stops.text.wordings import Catalogue, Where
 from segue.system.config import wordings
 
 RECORDINGS = Path(__file__).parent.parent / "tests" / "data" / "recordings"

@@ -11,7 +11,7 @@ All is measured from outside: CPU time and memory by /proc, and when something w
 time of its note in the watch log. So any command can be measured that keeps one: `--command`. What
 is measured by default is the observer with the log, as the daemon uses them.
 
-Goals: 1 % of a CPU while nothing happens, 80 MB, 99 of 100 noticed within 1 s, and no growth.
+Goals: 1% of a CPU while nothing happens, 80 MB, 99 of 100 noticed within 1 s, and no growth.
 """
 
 import argparse
@@ -40,7 +40,7 @@ LIVE, ON_DISK, PROJECTS = 1000, 10_000, 200
 IDLE_S, BUSY_S, PER_S = 45.0, 30.0, 20.0
 DAY_S, SPEED = 86_400.0, 1440.0
 DAY_APPENDS, DAY_NEW = 4_000, 800  # of a simulated day
-WINDOW, STEP = 200_000, 4_000  # each append is noted: it fills the window by 2 %
+WINDOW, STEP = 200_000, 4_000  # each append is noted: it fills the window by 2%
 GOALS = {"idle_percent": 1.0, "peak_mb": 80.0, "p99_ms": 1000.0, "exit_p99_ms": 1000.0}
 GROWTH_PERCENT = 5.0
 TEXT = "word " * 300

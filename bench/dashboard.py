@@ -6,7 +6,7 @@ beside each other, and one open page, as a client that reads its stream. First n
 records are appended, and the time to the event with the new gauge is taken. CPU time and memory are
 read from /proc.
 
-Goals: 2 % of a CPU while nothing happens, 90 MB, 95 of 100 appends shown within 500 ms.
+Goals: 2% of a CPU while nothing happens, 90 MB, 95 of 100 appends shown within 500 ms.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def _append(world: World, viewer: Viewer) -> float:
     world.append(name)
     used = world.used[name]
     began = world.appended[name, used]
-    text = f"{used / 200_000 * 100:.0f} %"
+    text = f"{used / 200_000 * 100:.0f}%"
     while time.time() < began + 30:
         at = viewer.shown_at(text, since)
         if at is not None:

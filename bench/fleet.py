@@ -207,7 +207,7 @@ def measure(server: Postgres, count: int, tasks: int, idle_s: float, most_s: flo
             wall_s, cpu_s, commits = meter.read()
             print(
                 f"{count:4} workers, nothing to do: {commits / wall_s:6.1f} transactions/s,"
-                f" {100 * cpu_s / wall_s:5.1f} % of a processor",
+                f" {100 * cpu_s / wall_s:5.1f}% of a processor",
                 flush=True,
             )
     stop.set()

@@ -3,7 +3,7 @@
 10,000 files in 500 folders. First nothing happens (for longer than the pause between two sweeps, so
 that one is in it), then another process appends 1,000 lines a second. Each line carries its number
 and the time just before it was written, by a clock that all processes share. Goals: every line
-exactly once, 99 of 100 within 100 ms, 0.5 % of a CPU while nothing happens, 60 MB at the most.
+exactly once, 99 of 100 within 100 ms, 0.5% of a CPU while nothing happens, 60 MB at the most.
 
 The peer is the plain way: a stat of every file each 0.5 s. The same follower without events is
 there too, since that is what it falls back on. Each runs in a process of its own.

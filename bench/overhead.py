@@ -7,7 +7,7 @@
    `tail -f` with a reader that parses nothing. Goal: 99 of 100 within 10 ms.
 3. Memory: the peak over a long stream and over a short one. Goal: a tenth more at the most.
 4. From the agent's exit to the decision. Goal: 100 ms. 5. From the record that crosses the hard
-   mark to the decision. Goal: 1 s. The worst of real runs: see `bench.decisions`.
+   mark to the decision. Goal: 1 s. The worst of real runs: see `bench.support.decisions`.
 
 The stream is a recording of a real run, repeated with ids of its own and with results of 1 to 64 KB
 of source code, of a shell and of files that were read. The noisy one is a shell's only, of code
@@ -309,7 +309,7 @@ def show(found: dict[str, Row]) -> None:
         print(
             f"  {name}: p50 {row['p50_ms']}, most {row['max_ms']}, p99 {row['p99_ms']} ms", end=""
         )
-        print(f"{_met(row, 'p99_ms')}; {row['cpu_percent']} % of a core with its start")
+        print(f"{_met(row, 'p99_ms')}; {row['cpu_percent']}% of a core with its start")
     print(f"  ratio of p99: {late['p99_ratio']}")
     print("from the agent's exit to the decision, ms (median, most):")
     exits, marks = found["exit"], found["mark"]
@@ -348,7 +348,7 @@ def main() -> None:
     elif options.write:
         write(int(options.write), options.to, options.noisy)
     else:
-        from bench import decisions  # not in those who follow: it is large
+        from bench.support import decisions  # not in those who follow: it is large
 
         size = cpu(FULL_MB if options.full else LONG_MB, options.rounds)
         noisy = cpu(SHORT_MB, options.rounds, noisy=True)

@@ -1,9 +1,9 @@
 """What of a conversation survives: `python -m bench.recall [--json] [--mb 0.2 2 10 50]`.
 
 Sessions of each agent's form with facts of fifteen kinds planted at five depths; the share of them
-that the digest tells within its budget (5 % of a window of 200,000 tokens). The peers have the same
+that the digest tells within its budget (5% of a window of 200,000 tokens). The peers have the same
 budget: (a) the last 20 messages, each cut evenly; (b) the beginning and the end of it all.
-Goal: 95 %, and 1.5 times the better peer.
+Goal: 95%, and 1.5 times the better peer.
 
 Cost: CPU time of building a digest from a file, against reading and parsing the same file. Goal: 2
 times. The same of a run's following of its agent with and without a digest that grows along. Goal:
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import conversations
+from bench.support import conversations
 from segue.agents import find
 from segue.agents.shared.live import Live
 from segue.core.handoffs.digest import Builder, Compactions, budget_chars, sections

@@ -1,9 +1,9 @@
 """What reading a history costs: `python -m bench.scan [--megabytes 1024] [--json]`.
 
-CPU time and peak memory of whole processes on generated histories (bench/histories.py), against
-ccusage on the same files in the same run, interleaved. Goals: cold at most half of ccusage's CPU
-time and not more memory; a repeat with nothing changed at most 2.5 % of it, after one appended
-line 3 %; Codex at least 1.5 times faster; and always the same totals, to the token.
+CPU time and peak memory of whole processes on generated histories (`bench.support.histories`),
+against ccusage on the same files in the same run, interleaved. Goals: cold at most half of
+ccusage's CPU time and not more memory; a repeat with nothing changed at most 2.5% of it, after
+one appended line 3%; Codex at least 1.5 times faster; and always the same totals, to the token.
 
 "Cold" is without segue's index; the files are in the page cache for both.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import histories
-from bench.peers import Cost, ccusage, clean_env, run, segue
+from bench.support import histories
+from bench.support.peers import Cost, ccusage, clean_env, run, segue
 
 GOALS = {"cold": 50.0, "memory": 100.0, "unchanged": 2.5, "one line": 3.0, "codex": 66.7}
 CACHE = Path(tempfile.gettempdir()) / "segue-bench"

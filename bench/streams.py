@@ -165,7 +165,7 @@ def main() -> None:
         missed = ", ".join(map(str, row["missed_beats"]))
         print(f"  {name}: {missed} of {row['pieces']} pieces a beat late; lateness ", end="")
         print(f"p50 {row['p50_ms']}, p99 {row['p99_ms']}, most {row['max_ms']} ms; ", end="")
-        print(f"{row['cpu_percent']} % of a core, {row['us_each']} µs a piece")
+        print(f"{row['cpu_percent']}% of a core, {row['us_each']} µs a piece")
     print(f"  ratio: CPU {found['cpu_ratio']}, p99 {found['p99_ratio']}")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.peers import clean_env, run, segue
+from bench.support.peers import clean_env, run, segue
 from segue.agents import find as find_agent
 from segue.agents.contracts.profile import Profile, Record
 from segue.core.policy import Policy

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from msgspec.structs import replace
+from support.orphans import no_orphans as no_orphans  # a fixture
 
 from segue.agents import drives
 from segue.core.stops.events import Event, Summary, ToolCall, ToolResult, Usage
 
 # Time is measured in bench/, not here; and CI must say the same of the same commit twice.
 settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile("quick", settings.get_profile("segue"), max_examples=25)
 settings.load_profile("segue")
 
 DATA = Path(__file__).parent / "data"
@@ -53,19 +55,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what takes long")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out, with --quick, what stands in `SLOW`, and all that needs a real agent. The rest is
-    put into an order in which the workers end together."""
+def pytest_configure(config: pytest.Config) -> None:
+    """With --quick a property is tried on fewer examples: the whole suite has them all."""
     if config.getoption("--quick"):
-        here = Path(__file__).parent
-        slow = {
-            item
-            for item in items
-            if {item.path.relative_to(here).parts[0], item.path.stem} & {*SLOW}
-            or "real" in item.path.stem
-        }
-        config.hook.pytest_deselected(items=list(slow))
-        items[:] = [item for item in items if item not in slow]
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not even read, with --quick, what stands in `SLOW` and what plays with real agents."""
+    here = Path(__file__).parent
+    if not config.getoption("--quick") or not collection_path.is_relative_to(here):
+        return None
+    first = collection_path.relative_to(here).parts[:1]
+    name = collection_path.stem if collection_path.suffix == ".py" else ""
+    return True if {*first, name} & {*SLOW} or "real" in name else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out, with --quick, the single tests that start a real agent. The rest is put into an
+    order in which the workers end together."""
+    if config.getoption("--quick"):
+        real = [item for item in items if item.get_closest_marker("real_agent")]
+        config.hook.pytest_deselected(items=real)
+        items[:] = [item for item in items if item not in real]
     items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 

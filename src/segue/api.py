@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, get_args
 from segue.agents.ending import CHANNELS, Channel, Ending, Source, channel_of, judge
 from segue.core.policy import Policy
 from segue.core.stops.classify import Judgement
-from segue.core.stops.reader import MessageReader
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.text.reader import MessageReader
+from segue.core.stops.text.wordings import Catalogue, Wording
 from segue.core.stops.types import EndedBy, Evidence, Stop
-from segue.core.stops.wordings import Catalogue, Wording
 from segue.errors import InputError, SegueError
 from segue.system import clock
 from segue.system.config import config, wordings

@@ -1,6 +1,8 @@
 """The errors segue raises on purpose, by who can fix them. Each message is one line: what,
 where, what to do."""
 
+import errno
+
 
 class SegueError(Exception):
     """Base of all errors that segue raises on purpose; never raised itself. `lines`: the message
@@ -27,3 +29,13 @@ class ConfigError(SegueError):
     """A file in the config folder is invalid."""
 
     exit_code = 2
+
+
+def in_words(fault: BaseException) -> str:
+    """An error in one line for the user. An error of the operating system is told with its file
+    and without its number; if the disk is full, with what to do."""
+    if not isinstance(fault, OSError) or not fault.strerror:
+        return str(fault)
+    full = fault.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = f"{fault.strerror}; free some space" if full else fault.strerror
+    return f"{fault.filename}: {what}" if fault.filename else what

@@ -83,6 +83,7 @@ def reason(cast: casts.Cast, found: Found, folder: Path) -> str:
     ).reason.value
 
 
+@pytest.mark.real_agent
 def test_the_pinned_version_is_found(cast: casts.Cast, program: str) -> None:
     said = subprocess.run(
         cast.version(program), capture_output=True, text=True, timeout=60, check=True
@@ -90,6 +91,7 @@ def test_the_pinned_version_is_found(cast: casts.Cast, program: str) -> None:
     assert PINS[cast.name] in said.stdout.split()
 
 
+@pytest.mark.real_agent
 def test_it_runs_a_tool_continues_with_its_session_and_compacts(
     cast: casts.Cast, leg: Callable[..., Found], tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_it_runs_a_tool_continues_with_its_session_and_compacts(
     assert again["exit_code"] == 0
 
 
+@pytest.mark.real_agent
 def test_killed_in_a_tool_it_leaves_a_session_and_the_tool_is_swept(
     cast: casts.Cast, leg: Callable[..., Found], tmp_path: Path
 ) -> None:

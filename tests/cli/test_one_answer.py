@@ -27,7 +27,7 @@ from segue.system import units
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 WINDOW = 200_000
-USED = 110_000  # 55 %: warning by the defaults
+USED = 110_000  # 55%: warning by the defaults
 
 
 class Case(NamedTuple):
@@ -98,7 +98,7 @@ class Said(NamedTuple):
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
         yield Path(folder)
 
 

@@ -103,7 +103,7 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
             gauge = card.locator(".gauge .fill")
             before = float(gauge.get_attribute("width") or 0)
             write(file, 2, 150_000, time.time())
-            card.locator("strong", has_text="75 %").wait_for()
+            card.locator("strong", has_text="75%").wait_for()
             assert float(gauge.get_attribute("width") or 0) > before > 0
 
             daemon.kill()
@@ -111,7 +111,7 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
             daemon.start()
             page.get_by_text("No daemon is running.").wait_for(state="detached")
             write(file, 3, 180_000, time.time())
-            card.locator("strong", has_text="90 %").wait_for()
+            card.locator("strong", has_text="90%").wait_for()
             assert page.evaluate("window.isSame")  # never loaded again
 
             shown.process.terminate()

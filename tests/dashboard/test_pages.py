@@ -218,4 +218,4 @@ def test_of_many_sessions_only_those_that_changed_are_asked_for_and_drawn_again(
     pages.page("/")
     assert drawn[2:] == ["s-2"]
     assert asked[1:] == [{"after": 7}, {"after": 8}]
-    assert sum("25 %" in html for html in page.blocks.values()) == 1
+    assert sum("25%" in html for html in page.blocks.values()) == 1

@@ -52,7 +52,7 @@ def test_what_a_tool_printed_reaches_the_digest_and_nothing_that_judges_a_stop()
         for node in ast.walk(ast.parse(text if ".printed" in text else "")):
             if isinstance(node, ast.Attribute) and node.attr == "printed":
                 readers.add(file.relative_to(PACKAGE).as_posix())
-    measures = {"core/runs/idle.py", "core/sessions/pending.py"}  # a checksum, a length
+    measures = {"core/runs/idle.py", "core/sessions/forecasts/pending.py"}  # a checksum, a length
     assert readers == {"core/handoffs/digest/builder.py", *measures}
 
 

@@ -5,13 +5,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from segue.core.queue.types import Caps, TaskState
+from segue.core.queue.schedule import Conditions, Proving, plan
+from segue.core.queue.types import Caps, Task, TaskState
 from segue.errors import StateError
 from segue.queue import rules
 from segue.queue.memory import MemoryQueue, SharedTasks
 from segue.queue.port import Queue
 from segue.queue.sqlite import SqliteQueue
+from segue.queue.worker import Worker
+from segue.runs.store import leases
+from segue.runs.store.memory import MemoryStore
 from segue.runs.store.port import Holder, IsAlive
+from segue.system import units
 from segue.testing.queues import QueueTests, make_task
 
 
@@ -41,15 +46,68 @@ def test_the_file_is_private_and_a_newer_segues_is_refused_unchanged(tmp_path: P
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("state", "may"), [(TaskState.RUNNING, True), (TaskState.QUEUED, False)])
-def test_a_task_that_lost_its_process_while_it_was_being_cancelled_is_ended_by_the_next(
-    state: TaskState, may: bool
-) -> None:
-    """Nobody else would end it: it stayed "running" for good."""
+@pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.WAITING, TaskState.QUEUED])
+def test_a_cancelled_task_that_its_process_left_open_is_ended_by_the_next(state: TaskState) -> None:
+    """Nobody else would end it: it stayed open for good. Its process was lost, began to wait for a
+    limit, or could not reach the repository, and the user cancelled it at that moment."""
     task = replace(make_task(), state=state, cancel_asked=True)
     me = Holder(machine="m", boot="b", pid=1, started=1.0)
     gone = Holder(machine="m", boot="b", pid=2, started=2.0)
     found = rules.may_claim(
         task, [(task, gone)], me=me, account="", caps=Caps(), is_alive=lambda holder: False
     )
-    assert found is may
+    assert found
+
+
+def test_a_retried_task_and_a_waiting_one_in_the_same_folder_do_not_wait_for_each_other() -> None:
+    waiting = replace(make_task(), state=TaskState.WAITING, here=True, cwd="/p", run="run-1")
+    retried = replace(waiting, id="task-2", state=TaskState.QUEUED, run="run-2", again=True)
+    rows: list[tuple[Task, Holder | None]] = [(waiting, None), (retried, None)]
+    me = Holder(machine="m", boot="b", pid=1, started=1.0)
+
+    def may(task: Task) -> bool:
+        return rules.may_claim(
+            task, rows, me=me, account="", caps=Caps(), is_alive=lambda holder: False
+        )
+
+    assert (may(waiting), may(retried)) == (True, False)
+    starts = {v.task.id: v.starts for v in plan([retried, waiting], Conditions(now=1.0))}
+    assert starts == {waiting.id: True, retried.id: False}
+
+
+class NoLimits:
+    def account_of(self, task: Task, agent: str) -> str:
+        return agent
+
+    def limited(self, now: float) -> dict[str, float]:
+        return {}
+
+    def proving(self, now: float) -> dict[str, Proving]:
+        return {}
+
+
+def test_a_task_whose_process_ends_before_it_takes_over_the_claim_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that could not write to a full disk. The live worker held the claim, so the task
+    counted as running for as long as the worker lived."""
+    monkeypatch.setattr(units, "own_argv", lambda *words: ["true"])
+    me = leases.me("segue worker")
+    with SqliteQueue(tmp_path / "queue.db") as queue, MemoryStore() as store:
+        [task] = queue.submit([make_task()])
+        worker = Worker(
+            queue, store, NoLimits(), Caps(),
+            env={"SEGUE_HOME": str(tmp_path)}, say=lambda line: None, me=me,
+        )  # fmt: skip
+        now = 1_000.0
+        worker.look(now)
+        assert queue.holder(task.id) == me
+        for child, _ in worker._children.values():
+            child.wait()
+        seen = worker.look(now + 1)
+        assert [t.id for t in seen.running] == [task.id]  # started once more
+        tried = queue.task(task.id)
+        assert tried is not None
+        assert tried.tries == 1
+        for child, _ in worker._children.values():
+            child.wait()

@@ -77,7 +77,7 @@ def test_the_wait_that_classify_tells_is_the_one_that_a_run_waits(tmp_path: Path
 
 
 def test_adaptive_marks_follow_how_the_last_handoffs_went(tmp_path: Path) -> None:
-    """A request that was read above 90 % of the window: from then on, in this run and in the
+    """A request that was read above 90% of the window: from then on, in this run and in the
     agent's next one, more of the turns are looked ahead for."""
     read_late = "usage = {input_tokens = 9, cache_read_tokens = 930000, output_tokens = 1}\n"
     place = scenario(tmp_path, LATE, END, rule(text=LONG + "</checkpoint>") + read_late)

@@ -1,6 +1,7 @@
 """A wait of hours, with a clock by hand: it survives the end of segue and a clock that is set, and
 is over at the reset, not before."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,8 @@ from segue.core.runs.types import (
     StartLeg,
 )
 from segue.core.stops.reasons import StopReason
-from segue.errors import StateError
+from segue.errors import StateError, in_words
+from segue.runs import folders
 from segue.runs.clock import Clock
 from segue.runs.executor import Executor
 from segue.runs.journal import Journal
@@ -211,7 +213,7 @@ def test_runs_that_wait_for_one_reset_do_not_wake_in_the_same_second(tmp_path: P
 
 def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
     from segue.core.runs.timers import deadlines
-    from segue.runs.legs.activity import LegTimes
+    from segue.runs.legs.trackers.activity import LegTimes
 
     clock = HandClock(AT)
     times = LegTimes(clock, AT)
@@ -227,6 +229,16 @@ def test_a_clock_set_forward_by_hours_makes_no_working_leg_stall() -> None:
         deadline.timer == "stall" and deadline.at < clock.now()
         for deadline in deadlines(run, times.activity(clock.now()))
     )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no full disk to write to")
+def test_a_file_that_a_full_disk_does_not_take_is_named_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "handoff.md"
+    (tmp_path / f".handoff.md.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        folders.write(file, "The work so far.")
+    assert in_words(caught.value) == f"{file}: No space left on device; free some space"
+    assert not list(tmp_path.glob("*handoff.md*"))
 
 
 def test_a_full_disk_in_the_middle_of_a_run_is_one_line_that_says_how_to_continue(

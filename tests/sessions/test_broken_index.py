@@ -236,7 +236,9 @@ def test_a_damaged_index_that_may_not_be_moved_is_reported_in_one_line(
         raise PermissionError(errno.EPERM, "Operation not permitted", old)
 
     monkeypatch.setattr(os, "replace", refused)
-    with pytest.raises(StateError, match="Operation not permitted; SEGUE_HOME moves it"):
+    with pytest.raises(
+        StateError, match="Operation not permitted; to keep it elsewhere, set SEGUE_HOME"
+    ):
         open_index(place)
 
 

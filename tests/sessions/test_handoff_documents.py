@@ -33,7 +33,7 @@ from segue.system.config.prompts import load
 from segue.system.files import documents as handoffs
 from segue.system.files.documents import read_document
 
-conversations = load_module(Path(__file__).parents[2] / "bench" / "conversations.py")
+conversations = load_module(Path(__file__).parents[2] / "bench/support/conversations.py")
 FILE = "/p/.segue/handoffs/handoff-20261116T0000-h-1.md"
 REQUEST = prompts.handoff_request(load(prompts.HANDOFF_REQUEST), percent=85.4, file=FILE)
 FORM = REQUEST.partition("```markdown\n")[2].partition("```")[0]

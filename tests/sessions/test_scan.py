@@ -44,7 +44,7 @@ from segue.sessions import find
 from segue.sessions.count.index import Index
 from segue.sessions.count.scan import scan, unread_bytes
 
-histories = load(Path(__file__).parents[2] / "bench" / "histories.py")
+histories = load(Path(__file__).parents[2] / "bench/support/histories.py")
 
 
 @pytest.fixture

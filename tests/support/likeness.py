@@ -24,8 +24,8 @@ from segue import api
 from segue.core.stops.claims.likeness import NO_STOP
 from segue.core.stops.claims.tempering import marks_of
 from segue.core.stops.plain.text import Unit
-from segue.core.stops.reader import MessageReader
-from segue.core.stops.text_verdict import TextVerdict
+from segue.core.stops.text.reader import MessageReader
+from segue.core.stops.text.text_verdict import TextVerdict
 from segue.system.config.wordings import LIKENESS, PACKAGED, likeness_table, read
 
 _EPOCHS = 12

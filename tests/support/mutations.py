@@ -489,7 +489,7 @@ def found_by(package: Path, mutation: Mutation, worlds: int) -> dict[str, object
 
 
 def main() -> int:
-    """Prints the table; 0 if at least 95 % are found."""
+    """Prints the table; 0 if at least 95% are found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--skip", type=int, default=0)

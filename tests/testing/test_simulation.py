@@ -103,6 +103,18 @@ REGRESSIONS = {
     "seed 7, world 34": (7, 34),
     # An agent that had another session before it ended was looked for every second, without end.
     "seed 7, world 651": (7, 651),
+    # Ctrl+C after segue was killed before it pressed its own key counted as segue's: the context
+    # was cleared.
+    "seed 7, world 891": (7, 891),
+    # The same, with a clock that had been set back.
+    "seed 7, world 1396": (7, 1396),
+    # A task was cancelled, and its process killed: the next one resumed the run instead of ending
+    # it, and nobody could end the task once it waited for a limit.
+    "seed 7, world 1074": (7, 1074),
+    # A task's process ended before it took over the worker's claim: the task stayed "running".
+    "seed 7, world 1506": (7, 1506),
+    # Two tasks in one folder, of which one had been retried, waited for each other.
+    "seed 7, world 2342": (7, 2342),
 }
 
 

@@ -42,12 +42,13 @@ from segue.core.runs.types import (  # fmt: skip
     Wait,
     WaitUntil,
 )
-from segue.core.sessions.forecast import forecast
-from segue.core.sessions.growth import Growth
+from segue.core.sessions.forecasts.forecast import forecast
+from segue.core.sessions.forecasts.growth import Growth
 from segue.core.sessions.reading import Reading
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, Stop
 from segue.views.run import view as live
+from segue.views.run.block import block, clean, countdown, cut
 from segue.views.run.view import (
     LegActivity,
     MovingRun,
@@ -58,7 +59,6 @@ from segue.views.run.view import (
     news,
     report,
 )
-from segue.views.run_block import block, clean, countdown, cut
 
 NOW = 1_794_800_000.0  # 2026-11-16 03:33:20
 RUN = Run(

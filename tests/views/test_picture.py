@@ -142,7 +142,7 @@ def test_the_agents_are_named_at_any_width_if_there_are_several(default: list[Dr
 
 def test_what_segue_decides_is_news() -> None:
     row = running(with_segue=True)
-    said = "context at 93 %: handing over now"
+    said = "context at 93%: handing over now"
     assert row.hear({"kind": "segue", "said": said}) == said
     assert said in drawn([row], 120)[1]
 

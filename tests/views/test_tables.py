@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from support.homes import START, claude_session, prompt, reply
 
-from segue.core.sessions.forecast import Ahead, Forecast
+from segue.core.sessions.forecasts.forecast import Ahead, Forecast
 from segue.core.sessions.reading import Zone
 from segue.core.sessions.types import RunSeen, Session, SessionState
 from segue.views.tables import handoff, table_by_run

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from support.agents.agents_alive import Agent
 from support.homes import SESSION, claude_session, prompt, reply
+from support.waiting import until
 from support.watching import SEGUE, Watching, watching
 
 from segue.cli import cli
@@ -33,7 +34,7 @@ HEAVY = ("rich", "genai_prices", "mcp", "apprise", "pydantic", "anyio", "asyncio
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder whose socket's path is not too long for one."""
-    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
         monkeypatch.setenv("SEGUE_HOME", folder)
         yield Path(folder)
 
@@ -189,7 +190,7 @@ def test_nobody_has_to_read_its_output(env: dict[str, str], home: Path, how: str
         ((), '[prompts]\nresume = "none.md"\n', 2, "none.md: cannot be read"),
         (("--in", "."), "", 2, "--in needs --auto"),
         (("--auto", "--in", "nowhere"), "", 2, "--in nowhere: no such folder"),
-        (("--http", "x"), "", 2, "'x' is not a valid"),
+        (("--http", "x"), "", 2, "must be a whole number from 0 to 65,535, not x"),
     ],
 )
 def test_what_keeps_it_from_starting_is_one_line(
@@ -257,6 +258,20 @@ def test_what_is_being_typed_is_finished_before_it_ends(own_home: Path) -> None:
     assert not thread.is_alive()
     assert done == ["typed"]
     log.close()
+
+
+def test_the_output_of_a_headless_run_is_deleted_after_a_month(
+    env: dict[str, str], home: Path
+) -> None:
+    logs = home / "watch" / "headless"
+    logs.mkdir(parents=True)
+    for name, days in (("old.log", 31), ("new.log", 29)):
+        (logs / name).write_text("resuming\n")
+        at = time.time() - days * 86_400
+        os.utime(logs / name, (at, at))
+    with watching(home, env):
+        until(lambda: not (logs / "old.log").exists(), "the old log was kept")
+        assert (logs / "new.log").exists()
 
 
 def test_a_full_disk_is_reported_once_and_does_not_end_it(

@@ -22,7 +22,7 @@ def test_the_daemon_sends_what_it_counts_and_the_figures_with_their_definitions(
             watch.until(lambda: "segue.figure.waits" in collector.metrics, "the figures")
             assert watch.stop() == 0
         figure = collector.metrics["segue.figure.exhaustion_rate"]
-        assert figure.description.endswith("; target: 0 %")
+        assert figure.description.endswith("; target: 0%")
         assert figure.gauge.data_points[0].as_double == 0
         assert collector.metrics["segue.uptime"].unit == "s"
         (stops,) = collector.metrics["segue.figure.stops"].sum.data_points

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from segue.agents.ending import Channel, Ending, judge
 from segue.core.policy import Policy
 from segue.core.stops.classify import Judgement
-from segue.core.stops.reader import MessageReader
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.text.reader import MessageReader
 
 _CHANNELS: tuple[Channel, ...] = ("tui", "stderr", "log", "http-body", "transcript")
 _EXITS = ((0, "0"), (1, "1"), (130, "130 (Ctrl+C)"), (137, "137 (killed)"))

@@ -24,9 +24,9 @@ from segue.core.stops.plain.dialogs import asked
 from segue.core.stops.plain.text import units
 from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
-from segue.core.stops.reader import MessageReader
-from segue.core.stops.readout import text_reading
-from segue.core.stops.text_verdict import TextVerdict, hear
+from segue.core.stops.text.reader import MessageReader
+from segue.core.stops.text.readout import text_reading
+from segue.core.stops.text.text_verdict import TextVerdict, hear
 from segue.core.stops.types import EndedBy, Tokens
 
 Channel = Literal[

@@ -284,7 +284,7 @@ def _run() -> int:
 def _unknown(fault: click.UsageError) -> str:
     """The message for an unknown command or value; "" for another error."""
     if isinstance(fault, click.BadParameter) and fault.param is not None:
-        return _not_a_choice(fault, fault.param)
+        return _not_a_choice(fault, fault.param) or _not_a_number(fault, fault.param)
     group = fault.ctx.command if fault.ctx is not None else None
     if not isinstance(group, click.Group):
         return ""
@@ -312,6 +312,24 @@ def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
     what = f"{given[1]!r} is not {among}" if given else fault.message.rstrip(".")
     hint = did_you_mean(given[1], known) if given else ""
     return f"{where}{what}{': ' + hint if hint else '.'}"
+
+
+def _not_a_number(fault: click.BadParameter, param: click.Parameter) -> str:
+    """Which numbers are allowed; "" if the value is no number or any number will do."""
+    kind = param.type
+    given = re.match(r"'(.*)' is not a valid |(\S+) is not in the range ", fault.message, re.S)
+    is_whole = isinstance(kind, click.types.IntParamType)
+    if given is None or not (is_whole or isinstance(kind, click.types.FloatParamType)):
+        return ""
+    what = "a whole number" if is_whole else "a number"
+    if isinstance(kind, click.IntRange | click.FloatRange):
+        low, high = kind.min, kind.max
+        if low is not None and high is not None:
+            what = f"{what} from {low:,} to {high:,}"
+        elif low is not None:
+            what = f"{what} {f'above {low:,}' if kind.min_open else f'of at least {low:,}'}"
+    where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
+    return f"{where}must be {what}, not {given[1] or given[2]}."
 
 
 def _printing() -> Any:

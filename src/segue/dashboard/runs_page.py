@@ -102,7 +102,7 @@ def _line(row: RunRow) -> dict[str, Any]:
         "handoffs": run.handoffs,
         "tokens": tables.short(run.tokens),
         "cost": words.dollars(run.cost_usd),
-        "percent": "" if reading is None else f"{reading.percent:.0f} %",
+        "percent": "" if reading is None else f"{reading.percent:.0f}%",
         "is_final": run.state.is_final,
         "is_driven": row.is_driven,
         "can_resume": run.state is not RunState.DONE and not row.is_driven,
@@ -186,7 +186,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         if len(readings) > 1
         else "",
         "marks": [
-            (name, f"{mark:.0%}".replace("%", " %"))
+            (name, f"{mark:.0%}")
             for name, mark in (("soft", policy.soft_mark), ("hard", policy.hard_mark))
             if mark <= 1
         ],
@@ -276,7 +276,7 @@ def live_words(run: Run) -> list[dict[str, str]]:
 
 def _of_records(run: Run, data: bytes, *, is_whole: bool) -> list[dict[str, str]]:
     from segue import agents
-    from segue.runs import begin
+    from segue.runs.starting import begin
     from segue.sessions.tail import records
     from segue.system.config import settings as layered
 

@@ -64,7 +64,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
     marks = [mark / window * 100] if mark and window else []
     zone = _zone(session)
     is_live = session["state"] in _LIVE
-    said = f"{percent:.0f} % full, zone {zone}" if percent is not None else "size unknown"
+    said = f"{percent:.0f}% full, zone {zone}" if percent is not None else "size unknown"
     stop = session["stop"] or {}
     # A command is given no name that is not what it looks like.
     own = session["session_id"]
@@ -87,7 +87,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
         "project": words.project(session["cwd"]),
         "folder": words.tilde(session["cwd"] or session["path"]),
         "gauge": drawing.gauge(percent, marks, zone, said),
-        "percent": "?" if percent is None else f"{percent:.0f} %",
+        "percent": "?" if percent is None else f"{percent:.0f}%",
         "zone": zone or "unknown",
         "counts": ""
         if percent is None
@@ -183,7 +183,7 @@ def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
         if resets_at is not None and resets_at <= now:
             continue
         used = limit["used_percent"]
-        label = "unknown" if used is None else f"{used:.0f} % used"
+        label = "unknown" if used is None else f"{used:.0f}% used"
         zone = "handoff" if limit["rejected"] or (used or 0) >= 100 else "normal"
         found.append(
             {
@@ -289,7 +289,7 @@ def one(source: Source, key: str) -> dict[str, Any]:
         if len(points) > 1
         else "",
         "axis": drawing.hours(since, max(until, since + 4), clock.local_zone()),
-        "mark": f"{levels[0][1]:.0%}".replace("%", " %") if levels else "",
+        "mark": f"{levels[0][1]:.0%}" if levels else "",
         "story": _story(source, found),
         "task": _task(found["agent"], found["path"], found["session_id"], found["cwd"]),
         **_account(found["agent"], found["session_id"], found["last_activity"]),

@@ -90,7 +90,7 @@ def open_accounts(beside: "Queue | None" = None) -> "Accounts":
 def offer(jobs: int, env: Mapping[str, str]) -> "Offer":
     """What this machine offers to tasks. Raises ConfigError."""
     from segue.fleet.machines import Offer
-    from segue.runs import begin
+    from segue.runs.starting import begin
     from segue.system.accounts import account_of
     from segue.system.config import config, settings
 

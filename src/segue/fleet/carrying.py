@@ -22,10 +22,10 @@ from segue.fleet.machines import Beating, Pulse
 from segue.fleet.queue import must_hold
 from segue.queue import trees
 from segue.queue.carrier import Carrier, take
-from segue.runs.begin import RunRequest
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leash, Leg
 from segue.runs.loop import Loop
+from segue.runs.starting.begin import RunRequest
 from segue.runs.store.port import Entry, Lease, LeaseLost, Store
 from segue.system.accounts import Accounts
 from segue.system.config import config

@@ -11,6 +11,7 @@ from segue.fleet.output import Piece
 from segue.runs.legs.words import Conversation, LegWords, Said
 from segue.runs.results import is_here
 from segue.runs.store.port import Store
+from segue.system.config import config
 
 _LAST_S = 5.0
 """How long the last words of a finished run may take to arrive from another machine."""
@@ -82,6 +83,8 @@ def wait_for_last(store: Store, run: Run, wait: Callable[[], None]) -> None:
     until = time.monotonic() + _LAST_S
     while time.monotonic() < until:
         result = output.result(store, run.id)
-        if result is None or result.is_final:
+        # a short run may end before the first result is published
+        is_silent = result is None and not config.fleet().output_days
+        if is_silent or (result is not None and result.is_final):
             return
         wait()

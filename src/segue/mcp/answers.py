@@ -16,7 +16,7 @@ from segue.core.handoffs.document import MOST_BYTES
 from segue.core.names import SessionName, meant
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
-from segue.core.sessions.gate import Sized, size_of_prompt, told
+from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, told
 from segue.core.sessions.types import SessionState, fit_in
 from segue.core.terminals.visible import one_line
 from segue.errors import InputError, SegueError
@@ -384,9 +384,7 @@ def _size(one: Told) -> str:
     context, ahead = one.get("context"), one.get("handoff")
     if not isinstance(context, dict):
         return "its size is unknown so far"
-    said = (
-        f"{context['percent']:.0f} % of {context['window']:,} tokens used, zone {context['zone']}"
-    )
+    said = f"{context['percent']:.0f}% of {context['window']:,} tokens used, zone {context['zone']}"
     if not isinstance(ahead, dict) or ahead.get("tokens") is None:
         return said
     if not ahead["tokens"]:

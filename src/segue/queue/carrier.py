@@ -25,14 +25,14 @@ from segue.core.stops.reasons import StopReason
 from segue.errors import InputError
 from segue.queue import trees
 from segue.queue.port import Queue, task_key
-from segue.runs import begin
-from segue.runs.begin import Driver, RunRequest, TreeTaken
 from segue.runs.clock import Clock
 from segue.runs.journal import Hear
 from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.leg import Guard, free
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
+from segue.runs.starting import begin
+from segue.runs.starting.begin import Driver, RunRequest, TreeTaken
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Lease, Store, run_key
 from segue.runs.telemetry import reporter
@@ -142,6 +142,9 @@ class Carrier:
         found = self.store.run(self.task.run) if self.task.run else None
         if found is not None and found.state.is_final and not self.task.again:
             self.settle(found)  # it was carried by a process that was killed right then
+            return None
+        if found is not None and found.state.is_final and self._is_cancelled():
+            self._end(TaskState.CANCELLED, None)  # before its run was resumed
             return None
         return self._begin(stack)
 
@@ -276,9 +279,15 @@ class Carrier:
         if found is None:
             return driver.begin(wanted, self.task.run), None
         drive, program = begin.driven(found.agent, self.env)
-        is_asked = bool(self.store.asks(found.id)) and not found.state.is_final
+        is_ended = self._is_ended(found)
         loop, first = driver.go_on(found, drive, program)
-        return loop, None if is_asked else first  # what the user asked meanwhile is heard
+        return loop, None if is_ended else first
+
+    def _is_ended(self, run: Run) -> bool:
+        """Whether the user wants the end of a run that has not ended yet. Then it is not resumed:
+        that would take back what the user asked."""
+        is_asked = bool(self.store.asks(run.id)) or self._is_cancelled()
+        return is_asked and not run.state.is_final
 
     def settle(self, run: Run) -> None:
         """Writes down what the run's state means for the task."""

@@ -13,7 +13,7 @@ from segue.core import accounts
 from segue.core.queue.schedule import Proving
 from segue.core.queue.types import Task
 from segue.errors import SegueError
-from segue.runs import begin
+from segue.runs.starting import begin
 from segue.system.accounts import Accounts, account_of
 from segue.system.config import settings as layered
 

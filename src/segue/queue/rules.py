@@ -61,9 +61,10 @@ def may_claim(
     caps: Caps,
     is_alive: IsAlive,
 ) -> bool:
-    """Whether a task may be carried by another process. `rows`: all that are not over."""
-    if task.state.is_final or (task.cancel_asked and task.state is not TaskState.RUNNING):
-        return False  # one that lost its process while it was being ended is ended by the next
+    """Whether a task may be carried by another process. `rows`: all that are not over. A task that
+    was cancelled while a process had it, and is still open, is ended by the next process."""
+    if task.state.is_final:
+        return False
     jobs = projects = accounts = 0
     for other, holder in rows:
         is_live = holder is not None and is_alive(holder)
@@ -71,7 +72,7 @@ def may_claim(
             if is_live:
                 return False
             continue
-        if other.here and other.place == task.place and (is_live or other.run):
+        if other.here and other.place == task.place and (is_live or other.is_half_done):
             return False
         if not is_live or holder is None:
             continue

@@ -5,6 +5,7 @@ next worker finds them."""
 import os
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +15,13 @@ from segue.core.queue.schedule import Conditions, Verdict, plan
 from segue.core.queue.types import Caps, Task, TaskState
 from segue.core.runs.types import Outcome
 from segue.core.runs.waits import backoff_s
+from segue.errors import in_words
 from segue.queue import trees
 from segue.queue.limits import Limits
 from segue.queue.port import Candidate, Queue
-from segue.runs.detached import deaf
+from segue.runs.starting.detached import deaf
 from segue.runs.store import leases
-from segue.runs.store.port import Holder, Lease, Store
+from segue.runs.store.port import Holder, Lease, LeaseLost, Store
 from segue.system import units
 from segue.system.files import state
 
@@ -113,7 +115,7 @@ class Worker:
         self.here = here
         self.env, self.say = env, say
         self._me = me or leases.me("segue worker")
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, tuple[subprocess.Popen[bytes], Lease]] = {}
         self._told: dict[str, str] = {}
         self._clean_at = 0.0
         self.ended: dict[str, TaskState] = {}
@@ -207,10 +209,10 @@ class Worker:
 
     def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> None:
         try:
-            self._children[task.id] = self._spawn(task.id, lease.epoch)
+            self._children[task.id] = self._spawn(task.id, lease.epoch), lease
         except OSError as fault:
-            self.say(f"{task.id}: cannot be started: {fault}")
-            back = replace(task, why=str(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
+            self.say(f"{task.id}: cannot be started: {in_words(fault)}")
+            back = replace(task, why=in_words(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
             self.queue.save(back, lease, release=True)
             return
         verb = "continues" if task.run else "starts"
@@ -236,10 +238,17 @@ class Worker:
             )
 
     def _reap(self) -> None:
-        """Reaps the processes that have ended."""
-        for task_id, child in list(self._children.items()):
-            if child.poll() is not None:
-                del self._children[task_id]
+        """Reaps the processes that have ended. One that ended before it took over this worker's
+        claim leaves its task without a process: the claim is released, so that the task counts as
+        lost and not as this worker's for as long as the worker lives."""
+        for task_id, (child, lease) in list(self._children.items()):
+            if child.poll() is None:
+                continue
+            task = self.queue.task(task_id)
+            if task is not None:
+                with suppress(LeaseLost):  # it had taken over
+                    self.queue.save(task, lease, release=True)
+            del self._children[task_id]
 
     def _tell(self, tasks: list[Task], verdicts: list[Verdict]) -> None:
         """Reports what has changed since the last report."""

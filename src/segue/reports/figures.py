@@ -89,7 +89,7 @@ def figures(known: Facts) -> list[Figure]:
         _figure(
             "exhaustion_rate", _share(len(known.exhausted), sessions), "share", sessions,
             "share of sessions that hit a full window in the middle of their task",
-            "0 %", lambda v: v == 0,
+            "0%", lambda v: v == 0,
         ),
         _figure(
             "handoffs_per_session", len(handoffs) / sessions if sessions else None, "number",
@@ -98,12 +98,12 @@ def figures(known: Facts) -> list[Figure]:
         _figure(
             "false_positives", _share(judged.count(False), len(judged)), "share", len(judged),
             "handoffs after which the remaining work would have fitted into the old session,"
-            " or, in terminals, that came below 90 % of what the session could use", "0 %",
+            " or, in terminals, that came below 90% of what the session could use", "0%",
             lambda v: v == 0,
         ),
         _figure(
             "context_when_asked", fmean(asked) if asked else None, "share", len(asked),
-            "mean context when the handoff was asked for", "85 to 90 %",
+            "mean context when the handoff was asked for", "85 to 90%",
             lambda v: BAND[0] <= v <= BAND[1],
         ),
         _figure(
@@ -113,11 +113,11 @@ def figures(known: Facts) -> list[Figure]:
         _figure(
             "context_when_answered", fmean(answered) if answered else None, "share",
             len(answered), "mean context when the session had handed its work over",
-            "below 100 %", lambda v: v < 1,
+            "below 100%", lambda v: v < 1,
         ),
         _figure(
             "in_band", _share(sum(in_band), len(in_band)), "share", len(in_band),
-            "handoffs asked for between 85 and 90 %", "above 90 %", lambda v: v > 0.9,
+            "handoffs asked for between 85 and 90%", "above 90%", lambda v: v > 0.9,
         ),
         _figure(
             "arrived", _share(arrived.count(0), len(arrived)), "share", len(arrived),

@@ -22,16 +22,17 @@ from segue.core.runs.types import LegEnded, Origin, Run, RunState, StartLeg
 from segue.core.secrets.redact import redact
 from segue.core.stops.reasons import StopReason
 from segue.errors import StateError
-from segue.runs import conflicts, handoff, instructions
+from segue.runs import conflicts
+from segue.runs.briefing import handoff, instructions
+from segue.runs.briefing.prompts import Prompts
 from segue.runs.clock import Clock
 from segue.runs.folders import RunFolder, read, read_json, write, write_json
-from segue.runs.legs import spending
 from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Exit, Leash, Leg, Spec
 from segue.runs.legs.snapshots import RunSnapshots
+from segue.runs.legs.trackers import spending
 from segue.runs.legs.verdict import active_s, source_of, verdict
-from segue.runs.prompts import Prompts
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
 from segue.sessions.salvage import Salvager

@@ -1,6 +1,7 @@
 """The files of a run: one folder for the run, with one folder for each leg. They are private,
 and none has to stay open."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -39,8 +40,14 @@ def write(path: Path, text: str) -> None:
     """Writes a private file, whole or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(text)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+    except OSError as fault:
+        fault.filename = fault.filename or str(path)  # a full disk names no file
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
     os.replace(aside, path)
 
 

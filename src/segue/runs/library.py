@@ -12,10 +12,10 @@ from segue.core.runs import outcomes
 from segue.core.runs.types import AnyFact, Outcome, Run, RunState, RunStep
 from segue.core.stops.types import Stop
 from segue.errors import InputError, SegueError
-from segue.runs import begin
-from segue.runs.begin import Driver, NoAgent, RunRequest
 from segue.runs.clock import Clock
 from segue.runs.loop import Loop
+from segue.runs.starting import begin
+from segue.runs.starting.begin import Driver, NoAgent, RunRequest
 from segue.runs.store import open_store
 from segue.runs.store.port import Entry, Store
 from segue.system.config import settings as layered

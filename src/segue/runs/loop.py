@@ -41,7 +41,7 @@ from segue.core.runs.types import (
     WaitUntil,
 )
 from segue.core.runs.waits import remaining_s
-from segue.errors import SegueError, StateError
+from segue.errors import SegueError, StateError, in_words
 from segue.runs.clock import Clock
 from segue.runs.executor import Executor
 from segue.runs.interrupts.signals import Signals, meant
@@ -114,7 +114,7 @@ class Loop:
             except (StateError, OSError) as fault:
                 how = f"segue resume {self.run.id}"
                 raise StateError(
-                    f"{fault}; the agent keeps running on its own; resume with: {how}"
+                    f"{in_words(fault)}; the agent keeps running on its own; resume with: {how}"
                 ) from fault
         if self.check is not None and not self.run.interrupted:  # the user did not wait for it
             self.check.finish(self.run.policy.grace_s + _CHECK_S)
@@ -206,7 +206,7 @@ class Loop:
         """With `adaptive`: a handoff has changed how far ahead is looked."""
         after = self.run.quantile
         if after is not None and after != before:
-            was = f"{before:.1%}" if before is not None else "the usual 90 %"
+            was = f"{before:.1%}" if before is not None else "the usual 90%"
             self.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 
     @property
@@ -454,7 +454,7 @@ class Loop:
         try:
             return self.crew.compose(self.run, self.clock.now())
         except (SegueError, OSError, ValueError) as fault:
-            self.say(f"no checkpoint could be written: {fault}")
+            self.say(f"no checkpoint could be written: {in_words(fault)}")
             return 0, False
 
     def _check(self) -> None:
@@ -462,7 +462,7 @@ class Loop:
         try:
             self.check = self.crew.check(self.run, self.clock)
         except (SegueError, OSError) as fault:
-            self._add(Checked(ok=False, exit_code=127, fault=str(fault)))
+            self._add(Checked(ok=False, exit_code=127, fault=in_words(fault)))
 
     def _start(self, decision: StartLeg) -> None:
         if decision.leg != self.run.leg or not self.run.is_live:
@@ -473,7 +473,7 @@ class Loop:
         try:
             self.follower = self.crew.start(self.run, decision, self.clock)
         except (SegueError, OSError) as fault:
-            self._add(LegNotStarted(leg=decision.leg, what=str(fault)))
+            self._add(LegNotStarted(leg=decision.leg, what=in_words(fault)))
             return
         self._add(LegStarted(leg=decision.leg, session_id=self.follower.session_id))
 

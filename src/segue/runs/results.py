@@ -11,7 +11,7 @@ from segue.core.runs.types import Run
 from segue.core.sessions.spend import Spend
 from segue.errors import SegueError
 from segue.runs.folders import RunFolder
-from segue.runs.legs.spending import spent
+from segue.runs.legs.trackers.spending import spent
 from segue.runs.store.port import StoredLeg
 from segue.system.config import prices
 from segue.system.git import snapshots

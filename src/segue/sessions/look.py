@@ -5,14 +5,13 @@ from collections.abc import Callable
 
 from segue.agents.contracts.profile import Profile, Record
 from segue.agents.markdown import session as markdown
-from segue.core.secrets.redact import redact
-from segue.core.sessions.growth import growth
+from segue.core.sessions.forecasts.growth import growth
 from segue.core.sessions.look import TailLook, look_at
 from segue.core.sessions.types import Look, StopSeen
 from segue.core.stops.events import Failure
 from segue.core.stops.fold import Turn
-from segue.core.stops.readout import text_reading
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.text.readout import text_reading
 from segue.core.stops.types import RateLimitInfo, Stop
 from segue.sessions import find, tail
 from segue.sessions.find import FileOnDisk
@@ -79,6 +78,8 @@ def _awaits_user(turn: Turn) -> bool:
 def _seen(stop: Stop | None) -> StopSeen | None:
     if stop is None:
         return None
+    from segue.core.secrets.redact import redact  # most sessions have not failed
+
     why = redact(stop.evidence[0].quote)[0] if stop.evidence else ""
     details = stop.details
     source = details.retry_source if isinstance(details, RateLimitInfo) else None

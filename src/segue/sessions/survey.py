@@ -14,7 +14,7 @@ import msgspec
 
 from segue.agents.contracts.profile import Profile
 from segue.core.sessions import alive
-from segue.core.sessions.forecast import forecast
+from segue.core.sessions.forecasts.forecast import forecast
 from segue.core.sessions.look import look_at
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.spend import Spend
@@ -405,8 +405,8 @@ def make_judge(policy_for: PolicyFor, now: float) -> Judge:
     def judge(profile: Profile | None, ended: Turn | str) -> Stop:
         from segue.agents import ending
         from segue.api import load_catalogue
-        from segue.core.stops.reader import MessageReader
-        from segue.core.stops.wordings import Catalogue
+        from segue.core.stops.text.reader import MessageReader
+        from segue.core.stops.text.wordings import Catalogue
         from segue.system import clock
 
         policy = policy_for(profile.name if profile is not None else "", "", "")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from segue.system.git.snapshots import FileDiff
 from segue.views import printing
-from segue.views.run_block import clean, counted
+from segue.views.run.block import clean, counted
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -100,7 +100,7 @@ def short(account: Account, now: float, tz: tzinfo) -> str:
         until = moment(holding.resets_at, now, tz)
         return f"{account.agent}: limited until {until}"
     told = [
-        f"{_name(limit)} {limit.used_percent:.0f} %"
+        f"{_name(limit)} {limit.used_percent:.0f}%"
         for limit in account.limits
         if limit.used_percent is not None
     ]
@@ -123,7 +123,7 @@ def _gauge(limit: Limit, now: float) -> str:
     colour = "red" if used >= _FULL else "yellow" if used >= _HIGH else "green"
     bars = printing.style("█" * filled, fg=colour)
     rest = printing.style("░" * (_BARS - filled), dim=True)
-    return f"{bars}{rest} {used:>3.0f} %"
+    return f"{bars}{rest} {used:>3.0f}%"
 
 
 def _reset(limit: Limit, now: float, tz: tzinfo) -> str:

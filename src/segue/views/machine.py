@@ -156,7 +156,7 @@ def project_costs(machine: Machine, listed: Sequence[Session], session: Session)
     """What tasks have cost so far in the project of a session, with the same agent; the newest
     sessions of it, which are counted if they were not yet. Of agents that keep all sessions in one
     database nothing is known: its rows do not tell projects apart."""
-    from segue.core.sessions.growth import task_costs
+    from segue.core.sessions.forecasts.growth import task_costs
     from segue.core.sessions.ledger import Ledger
     from segue.sessions.count.account import samples
     from segue.sessions.count.count import Batch

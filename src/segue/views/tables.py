@@ -252,7 +252,7 @@ def run_state(run: RunSeen, now: float) -> str:
 
 
 def _run_colour(run: RunSeen) -> str:
-    from segue.views.run_block import STATE_COLOURS
+    from segue.views.run.block import STATE_COLOURS
 
     return next((colour for state, colour in STATE_COLOURS.items() if state.value == run.state), "")
 

@@ -8,7 +8,7 @@ import msgspec
 from segue.core.queue.schedule import Verdict
 from segue.core.queue.types import Task, TaskState
 from segue.views import tables
-from segue.views.run_block import clean, countdown, counted, cut
+from segue.views.run.block import clean, countdown, counted, cut
 from segue.views.verdicts import iso
 
 STATE_COLOURS = {

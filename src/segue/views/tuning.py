@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from segue.core.sessions.tuning import Advice
+from segue.core.sessions.forecasts.tuning import Advice
 
 Kind = Literal["agents", "models", "projects"]
 
@@ -83,12 +83,12 @@ def for_people(tuned: Sequence[Tuned], *, days: int, max_late: float) -> list[st
         ]
     lines = [f"Marks for at most {max_late:.0%} late handoffs, by the last {days} days:"]
     for each in tuned:
-        advice, now = each.advice, f"{each.soft_now * 100:.0f}/{each.hard_now * 100:.0f} %"
+        advice, now = each.advice, f"{each.soft_now * 100:.0f}/{each.hard_now * 100:.0f}%"
         lines.append(f"{each.kind.removesuffix('s')} {each.name}")
         if each.hard_mark is None or each.soft_mark is None:
             lines.append(f"  {advice.why}; stays at {now}")
             continue
-        then = f"{each.soft_mark * 100:.0f}/{each.hard_mark * 100:.0f} %"
+        then = f"{each.soft_mark * 100:.0f}/{each.hard_mark * 100:.0f}%"
         if each.is_needed:
             lines.append(f"  {then}, now {now}")
         else:

@@ -321,6 +321,7 @@ class Watch:
         for kind in ("reading", "hook", "health", "reminder", "turn", "daemon", "live"):
             with suppress(SegueError):
                 self.world.log.prune(kind, now - KEEP_READINGS_S)
+        self.waking.places.forget_logs(now - KEEP_READINGS_S)
         live = self.observer.sessions
         for name, kept in list(self.world.kept.items()):
             if name not in live and now - (kept.session.last_at or 0) > _FORGET_S:

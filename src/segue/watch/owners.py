@@ -5,15 +5,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
-from segue.core.handoffs.digest import Repeats
 from segue.core.sessions.types import Session
 from segue.errors import StateError
 from segue.runs.folders import read
 from segue.system.files import state
-from segue.watch.log import ARRIVAL, LOG_NAME, Log
+from segue.watch.log import LOG_NAME, Log
 
 _DONE = "done"
 
@@ -98,30 +96,6 @@ def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
         else session
         for session in sessions
     ]
-
-
-class TakenOver(Repeats, frozen=True, kw_only=True):
-    """What a session that took over in a terminal repeated in its first actions."""
-
-    id: str  # the handoff's
-    from_session_id: str
-
-
-def taken_over(session: Session) -> TakenOver | None:
-    """The result for a session that a handoff in a terminal started, once it is known; None for
-    any other. Raises StateError if the log cannot be read."""
-    path = os.path.join(state.state_folder(), LOG_NAME)
-    if not os.path.exists(path):
-        return None
-    log = Log(path)
-    try:
-        notes = log.of(session.agent, session.session_id, (ARRIVAL,), 1)
-    finally:
-        log.close()
-    try:
-        return msgspec.convert(notes[-1].data, TakenOver) if notes else None
-    except msgspec.ValidationError:  # of another version
-        return None
 
 
 def _successors(log: Log) -> dict[tuple[str, str], str]:

@@ -150,6 +150,7 @@ def ends(stage: Stage) -> None:
 PLAYS = {"talk": talk, "waits": waits, "ends": ends}
 
 
+@pytest.mark.real_agent
 @pytest.mark.parametrize("play", PLAYS)
 def test_the_real_opencode_is_driven(play: str, tmp_path: Path) -> None:
     enclosed(__file__, play, tmp_path, "opencode")

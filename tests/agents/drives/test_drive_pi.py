@@ -97,6 +97,7 @@ def signals(stage: Stage) -> None:
 PLAYS = {"talk": talk, "signals": signals}
 
 
+@pytest.mark.real_agent
 @pytest.mark.parametrize("play", PLAYS)
 def test_the_real_pi_is_driven(play: str, tmp_path: Path) -> None:
     enclosed(__file__, play, tmp_path, "pi")

@@ -50,6 +50,7 @@ def hour(agent: str, folder: Path, **plan: Any) -> Answered:
     return found
 
 
+@pytest.mark.real_agent
 def test_claude_may_do_nothing_by_default_and_continues_with_the_named_command(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +80,7 @@ def test_claude_may_do_nothing_by_default_and_continues_with_the_named_command(
     assert (tmp_path / "project/made.txt").exists()
 
 
+@pytest.mark.real_agent
 def test_codex_by_default_only_reads_and_is_not_taken_at_its_word(tmp_path: Path) -> None:
     """It says that it is done, its exit code is 0, and its last command went well."""
     run, resumed = hour(
@@ -106,6 +108,7 @@ def test_codex_by_default_only_reads_and_is_not_taken_at_its_word(tmp_path: Path
     assert {"one.txt", "two.txt"} <= {file.name for file in (tmp_path / "project").iterdir()}
 
 
+@pytest.mark.real_agent
 def test_opencode_is_allowed_by_its_environment_what_its_config_asks_about(tmp_path: Path) -> None:
     config = '{"permission": {"edit": "ask", "bash": "ask"}, /* mine */}'
     run, resumed = hour(
@@ -125,6 +128,7 @@ def test_opencode_is_allowed_by_its_environment_what_its_config_asks_about(tmp_p
     assert (tmp_path / "project/two.txt").exists()
 
 
+@pytest.mark.real_agent
 def test_gemini_is_told_to_trust_the_folder_and_given_the_tools_that_it_lacks(
     tmp_path: Path,
 ) -> None:
@@ -152,6 +156,7 @@ def test_gemini_is_told_to_trust_the_folder_and_given_the_tools_that_it_lacks(
     assert (tmp_path / "project/two.txt").exists()
 
 
+@pytest.mark.real_agent
 def test_pi_asks_for_nothing_and_nothing_is_said(tmp_path: Path) -> None:
     (run,) = hour(
         "pi",

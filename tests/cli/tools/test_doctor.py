@@ -17,8 +17,8 @@ from support.watch.daemons import FakeDaemon, serving
 
 from segue.agents import drives
 from segue.cli import cli
-from segue.cli.support import checkup, checkup_watch
-from segue.cli.support.checkup import HealthCheck
+from segue.cli.support.checkup import checks, watching
+from segue.cli.support.checkup.checks import HealthCheck
 from segue.cli.tools import doctor
 from segue.drill.plays import enclosure
 from segue.runs.store import open_store, runs_path
@@ -172,18 +172,18 @@ def test_an_old_node_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_missing_tools_are_not_a_failure(bin_folder: Path) -> None:
-    assert [(c.name, c.status) for c in checkup.tools(os.environ)] == [
+    assert [(c.name, c.status) for c in checks.tools(os.environ)] == [
         ("git", "warn"),
         ("tmux", "warn"),
     ]
     program(bin_folder / "git", "echo git version 2.99")
-    assert next(iter(checkup.tools(os.environ))).what == "2.99"
+    assert next(iter(checks.tools(os.environ))).what == "2.99"
 
 
 def test_a_state_folder_that_is_not_there_is_not_made() -> None:
-    checks = list(checkup.state_folder())
-    assert checks[0].status == "ok"
-    assert "will be created" in checks[0].what
+    first = next(iter(checks.state_folder()))
+    assert first.status == "ok"
+    assert "will be created" in first.what
     assert not Path(os.environ["SEGUE_HOME"]).exists()
     assert not list(Path(os.environ["SEGUE_HOME"]).parent.iterdir())
 
@@ -192,14 +192,14 @@ def test_a_state_folder_that_others_can_read_is_reported() -> None:
     folder = Path(os.environ["SEGUE_HOME"])
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
-    first = next(iter(checkup.state_folder()))
+    first = next(iter(checks.state_folder()))
     assert (first.status, first.do) == ("warn", f"chmod 700 {folder}")
     assert not list(folder.iterdir())
 
 
 def test_a_place_without_locks_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
-    first = next(iter(checkup.state_folder()))
+    first = next(iter(checks.state_folder()))
     assert first.status == "fail"
     assert "two processes can hold the same lock" in first.what
 
@@ -207,7 +207,7 @@ def test_a_place_without_locks_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    assert "No locks available" in next(iter(checkup.state_folder())).what
+    assert "No locks available" in next(iter(checks.state_folder())).what
 
 
 def test_a_state_folder_that_cannot_be_is_a_failure(
@@ -215,7 +215,7 @@ def test_a_state_folder_that_cannot_be_is_a_failure(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEGUE_HOME", str(tmp_path / "file" / "segue"))
-    (check,) = checkup.state_folder()
+    (check,) = checks.state_folder()
     assert check.status == "fail"
     assert "SEGUE_HOME" in check.do
 
@@ -226,18 +226,18 @@ def test_a_disk_that_is_nearly_full_is_reported(monkeypatch: pytest.MonkeyPatch)
 
     for free, status in ((5e6, "fail"), (5e8, "warn"), (5e9, "ok")):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        assert list(checkup.state_folder())[1].status == status
+        assert list(checks.state_folder())[1].status == status
 
 
 def test_the_runs_are_opened_and_a_newer_file_is_reported_and_left() -> None:
-    assert [c.what for c in checkup.database()] == ["none yet"]
+    assert [c.what for c in checks.database()] == ["none yet"]
     open_store().close()
-    assert [c.status for c in checkup.database()] == ["ok"]
+    assert [c.status for c in checks.database()] == ["ok"]
     with sqlite3.connect(runs_path()) as db:
         db.execute("PRAGMA user_version = 9999")
     db.close()
     before = Path(runs_path()).read_bytes()
-    (check,) = checkup.database()
+    (check,) = checks.database()
     assert check.status == "fail"
     assert "newer segue" in check.what
     assert Path(runs_path()).read_bytes() == before
@@ -260,7 +260,7 @@ def sleeps(
     def asked(argv: Sequence[str]) -> str:
         return said
 
-    (check,) = checkup.sleep(env or {}, platform="linux", sys_folder=folder, asked=asked)
+    (check,) = checks.sleep(env or {}, platform="linux", sys_folder=folder, asked=asked)
     return check
 
 
@@ -282,7 +282,7 @@ def test_a_mouse_battery_does_not_make_a_laptop_and_a_server_does_not_sleep(tmp_
 
 def test_a_mac_is_kept_awake_by_its_own_means() -> None:
     def check(said: str) -> HealthCheck:
-        (found,) = checkup.sleep({}, platform="darwin", asked=lambda _: said)
+        (found,) = checks.sleep({}, platform="darwin", asked=lambda _: said)
         return found
 
     assert check(" sleep                1 (imposed by x)\n").do == "caffeinate -i segue run …"
@@ -331,7 +331,7 @@ def test_without_a_wish_no_agent_is_missing(bin_folder: Path, tmp_path: Path) ->
 
 
 def watched(*, is_wanted: bool = False) -> HealthCheck:
-    (check,) = checkup_watch.daemon(is_wanted=is_wanted)
+    (check,) = watching.daemon(is_wanted=is_wanted)
     return check
 
 
@@ -366,7 +366,7 @@ def test_a_daemon_that_sees_late_or_is_of_another_version_is_reported(
         assert watched().status == "warn"
         assert why in watched().what
         assert "fs.inotify.max_user_watches" in watched().do
-        monkeypatch.setattr(checkup_watch, "__version__", "99.1")
+        monkeypatch.setattr(watching, "__version__", "99.1")
         assert "and this is 99.1" in watched().what
 
 
@@ -380,18 +380,18 @@ def test_a_socket_that_nobody_listens_at_is_not_a_daemon(short_state: Path) -> N
 @pytest.fixture
 def short_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder whose socket's path is not too long for one."""
-    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
         monkeypatch.setenv("SEGUE_HOME", folder)
         yield Path(state.make_watch_folder())
 
 
 def test_hooks_that_lead_to_a_segue_that_moved_are_reported(own_home: Path) -> None:
-    assert not list(checkup_watch.claude_hooks(os.environ)), "never set up"
+    assert not list(watching.claude_hooks(os.environ)), "never set up"
     (own_home / ".claude").mkdir()
     CliRunner().invoke(cli, ["setup", "claude"])
     file = own_home / ".claude" / "settings.json"
     good = file.read_text()
-    (check,) = checkup_watch.claude_hooks(os.environ)
+    (check,) = watching.claude_hooks(os.environ)
     assert check.status == "ok"
     client = units.client_argv("hook", "Stop")[3]
     less = json.loads(good)
@@ -403,12 +403,12 @@ def test_hooks_that_lead_to_a_segue_that_moved_are_reported(own_home: Path) -> N
         (good.replace("{", '{"disableAllHooks": true, ', 1), "disableAllHooks"),
     ):
         file.write_text(text)
-        (check,) = checkup_watch.claude_hooks(os.environ)
+        (check,) = watching.claude_hooks(os.environ)
         assert check.status == "warn"
         assert said in check.what
     for odd in ("[]", "{", '{"hooks": 3, "statusLine": []}', '{"hooks": {"Stop": [3, {}]}}'):
         file.write_text(odd)
-        assert not list(checkup_watch.claude_hooks(os.environ))
+        assert not list(watching.claude_hooks(os.environ))
 
 
 @pytest.mark.parametrize(
@@ -416,23 +416,23 @@ def test_hooks_that_lead_to_a_segue_that_moved_are_reported(own_home: Path) -> N
     [("tmux 3.1c", True), ("tmux 2.9a", True), ("tmux 3.2", False), ("tmux next-3.6", False)],
 )
 def test_a_tmux_that_is_too_old_is_reported(bin_folder: Path, said: str, is_old: bool) -> None:
-    assert not list(checkup_watch.tmux(os.environ))
+    assert not list(watching.tmux(os.environ))
     program(bin_folder / "tmux", f"echo {said}")
-    assert [check.status for check in checkup_watch.tmux(os.environ)] == ["warn"] * is_old
+    assert [check.status for check in watching.tmux(os.environ)] == ["warn"] * is_old
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="systemd")
 def test_a_service_that_ends_at_logout_or_starts_another_segue_is_reported(
     bin_folder: Path,
 ) -> None:
-    assert not list(checkup_watch.service_unit(os.environ)), "none is installed"
+    assert not list(watching.service_unit(os.environ)), "none is installed"
     unit = Path(units.systemd_path())
     unit.parent.mkdir(parents=True)
     unit.write_text(units.systemd_unit(os.environ))
     program(bin_folder / "loginctl", "")
     for told, do in (("Linger=no", "loginctl enable-linger"), ("Linger=yes", ""), ("", "")):
-        (check,) = checkup_watch.service_unit(os.environ, lambda argv: told)  # noqa: B023
+        (check,) = watching.service_unit(os.environ, lambda argv: told)  # noqa: B023
         assert check.do == do
     unit.write_text("ExecStart=/gone/segue watch\n")
-    (check,) = checkup_watch.service_unit(os.environ)
+    (check,) = watching.service_unit(os.environ)
     assert check.do == "segue service install"

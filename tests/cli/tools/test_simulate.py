@@ -23,10 +23,10 @@ def test_simulate_says_that_every_invariant_held_and_compares_marks() -> None:
     done = run("simulate", "--sessions", "4", "--days", "4", "--jobs", "1", "--policy", "graduated")
     assert done.exit_code == 0, done.output
     assert "4 sessions × 4 days, seed 7: every invariant held\n" in done.stdout
-    assert "Policy graduated: handoff at 80/85 % of the window" in done.stdout
+    assert "Policy graduated: handoff at 80/85% of the window" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "65/70 %" in done.stdout
-    assert "90/90 %" in done.stdout
+    assert "65/70%" in done.stdout
+    assert "90/90%" in done.stdout
 
 
 def test_simulate_json_has_the_figures_and_is_the_same_each_time() -> None:
@@ -101,7 +101,7 @@ def test_tune_without_any_session_says_so() -> None:
 
 
 def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:
-    """The request is read between one and two turns after the mark, and comes late above 90 %."""
+    """The request is read between one and two turns after the mark, and comes late above 90%."""
     grow(16, turn_tokens=10_000)
     told = json.loads(run("tune", "--json").stdout)
     agent = told["advice"][0]
@@ -115,13 +115,13 @@ def test_tune_finds_the_mark_of_a_history_that_grows_evenly() -> None:
 
 
 def test_tune_changes_a_mark_by_one_point_if_too_many_handoffs_are_late_with_it() -> None:
-    """Turns of 3 % from 85 % on are read above 90 %; from 84 % on they are not."""
+    """Turns of 3% from 85% on are read above 90%; from 84% on they are not."""
     grow(12, turn_tokens=6_000)
     done = run("tune")
     assert done.exit_code == 0, done.stderr
     assert "as it is now" not in done.stdout
-    assert "79/84 %, now 80/85 %" in done.stdout
-    assert "79/84 %, as for its agent" in done.stdout
+    assert "79/84%, now 80/85%" in done.stdout
+    assert "79/84%, as for its agent" in done.stdout
     assert "hard_mark = 0.84" in done.stdout
 
 

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 from support.running import Ended, Staged, stage
 
-from segue.cli.support import checkup, run_warnings
+from segue.cli.support.checkup import checks
+from segue.cli.support.run import warnings as run_warnings
 from segue.drill import casts
 
 STRICT = "segue: --strict: not started because of "
@@ -160,5 +161,5 @@ def test_a_laptop_that_a_program_keeps_awake_does_not_sleep(
     def asked(argv: object) -> str:
         return inhibitors if "systemd-inhibit" in str(argv) else "static\nstatic"
 
-    (check,) = checkup.sleep({}, platform="linux", sys_folder=tmp_path, asked=asked)
+    (check,) = checks.sleep({}, platform="linux", sys_folder=tmp_path, asked=asked)
     assert check.status == status

@@ -25,6 +25,7 @@ from segue.core.handoffs.machine import (
     HandoffFact,
     HandoffStep,
     Interrupt,
+    KeyPressed,
     Metrics,
     NotInterrupted,
     NotTyped,
@@ -625,6 +626,19 @@ def test_an_interrupt_long_after_segues_own_is_the_users() -> None:
     assert led.at(HandoffStep.RESTING)
 
 
+def test_an_interrupt_after_segue_was_killed_before_its_own_key_is_the_users() -> None:
+    """Nothing is cleared: the user has called it off. Had segue pressed its key, it would have
+    logged that, and the same record would be segue's."""
+    led, pressed = working(), working()
+    for each in (led, pressed):
+        each.time_up()
+    pressed.tell(KeyPressed())
+    for each in (led, pressed):
+        each.tell(TurnInterrupted(each.now + 5))
+    assert led.at(HandoffStep.RESTING)
+    assert (pressed.cycle.step, pressed.cycle.owes) == (HandoffStep.WAITING, True)
+
+
 def test_a_session_that_its_hook_asks_just_when_segue_interrupts_it_is_asked_once_more() -> None:
     led = working()
     led.time_up()
@@ -762,6 +776,7 @@ class Dice:
             TurnInterrupted: lambda: TurnInterrupted(
                 self.of.choice((None, AT - 50, cycle.step_at))
             ),
+            KeyPressed: KeyPressed,
             NotInterrupted: lambda: NotInterrupted("?"),
             OwnWritten: lambda: OwnWritten(10),
             NotWritten: lambda: NotWritten("?"),
@@ -820,7 +835,7 @@ def test_the_table_says_exactly_where_each_fact_may_lead() -> None:
     rare.tell(Ready(), NotTyped("clear", "draft"), FileSeen(ok=False, stable=False), Cleared("s2"))
     refused = written()
     refused.tell(FileSeen(ok=False, stable=False), *[NotInterrupted("the user types")] * 10)
-    for led in (rare, refused, *map(walk, range(3_000))):
+    for led in (rare, refused, *map(walk, range(6_000))):
         before = led.first
         for (fact, _), (after, _) in zip(led.log, led.steps, strict=True):
             seen.setdefault((before.step, type(fact)), set()).add(after.step)

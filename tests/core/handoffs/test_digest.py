@@ -20,7 +20,7 @@ from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Event, Prompt, Reply, TodoList, ToolCall, ToolResult
 from segue.sessions.digest import read_session
 
-conversations: ModuleType = load(Path(__file__).parents[3] / "bench" / "conversations.py")
+conversations: ModuleType = load(Path(__file__).parents[3] / "bench/support/conversations.py")
 AGENTS = ("claude", "codex", "gemini", "pi", "qwen", "opencode")
 BUDGET = budget_chars(200_000)
 

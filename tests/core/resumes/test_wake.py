@@ -191,7 +191,7 @@ def test_no_more_of_a_new_window_is_used_unattended_than_the_user_wants() -> Non
     used = {"five_hour": LimitSeen(used_percent=50.0, resets_at=NOON + 6 * HOUR)}
     found = verdict(ended(limits=used), max_unattended=0.5)
     assert found == AskUser(
-        "50 % of five_hour is used; unattended, the limit is 50% (max_unattended)"
+        "50% of five_hour is used; unattended, the limit is 50% (max_unattended)"
     )
     assert isinstance(verdict(ended(limits=used), max_unattended=0.6), Resume)
     assert isinstance(verdict(ended(limits=used)), Resume)

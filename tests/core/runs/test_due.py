@@ -76,20 +76,19 @@ def test_what_the_next_turn_would_take_past_the_hard_mark_is_asked_for_now(
 ) -> None:
     run = led(abilities=abilities)
     grow(run, 35, 47, 59)
-    assert not run.run.is_due  # one boundary later it is read at 83 %
+    assert not run.run.is_due  # one boundary later it is read at 83%
     read(run, 71)
     ask = asked(run)
     assert ask.now is False
     assert ask.reason == (
-        "context at 71 %, +12 % per turn: the next turn would pass 85 %:"
-        " handing over at this boundary"
+        "context at 71%, +12% per turn: the next turn would pass 85%: handing over at this boundary"
     )
 
 
 @pytest.mark.parametrize(
     ("size", "request_adds", "cuts"),
     [
-        (83, 0, False),  # the next boundary's request is read at 89 %
+        (83, 0, False),  # the next boundary's request is read at 89%
         (83, 2, True),
         (84.5, 0, True),
         (79, 2, False),
@@ -119,11 +118,11 @@ def test_what_tools_printed_since_the_last_reading_counts_as_read() -> None:
     run.tell(Boundary(leg=run.run.leg, pending_tokens=tokens(41)))
     ask = run.last(AskCheckpoint)
     assert ask.now is False
-    assert ask.reason.startswith("context at about 75 % with the last tool's output, +6 % per turn")
+    assert ask.reason.startswith("context at about 75% with the last tool's output, +6% per turn")
 
 
 def test_a_size_that_is_told_after_the_tools_is_no_reason_to_ask_too_late() -> None:
-    """opencode reports 34 % when the tool has already printed 50 %."""
+    """opencode reports 34% when the tool has already printed 50%."""
     run = led()
     grow(run, 10, 16, 22, 28, timely=False)
     read(run, 34, timely=False, pending=50, request=1)
@@ -150,14 +149,14 @@ def test_what_is_read_one_turn_later_is_asked_for_one_turn_earlier() -> None:
     grow(run, 35, 47, timely=False)
     assert not run.run.is_due
     read(run, 59, timely=False)
-    assert asked(run).reason.startswith("context at 59 %, +12 % per turn")
+    assert asked(run).reason.startswith("context at 59%, +12% per turn")
 
 
 def test_parts_of_one_reply_are_one_reply() -> None:
     run = led()
     grow(run, 35, 47, 47.05, 59, 59.05, 71)
     assert run.run.replies == 4
-    assert "+12 % per turn" in asked(run).reason
+    assert "+12% per turn" in asked(run).reason
 
 
 @pytest.mark.parametrize(
@@ -181,11 +180,11 @@ def test_growth_decides(percents: tuple[float, ...], due: bool) -> None:
 
 def test_the_agents_own_limit_less_the_reserve_counts_as_the_wall() -> None:
     run = led()
-    grow(run, 30, 38, 46, enforced=75)  # handed over from 70 % on, at the latest
+    grow(run, 30, 38, 46, enforced=75)  # handed over from 70% on, at the latest
     assert not run.run.is_due
     read(run, 55, enforced=75)
     run.boundary()
-    assert "+8 % per turn: the next turn would pass 70 %" in run.last(AskCheckpoint).reason
+    assert "+8% per turn: the next turn would pass 70%" in run.last(AskCheckpoint).reason
 
 
 def test_a_mark_above_1_switches_the_forecast_off_too() -> None:
@@ -243,10 +242,10 @@ def test_a_session_that_doubles_when_it_is_resumed_is_asked_before_half_of_its_w
     run = led(abilities=GEMINI)
     grow(run, 35, 36, 37, 38, 39)
     assert not run.run.is_due
-    read(run, 40)  # 42.5 % becomes 85 %, and the soft mark lies before it as ever
+    read(run, 40)  # 42.5% becomes 85%, and the soft mark lies before it as ever
     run.boundary()
     assert run.last(AskCheckpoint).reason == (
-        "context at 40 %, and it can be asked up to 42.5 %: handing over at this boundary"
+        "context at 40%, and it can be asked up to 42.5%: handing over at this boundary"
     )
     assert not run.all(EndLeg)
     run.ends(StopReason.USER_EXIT)
@@ -259,7 +258,7 @@ def test_its_growth_counts_too() -> None:
     assert not run.run.is_due
     read(run, 33)
     run.boundary()
-    assert "the next turn would pass 42.5 %" in run.last(AskCheckpoint).reason
+    assert "the next turn would pass 42.5%" in run.last(AskCheckpoint).reason
 
 
 def test_once_it_cannot_be_asked_it_works_up_to_the_marks() -> None:
@@ -268,7 +267,7 @@ def test_once_it_cannot_be_asked_it_works_up_to_the_marks() -> None:
     assert not run.run.is_due
     read(run, 80)
     run.boundary()
-    assert "soft mark 80 %" in run.last(EndLeg).reason
+    assert "soft mark 80%" in run.last(EndLeg).reason
 
 
 # Sessions that follow one another

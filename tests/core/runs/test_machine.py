@@ -88,7 +88,7 @@ def test_at_the_hard_mark_the_session_is_asked_now_and_the_reason_says_why() -> 
     run.reads(0.86)
     ask = run.last(AskCheckpoint)
     assert (ask.leg, ask.now) == (1, True)
-    assert ask.reason == "context at 86 %, hard mark 85 %: handing over now"
+    assert ask.reason == "context at 86%, hard mark 85%: handing over now"
 
 
 def test_from_the_soft_mark_on_it_is_asked_at_the_next_boundary() -> None:
@@ -99,7 +99,7 @@ def test_from_the_soft_mark_on_it_is_asked_at_the_next_boundary() -> None:
     assert (run.state, run.run.is_due) == (RunState.WORKING, True)
     run.boundary()
     assert (run.state, run.last(AskCheckpoint).now) == (RunState.CHECKPOINTING, False)
-    assert "context at 80 %, soft mark 80 %" in run.last(AskCheckpoint).reason
+    assert "context at 80%, soft mark 80%" in run.last(AskCheckpoint).reason
 
 
 def test_a_session_that_compacted_by_itself_is_not_due_any_more() -> None:
@@ -129,7 +129,7 @@ def test_missing_usage_leaves_the_run_going() -> None:
 
 @pytest.mark.parametrize(("share", "asked"), [(0.64, None), (0.65, False), (0.70, True)])
 def test_the_70_percent_preset_hands_over_early(share: float, asked: bool | None) -> None:
-    """70 %, well before the agent's own compaction."""
+    """70%, well before the agent's own compaction."""
     run = led(PRESETS["early"])
     run.reads(share)
     run.boundary()
@@ -266,7 +266,7 @@ def test_a_session_that_would_not_fit_once_resumed_is_handed_over_after_a_wait()
 
 
 def test_what_grew_by_resuming_once_grows_no_more() -> None:
-    """60 %, of which all was loaded by the last resume: resumed again, it is no larger."""
+    """60%, of which all was loaded by the last resume: resumed again, it is no larger."""
     run = led(abilities=Abilities(talks=False, resume_factor=2.0))
     run.reads(0.28)
     for before, used in ((0.28, 0.58), (0.58, 0.62)):

@@ -126,7 +126,7 @@ def test_a_verdict_that_is_not_sure_is_not_acted_on(reason: R) -> None:
     run.ends(reason, confidence=0.79)
     assert run.state is RunState.FAILED
     assert run.run.outcome
-    assert "79 % sure" in run.run.outcome.what.replace("%", " %")
+    assert "79% sure" in run.run.outcome.what
     assert "min_confidence = 0.8" in run.run.outcome.change
 
 

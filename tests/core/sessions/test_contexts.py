@@ -335,7 +335,7 @@ def test_a_codex_that_ran_out_of_room_is_full(name: str, own_home: Path) -> None
 
 
 def test_a_codex_window_is_the_one_it_works_with_even_if_more_was_accepted(own_home: Path) -> None:
-    recorded("codex", "c-autocompact-default", own_home)  # 9,530 of 9,500, which is 95 % of 10,000
+    recorded("codex", "c-autocompact-default", own_home)  # 9,530 of 9,500, which is 95% of 10,000
     session = only()
     assert size(session) == (1_220, 9_500)
     assert session["notes"] == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.policy import PRESETS, Policy
-from segue.core.sessions.forecast import forecast
+from segue.core.sessions.forecasts.forecast import forecast
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.sessions.zones import (
     Crossing,
@@ -150,7 +150,7 @@ def test_a_window_that_was_believed_too_small_is_not_a_reason_to_stay() -> None:
 
 
 def test_an_agents_own_limit_lowers_the_mark_and_the_slack_with_it() -> None:
-    session = Watched(enforced_at_tokens=130_000)  # the handoff begins at 120,000: 60 %
+    session = Watched(enforced_at_tokens=130_000)  # the handoff begins at 120,000: 60%
     assert crossings(session.percents(60))[-1] == "critical>handoff"
     assert crossings(session.percents(59, 60, 58.1, 60)) == []
     assert crossings(session.percents(57.9)) == ["handoff>warning"]

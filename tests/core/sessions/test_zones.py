@@ -85,7 +85,7 @@ def test_empty_is_normal_and_full_is_handoff(name: str) -> None:
 
 @pytest.mark.parametrize("name", MARKS)
 def test_marks_of_whole_tokens_are_hit_exactly(name: str) -> None:
-    """170,000 of 200,000 is 85 %, whatever the floating point makes of it."""
+    """170,000 of 200,000 is 85%, whatever the floating point makes of it."""
     for zone, mark in zip(ORDER[1:], MARKS[name], strict=True):
         for window in (200_000, 128_000, 1_000_000, 272_000):
             used = round(mark * window)

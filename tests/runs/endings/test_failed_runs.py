@@ -120,7 +120,7 @@ def test_the_window_in_the_token_data_is_the_one_that_the_run_worked_with(tmp_pa
         stop = last_stop(s)
         assert stop.tokens is not None
         assert (stop.tokens.used, stop.tokens.window) == (170_000, WINDOW)
-        assert not stop.context_risk, "17 % is no risk"
+        assert not stop.context_risk, "17% is no risk"
 
 
 def test_what_the_agent_flushes_when_it_is_ended_is_parsed(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_agent_that_ends_within_the_grace_is_not_killed_and_its_last_words_ar
         assert (leg / "stdout").read_text().endswith("flushed at the last moment\n")
 
 
-# The threshold of 70 %
+# The threshold of 70%
 
 
 @pytest.mark.parametrize(

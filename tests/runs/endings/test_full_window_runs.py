@@ -2,7 +2,7 @@
 rules themselves are tested in test_machine, test_marks and test_checkpoint_promises.
 
 The scripted model reports the usage that a test wants, to the token, in a window of a million:
-there claude's own limit (967,000) lies above the 90 % mark.
+there claude's own limit (967,000) lies above the 90% mark.
 """
 
 import json

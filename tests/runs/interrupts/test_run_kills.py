@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.running import Ended, Staged, stage
-from support.runs.killing import left_running
-
-HERE = Path(__file__).parents[2] / "support/runs"
+from support.running import stage
+from support.runs.killing import check_killed
 
 # State and fact, as they first come in a run of that scenario.
 WINDOW = (
@@ -57,32 +55,9 @@ _POLICY = {
 }
 
 
-def killed_at(s: Staged, point: str, more: Sequence[str]) -> Ended:
-    process = s.start_script(HERE / "killed.py", point, *s.words("--json", *more))
-    return s.end(process)
-
-
 def check_goes_on(scenario: str, point: str, tmp_path: Path, more: Sequence[str] = ()) -> None:
     with stage(scenario, within=tmp_path, policy=_POLICY) as s:
-        dead = killed_at(s, point, more)
-        assert dead.code == -9, f"this run came by no {point}: {dead.stderr}"
-        (run_id,) = s.run_ids()
-        if s.state(run_id) != "done":
-            again = s.segue("resume", "--json")
-            assert again.code == 0, again.stderr
-            assert again.events[-1]["state"] == "done"
-        found = s.continuity()
-        assert found.is_whole, (found, s.answers)
-        with s.store() as store:
-            legs = [leg.leg for leg in store.legs(run_id)]
-            assert legs == list(range(1, len(legs) + 1))
-            run = store.run(run_id)
-            assert run is not None
-            assert not store.rebuild()  # what is made from the log is what the log says
-        for number in legs:
-            spec = s.leg(run_id, number) / "keeper.json"
-            assert spec.exists() == (s.leg(run_id, number) / "exit.json").exists()
-        assert not left_running(s)
+        check_killed(s, point, more)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -14,10 +14,10 @@ from segue.core.runs.progress import Progress
 from segue.core.runs.types import Run
 from segue.core.stops.events import ToolCall
 from segue.runs.clock import Clock
-from segue.runs.legs.answer import AnswerTracker
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Leg
 from segue.runs.legs.stream import TurnEnd
+from segue.runs.legs.trackers.answer import AnswerTracker
 from segue.sessions.windows import Windows
 
 

@@ -60,6 +60,7 @@ class Postgres:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env={**os.environ, "HOME": str(self.folder)},
                 **self._run_as(),
             )
         )
@@ -97,7 +98,7 @@ def postgres() -> Iterator[Postgres]:
     if found is None:
         missing("PostgreSQL's server is not installed: apt-get install postgresql")
     assert found is not None
-    folder = Path(tempfile.mkdtemp(prefix="segue-pg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="segue-pg-"))
     folder.chmod(0o711)
     server = Postgres(folder, found, "tester")
     try:

@@ -11,8 +11,8 @@ from conftest import lines
 
 from segue import api
 from segue.agents.ending import Channel, Ending, Source
+from segue.core.stops.text.wordings import Catalogue
 from segue.core.stops.types import Stop
-from segue.core.stops.wordings import Catalogue
 from segue.system.config import wordings
 
 NOW = 1_773_144_000.0  # 2026-03-10 12:00 UTC

@@ -125,7 +125,7 @@ class FakeDaemon:
 
     def statusline(self, payload: dict[str, Any]) -> bytes:
         self._tell("statusline", payload)
-        return "▓▓░ 63 %".encode()
+        return "▓▓░ 63%".encode()
 
     def fits(self, session: str, tokens: int) -> dict[str, Any]:
         return {"fits": tokens < 5000, "why": f"of {session}"}

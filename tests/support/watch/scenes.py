@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from segue.agents import terminals
 from segue.core.handoffs.machine.types import HandoffStep
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import Forecast
+from segue.core.sessions.forecasts.forecast import Forecast
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.types import Process, Session, SessionState
 from segue.core.terminals.screen import Screen

@@ -465,7 +465,7 @@ def test_a_likely_mistake_is_reported(project: Path, user: Path) -> None:
     write(user, "[policy]\nhard_mark = 85\n[policy.agents.claud]\nmax_legs = 3\n")
     marks, agent, variable = sorted(settings(project, {"SEGUE_HARD_MARC": "1"}).notes)[:3]
     assert "hard_mark = 85 is above 1" in marks
-    assert "85 % is 0.85" in marks
+    assert "85% is 0.85" in marks
     assert "SEGUE_HARD_MARC in the environment is not read: did you mean SEGUE_HARD_MARK?" in agent
     assert "[policy.agents.claud] names an unknown agent: did you mean claude?" in variable
 

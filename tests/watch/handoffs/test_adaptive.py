@@ -3,7 +3,7 @@
 import pytest
 
 from segue.core.policy import Policy
-from segue.core.sessions.adapting import HIGHEST, LOWEST
+from segue.core.sessions.forecasts.adapting import HIGHEST, LOWEST
 from segue.testing.simulation.world import Plan, World
 from segue.watch.handoffs.adaptive import NOTE, AdaptiveMarks
 

@@ -27,8 +27,8 @@ from support.watch.scenes import (
 from segue.core.handoffs import document as documents
 from segue.core.handoffs.machine.types import AnyFact, HandoffStep, Ready, TerminalHandoff
 from segue.core.resumes.decisions import Resume, StoppedSession
-from segue.core.sessions.forecast import Forecast, forecast
-from segue.core.sessions.growth import LEAST_TASKS, Growth
+from segue.core.sessions.forecasts.forecast import Forecast, forecast
+from segue.core.sessions.forecasts.growth import LEAST_TASKS, Growth
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.terminals.screen import Screen
 from segue.errors import SegueError, StateError
@@ -269,7 +269,7 @@ def test_one_that_grows_fast_is_interrupted_before_the_agent_compacts_by_itself(
     agent.forecast = lambda: ahead(scene, agent.used, 4_000)
     scene.use(agent, 171_000)
     scene.tick()
-    assert scene.cycles()[0]["near_tokens"] is None  # another one fits below 90 %
+    assert scene.cycles()[0]["near_tokens"] is None  # another one fits below 90%
     scene.use(agent, 177_000)
     scene.tick()
     scene.tick()

@@ -180,6 +180,7 @@ def test_by_hand_with_a_draft_in_the_way_and_a_model_that_writes_nothing(tmp_pat
         tui.type_as_user("my own words")
         tui.wait_for(lambda s: s.draft == "my own words")
         session = tui.session()[:8]
+        watch.until(lambda: session in str(watch.remote.sessions()), "a watched session")
         assert "begins; the document will be" in watch.segue("handoff", session)
         assert "is in progress: " in watch.segue("handoff", session)
         assert "is cancelled" in watch.segue("cancel", session)

@@ -22,7 +22,7 @@ RELAY = f"{POLICY}relay = true\n{RUN}"
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
         monkeypatch.setenv("SEGUE_HOME", folder)
         yield Path(folder)
 

@@ -24,7 +24,7 @@ TEXT = "You have reached your usage limit. Try again in {hours} hours."
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="segue-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="segue-") as folder:
         monkeypatch.setenv("SEGUE_HOME", folder)
         yield Path(folder)
 

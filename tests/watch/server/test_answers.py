@@ -20,7 +20,7 @@ from segue.core.handoffs.machine.types import HandoffStep, RecordFigures, Termin
 from segue.core.handoffs.metrics import metrics
 from segue.core.policy import Policy
 from segue.core.resumes.decisions import NOT_RESUMING
-from segue.core.sessions.forecast import forecast
+from segue.core.sessions.forecasts.forecast import forecast
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.remarks import LimitSeen
 from segue.core.sessions.types import Process, Session, SessionState, StopSeen
@@ -677,7 +677,7 @@ def test_an_agent_asks_the_daemon_about_itself(linked: Linked, tmp_path: Path) -
     with serving(linked.link, path=path):
         answers = Answers(str(project), remote=lambda: Remote(path))
         found = answers.context_status()
-        assert "72 % of 200,000 tokens used, zone critical" in found.text
+        assert "72% of 200,000 tokens used, zone critical" in found.text
         assert found.data["session"]["session_id"] == SESSION
         assert not answers.fits(tokens=10_000).data["fits"]
         with pytest.raises(InputError, match="is not running in tmux"):

@@ -17,8 +17,8 @@ from support.watch.fake_daemon import FakeDaemon, http
 from segue.cli.tools import setup
 from segue.cli.tools.statusline import command
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import forecast
-from segue.core.sessions.growth import Growth
+from segue.core.sessions.forecasts.forecast import forecast
+from segue.core.sessions.forecasts.growth import Growth
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.sessions.remarks import LimitSeen
 from segue.core.sessions.types import Session, SessionState

@@ -492,7 +492,7 @@ PROFILE = Profile(
     # SIGINT: exits with 1 and says nothing; every failure with exit code 1 has reported
     # `turn.failed`.
     cut_exit_reasons={1: StopReason.USER_EXIT},
-    # 95 % of what its catalogue says, mostly of 272,000; the same for models it does not know.
+    # 95% of what its catalogue says, mostly of 272,000; the same for models it does not know.
     windows={"gpt-": 258_400, "gpt-6.1-terra": 475_000, "": 258_400},
     enforced=lambda window: window * 90 // 95,
 )

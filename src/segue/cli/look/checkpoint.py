@@ -10,8 +10,9 @@ from segue.core.secrets.redact import redact
 from segue.core.sessions.types import Session
 from segue.errors import InputError
 from segue.sessions.documents import checkpoint_of, known
-from segue.views import printing, rescues
+from segue.views import printing
 from segue.views.machine import say_notes, with_machine
+from segue.views.rescues import finding
 
 _IN_DOUBT = (
     "## Last tool call, in doubt\n\nNobody saw how it ended: it may or may not have been done."
@@ -29,7 +30,7 @@ def command(session: str, as_json: bool) -> None:
     """
     if session.startswith("run-"):
         raise InputError(f"{session} is a run: segue show {session} prints its checkpoint")
-    machine, found = with_machine(lambda machine: rescues.named(machine, session))
+    machine, found = with_machine(lambda machine: finding.named(machine, session))
     say_notes(machine)
     _show(found.session, is_cut=found.is_cut, as_json=as_json)
 

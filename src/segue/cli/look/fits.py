@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from segue.core.sessions.forecast import Fit
-from segue.core.sessions.gate import Sized, size_of_prompt, told
+from segue.core.sessions.forecasts.forecast import Fit
+from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, told
 from segue.core.sessions.types import Session, fit_in
 from segue.errors import InputError
 from segue.system.files import files

@@ -6,13 +6,13 @@ from datetime import datetime, timedelta, tzinfo
 
 import click
 
-from segue.cli.support.run_lookup import find, opened
+from segue.cli.support.run.lookup import find, opened
 from segue.cli.support.times import instant
 from segue.errors import ConfigError, InputError, StateError
 from segue.reports.runs import run_report, runs_since
 from segue.reports.types import Report, WatchedReport
 from segue.reports.watched import watched_since
-from segue.runs import begin
+from segue.runs.starting import begin
 from segue.system import clock
 from segue.system.config import settings
 from segue.system.files import state

@@ -16,7 +16,7 @@ from segue.views import printing, tables
 from segue.views.machine import Machine, choose, list_sessions, say_notes, with_machine
 from segue.views.run.story import repeated
 from segue.views.verdicts import duration, iso
-from segue.watch.owners import TakenOver, taken_over
+from segue.watch.handoffs.repeats import TakenOver, taken_over
 
 
 @click.command()
@@ -225,7 +225,7 @@ def _ahead(session: Session) -> str:
 def _limit(scope: str, used: float | None, resets_at: float | None, now: float) -> str:
     parts = [scope.replace("_", " ")]
     if used is not None:
-        parts.append(f"{used:.0f} % used")
+        parts.append(f"{used:.0f}% used")
     if resets_at is not None:
         when = f"in {duration(resets_at - now)}" if resets_at > now else "already"
         parts.append(f"resets {when}" if resets_at > now else "has reset since")

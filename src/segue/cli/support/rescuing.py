@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from segue.cli.work.run import accept_check, play
 from segue.errors import InputError
-from segue.runs import begin
-from segue.runs.begin import RunRequest
-from segue.runs.rescue import can_resume, first_leg, origin_of
+from segue.runs.starting import begin
+from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.rescue import can_resume, first_leg, origin_of
 from segue.runs.store.port import Held
 from segue.sessions.documents import known as known_of
 from segue.system import clock
@@ -19,7 +19,7 @@ from segue.system.config import settings as layered
 from segue.system.config.settings import Flags, Settings
 from segue.system.files import tree
 from segue.views import printing
-from segue.views.rescue_list import Dead
+from segue.views.rescues.listing import Dead
 from segue.views.run.story import not_carried_over
 
 
@@ -52,13 +52,13 @@ def rescue(dead: Dead, how: How) -> int:
         first = first_leg(wanted, settings.prompts, clock.now())
         show(wanted, settings, as_json=how.as_json, first=first)
         return 0
-    from segue.cli.support.run_warnings import warn
+    from segue.cli.support.run.warnings import warn
 
     warn(wanted, os.environ, strict=False)
     try:
         if not how.detach:
             return play(wanted, settings, as_json=how.as_json, raw=how.raw)
-        from segue.cli.support.detach import begin as begin_detached
+        from segue.cli.support.run.detach import begin as begin_detached
 
         begin_detached(wanted, settings, as_json=how.as_json, raw=how.raw)
         return 0

@@ -111,7 +111,7 @@ def for_people(
             "request read at",
             f"{_percent(quantile(asked, 0.5))} of the window (median),"
             f" {_percent(quantile(asked, 0.95))} (95th percentile)",
-            f"at 90 % or less: {_in_time(asked)} of {asked.total():,} (goal: 95 %)",
+            f"at 90% or less: {_in_time(asked)} of {asked.total():,} (goal: 95%)",
             f"in terminals: {_in_time(in_terminals)} of {in_terminals.total():,}",
         ),
         *_row(
@@ -152,7 +152,7 @@ def comparison(compared: Sequence[Marked]) -> list[str]:
     lines = [
         f"Other marks in the same {compared[0].sessions:,} sessions:",
         f"  {'marks':>8}  {'windows full':>12}  {'handoffs':>8}  {'left unused':>11}"
-        f"  {'read ≤ 90 %':>11}  {'waited':>6}",
+        f"  {'read ≤ 90%':>11}  {'waited':>6}",
     ]
     for each in compared:
         got = each.figures
@@ -177,8 +177,8 @@ def broken_lines(order: Order, broken: Broken) -> list[str]:
 
 
 def _marks(policy: Policy) -> str:
-    return f"{policy.soft_mark * 100:.0f}/{policy.hard_mark * 100:.0f} %"
+    return f"{policy.soft_mark * 100:.0f}/{policy.hard_mark * 100:.0f}%"
 
 
 def _percent(value: int | None) -> str:
-    return "-" if value is None else f"{value} %"
+    return "-" if value is None else f"{value}%"

@@ -15,8 +15,8 @@ import msgspec
 from segue import agents as known_agents
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive
-from segue.cli.support import checkup, checkup_watch
-from segue.cli.support.checkup import HealthCheck, Status, ask
+from segue.cli.support.checkup import checks, watching
+from segue.cli.support.checkup.checks import HealthCheck, Status, ask
 from segue.errors import ConfigError
 from segue.fleet import checkup as fleet_checkup
 from segue.system.config import config
@@ -92,13 +92,13 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
     why_not = enclosure.why_not()
     settings, configs = _config(env)
     yield from agents(env, settings, is_enclosing=not why_not)
-    yield from checkup.tools(env)
-    yield from checkup.state_folder()
-    yield from checkup.database()
-    yield from checkup.clock()
-    yield from checkup.sleep(env)
-    yield from checkup.namespaces(why_not)
-    yield from checkup_watch.examine(env)
+    yield from checks.tools(env)
+    yield from checks.state_folder()
+    yield from checks.database()
+    yield from checks.clock()
+    yield from checks.sleep(env)
+    yield from checks.namespaces(why_not)
+    yield from watching.examine(env)
     for found in fleet_checkup.examine(env):
         yield HealthCheck(name="fleet", status=found.status, what=found.what, do=found.do)
     yield from configs
@@ -138,7 +138,7 @@ def _unattended(
     name: str, drive: Drive, argv: tuple[str, ...], flags: tuple[str, ...], env: Mapping[str, str]
 ) -> Iterator[HealthCheck]:
     """Whether it could work here unattended."""
-    from segue.runs import preflight
+    from segue.runs.starting import preflight
 
     for line in preflight.permissions(name, drive, argv, flags=flags, env=env, cwd=os.getcwd()):
         what, _, do = line.partition("; ")
@@ -257,7 +257,7 @@ def _config(env: Mapping[str, str]) -> tuple[Settings | None, list[HealthCheck]]
 
 
 def _wordings() -> Iterator[HealthCheck]:
-    from segue.core.stops.wordings import Catalogue
+    from segue.core.stops.text.wordings import Catalogue
     from segue.system.config import wordings
 
     files = config.wording_files()

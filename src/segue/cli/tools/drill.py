@@ -241,7 +241,9 @@ def _matrix() -> Matrix:
 
 def _no_state(path: Path, fault: OSError) -> StateError:
     why = fault.strerror or str(fault)
-    return StateError(f"{path}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
+    return StateError(
+        f"{path}: segue cannot keep its state here: {why}; to keep it elsewhere, set SEGUE_HOME"
+    )
 
 
 def _check_place(place: Path) -> None:

@@ -14,7 +14,7 @@ from segue.fleet.database import PROTOCOL, FleetDatabase, shown
 from segue.fleet.machines import Machine
 from segue.system import clock
 from segue.views import printing
-from segue.views.run_block import clean, counted
+from segue.views.run.block import clean, counted
 from segue.views.verdicts import iso
 
 

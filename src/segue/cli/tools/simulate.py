@@ -103,7 +103,7 @@ def _policy(preset: str | None) -> Policy:
 
 def _growth() -> "Growth":
     """How the sessions of this machine have grown. Raises InputError if there are too few."""
-    from segue.core.sessions.tuning import LEAST_TURNS
+    from segue.core.sessions.forecasts.tuning import LEAST_TURNS
     from segue.errors import InputError
     from segue.testing.simulation.models import Growth
     from segue.views.machine import list_sessions, sizes_of, with_machine

@@ -5,7 +5,7 @@ from difflib import unified_diff
 
 import click
 
-from segue.core.sessions.tuning import LATE, History, advise
+from segue.core.sessions.forecasts.tuning import LATE, History, advise
 from segue.core.sessions.types import Session
 from segue.views import printing, tuning
 from segue.views.machine import Machine, list_sessions, say_notes, sizes_of, with_machine
@@ -25,7 +25,7 @@ _Groups = dict[tuple[Kind, str], list[tuple[Session, History]]]
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="The share of handoffs whose request may be read above 90 % of the window.",
+    help="The share of handoffs whose request may be read above 90% of the window.",
 )
 @click.option(
     "--apply", is_flag=True, help="Write the marks to config.toml, after showing the diff."

@@ -131,7 +131,7 @@ def is_daemon_alive() -> bool:
 
 def _live_runs() -> Iterator[str]:
     """Runs that a segue drives, and runs whose agent still works although their segue is gone."""
-    from segue.cli.support.run_lookup import driver
+    from segue.cli.support.run.lookup import driver
     from segue.runs.legs.leg import Leg
     from segue.runs.store import open_store, runs_path
 

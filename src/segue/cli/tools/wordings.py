@@ -14,9 +14,9 @@ from segue import api
 from segue.agents.ending import CHANNELS, Channel, Ending, Source, channel_of
 from segue.cli.support import inputs
 from segue.core.policy import Policy
-from segue.core.stops import drafts
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.wordings import NOT_A_STOP, Catalogue, Reason, Where, Wording
+from segue.core.stops.text import drafts
+from segue.core.stops.text.wordings import NOT_A_STOP, Catalogue, Reason, Where, Wording
 from segue.errors import InputError
 from segue.system import clock, doubts
 from segue.system.config import config

@@ -11,8 +11,8 @@ import click
 from segue import agents
 from segue.agents import drives
 from segue.cli.support import interrupts
-from segue.cli.support.run_lookup import driver, find, newest, opened
-from segue.cli.support.stage import RunStage
+from segue.cli.support.run.lookup import driver, find, newest, opened
+from segue.cli.support.run.stage import RunStage
 from segue.core.runs import machine
 from segue.core.runs.progress import Progress
 from segue.core.runs.types import Created, LegStarted, Run, RunStep
@@ -20,15 +20,15 @@ from segue.errors import ConfigError, InputError, SegueError
 from segue.fleet import output
 from segue.fleet.conversations import RunWords, wait_for_last
 from segue.fleet.database import FleetDatabase
-from segue.runs import begin
 from segue.runs.clock import Clock
 from segue.runs.folders import RunFolder, read
 from segue.runs.journal import decisions_of
-from segue.runs.legs.activity import LastWork
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Leg
+from segue.runs.legs.trackers.activity import LastWork
 from segue.runs.legs.words import Said
 from segue.runs.results import is_here
+from segue.runs.starting import begin
 from segue.runs.store import projection
 from segue.runs.store.port import Entry, Store
 from segue.sessions.windows import Windows

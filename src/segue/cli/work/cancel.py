@@ -12,19 +12,19 @@ import click
 
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive, Launch, LegOrder
-from segue.cli.support.run_lookup import driver, find, folder, opened
+from segue.cli.support.run.lookup import driver, find, folder, opened
 from segue.core.runs.types import CancelAsked, Run
 from segue.errors import ConfigError, InputError, StateError
-from segue.runs import begin
-from segue.runs.begin import Driver
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leg
+from segue.runs.starting import begin
+from segue.runs.starting.begin import Driver
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Holder, Store
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.views import printing
-from segue.views.run_block import clean, cut
+from segue.views.run.block import clean, cut
 
 _LOOK_S = 0.25
 _MOST_S = 60.0

@@ -6,7 +6,7 @@ import sys
 import click
 from msgspec.structs import replace
 
-from segue.cli.support.run_lookup import find_or_newest, folder, opened
+from segue.cli.support.run.lookup import find_or_newest, folder, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError
 from segue.fleet.database import FleetDatabase

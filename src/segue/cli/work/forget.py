@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from segue.agents.contracts.drive import Drive
-from segue.cli.support.run_lookup import driver, find, opened
+from segue.cli.support.run.lookup import driver, find, opened
 from segue.core.runs.types import Run
 from segue.errors import ConfigError, InputError, SegueError, StateError
 from segue.runs.folders import RunFolder
@@ -152,7 +152,7 @@ def _sessions(store: Store, run: Run) -> dict[str, str]:
 def _drive(run: Run) -> Drive | None:
     """How its agent is driven, including one of the user's own if the config still names it."""
     from segue.agents import drives
-    from segue.runs import begin
+    from segue.runs.starting import begin
     from segue.system.config import settings
 
     with suppress(ConfigError):

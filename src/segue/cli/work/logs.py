@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from segue.cli.support import interrupts
-from segue.cli.support.run_lookup import driver, find_or_newest, opened
+from segue.cli.support.run.lookup import driver, find_or_newest, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError
 from segue.fleet.conversations import following, wait_for_last, whole

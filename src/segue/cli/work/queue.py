@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from segue.agents import canonical
-from segue.cli.support.run_lookup import opened
+from segue.cli.support.run.lookup import opened
 from segue.cli.support.tasks import find_task, opened_queue
 from segue.core.queue.types import Task
 from segue.errors import InputError
@@ -130,7 +130,7 @@ def edit(
             raise InputError("--text: the task is empty, or contains a NUL byte")
         changes["text"] = text
     if agent is not None:
-        from segue.runs import begin
+        from segue.runs.starting import begin
 
         begin.register(layered.load("/", os.environ))
         changes["agents"] = tuple(canonical(each.strip()) for each in agent.split(","))

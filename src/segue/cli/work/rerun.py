@@ -6,13 +6,13 @@ import sys
 import click
 from msgspec.structs import replace
 
+from segue.cli.support.run.lookup import find_or_newest, must_be_there, opened
 from segue.cli.support.run.options import AgainCommand, options
-from segue.cli.support.run_lookup import find_or_newest, must_be_there, opened
-from segue.cli.support.run_warnings import warn
+from segue.cli.support.run.warnings import warn
 from segue.cli.work.run import play
 from segue.core.policy import Policy
 from segue.core.runs.types import Member
-from segue.runs import begin
+from segue.runs.starting import begin
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags
 

@@ -11,9 +11,10 @@ from segue.core.resumes.rescues import has_work_left
 from segue.core.stops.reasons import StopReason
 from segue.errors import InputError
 from segue.system import clock
-from segue.views import printing, rescue_list, rescues
+from segue.views import printing
 from segue.views.machine import Machine, say_notes, with_machine
-from segue.views.rescue_list import Dead
+from segue.views.rescues import finding, listing
+from segue.views.rescues.listing import Dead
 
 _SHOWN = 20
 _USUAL = "7d"
@@ -114,7 +115,7 @@ def command(
 
 
 def _named(name: str) -> Dead:
-    machine, found = with_machine(lambda machine: rescues.named(machine, name))
+    machine, found = with_machine(lambda machine: finding.named(machine, name))
     say_notes(machine)
     return found
 
@@ -123,9 +124,9 @@ def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead
     """The session that was named or chosen; otherwise prints the list."""
 
     def look(machine: Machine) -> tuple[list[Dead], list[str], list[Any]]:
-        dead, runs = rescues.find(machine, begins, with_all=with_all)
+        dead, runs = finding.find(machine, begins, with_all=with_all)
         needs_work = not (last or as_json)
-        return dead, runs, rescues.works(machine, dead[:_SHOWN]) if needs_work else []
+        return dead, runs, finding.works(machine, dead[:_SHOWN]) if needs_work else []
 
     machine, (dead, runs, works) = with_machine(look)
     say_notes(machine)
@@ -134,10 +135,10 @@ def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead
             raise InputError("no session died with work left; `segue rescue --all` lists more")
         return dead[0]
     if as_json:
-        printing.say_json({"sessions": [rescue_list.as_dict(each) for each in dead]})
+        printing.say_json({"sessions": [listing.as_dict(each) for each in dead]})
         return None
     shown = list(zip(dead[:_SHOWN], works, strict=True))
-    for line in rescue_list.lines(shown, machine.now, printing.console().width):
+    for line in listing.lines(shown, machine.now, printing.console().width):
         printing.say(line)
     _say_more(dead, runs)
     if not dead or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):

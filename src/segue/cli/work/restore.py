@@ -5,7 +5,7 @@ import shlex
 
 import click
 
-from segue.cli.support.run_lookup import find_or_newest, must_be_here, opened
+from segue.cli.support.run.lookup import find_or_newest, must_be_here, opened
 from segue.cli.work.diff import with_snapshots
 from segue.core.nearest import did_you_mean
 from segue.core.runs.types import Run

@@ -6,11 +6,11 @@ import sys
 import click
 
 from segue import fleet
+from segue.cli.support.run.lookup import find, is_driven, must_be_here, must_be_there, opened
 from segue.cli.support.run.options import AgainCommand, options
-from segue.cli.support.run_lookup import find, is_driven, must_be_here, must_be_there, opened
 from segue.errors import InputError
-from segue.runs import begin
-from segue.runs.begin import Driver
+from segue.runs.starting import begin
+from segue.runs.starting.begin import Driver
 from segue.runs.store.port import Held
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags
@@ -55,7 +55,7 @@ def command(
         must_be_here(store, found)
         must_be_there(found)
         if detach:
-            from segue.cli.support.detach import resume as resume_detached
+            from segue.cli.support.run.detach import resume as resume_detached
 
             options = [f"--{name}" for name, is_on in (
                 ("fresh", fresh), ("strict", strict), ("seize", seize), ("share-tree", share_tree),
@@ -70,7 +70,7 @@ def command(
         begin.register(settings)
         drive, program = begin.driven(found.agent, os.environ)
         words = begin.with_flags(drive, found.agent, found.flags, more)
-        from segue.cli.support.stage import RunStage  # slow to import: not for --help
+        from segue.cli.support.run.stage import RunStage  # slow to import: not for --help
 
         stage = RunStage(settings, as_json=as_json, raw=raw)
         with Driver(

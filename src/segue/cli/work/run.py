@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 
 from segue import fleet
+from segue.cli.support.run.lookup import folder, opened
 from segue.cli.support.run.options import RunCommand, options
-from segue.cli.support.run_lookup import folder, opened
 from segue.errors import InputError
-from segue.runs import begin
-from segue.runs.begin import Driver, RunRequest
+from segue.runs.starting import begin
+from segue.runs.starting.begin import Driver, RunRequest
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.system.config import trust
 from segue.system.config.settings import Flags, Settings
 from segue.system.files import files
 from segue.views import printing
-from segue.views.run_block import clean
+from segue.views.run.block import clean
 from segue.views.verdicts import moment
 
 _MAX_TASK_BYTES = 10_000_000
@@ -98,8 +98,8 @@ def command(
 
         show(wanted, settings, as_json=as_json)
         return
-    from segue.cli.support.run_warnings import warn
-    from segue.runs.prompts import Prompts
+    from segue.cli.support.run.warnings import warn
+    from segue.runs.briefing.prompts import Prompts
 
     # what keeps a run from beginning is told before what speaks against a night, and alone
     Prompts(settings.prompts)
@@ -107,7 +107,7 @@ def command(
         pass
     warn(wanted, os.environ, strict=strict)
     if detach:
-        from segue.cli.support.detach import begin as begin_detached
+        from segue.cli.support.run.detach import begin as begin_detached
 
         begin_detached(wanted, settings, as_json=as_json, raw=raw)
         return
@@ -117,8 +117,8 @@ def command(
 def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
     """Plays a new run in the foreground; returns its exit code. Raises SegueError if it cannot
     start."""
-    from segue.cli.support.stage import RunStage  # slow to import: not for --help or a refusal
-    from segue.views.rescue_list import rescued
+    from segue.cli.support.run.stage import RunStage  # slow to import: not for --help or a refusal
+    from segue.views.rescues.listing import rescued
 
     stage = RunStage(settings, as_json=as_json, raw=raw)
     with (

@@ -6,14 +6,14 @@ from typing import Any
 import click
 from rich.cells import cell_len
 
-from segue.cli.support.run_lookup import driver, folder, opened
+from segue.cli.support.run.lookup import driver, folder, opened
 from segue.core.runs.types import Run, RunState
 from segue.runs.store.owners import run_seen
 from segue.runs.store.port import Holder
 from segue.system import clock
 from segue.views import printing, tables
-from segue.views.rescue_list import origin_as_dict, rescued_from
-from segue.views.run_block import STATE_COLOURS, clean, cut
+from segue.views.rescues.listing import origin_as_dict, rescued_from
+from segue.views.run.block import STATE_COLOURS, clean, cut
 from segue.views.verdicts import as_json as to_json
 from segue.views.verdicts import iso
 

@@ -8,15 +8,15 @@ import click
 
 from segue import fleet
 from segue.agents import canonical, drives
+from segue.cli.support.run.lookup import folder
 from segue.cli.support.run.options import RunCommand
-from segue.cli.support.run_lookup import folder
 from segue.cli.support.tasks import find_task, opened_queue
 from segue.cli.work.run import choose_agent, read_file, read_input, read_task
 from segue.core.queue import lists
 from segue.core.queue.types import Task
 from segue.errors import InputError
 from segue.queue.port import Queue
-from segue.runs import begin
+from segue.runs.starting import begin
 from segue.runs.store import leases
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -24,7 +24,7 @@ from segue.system.config import trust
 from segue.system.config.settings import Flags, Settings
 from segue.system.git import worktrees
 from segue.views import printing
-from segue.views.run_block import counted
+from segue.views.run.block import counted
 
 _NOWHERE = "/"  # tasks of a URL have no project's settings
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from segue import fleet
-from segue.cli.support.run_lookup import opened
+from segue.cli.support.run.lookup import opened
 from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
 from segue.errors import InputError, StateError
@@ -22,7 +22,7 @@ from segue.runs.store.port import LeaseLost
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.views import printing
-from segue.views.run_block import counted
+from segue.views.run.block import counted
 
 if TYPE_CHECKING:
     from segue.fleet.machines import Pulse

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from segue.core.handoffs.machine.types import Metrics, TerminalHandoff
-from segue.core.sessions.growth import typical_task
+from segue.core.sessions.forecasts.growth import typical_task
 from segue.core.sessions.reading import Reading
 
 JUSTIFIED = 0.90  # of what the session could use: with less, the handoff was not needed

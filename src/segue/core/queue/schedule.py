@@ -72,7 +72,7 @@ class _Plan:
                 is_first = task.account in limited and task.id in there.unreplied
                 if is_first or self._tries(task, there.proving.get(task.account)):
                     self.unproven.add(task.account)
-            elif task.run and task.here:
+            elif task.is_half_done and task.here:
                 self.places[task.place] = task.id  # half done, so nobody else works there
         self.limited_accounts = limited
 
@@ -84,13 +84,13 @@ class _Plan:
 
     def decide(self, task: Task) -> Verdict:
         there, caps = self.there, self.there.caps
-        if blocked := self._after(task):
+        if (blocked := self._after(task)) and not task.cancel_asked:
             return blocked
         if task.machine and task.machine != there.machine:
             return Verdict(task=task, why="its folder is on another machine")
         if missing := [name for name in task.labels if name not in there.labels]:
             return Verdict(task=task, why=f"needs a machine with the label {missing[0]}")
-        if task.not_before > there.now:
+        if task.not_before > there.now and not task.cancel_asked:
             return Verdict(task=task, why=task.why or "not yet due", until=task.not_before)
         if self.places.get(task.place, task.id) != task.id:
             return Verdict(task=task, why=f"{self.places[task.place]} is working in its folder")
@@ -134,8 +134,12 @@ class _Plan:
 
     def _agent(self, task: Task) -> Verdict:
         """The first agent of its list that may work now. A run that has started stays with its
-        own agent; it knows when to hand over to another."""
+        own agent; it knows when to hand over to another. A cancelled task is only ended, which
+        asks nothing of an account."""
         why, until = "", None
+        if task.cancel_asked:
+            agent = task.agent or task.agents[0]
+            return Verdict(task=task, agent=agent, account=self.there.account_of(task, agent))
         for agent in (task.agent,) if task.run and task.agent else task.agents:
             account = self.there.account_of(task, agent)
             if self.there.agents is not None and agent not in self.there.agents:

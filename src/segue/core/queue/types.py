@@ -122,6 +122,12 @@ class Task(Struct, frozen=True, kw_only=True):
         """The tree that only one task may use at a time."""
         return self.cwd if self.here else f"task:{self.id}"
 
+    @property
+    def is_half_done(self) -> bool:
+        """Whether its run has begun and not ended, so that its place is kept for it. The run of a
+        task that the user retries has ended: two of those would wait for each other."""
+        return bool(self.run) and self.state in (TaskState.RUNNING, TaskState.WAITING)
+
 
 class Caps(Struct, frozen=True, kw_only=True):
     """How many tasks may run at once; None: any number."""

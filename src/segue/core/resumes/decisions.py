@@ -258,7 +258,7 @@ def unattended(
             continue
         if limit.used_percent >= policy.max_unattended * 100:
             most = f"{policy.max_unattended:.0%} (max_unattended)"
-            return f"{limit.used_percent:.0f} % of {scope} is used; unattended, the limit is {most}"
+            return f"{limit.used_percent:.0f}% of {scope} is used; unattended, the limit is {most}"
     return ""
 
 

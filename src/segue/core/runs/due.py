@@ -19,10 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.runs.types import ContextMeasured, Run
-from segue.core.sessions.adapting import USUAL, adapted
-from segue.core.sessions.forecast import later
-from segue.core.sessions.growth import Growth, large_reply
-from segue.core.sessions.marks import Marks, marks
+from segue.core.sessions.forecasts.adapting import USUAL, adapted
+from segue.core.sessions.forecasts.forecast import later
+from segue.core.sessions.forecasts.growth import Growth, large_reply
+from segue.core.sessions.forecasts.marks import Marks, marks
 
 KEPT_SIZES = 60  # of the last replies, also of earlier sessions: what a new one can go by
 MIN_REPLIES = 3  # of its own; a session that has just started is not given up for what may come
@@ -148,7 +148,7 @@ def share(run: Run, tokens: int) -> str:
     window = run.reading.window_tokens if run.reading else 0
     if window <= 0:
         return f"{tokens:,} tokens"
-    return f"{f'{tokens / window * 100:.1f}'.removesuffix('.0')} %"
+    return f"{f'{tokens / window * 100:.1f}'.removesuffix('.0')}%"
 
 
 class _Room(Struct, frozen=True):

@@ -185,7 +185,7 @@ class Run(Struct, frozen=True, kw_only=True):
     """Of agents whose sessions grow by being resumed: its size at the first reply after it last
     was. What was loaded then grows no more."""
     loaded_leg: int = 0  # the leg of that reply
-    quantile: float | None = None  # of what turns add, with `adaptive`: `core/sessions/adapting`
+    quantile: float | None = None  # of what turns add, with `adaptive`
     adapted_leg: int = 0  # the last leg whose handoff counted for it
     is_due: bool = False  # hand over at the next boundary (`core/runs/due`)
     asked: bool = False  # the live leg was asked for a checkpoint

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from segue.core.sessions.growth import Sample
+from segue.core.sessions.forecasts.growth import Sample
 from segue.core.sessions.remarks import LimitSeen
 from segue.core.sessions.types import Look
 from segue.core.stops.events import Compaction, Event, Limit, Other, Prompt, Started, Usage

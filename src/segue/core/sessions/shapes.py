@@ -4,7 +4,7 @@ the status line and MCP all use this module, so they all say the same."""
 from datetime import UTC, datetime
 from typing import Any
 
-from segue.core.sessions.forecast import Ahead
+from segue.core.sessions.forecasts.forecast import Ahead
 from segue.core.sessions.reading import Zone
 from segue.core.sessions.types import Session
 

@@ -6,8 +6,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import Fit, Forecast, fits
-from segue.core.sessions.growth import Growth
+from segue.core.sessions.forecasts.forecast import Fit, Forecast, fits
+from segue.core.sessions.forecasts.growth import Growth
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.sessions.remarks import LimitSeen
 from segue.core.sessions.spend import Spend

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import Forecast
+from segue.core.sessions.forecasts.forecast import Forecast
 from segue.core.sessions.reading import Reading, Zone
 
 CheckType = Literal["context", "handoff"]

@@ -27,10 +27,10 @@ from segue.core.stops.confidence import weighed as confidence_of
 from segue.core.stops.events import Failure, Retry
 from segue.core.stops.exits import ExitFlags
 from segue.core.stops.fold import Turn
-from segue.core.stops.reader import LONG_RETRY_S, MessageReader
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.remedies import remedy
-from segue.core.stops.text_verdict import TextVerdict
+from segue.core.stops.text.reader import LONG_RETRY_S, MessageReader
+from segue.core.stops.text.text_verdict import TextVerdict
 from segue.core.stops.types import (
     ContextExhaustionInfo,
     Details,

@@ -116,7 +116,7 @@ class Thread:
 
     @property
     def is_full(self) -> bool:
-        """Nine tenths of the raw window; the one it tells is 95 % of that."""
+        """Nine tenths of the raw window; the one it tells is 95% of that."""
         return self.used + int(self.added * _TOKENS_PER_BYTE) >= self.window * 90 // 95
 
     def take(self, reply: Reply) -> list[JSON]:

@@ -45,7 +45,7 @@ class Settings:
 
     @property
     def codex_window(self) -> int:
-        """The codex form's: 95 % of the raw one."""
+        """The codex form's: 95% of the raw one."""
         return (self.window_tokens or _CODEX_WINDOW) * 95 // 100
 
 

@@ -32,7 +32,7 @@ from segue.core.runs.types import (
     RunState,
     SessionNamed,
 )
-from segue.core.sessions.pending import Pending
+from segue.core.sessions.forecasts.pending import Pending
 from segue.core.stops.events import (
     Compaction,
     Ended,
@@ -45,14 +45,14 @@ from segue.core.stops.events import (
     Usage,
 )
 from segue.runs.clock import Clock
-from segue.runs.legs.activity import LastWork, LegTimes, Refusals
-from segue.runs.legs.answer import AnswerTracker, CheckpointAnswer
 from segue.runs.legs.leg import Leg
-from segue.runs.legs.loops import LoopDetector
-from segue.runs.legs.recalls import Recalls
-from segue.runs.legs.session_file import SessionFileTracker
-from segue.runs.legs.size import ContextSize
 from segue.runs.legs.stream import LegStream, TurnEnd
+from segue.runs.legs.trackers.activity import LastWork, LegTimes, Refusals
+from segue.runs.legs.trackers.answer import AnswerTracker, CheckpointAnswer
+from segue.runs.legs.trackers.loops import LoopDetector
+from segue.runs.legs.trackers.recalls import Recalls
+from segue.runs.legs.trackers.session_file import SessionFileTracker
+from segue.runs.legs.trackers.size import ContextSize
 from segue.sessions.windows import Windows
 from segue.system.files.stream import CHUNK_BYTES
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from segue.core.runs.types import Run
-from segue.errors import StateError
+from segue.errors import StateError, in_words
 from segue.runs.folders import read, write, write_json
 from segue.system.git import snapshots
 from segue.system.git.snapshots import NoRepository
@@ -78,7 +78,7 @@ class RunSnapshots:
             self._is_on = False
             self._switch_off()
         except (StateError, OSError, ValueError) as fault:
-            self._tell(f"no snapshot of the work could be saved: {fault}")
+            self._tell(f"no snapshot of the work could be saved: {in_words(fault)}")
         else:
             marked(taken.snapshot.commit)
             if taken.left_out:

@@ -13,8 +13,8 @@ from segue.core.handoffs.quoting import is_automatic
 from segue.core.runs.types import Run
 from segue.core.stops.events import Compaction, Ended, Event, Failure, Prompt, Reply, ToolCall
 from segue.core.stops.events import ToolResult as Result
+from segue.runs.briefing.handoff import said_in
 from segue.runs.folders import RunFolder, read
-from segue.runs.handoff import said_in
 from segue.system.files.stream import CHUNK_BYTES, LINE_BYTES, Tail
 
 Who = Literal["you", "segue", "agent", "tool", "result", "note"]

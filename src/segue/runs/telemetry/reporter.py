@@ -15,7 +15,7 @@ from segue.core.sessions.spend import Spend
 from segue.errors import SegueError
 from segue.runs.folders import RunFolder, read, write
 from segue.runs.journal import Journal
-from segue.runs.legs.spending import spent
+from segue.runs.legs.trackers.spending import spent
 from segue.runs.store.port import Entry
 from segue.runs.telemetry.spans import RunSpans
 from segue.system.telemetry import setup

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from segue.agents.contracts.counter import Tally
-from segue.core.sessions.growth import Sample, Typical, task_costs, typical_task
+from segue.core.sessions.forecasts.growth import Sample, Typical, task_costs, typical_task
 from segue.core.sessions.ledger import ENDS_TURN, Ledger
 from segue.core.sessions.remarks import LimitSeen, Todo
 from segue.core.sessions.spend import Spend

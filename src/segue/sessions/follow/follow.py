@@ -75,7 +75,7 @@ class FileFollower:
     ones always from the beginning. Every whole line is given out once. A file that moves stays
     followed under its new name, wanted or not, and what was not read yet comes under that name.
     `poll_s` is the pause between two sweeps while events work; without them (or if `events` is
-    False) it is half a second, or as much more as keeps sweeps below 4 % of a CPU.
+    False) it is half a second, or as much more as keeps sweeps below 4% of a CPU.
 
     Iterating gives batches of changes until `close`; `step` gives one. One thread at a time steps,
     any thread may close.

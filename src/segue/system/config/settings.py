@@ -262,7 +262,7 @@ def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iter
                     value, source = values[key].value, values[key].source
                     yield (
                         f"{source.at}: {key} = {value:g} is above 1, which switches it off;"
-                        f" {value:g} % is {value / 100:g}"
+                        f" {value:g}% is {value / 100:g}"
                     )
             if kind == "agents" and name not in known and (hint := config.near(name, known)):
                 yield f"[policy.agents.{config.clean(name)}] names an unknown agent: {hint}"

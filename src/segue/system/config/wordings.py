@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from segue.agents import canonical
 from segue.core.stops.claims.likeness import Likeness, Table
 from segue.core.stops.claims.vocabulary import Vocabulary
-from segue.core.stops.wordings import Catalogue, Fault, Wording
+from segue.core.stops.text.wordings import Catalogue, Fault, Wording
 from segue.system.files import files
 
 PACKAGED = Path(__file__).parents[2] / "wordings"

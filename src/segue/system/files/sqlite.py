@@ -169,7 +169,9 @@ def _make_private(path: str) -> None:
 
 
 def _no_state(place: Place, why: str) -> StateError:
-    return StateError(f"{place}: segue cannot keep its state here: {why}; SEGUE_HOME moves it")
+    return StateError(
+        f"{place}: segue cannot keep its state here: {why}; to keep it elsewhere, set SEGUE_HOME"
+    )
 
 
 def _code(fault: sqlite3.Error) -> int:

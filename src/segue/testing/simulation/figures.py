@@ -75,7 +75,7 @@ class Figures(Struct, kw_only=True):
 
 
 def in_time(counts: Counter[int]) -> float | None:
-    """The share of requests that were read at 90 % of the window or less; None if there were
+    """The share of requests that were read at 90% of the window or less; None if there were
     none."""
     late = sum(n for percent, n in counts.items() if percent > 90)
     return 1 - late / counts.total() if counts.total() else None

@@ -20,7 +20,7 @@ from segue.testing.simulation.accounts import MachineAccounts
 from segue.testing.simulation.clock import Schedule, VirtualClock
 from segue.testing.simulation.faults import DAY_S, Fault, PlannedFault
 from segue.testing.simulation.figures import Figures
-from segue.testing.simulation.headless import HeadlessSession
+from segue.testing.simulation.headless.session import HeadlessSession
 from segue.testing.simulation.invariants import Broken, must
 from segue.testing.simulation.machines import Machine
 from segue.testing.simulation.models import Growth

@@ -7,8 +7,8 @@ from segue.core.runs.types import Created, Finish, Run, RunStep
 from segue.runs.journal import decisions_of
 from segue.runs.store import projection
 from segue.runs.store.port import Entry
+from segue.views.run.block import clean
 from segue.views.run.story import news
-from segue.views.run_block import clean
 
 
 def dated(at: float, tz: tzinfo) -> str:

@@ -10,7 +10,7 @@ from segue.reports.types import Report, RunReport
 from segue.views.diffs import count, total
 from segue.views.report import parts
 from segue.views.report.parts import Span
-from segue.views.run_block import clean
+from segue.views.run.block import clean
 from segue.views.verdicts import local_times
 
 _STYLE = """

@@ -7,7 +7,7 @@ from datetime import tzinfo
 from segue.reports.types import Report, RunReport
 from segue.views.diffs import counted_lines, total
 from segue.views.report import parts
-from segue.views.run_block import clean, cut
+from segue.views.run.block import clean, cut
 from segue.views.verdicts import local_times
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~])")

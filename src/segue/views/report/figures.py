@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from segue.reports.figures import Figure
-from segue.views.run_block import clean, counted
+from segue.views.run.block import clean, counted
 from segue.views.verdicts import duration, iso
 
 _WIDTH = 80
 _TITLES = {
     "context_when_asked_spread": "context when asked, spread",
-    "in_band": "asked at 85 to 90 %",
+    "in_band": "asked at 85 to 90%",
     "arrived": "clean continuations",
     "repeated": "repeated actions",
     "cycle_p50": "cycle time (p50)",
@@ -66,7 +66,7 @@ def shown(each: Figure) -> str:
         return "–"
     match each.unit:
         case "share":
-            return f"{100 * each.value:.1f} %"
+            return f"{100 * each.value:.1f}%"
         case "seconds":
             return duration(each.value)
         case _:

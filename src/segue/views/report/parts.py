@@ -10,9 +10,9 @@ from segue.reports.types import Report, RunReport, WatchedReport
 from segue.runs.results import SpendReport
 from segue.runs.store.port import StoredLeg
 from segue.views import tables
+from segue.views.run.block import clean, counted
 from segue.views.run.outcome import commands
 from segue.views.run.story import ended_for
-from segue.views.run_block import clean, counted
 from segue.views.verdicts import duration
 
 MAX_FILES = 40

@@ -7,7 +7,7 @@ import msgspec
 
 from segue.runs.legs.words import Said
 from segue.views import printing
-from segue.views.run_block import clean, cut
+from segue.views.run.block import clean, cut
 from segue.views.verdicts import iso
 
 _COLOURS = {"you": "cyan", "segue": "magenta", "agent": "green", "note": "yellow"}

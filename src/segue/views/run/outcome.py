@@ -12,8 +12,8 @@ from segue.core.policy import Policy
 from segue.core.runs.types import Run, RunState
 from segue.core.stops.types import Stop
 from segue.views import printing, tables
+from segue.views.run.block import STATE_COLOURS, clean, counted, cut
 from segue.views.run.story import Story, ended_for
-from segue.views.run_block import STATE_COLOURS, clean, counted, cut
 from segue.views.verdicts import duration
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from segue.core.runs.types import (  # fmt: skip
 )
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
-from segue.views.run_block import clean, cut
+from segue.views.run.block import clean, cut
 from segue.views.verdicts import duration, moment
 
 _PROMPTS = {

@@ -16,9 +16,9 @@ from rich.cells import cell_len
 
 from segue.core.runs.types import AnyFact, Run, RunStep
 from segue.views import printing
+from segue.views.run.block import LegActivity, Piece, RunPicture, block, clean
 from segue.views.run.outcome import report
 from segue.views.run.story import Story, news
-from segue.views.run_block import LegActivity, Piece, RunPicture, block, clean
 
 __all__ = [
     "LegActivity",

@@ -1,13 +1,13 @@
 """With `adaptive`: how far ahead is looked for sessions in terminals follows how the last handoffs
-went, as in runs (`core/sessions/adapting`). What was learned is in the log, by agent."""
+went, as in runs (`core/sessions/forecasts/adapting`). What was learned is in the log, by agent."""
 
 from msgspec.structs import replace
 
 from segue.core.handoffs.machine.types import HandoffStep, TerminalHandoff
 from segue.core.handoffs.metrics import metrics
-from segue.core.sessions.adapting import adapted
-from segue.core.sessions.forecast import forecast
-from segue.core.sessions.growth import at_share
+from segue.core.sessions.forecasts.adapting import adapted
+from segue.core.sessions.forecasts.forecast import forecast
+from segue.core.sessions.forecasts.growth import at_share
 from segue.core.sessions.types import Session
 from segue.watch.state import DaemonState
 
@@ -62,7 +62,7 @@ class AdaptiveMarks:
             return
         told = {"share": after, "before": before, "read_at": round(read_at, 4), "id": cycle.id}
         self.world.note(NOTE, kept.session, told)
-        was = f"{before:.1%}" if before is not None else "the usual 90 %"
+        was = f"{before:.1%}" if before is not None else "the usual 90%"
         self.world.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 
 

@@ -28,6 +28,7 @@ from segue.core.handoffs.machine.types import (
     FileSeen,
     HandoffStep,
     Interrupt,
+    KeyPressed,
     NotInterrupted,
     NotTyped,
     NotWritten,
@@ -47,7 +48,7 @@ from segue.core.handoffs.machine.types import (
 )
 from segue.core.secrets.redact import redact
 from segue.core.sessions.types import Session
-from segue.errors import SegueError
+from segue.errors import SegueError, in_words
 from segue.system.files.changes import Notifier
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.observer import HandoffObserver, is_rule_made, project_of
@@ -282,8 +283,9 @@ class HandoffWorker:
             case TypeText():
                 self._tell(cycle.id, self._type(cycle, act.what))
             case Interrupt():
-                if refused := self._press(cycle, "interrupt"):
-                    self._tell(cycle.id, NotInterrupted(refused.detail or refused.why))
+                refused = self._press(cycle, "interrupt")
+                why = (refused.detail or refused.why) if refused else ""
+                self._tell(cycle.id, NotInterrupted(why) if refused else KeyPressed())
             case WriteOwn():
                 self._tell(cycle.id, self._write_own(cycle))
             case AskUser():
@@ -382,7 +384,7 @@ class HandoffWorker:
             path = Path(cycle.file)
             self.world.documents.write(self._folder(cycle), path.name, text)
         except (SegueError, OSError) as fault:
-            return NotWritten(str(fault))
+            return NotWritten(in_words(fault))
         return OwnWritten(len(text.encode()))
 
     def _is_old(self, cycle: TerminalHandoff) -> bool:

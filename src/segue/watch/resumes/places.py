@@ -88,7 +88,7 @@ class Places:
         """A run takes the work over, with this task."""
         session = kept.session
         self._runs = [run for run in self._runs if run.poll() is None]
-        folder = Path(state.watch_folder()) / "headless"
+        folder = _logs()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = folder / f"{id}.log"
         with open(place, "ab", opener=_private) as log:
@@ -115,6 +115,15 @@ class Places:
         said = place.read_text("utf-8", "replace").strip().splitlines()
         return f"the run ended with {code}: {said[-1] if said else 'it says nothing'}"
 
+    def forget_logs(self, before: float) -> None:
+        """Deletes the output of runs that wrote nothing since then. Each run keeps its own log
+        (`segue logs`)."""
+        with suppress(OSError):
+            for file in _logs().glob("*.log"):
+                with suppress(OSError):
+                    if file.stat().st_mtime < before:
+                        file.unlink()
+
 
 _NO_COMMAND = {
     "gone": "its pane is gone",
@@ -122,6 +131,11 @@ _NO_COMMAND = {
     "draft": "something was typed in its shell since",
     "user_active": "somebody is typing there",
 }
+
+
+def _logs() -> Path:
+    """The folder with the output of the runs that took over a session."""
+    return Path(state.watch_folder()) / "headless"
 
 
 def program() -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from segue.agents.contracts.terminal import kept as kept_flags
 from segue.core.handoffs.prompts import Relay
 from segue.core.sessions.types import Session
 from segue.core.stops.reasons import StopReason
-from segue.runs import instructions
-from segue.runs.preflight import access
+from segue.runs.briefing import instructions
+from segue.runs.starting.preflight import access
 from segue.system.accounts import account_of
 from segue.watch.resumes.gate import AccountGate
 from segue.watch.state import DaemonState

@@ -20,7 +20,7 @@ from segue.core.policy import Place
 from segue.core.resumes import decisions as wake
 from segue.core.sessions.types import Session
 from segue.core.stops.reasons import StopReason
-from segue.errors import SegueError, StateError
+from segue.errors import SegueError, StateError, in_words
 from segue.system.tmux.tmux import TmuxError
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.handoffs.worker import HandoffWorker
@@ -80,7 +80,7 @@ class Resumer:
         except _Stopping:
             return
         except (SegueError, OSError, ValueError) as fault:
-            failed = NotDone(str(fault))
+            failed = NotDone(in_words(fault))
         if self.stops is not None:
             with self.world.lock:
                 why, retry, is_begun = failed or NotDone("")

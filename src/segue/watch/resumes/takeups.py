@@ -11,8 +11,9 @@ from segue.core.resumes.decisions import AskUser, Leave, WaitForReset
 from segue.core.resumes.quiet_hours import Local
 from segue.core.runs.types import Run
 from segue.core.sessions.types import Session
+from segue.errors import in_words
 from segue.queue import open_queue, queue_path
-from segue.runs.detached import Detached
+from segue.runs.starting.detached import Detached
 from segue.runs.store import leases, open_store
 from segue.runs.store.port import Holder, Store, run_key
 from segue.system.files import state
@@ -144,7 +145,9 @@ class Takeups:
         try:
             self._started[run.id] = self.runs.resume(run, self.world.env)
         except OSError as fault:
-            self._say(run, f"cannot be resumed: {fault}; to resume: segue resume {run.id}")
+            self._say(
+                run, f"cannot be resumed: {in_words(fault)}; to resume: segue resume {run.id}"
+            )
             return
         self.world.notices.tell("resume", f"{run.id}:{number}", f"{run.id} resumes", why)
 

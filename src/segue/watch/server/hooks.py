@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from segue.core.policy import Policy
-from segue.core.sessions.gate import Gate, Sized, gate, size_of_prompt, size_of_tool
+from segue.core.sessions.forecasts.gate import Gate, Sized, gate, size_of_prompt, size_of_tool
 from segue.core.sessions.reading import Reading, Zone
 
 JSON = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 from segue import agents, client
 from segue.core.sessions import shapes
-from segue.core.sessions.forecast import forecast
+from segue.core.sessions.forecasts.forecast import forecast
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.remarks import LimitSeen
 from segue.core.sessions.types import Session

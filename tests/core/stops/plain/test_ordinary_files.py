@@ -1,6 +1,6 @@
 """Ordinary files that an agent shows are not its ending.
 
-Earlier tools of this kind would have resumed after 1.4 % of ordinary Markdown files. Here the
+Earlier tools of this kind would have resumed after 1.4% of ordinary Markdown files. Here the
 standard library's own sources and texts are read as if they were the end of a screen: full of
 "error", "timeout", "killed" and "limit", and none of them a stop.
 """

@@ -152,7 +152,7 @@ def test_ac2_the_last_reading_of_a_text_counts() -> None:
 
 @pytest.mark.parametrize(("used", "risk"), [(159_999, False), (160_000, True), (160_001, True)])
 def test_ac2_the_mark_is_80_percent_and_inclusive(used: int, risk: bool) -> None:
-    """Corrected: the seed says over 80 %, segue's marks are all inclusive."""
+    """Corrected: the seed says over 80%, segue's marks are all inclusive."""
     assert verdict(f"used {used} of 200000 tokens").context_risk is risk
 
 

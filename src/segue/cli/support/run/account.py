@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from segue.cli.support.run_lookup import driver, find_or_newest, opened
+from segue.cli.support.run.lookup import driver, find_or_newest, opened
 from segue.cli.tools.config import toml
 from segue.cli.work.runs import SCHEMA, agents_of, as_dict, gauge, state_of
 from segue.core.handoffs.checkpoint import Checkpoint, render
@@ -28,10 +28,10 @@ from segue.runs.store.port import (
 )
 from segue.system import clock
 from segue.views import printing, tables
-from segue.views.rescue_list import rescued_from
+from segue.views.rescues.listing import rescued_from
+from segue.views.run.block import STATE_COLOURS, clean, cut
 from segue.views.run.outcome import commands
 from segue.views.run.story import ended_for, repeated
-from segue.views.run_block import STATE_COLOURS, clean, cut
 from segue.views.verdicts import as_dict as verdict
 from segue.views.verdicts import as_json as to_json
 from segue.views.verdicts import duration, iso, moment

@@ -13,20 +13,20 @@ from segue.cli.tools.config import toml
 from segue.core.handoffs import prompts as continuation
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
-from segue.core.sessions.marks import marks
+from segue.core.sessions.forecasts.marks import marks
 from segue.core.sessions.types import Look
-from segue.runs import preflight
-from segue.runs.begin import RunRequest, needs_yes
+from segue.runs.briefing.prompts import Prompts
 from segue.runs.folders import RunFolder
-from segue.runs.prompts import Prompts
-from segue.runs.rescue import FirstLeg
+from segue.runs.starting import preflight
+from segue.runs.starting.begin import RunRequest, needs_yes
+from segue.runs.starting.rescue import FirstLeg
 from segue.runs.store import runs_path
 from segue.sessions.windows import Windows
 from segue.system.config.settings import Settings
 from segue.system.files import state
 from segue.views import printing
-from segue.views.rescue_list import origin_as_dict
-from segue.views.run_block import clean
+from segue.views.rescues.listing import origin_as_dict
+from segue.views.run.block import clean
 from segue.views.verdicts import as_json as to_json
 from segue.views.verdicts import iso
 

@@ -42,6 +42,7 @@ from segue.core.handoffs.machine.types import (
     HandoffFact,
     HandoffStep,
     Interrupt,
+    KeyPressed,
     Metrics,
     NotInterrupted,
     NotTyped,
@@ -83,6 +84,7 @@ __all__ = [
     "HandoffFact",
     "HandoffStep",
     "Interrupt",
+    "KeyPressed",
     "Metrics",
     "NotInterrupted",
     "NotTyped",
@@ -222,6 +224,7 @@ _ROWS: dict[type[HandoffFact], _Rows] = {
         (ASKING, WRITING, WRITTEN): (on.interrupted, (CANCELLED,)),
         (CLEARING, CLEARED, RESUMING, RESUMED): (on.interrupted, (CANCELLED,)),
     },
+    KeyPressed: {(WAITING, WRITTEN): (on.pressed, _STAYS)},
     NotInterrupted: {
         (WAITING,): (on.not_interrupted, (WRITING,)),
         (WRITTEN,): (on.not_interrupted, (WRITING, NEEDS_USER)),

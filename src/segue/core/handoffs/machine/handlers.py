@@ -22,6 +22,7 @@ from segue.core.handoffs.machine.types import (
     FileSeen,
     HandoffStep,
     Interrupt,
+    KeyPressed,
     NotInterrupted,
     NotTyped,
     NotWritten,
@@ -52,7 +53,8 @@ MOST_CLEARS = 3
 MOST_RESUMES = 3
 MOST_INTERRUPTS = 3  # of one turn
 MOST_REFUSED = 10  # of those, because the user typed just then or a question was open
-LATE_S = 10.0  # by then, an interrupt that was decided is in the records
+LATE_S = 10.0  # by then, an interrupt is in the records whose key was pressed
+SOON_S = 3.0  # by then, the key is pressed that was decided on
 BEFORE_S = 1.0  # records are as exact as their agent's clock
 WORKS = "the agent is still working"
 REFUSED = "refused_interrupt"
@@ -133,7 +135,9 @@ def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
     if cycle.cuts >= MOST_INTERRUPTS:
         return _ask(replace(cycle, blocked=WORKS), moment, f"{WORKS}, and cannot be interrupted")
     counted = _counted(cycle, f"interrupt_{cycle.step.value}")
-    counted = replace(counted, was_cut=True, cut_at=moment.now, cuts=cycle.cuts + 1)
+    counted = replace(
+        counted, was_cut=True, cut_at=moment.now, is_pressed=False, cuts=cycle.cuts + 1
+    )
     return _to(counted, cycle.step, moment), [Interrupt()]
 
 
@@ -162,8 +166,15 @@ def _decline(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
 
 def _is_ours(cycle: TerminalHandoff, fact: TurnInterrupted) -> bool:
     """Whether segue ended that turn: it had decided to, and nothing was typed since. A record
-    that comes much later belongs to another keystroke."""
-    return cycle.cut_at is not None and (fact.at is None or fact.at <= cycle.cut_at + LATE_S)
+    that comes much later belongs to another keystroke. If segue was killed before it logged the
+    key, the key may have been the user's: then the record has to be of that very moment."""
+    if cycle.cut_at is None:
+        return False
+    if fact.at is None:
+        return True
+    if cycle.is_pressed:
+        return fact.at <= cycle.cut_at + LATE_S
+    return cycle.cut_at - BEFORE_S <= fact.at <= cycle.cut_at + SOON_S
 
 
 def _again(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
@@ -222,16 +233,25 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffCo
         if (
             cycle.step is HandoffStep.ASKED
         ):  # its hook asked it in the very moment: it heard nothing
-            return _to(cycle, HandoffStep.WAITING, moment, owes=True), []
-        return replace(cycle, owes=True), []
+            return _to(cycle, HandoffStep.WAITING, moment, owes=True, is_pressed=True), []
+        return replace(cycle, owes=True, is_pressed=True), []
     if cycle.by_user:
-        if fact.at is None or fact.at < cycle.began_at - BEFORE_S:
+        # Once the session has the request, its last turn is that one, whatever the clock says.
+        is_known = cycle.asked_at is not None and cycle.is_heard
+        is_before = fact.at is None or fact.at < cycle.began_at - BEFORE_S
+        if is_before and not is_known:
             return cycle, []  # before they asked for the handoff
         if cycle.step is HandoffStep.WAITING and not cycle.owes:
             return cycle, []  # so that it comes sooner
     if cycle.step is HandoffStep.WAITING and not cycle.owes:
         return _rest(cycle, moment, "the user interrupted it: the next move is theirs")
     return _decline(cycle, moment)
+
+
+def pressed(cycle: TerminalHandoff, fact: KeyPressed, moment: HandoffContext) -> Stepped:
+    if cycle.cut_at is None:
+        return cycle, []
+    return replace(cycle, cut_at=moment.now, is_pressed=True), []
 
 
 def not_interrupted(
@@ -244,7 +264,9 @@ def not_interrupted(
     cuts = max(0, cycle.cuts - 1)
     # An earlier key may have ended the turn: its record is still segue's own.
     cut_at = cycle.cut_at if cuts or cycle.owes else None
-    refused = replace(cycle, tries=tries, cut_at=cut_at, was_cut=was_cut, cuts=cuts)
+    refused = replace(
+        cycle, tries=tries, cut_at=cut_at, is_pressed=cut_at is not None, was_cut=was_cut, cuts=cuts
+    )
     if tries[REFUSED] >= MOST_REFUSED:
         refused = replace(refused, blocked=refused.blocked or WORKS)
         return _ask(refused, moment, f"{WORKS}, and cannot be interrupted: {fact.why}")

@@ -82,7 +82,9 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     refused_at: float | None = None  # since when nothing could be typed
     blocked: str = ""  # what is in the way that only the user can take away, such as a dialog
     was_cut: bool = False  # a turn was interrupted for it: the session does not continue by itself
-    cut_at: float | None = None  # when that was last decided; None: never, or much happened since
+    cut_at: float | None = None
+    """When that was last decided or done; None: never, or much happened since."""
+    is_pressed: bool = False  # and the key was pressed: logged, because the user has that key too
     cuts: int = 0  # how often in this turn, without success
     owes: bool = False
     """segue has kept the session from its work, so it is for segue to have it continue. Else a
@@ -136,7 +138,7 @@ class Metrics(Struct, frozen=True, kw_only=True):
     tries: dict[str, int]
     went_on: bool
     justified: bool | None
-    """Whether 90 % was reached of what the session could use, or the next work would not have
+    """Whether 90% was reached of what the session could use, or the next work would not have
     fitted; None if the context was not cleared."""
 
 
@@ -173,6 +175,10 @@ class TurnInterrupted(HandoffFact, frozen=True, tag="interrupted"):
     user. The time is the record's own and may be that of the turn's last message."""
 
     at: float | None = None
+
+
+class KeyPressed(HandoffFact, frozen=True, tag="pressed"):
+    """segue has pressed the key that ends the turn."""
 
 
 class NotInterrupted(HandoffFact, frozen=True):
@@ -289,6 +295,7 @@ AnyFact = (
     | Busy
     | Blocked
     | TurnInterrupted
+    | KeyPressed
     | NotInterrupted
     | TimeUp
     | Typed
@@ -323,8 +330,8 @@ class TypeText(Act, frozen=True, tag="type"):
 
 
 class Interrupt(Act, frozen=True):
-    """End the turn in the way of the agent's terminal; answered by `NotInterrupted` if no key
-    was pressed."""
+    """End the turn in the way of the agent's terminal; answered by `KeyPressed`, or by
+    `NotInterrupted` if no key was pressed."""
 
 
 class WriteOwn(Act, frozen=True):

@@ -19,9 +19,9 @@ from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family, ordered
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.voice import Voice
-from segue.core.stops.reader import MessageReader, is_side_job, quote_of, tells_of_retries
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.text_verdict import TextVerdict
+from segue.core.stops.text.reader import MessageReader, is_side_job, quote_of, tells_of_retries
+from segue.core.stops.text.text_verdict import TextVerdict
 from segue.core.stops.types import Evidence, Rank, Sign, Strength
 
 RULE = "likeness"

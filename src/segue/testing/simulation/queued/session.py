@@ -15,13 +15,14 @@ from segue.runs.loop import Loop
 from segue.runs.store.port import Holder, Lease, LeaseLost
 from segue.testing.simulation import models
 from segue.testing.simulation.faults import Fault, PlannedFault
-from segue.testing.simulation.headless import HeadlessSession, SimulatedDriver
+from segue.testing.simulation.headless.legs import Leg, Project
+from segue.testing.simulation.headless.session import HeadlessSession, SimulatedDriver
 from segue.testing.simulation.invariants import must
-from segue.testing.simulation.legs import Leg, Project
 from segue.testing.simulation.queued.worker import SimulatedCarrier
 from segue.testing.simulation.stores import Killed
 
 _CARRIED_S = 0.8
+_HEARD_S = 10.0  # by then, a live process has heard that its task is cancelled
 _SHARED = "/shared"
 
 
@@ -45,6 +46,7 @@ class QueuedSession(HeadlessSession):
     moved_at = 0.0
     cwd_now = ""
     cancelled = False
+    cancelled_at = 0.0
 
     @property
     def is_carried(self) -> bool:
@@ -87,7 +89,7 @@ class QueuedSession(HeadlessSession):
         if task is None or task.state.is_final or world.is_disk_full:
             return False
         found = world.queue.cancel(task.id, now)
-        self.cancelled = True
+        self.cancelled, self.cancelled_at = True, world.schedule.now
         if found.state.is_final:
             must(not self.is_carried, "a task in one process at a time", f"{task.id} is over")
             if found.run and world.store.run(found.run) is not None:
@@ -138,8 +140,8 @@ class QueuedSession(HeadlessSession):
         world = self.world
         must(not self.is_carried, "a task in one process at a time", f"{task_id} is started again")
         task = world.queue.task(task_id)
-        ends = task.cancel_asked and task.tries > 0  # another process ends a task that lost its own
-        must(not self.cancelled or ends, "the user's end stays", f"{task_id} was cancelled")
+        is_to_end = task.cancel_asked  # its own process did not get round to it
+        must(not self.cancelled or is_to_end, "the user's end stays", f"{task_id} was cancelled")
         states = [world.queue.task(name) for name in task.after]
         is_first = all(each is not None and each.state is TaskState.DONE for each in states)
         must(is_first, "tasks keep their order", f"{task_id} comes after {task.after}")
@@ -215,6 +217,8 @@ class QueuedSession(HeadlessSession):
             is_there = other is not self and other.cwd_now == run.cwd
             is_shared = is_there and other.live_leg() is not None
             must(not is_shared, "a tree is never shared", f"{run.cwd}: {run.id}, {other.run_id}")
+        is_late = self.cancelled and self.world.schedule.now - self.cancelled_at > _HEARD_S
+        must(not is_late, "the user's end stays", f"{run.id} starts a leg, and was cancelled")
         self.cwd_now = run.cwd
         return super().begin_leg(run, order, store)
 

@@ -13,8 +13,8 @@ from segue.queue.carrier import Carrier
 from segue.queue.limits import AccountLimits
 from segue.queue.memory import MemoryQueue
 from segue.queue.worker import Seen, Worker
-from segue.runs.begin import Driver, RunRequest
 from segue.runs.loop import Loop
+from segue.runs.starting.begin import Driver, RunRequest
 from segue.runs.store.port import Holder
 from segue.system.git.worktrees import GitError
 from segue.testing.simulation.accounts import known_account
@@ -107,10 +107,10 @@ class SimulatedCarrier(Carrier):
             return self.session.first_loop(self.task, driver), None
         is_over = found.state.is_final and not self.task.again
         must(not is_over, "what is over stays over", f"{found.id} is {found.state}")
-        is_asked = bool(self.store.asks(found.id)) and not found.state.is_final
+        is_ended = self._is_ended(found)
         loop, first = driver.go_on(found, cast("Any", None), ())
-        self.session.goes_on(found, by_user=first is not None and not is_asked)
-        return loop, None if is_asked else first
+        self.session.goes_on(found, by_user=first is not None and not is_ended)
+        return loop, None if is_ended else first
 
 
 class Workers:

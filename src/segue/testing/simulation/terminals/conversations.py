@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from segue.core.handoffs.prompts import HANDOFF_REQUEST, HANDOFF_RESUME, RESUME
-from segue.core.sessions.growth import Growth, Sample, growth
+from segue.core.sessions.forecasts.growth import Growth, Sample, growth
 from segue.core.sessions.types import Session, StopSeen
 from segue.core.stops.events import Event, Failure, Prompt, Reply, ToolCall, ToolResult
 from segue.core.stops.reasons import StopReason

@@ -269,6 +269,9 @@ class SimulatedPlaces(Places):
         """Always installed."""
         return kept.program or "/bin/claude"
 
+    def forget_logs(self, before: float) -> None:
+        """There are none: nothing of a simulation touches files of the machine."""
+
     def in_pane(self, kept: TrackedSession, id: str) -> str:
         """Types `segue back` into the shell."""
         owner = self._daemon.owner(kept.session.session_id)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from segue.core.policy import Policy
-from segue.core.sessions.forecast import forecast
+from segue.core.sessions.forecasts.forecast import forecast
 from segue.core.sessions.reading import Reading
 from segue.core.sessions.types import Look, Process, Session, StopSeen, state_of
 from segue.core.stops.events import Ended, Failure, Prompt, Reply, ToolCall, ToolResult

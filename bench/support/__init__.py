@@ -1,0 +1,1 @@
+"""What several benchmarks share: generated histories, conversations, and peers to compare with."""

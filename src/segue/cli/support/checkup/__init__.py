@@ -1,0 +1,1 @@
+"""What `segue doctor` checks."""

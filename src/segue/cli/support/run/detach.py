@@ -1,0 +1,65 @@
+"""`--detach`: a run in its own process."""
+
+import os
+from collections.abc import Sequence
+
+from segue import fleet
+from segue.cli.support.run.lookup import driver, is_driven, opened
+from segue.cli.work.run import whose_check
+from segue.core.runs.types import Run
+from segue.errors import InputError
+from segue.runs.starting.begin import Driver, RunRequest
+from segue.runs.starting.detached import Detached
+from segue.runs.store.port import Store
+from segue.system.config.settings import Settings
+from segue.views import printing
+
+SCHEMA = 1
+
+
+def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> None:
+    """Starts a new run. It is on disk before any process drives it, and driven when this
+    returns."""
+    _refuse_raw(raw)
+    with opened() as store:
+        with Driver(
+            store, env=os.environ, prompts=settings.prompts, accounts=fleet.open_accounts()
+        ) as here:
+            run = here.begin(wanted).run
+        for note in (*settings.notes, whose_check(wanted, settings)):
+            if note:
+                printing.complain(note)
+        _leave(store, run, ["--share-tree"] if wanted.share_tree else [], as_json=as_json)
+
+
+def resume(
+    store: Store, run: Run, options: Sequence[str], *, seize: bool, as_json: bool, raw: bool
+) -> None:
+    """Resumes a run that has ended, or whose segue is gone. Raises InputError if a segue drives
+    it."""
+    _refuse_raw(raw)
+    holder = driver(store, run)
+    if holder is not None and not seize:
+        raise InputError(is_driven(run, holder))
+    _leave(store, run, options, as_json=as_json)
+
+
+def _refuse_raw(raw: bool) -> None:
+    if raw:
+        raise InputError("--raw and --detach cannot be combined; later: segue attach --raw RUN")
+
+
+def _leave(store: Store, run: Run, options: Sequence[str], *, as_json: bool) -> None:
+    there = Detached(run, options, os.environ)
+    there.begun(store)
+    if as_json:
+        told = {"schema": SCHEMA, "run": run.id, "pid": there.process.pid, "log": str(there.log)}
+        printing.say_json(told)
+        return
+    printing.say(run.id)
+    printing.say(
+        f"segue: the run continues without this terminal (process {there.process.pid})\n"
+        f"  segue attach {run.id}  # watch it\n"
+        f"  segue cancel {run.id}  # end it",
+        err=True,
+    )

@@ -1,0 +1,196 @@
+"""Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints the result,
+and determines the exit code."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+from msgspec.structs import replace
+
+from segue.core.runs import outcomes
+from segue.core.runs.types import AnyFact, ContextMeasured, LegStarted, Run, RunState, RunStep
+from segue.core.sessions.forecasts.growth import Sample, growth
+from segue.errors import InputError
+from segue.runs.legs.follower import LegFollower
+from segue.runs.legs.trackers.activity import LastWork
+from segue.runs.loop import Loop
+from segue.runs.notices import RunNotices
+from segue.runs.store.port import Entry
+from segue.runs.store.sqlite import SqliteStore
+from segue.runs.telemetry.reporter import RunTelemetry, attach
+from segue.system import clock
+from segue.system.config.settings import Settings
+from segue.system.telemetry import types as telemetry
+from segue.views import printing
+from segue.views.out import STALL_S, Loose, both
+from segue.views.run.block import clean
+from segue.views.run.view import LegActivity, QuietRun, RunPicture, RunView, Story, choose, report
+from segue.views.verdicts import as_json
+
+_SAMPLES_KEPT = 400
+
+
+class RunStage:
+    """One run, as the user sees it. `--json`: one log entry per line on stdout. `--raw`: the
+    agent's output, unchanged. Otherwise its last words on stdout, once it is done; everything
+    else is on stderr."""
+
+    def __init__(self, settings: Settings, *, as_json: bool, raw: bool) -> None:
+        if as_json and raw:
+            raise InputError("--json and --raw cannot be combined")
+        self.settings, self.as_json, self.raw = settings, as_json, raw
+        self.out, self.err = both()
+        self.view: RunView = QuietRun()
+        if not (as_json or raw):
+            self.view = choose(Loose(self.err), tz=clock.local_zone())
+        self.story = Story()
+        self.notices: RunNotices | None = None
+        self.telemetry: RunTelemetry | None = None
+        self.samples: list[Sample] = []
+        self.reason = ""
+        self.run_id = ""
+
+    def play(self, loop: Loop, first: AnyFact | None, entries: Sequence[Entry] = ()) -> int:
+        """Runs to the end; returns the exit code. `entries` were written before, and are shown
+        too. Call `finish` afterwards, once everything of the run is released."""
+
+        def heard(before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
+            if isinstance(fact, LegStarted) and self.raw and loop.follower is not None:
+                self.out.follow(loop.follower.leg.stdout)
+            self.hear(before, fact, step, entry)
+
+        loop.journal.heard.append(heard)
+        policy = self.settings.policy(loop.run.agent)
+        self.notices = RunNotices(policy, clock.local_zone())
+        loop.journal.heard.append(self.notices.hear)
+        self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
+        published = None
+        if not isinstance(loop.journal.store, SqliteStore):  # a fleet's
+            from segue.fleet import output
+
+            published = output.publisher(loop.journal.store, os.environ)
+
+        def seen(run: Run, follower: LegFollower | None) -> None:
+            self.see(run, follower)
+            if published is not None:
+                published.see(run)
+
+        loop.seen, loop.say = seen, self.say
+        for entry in entries:
+            self.put(entry)
+        for note in self.settings.notes:
+            self.say(note)
+        try:
+            with self.view:
+                run = loop.go(first)
+        except BaseException:
+            self.finish()  # before the fault is told
+            raise
+        code = self.end(run, answer=loop.crew.answer(run), now=loop.clock.now())
+        if published is not None:
+            published.finish(run)
+        return code
+
+    def say(self, line: str) -> None:
+        """Prints a line that must not be missed, whatever is shown."""
+        if type(self.view) is QuietRun:
+            self._tell(f"segue: {printing.one_line(clean(line))}")
+        else:
+            self.view.say(line)
+
+    def hear(
+        self, before: Run, fact: AnyFact, step: RunStep, entry: Entry, *, is_old: bool = False
+    ) -> None:
+        """Takes in an entry as it is logged. `is_old`: from before this view started; not news."""
+        self.put(entry)
+        if isinstance(fact, ContextMeasured):
+            self.samples.append(Sample(entry.at, fact.reading.used_tokens, 0))
+            del self.samples[:-_SAMPLES_KEPT]
+        self.story = self.story.add(before, fact, step, entry.at)
+        if step.decisions:
+            self.reason = step.decisions[-1].reason
+        if not is_old:
+            self.view.step(before, fact, step, entry.at)
+
+    def put(self, entry: Entry) -> None:
+        """One event for programs."""
+        if self.as_json:
+            self.out.write_text(as_json(entry.as_object()) + "\n")
+
+    def see(self, run: Run, follower: LegFollower | None) -> None:
+        """Shows the current state."""
+        self.out.pump()
+        self.show(run, follower.work if follower is not None else None)
+
+    def show(self, run: Run, work: LastWork | None) -> None:
+        """The same, with what the agent did last."""
+        doing = None
+        if work is not None and (since := work.tool_since) is not None:
+            doing = LegActivity(work.doing, since)
+        self.view.show(
+            RunPicture(
+                run=run,
+                activity=doing,
+                growth=growth(self.samples),
+                reason=self.reason,
+                words=work.text if work is not None else "",
+            )
+        )
+
+    def end(self, run: Run, *, answer: str, now: float) -> int:
+        """Prints the result; returns the exit code."""
+        self.run_id = run.id
+        if run.interrupted:
+            run = replace(run, outcome=outcomes.interrupted(run))
+        if not self.as_json:
+            width = shutil.get_terminal_size().columns if self.err.is_terminal else None
+            told = report(
+                run,
+                now=now,
+                story=self.story,
+                settings=self.settings,
+                width=width,
+            )
+            self._tell(told)
+            if run.state is RunState.DONE and answer and not self.raw:
+                self.out.write_text(printing.visible(answer).rstrip("\n") + "\n")
+        return run.outcome.exit_code if run.outcome is not None else 1
+
+    def finish(self) -> None:
+        """Waits until all required output is on stdout, and as much as possible on stderr.
+        Ctrl+C skips the wait, and changes nothing."""
+        with suppress(KeyboardInterrupt):
+            self.err.finish(STALL_S)
+            self.out.finish(STALL_S)
+            if self.out.fault:
+                self._tell(
+                    f"segue: stdout could not be written: {self.out.fault}; "
+                    f"to see the answer: segue report {self.run_id}".rstrip()
+                )
+                self.err.finish(STALL_S)
+            if self.notices is not None:  # last: whoever waits for the answer has it
+                told, self.notices = self.notices, None
+                told.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))
+                self.err.finish(STALL_S)
+            if self.telemetry is not None:
+                sent, self.telemetry = self.telemetry, None
+                sent.close()
+
+    def _tell(self, text: str) -> None:
+        """Prints on stderr, if anybody reads it: readers do not affect how a run ends."""
+        shown = printing.rendered(text)
+        if not self.err.is_terminal or os.environ.get("NO_COLOR"):
+            shown = click.unstyle(shown)
+        self.err.write_text(f"{shown}\n", must=False)
+
+
+def _numbers() -> list[telemetry.Sample]:
+    """This machine's figures for a collector; a daemon sends its own, if there is one."""
+    from segue.reports.reading import figure_samples
+    from segue.runs.store import leases, open_store
+
+    with open_store() as store:
+        holder = store.holder("watch")
+    return [] if holder is not None and leases.is_alive(holder) else figure_samples()

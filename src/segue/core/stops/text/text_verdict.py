@@ -1,0 +1,269 @@
+"""What is the last message of a text? The units in order, and how they affect each other.
+
+A later unit beats an earlier one. An agent that works, retries or keeps speaking shows that what is
+above was not an ending. And a text with many causes in it is a list, not an ending.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from segue.core.lazy_pattern import lazy_pattern
+from segue.core.stops.claims.statements import is_advice, is_order
+from segue.core.stops.composition import is_aftermath, is_family
+from segue.core.stops.plain.text import Unit
+from segue.core.stops.plain.voice import (
+    Voice,
+    is_client_error,
+    is_code,
+    is_stack,
+    is_test,
+    is_tool_call,
+)
+from segue.core.stops.reasons import StopReason
+from segue.core.stops.text.reader import (
+    SILENCED,
+    MatchedMessage,
+    MessageReader,
+    has_tries_left,
+    unexplained,
+)
+from segue.core.stops.types import Sign, Strength
+
+_STATUS_LEAD = lazy_pattern(r"^\W{0,3}([45]\d\d)\b")
+_RAISED = lazy_pattern(r"^[A-Z]\w*(?:Error|Exception)\b")
+_CAUSES_IN_A_LIST = 4
+_STATUSES_IN_A_TABLE = 3
+_SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
+_ANSWER_WORDS = 2
+_INTRODUCING_WORDS = 6
+_PROSE_WORDS = 9
+_TYPED = ("agents.exit_command",)
+_DROPPED = "agents.interrupted_by_hand"
+"""Printed when a turn is taken back; after an error, nobody did that by hand."""
+_RESETS = lazy_pattern(r"(?i)\breset")
+_TROUBLE = lazy_pattern(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
+_HEADING = lazy_pattern(r"^#{1,6}\s+\S")
+_HELP = lazy_pattern(r"^Usage: \S+.*\[")
+_DOCUMENT = 2  # from this number of headings on, a text is a document
+_CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
+
+
+class TextVerdict(Struct, frozen=True):
+    """The signs of the last message, and those that were found but lost."""
+
+    signs: tuple[Sign, ...] = ()
+    lost: tuple[Sign, ...] = ()
+    answered: bool = False  # the last message looks like an answer
+    sure: float | None = None  # without signs: how likely it is that this is no stop
+
+
+def hear(
+    units: Iterable[Unit], ear: MessageReader, source: str, *, generic_errors: bool = True
+) -> TextVerdict:
+    """The last message of a text. `generic_errors`: an error that no wording matches is at least an
+    error (not in logs, where errors are common)."""
+    listener = _Listener(ear, source)
+    for unit in units:
+        listener.take(unit)
+    return listener.done(generic_errors)
+
+
+class _Listener:
+    """Keeps what would count if the text ended here."""
+
+    def __init__(self, ear: MessageReader, source: str) -> None:
+        self._ear = ear
+        self._source = source
+        self._signs: list[Sign] = []
+        self._lost: list[Sign] = []
+        self._error: Unit | None = None  # the last error that no wording matches
+        self._retry: Unit | None = None  # a notice of a retry, if nothing else followed
+        self._answered = False
+        self._foreign = False
+        self._view = False
+        self._above: Unit | None = None  # a sentence that introduces what is below it
+        self._shown = False  # what is above was only shown
+        self._headings = 0  # of a document
+        self._told = False  # the signs are in plain words, not in an error
+        self._causes: set[StopReason] = set()
+        self._statuses: set[str] = set()
+
+    def take(self, unit: Unit) -> None:
+        spoken = unit.voice is Voice.PLAIN and len(unit.text.split()) >= _ANSWER_WORDS
+        self._answered = spoken or (self._answered and unit.voice is Voice.MUTED)
+        if self._hangs_below_retry(unit):
+            return
+        self._retry = None
+        if unit.voice is Voice.RUNNING:
+            self._drop("the agent is still at work below it")
+            return
+        above = self._above
+        if any(letter.isalnum() for letter in unit.text):
+            self._above = unit if _introduces(unit) else None
+        said = self._ear.unit(unit, f"{self._source}:{unit.line}")
+        if said is None:
+            self._drop("the agent tries again by itself below it")
+            self._retry = unit
+            return
+        said = _without_dropped(said)
+        self._note(unit, said)
+        self._headings += bool(unit.voice is Voice.MUTED and _HEADING.match(unit.text))
+        self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
+        if above is not None and said.signs:
+            if _CASES.match(above.text):
+                self._lost += [replace(s, lost="shown as an example") for s in said.signs]
+                return
+            self._shown = True
+        elif self._shown and _is_prose(unit):
+            self._drop("a text about it goes on below it")
+        if said.signs and self._error is not None and _is_dropped(said.signs):
+            self._lost += _outdo(list(said.signs), "an error was said before it")
+        elif said.signs:
+            # "Done." is an answer, an error is not.
+            self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
+            self._told = unit.voice is Voice.PLAIN
+            advice = is_order(unit.text) or is_advice(unit.text)
+            self._signs, outdone = _newest(self._signs, said.signs, advice=advice)
+            self._lost += outdone
+            self._error = None
+        else:
+            self._without_signs(unit, said)
+
+    def _without_signs(self, unit: Unit, said: MatchedMessage) -> None:
+        self._fill_in(unit)
+        if self._left and _is_prose(unit):
+            self._drop("the agent answered it")
+            return
+        if is_test(unit.text):
+            self._drop("a test follows it")
+            return
+        if unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text)):
+            self._drop("the agent goes on below it")
+        elif unit.voice is Voice.ERROR and not said.lost and not unit.log:
+            self._error = unit
+        elif unit.voice is Voice.MUTED and not is_stack(unit.text):
+            self._error = None  # a file, not an ending
+            if is_code(unit.text) and self._weaker_than(Strength.SENTENCE):
+                self._drop("code follows it")
+
+    @property
+    def _left(self) -> bool:
+        """Whether the only evidence so far is that the user typed a word that ends a session."""
+        return bool(self._signs) and all(s.evidence.rule in _TYPED for s in self._signs)
+
+    def _fill_in(self, unit: Unit) -> None:
+        """Adds a limit's reset from a unit below it: "2. Wait: the limits reset on 03/01"."""
+        if all(s.reset or s.reason is not StopReason.RATE_LIMIT for s in self._signs):
+            return
+        if not _RESETS.search(unit.text) or is_code(unit.text):
+            return
+        reset = self._ear.reset_in(unit.text)
+        if reset is not None:
+            limited = StopReason.RATE_LIMIT
+            self._signs = [
+                replace(s, reset=reset) if s.reason is limited else s for s in self._signs
+            ]
+
+    def done(self, generic_errors: bool) -> TextVerdict:
+        if self._foreign and self._weaker_than(Strength.CODE):
+            self._drop("another service speaks here", keep_error=True)
+        if self._told and self._headings >= _DOCUMENT:
+            self._drop("a document says it")
+        if self._view:
+            self._drop("a view that the user asked for")
+        if len(self._causes) >= _CAUSES_IN_A_LIST or len(self._statuses) >= _STATUSES_IN_A_TABLE:
+            self._drop("a list of causes, not one of them")
+        if not self._signs and self._error is not None and generic_errors:
+            self._signs = [unexplained(self._error, f"{self._source}:{self._error.line}")]
+        return TextVerdict(tuple(self._signs), tuple(self._lost), self._answered)
+
+    def _hangs_below_retry(self, unit: Unit) -> bool:
+        """Whether this is the cause of a retry, which clients show below its notice."""
+        retry = self._retry
+        if retry is None:
+            return False
+        below = retry.line + retry.text.count("\n") + 1
+        if unit.line == below and unit.voice is Voice.ERROR and has_tries_left(retry.text):
+            return True
+        if unit.indent <= retry.indent:
+            return False
+        hangs = unit.result and not (retry.result or is_client_error(unit.text))
+        return hangs or bool(_RAISED.match(unit.text))
+
+    def _note(self, unit: Unit, said: MatchedMessage) -> None:
+        self._view = self._view or said.view
+        self._foreign = self._foreign or said.foreign
+        self._lost += said.lost
+        self._statuses |= set(_STATUS_LEAD.findall(unit.text))
+        self._causes |= {
+            s.reason
+            for s in (*said.signs, *said.lost)
+            if s.strength >= Strength.SENTENCE and not s.lost.startswith(SILENCED)
+        }
+
+    def _weaker_than(self, strength: Strength) -> bool:
+        return all(sign.strength < strength for sign in self._signs)
+
+    def _drop(self, why: str, *, keep_error: bool = False) -> None:
+        self._lost += [replace(sign, lost=why) for sign in self._signs]
+        self._signs = []
+        if not keep_error:
+            self._error = None
+
+
+def _introduces(unit: Unit) -> bool:
+    """Whether a sentence ends in a colon: what follows is shown, not said."""
+    words = len(unit.text.split())
+    if _TROUBLE.search(unit.text):
+        return False
+    is_sentence = unit.text[:1].isupper() and not any(sign in unit.text for sign in "{}[]=")
+    return (
+        is_sentence and _is_said(unit) and unit.text.endswith(":") and words >= _INTRODUCING_WORDS
+    )
+
+
+def _is_prose(unit: Unit) -> bool:
+    return _is_said(unit) and unit.text[:1].isupper() and len(unit.text.split()) >= _PROSE_WORDS
+
+
+def _is_said(unit: Unit) -> bool:
+    return unit.voice is Voice.PLAIN and not unit.log
+
+
+def _newest(
+    before: list[Sign], now: tuple[Sign, ...], *, advice: bool = False
+) -> tuple[list[Sign], list[Sign]]:
+    """The last message counts. But a goodbye does not cancel the error before it, a code without a
+    cause does not cancel one with a cause, and neither does advice, which is about that error."""
+    said = max(s.strength for s in now)
+    weak = (
+        all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
+        or (said < Strength.CODE and any(s.strength > said for s in before))
+        or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
+        or (advice and all(is_family(s.evidence.rule) or s.strength < said for s in now))
+    )
+    known = any(s.reason is not StopReason.ERROR or s.strength >= Strength.SENTENCE for s in before)
+    if before and ((weak and (known or _is_dropped(now))) or is_aftermath(now, before)):
+        return before, _outdo(list(now), "an error was said before it")
+    if {s.reason for s in now} == {s.reason for s in before}:
+        return [*now, *before], []  # the same again, in other words
+    return list(now), _outdo(before, "something newer was said")
+
+
+def _without_dropped(said: MatchedMessage) -> MatchedMessage:
+    """The message without the notice that the turn was taken back, if it says why."""
+    why = tuple(s for s in said.signs if not _is_dropped((s,)))
+    if not why or len(why) == len(said.signs):
+        return said
+    dropped = [s for s in said.signs if s not in why]
+    return replace(said, signs=why, lost=(*said.lost, *_outdo(dropped, "the error says why")))
+
+
+def _is_dropped(now: tuple[Sign, ...]) -> bool:
+    return all(s.evidence.rule == _DROPPED and s.evidence.quote[:1] != "^" for s in now)
+
+
+def _outdo(signs: list[Sign], why: str) -> list[Sign]:
+    return [replace(sign, lost=why, outdone=True) for sign in signs]

@@ -1,0 +1,1 @@
+"""Headless sessions of a simulated world: `segue run` with models in the place of agents."""

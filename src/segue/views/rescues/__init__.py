@@ -1,0 +1,1 @@
+"""Sessions that died without segue: found, and listed."""
