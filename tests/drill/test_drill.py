@@ -25,6 +25,7 @@ from segue.drill.scenarios.types import Expectation, Scenario
 # What the bundled agent survives alone, and why it stops where it does not.
 WITHOUT_SEGUE = {
     "facts-compacted-away": (False, "completed"),
+    "facts-from-the-user": (False, "completed"),
     "facts-never-asked": (False, "context_exhausted"),
     "facts-told-once": (False, "completed"),
     "success": (True, "completed"),
@@ -68,6 +69,20 @@ def test_with_segue_the_rehearsal_agent_holds_in(scenario: str, tmp_path: Path) 
     assert outcome.reason == (ends.reason or "completed")
 
 
+def test_a_model_that_forgot_what_must_not_be_touched_is_seen(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'about = "x"\nsummary = "forgets"\n[job]\nsteps = 6\nstep_s = 0.4\n'
+        '[[job.facts]]\nkind = "forbidden"\ntold_in = 2\nneeded_from = 5\n'
+        '[[rules]]\nbefore_step = 4\nfault = "too_long"\n'
+    )
+    alone = play("rehearsal", mine, tmp_path).outcome
+    assert (alone.touched, alone.held) == (["keep/1"], False)
+    assert alone.in_words.startswith(("touched keep/1", "repeated step 1"))
+    outcome = play("rehearsal", mine, tmp_path, with_segue=True).outcome
+    assert (outcome.touched, outcome.held) == ([], True), outcome
+
+
 TENTHS = """\
 about = "Each step adds nearly a tenth of the window."
 [job]
@@ -97,7 +112,8 @@ def test_the_request_for_a_checkpoint_reaches_the_model_while_there_is_room(
 def test_the_rehearsal_agent_ends_as_it_should_in(scenario: str, tmp_path: Path) -> None:
     outcome = play("rehearsal", scenario, tmp_path).outcome
     assert (outcome.held, outcome.reason) == WITHOUT_SEGUE[scenario]
-    assert outcome.is_whole
+    # Where it was resumed, its own compaction drops what came before that, steps included.
+    assert outcome.is_whole is (scenario != "facts-from-the-user")
 
 
 def test_every_shipped_scenario_is_rehearsed_here() -> None:

@@ -295,3 +295,54 @@ def test_a_step_that_misses_a_fact_is_not_done_and_no_file_holds_it(tmp_path: Pa
     assert job.check(folder, FACTS, finished=True).is_whole
     kept = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert not [word for word in words.values() if word.encode() in kept]
+
+
+SPOKEN = Job(
+    steps=6,
+    output_bytes=50,
+    step_s=0.3,
+    facts=[
+        ScenarioFact(kind="told", told_in=2, needed_from=4),
+        ScenarioFact(kind="corrected", told_in=1, changed_in=2, needed_from=4),
+        ScenarioFact(kind="forbidden", told_in=2, needed_from=4),
+        ScenarioFact(kind="forbidden", told_in=0, needed_from=5),
+    ],
+)
+
+
+def test_what_the_user_says_counts_and_what_they_take_back_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    task = Part("user", job.make(folder, SPOKEN))
+    printed = Part("tool", sh(folder, "job/step", "1"))
+    assert [job.said_by_user(folder, SPOKEN, step) for step in (1, 3)] == ["", ""]
+    said = Part("user", job.said_by_user(folder, SPOKEN, 2))
+    assert "Do not touch keep/3." in said.text
+    old = facts.known([task, printed])
+    words = facts.known([task, printed, said])
+    assert (sorted(old), sorted(words)) == ([2, 4], [1, 2, 3, 4])
+    assert words[2] != old[2]
+    assert facts.known([said, printed]) == facts.known([printed, said])
+    for step in (2, 3):
+        sh(folder, "job/step", str(step))
+    stale = f"4{facts.arguments(SPOKEN, 4, {**words, 2: old[2]})}".split()
+    assert subprocess.run(["sh", "job/step", *stale], cwd=folder).returncode == 1
+    sh(folder, "job/step", *f"4{facts.arguments(SPOKEN, 4, words)}".split())
+    assert job.check(folder, SPOKEN, finished=False).done == (1, 2, 3, 4)
+
+
+def test_a_model_that_was_not_told_touches_what_must_not_be_touched(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    job.make(folder, SPOKEN)
+    told = facts.known([Part("user", "do not touch keep/3"), Part("user", "Do not touch keep/4")])
+    assert facts.meddled(SPOKEN, 3, {}) == ""
+    assert facts.meddled(SPOKEN, 6, told) == ""
+    assert job.touched(folder, SPOKEN) == []
+    subprocess.run(["sh", "-c", facts.meddled(SPOKEN, 4, {}) + "true"], cwd=folder, check=True)
+    assert job.touched(folder, SPOKEN) == ["keep/3"]
+    subprocess.run(["sh", "-c", facts.meddled(SPOKEN, 5, told) + "rm keep/4"], cwd=folder)
+    assert job.touched(folder, SPOKEN) == ["keep/3", "keep/4"]
+
+
+def test_a_faithful_summary_tells_all_kinds_of_facts_and_is_understood() -> None:
+    words = {1: "w123456", 2: "choice-12345", 3: "keep/3"}
+    assert facts.known([Part("user", "\n".join(facts.lines(words)))]) == words

@@ -31,6 +31,7 @@ def parse(text: str) -> Scenario:
 def test_all_that_were_promised_are_there() -> None:
     assert set(load.names()) == {
         "facts-compacted-away",
+        "facts-from-the-user",
         "facts-never-asked",
         "facts-told-once",
         "success",
@@ -85,6 +86,7 @@ def test_with_an_ideal_supervisor_ours_end_as_they_expect(name: str, window: int
 
 EXHAUSTIONS = {
     "facts-compacted-away": 1,
+    "facts-from-the-user": 1,
     "facts-never-asked": 1,
     "facts-told-once": 1,
     "window-fills-slowly": 1,
@@ -129,6 +131,7 @@ def test_turns_become_replies() -> None:
 
 
 RULE = '[[rules]]\nfault="auth"\n'
+FACT = "[[job.facts]]\nkind="
 MISTAKES = {
     "about = 1": "about: must be a string, not a whole number",
     "bout = 'x'": "bout: no such key; did you mean about?",
@@ -152,6 +155,12 @@ MISTAKES = {
     "about = 'x'\n[job]\nspike_step = 9": "job.spike_step: there is no step 9: the last is 8",
     "about = 'x'\n[job]\nstep_s = inf": "job.step_s: must be a time",
     "about = 'x'\n[job]\noutput_bytes = -1": "job.output_bytes: must be between 0",
+    FACT + "'printed'\ntold_in=9\nneeded_from=9": "job.facts[1].told_in: there is no step 9",
+    FACT + "'told'\ntold_in=0\nneeded_from=5": "job.facts[1].told_in: there is no step 0",
+    FACT + "'told'\ntold_in=2\nneeded_from=5": "job.facts[1].kind: a step ends before the user",
+    FACT + "'corrected'\ntold_in=2\nneeded_from=5": "job.facts[1].changed_in: a fact that changes",
+    FACT + "'told'\ntold_in=2\nchanged_in=3\nneeded_from=5": "job.facts[1].changed_in: is only",
+    FACT + "'forbidden'\ntold_in=0\nneeded_from=9": "job.facts[1].needed_from: must be after",
     "about = 'x'\n[contxt]": "contxt: no such key; did you mean context?",
     "about = 'x'\n[context]\nfills_after_steps = 0": "context.fills_after_steps: must be more",
     "about = 'x'\n[context]\nwindow_tokens = -5": "context.window_tokens: must be between",

@@ -190,6 +190,9 @@ class Executor:
         )
         write(folder / "prompt.md", prompt)
         self.digest.tell(prompt)
+        if run.unheard:
+            write_json(folder / handoff.SAID, run.unheard)
+            handoff.hear(self.digest, run.unheard)
         return hand.drive.launch(
             LegOrder(
                 command=hand.command,

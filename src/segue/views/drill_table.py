@@ -77,6 +77,8 @@ class DrillRow:
                 self.news = _line(event["said"])
             case "act":
                 self.news = f"{event['act']} in step {event['in_step']}"
+            case "said":
+                self.news = f"the user: {event['words']}"
             case "limit":
                 self.news = f"ended by the drill after {event['after_s']:.0f} s"
             case _:

@@ -333,6 +333,35 @@ def test_a_cancelled_run_can_be_resumed(hanging: Staged) -> None:
     assert hanging.continuity().is_whole
 
 
+def test_what_the_user_adds_reaches_the_session_and_every_later_one(tmp_path: Path) -> None:
+    words = "Use port 8081.\nDo not touch legacy/."
+    mine = tmp_path / "full.toml"
+    hangs = "[[rules]]\nbefore_step = 3\ndelivery = 'hang'\n"
+    mine.write_text(f"about = 'x'\n[job]\nsteps = 6\n{hangs}")
+    with stage(mine, within=tmp_path, policy={**QUICK, "stall_s": 120.0}) as s:
+        s.server.server.bodies = True
+        process, run = s.new_run()
+        s.until(lambda: hung(s))
+        assert s.segue("cancel", run).code == 0
+        s.end(process)
+        before = len(s.server.requests)
+        assert s.segue("resume", run, "--say", "  ").code == 2
+        resumed = s.segue("resume", run, "--say", words)
+        assert resumed.code == 0, resumed.stderr
+        again = s.segue("resume", run, "--fresh", "--say", "And one more thing.")
+        assert again.code == 0, again.stderr
+        for number, told in ((2, [words]), (3, [words, "And one more thing."])):
+            prompt = (s.leg(run, number) / "prompt.md").read_text()
+            assert all(prompt.count(each) == 1 for each in told), prompt
+        bodies = [json.dumps(r.body) for r in s.server.requests[before:] if r.body]
+        assert all("Use port 8081." in body for body in bodies)
+        as_json = json.loads(s.segue("show", "--json", run).stdout)
+        assert as_json["said"] == [words, "And one more thing."]
+        shown = s.segue("show", run).stdout
+        assert "Use port 8081." in shown
+        assert "And one more thing." in shown
+
+
 # rerun
 
 

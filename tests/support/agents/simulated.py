@@ -14,7 +14,7 @@ from segue.drill.plays.job import Continuity, judge, prompt
 from segue.drill.scenarios.types import Scenario
 
 BASE_BYTES = 40_000
-_STEP = re.compile(r"sh job/step (\d+)")
+_STEP = re.compile(r"(?:echo tidied >keep/\d+; )*sh job/step (\d+)")
 
 
 class World:

@@ -129,6 +129,7 @@ class Dice:
                 fresh=self.maybe(0.3),
                 strict=self.maybe(0.3),
                 policy=self.of.choice((None, *POLICIES)),
+                said="use port 8081" if self.maybe(0.3) else "",
             ),
         }
         rare = {

@@ -18,6 +18,7 @@ from segue.system.config.settings import Flags
 
 @click.command(cls=AgainCommand)
 @click.argument("run", required=False)
+@click.option("--say", "said", metavar="TEXT", help="Add TEXT to the task, or correct it.")
 @click.option("--fresh", is_flag=True, help="Use a new session, with a checkpoint.")
 @click.option(
     "--seize", is_flag=True, help="Take over even if another segue seems to drive the run."
@@ -30,6 +31,7 @@ def command(
     ctx: click.Context,
     *,
     run: str | None,
+    said: str | None,
     detach: bool,
     fresh: bool,
     strict: bool,
@@ -46,10 +48,15 @@ def command(
     segue takes it over as it is. Arguments after -- are added to the agent's flags, from the
     next leg on: segue resume RUN -- --permission-mode acceptEdits. Output and exit codes are
     those of `segue run`.
+
+    With --say, the session is told what you want to add or correct, and so is every later one.
+    To correct a run that is working, end it first (Ctrl+C, or segue cancel RUN).
     """
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
     if fresh and strict:
         raise InputError("--fresh and --strict cannot be combined")
+    if said is not None and not said.strip():
+        raise InputError("--say: the text is empty")
     with opened() as store:
         found = find(store, run)
         must_be_here(store, found)
@@ -62,6 +69,7 @@ def command(
             ) if is_on]  # fmt: skip
             options += [f"--policy={policy}"] if policy else []
             options += [f"--set={each}" for each in sets]
+            options += [f"--say={said}"] if said else []
             options += ["--", *more] if more else []
             resume_detached(store, found, options, seize=seize, as_json=as_json, raw=raw)
             return
@@ -92,6 +100,7 @@ def command(
                     if policy or sets
                     else None,
                     flags=words if more else None,
+                    said=said or "",
                     relay=begin.with_policies(found, settings) if policy or sets else None,
                 )
             except Held as held:

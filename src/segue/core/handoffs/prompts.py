@@ -5,7 +5,7 @@ terminal as its window fills up, including the request to hand over. Templates a
 named placeholders; `system/config/prompts` loads them."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -48,6 +48,11 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
 _TAG = "<checkpoint>"
 _BEGINS = "CONTINUING FROM A PREVIOUS SESSION"
 _TASK_HEAD = "# The original task, word for word\n"
+_SAID_HEAD = """\
+# What the user added later, word for word
+
+The user typed this while the work was stopped. It counts where it differs from what came before.
+"""
 _KNOWN_HEAD = "\n# What is known of the work so far\n"
 _BLANK = re.compile(
     r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{[ ]{0,3}([A-Za-z_][A-Za-z0-9_]*)[ ]{0,3}\}"
@@ -188,6 +193,12 @@ def continuation(
         + _relay_note(relay),
     }
     return fill(template, values)
+
+
+def with_said(text: str, said: Sequence[str]) -> str:
+    """A prompt, or the task in one, with what the user has added to it since."""
+    words = "\n\n".join(said)
+    return f"{text.rstrip()}\n\n{_SAID_HEAD}\n{words}" if words else text
 
 
 def task_in(prompt: str) -> str:

@@ -159,6 +159,9 @@ class Run(Struct, frozen=True, kw_only=True):
     abilities: Abilities = Abilities()
     flags: tuple[str, ...] = ()  # the user's own, for the agent
     check: str = ""
+    said: tuple[str, ...] = ()  # what the user added to the task when resuming it, in order
+    telling: int = 0  # how many of these the newest leg's prompt includes
+    heard: int = 0  # how many of these a session has replied to
     relay: tuple[Member, ...] = ()  # all agents that may have it, in order; () if there is but one
     out: tuple[Out, ...] = ()  # those of them that cannot continue now
     relay_to: str = ""  # the agent that is about to take over
@@ -223,6 +226,11 @@ class Run(Struct, frozen=True, kw_only=True):
     tokens: int = 0  # spent by the legs that have ended
     cost_usd: float = 0.0
     outcome: Outcome | None = None
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """What the user added and no session has replied to yet."""
+        return self.said[self.heard :]
 
 
 # Facts: what happened. `leg` says which one it happened to: news of an old one changes nothing.
@@ -406,6 +414,7 @@ class Resumed(Fact, frozen=True, kw_only=True):
     policy: Policy | None = None  # if it was changed since
     flags: tuple[str, ...] | None = None  # the agent's own from now on, if they were
     relay: tuple[Member, ...] | None = None  # the list, if any of its rules was changed
+    said: str = ""  # what the user adds to the task
 
 
 AnyFact = (

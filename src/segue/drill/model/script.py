@@ -178,7 +178,8 @@ class Script:
             job, words = self.scenario.job, facts.known(ask.parts)
             text = f"Step {step}. {facts.said_before(job, step)}".strip()
             given = facts.arguments(job, step, words)
-            return self._said(ask, text, [f"sh job/step {step}{given}"])
+            meddled = facts.meddled(job, step, words)
+            return self._said(ask, text, [f"{meddled}sh job/step {step}{given}"])
         if memory.should_look:
             self.last = "look"
             return self._said(ask, "What is there already?", ["sh job/show"])

@@ -6,7 +6,7 @@ file contains it. What the model decides is its own word, and the step knows onl
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha1
 from zlib import crc32
 
@@ -14,19 +14,62 @@ from segue.drill.model.ask import Part
 from segue.drill.scenarios.types import Job
 
 _PRINTED = re.compile(r"\bfact ([1-9][0-9]?) is (?:now )?(w[0-9]{4,10})\b")
+_TAKEN_BACK = re.compile(r"\bfact ([1-9][0-9]?) is now w[0-9]{4,10}, not (w[0-9]{4,10})\b")
+_FORBIDDEN = re.compile(r"\bdo not touch (keep/([1-9][0-9]?))\b", re.IGNORECASE)
 _DECIDED = re.compile(r"\bdecided to use (choice-[0-9]{4,10}) for fact ([1-9][0-9]?)\b")
 
 Known = Mapping[int, str]
 
 
 def known(parts: Sequence[Part]) -> dict[int, str]:
-    """What a conversation tells of them, by number: the last word counts."""
+    """What a conversation tells of them, by number: the last word counts, and one that was taken
+    back never does. Of what must not be touched, the file."""
     found: dict[int, str] = {}
+    wrong = {(int(m[1]), m[2]) for part in parts for m in _TAKEN_BACK.finditer(part.text)}
     for part in parts:
         hits = [(m.start(), int(m[1]), m[2]) for m in _PRINTED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _DECIDED.finditer(part.text)]
-        found |= {number: word for _, number, word in sorted(hits)}
+        hits += [(m.start(), int(m[2]), m[1]) for m in _FORBIDDEN.finditer(part.text)]
+        found |= {number: word for _, number, word in sorted(hits) if (number, word) not in wrong}
     return found
+
+
+def kept_file(number: int) -> str:
+    """The file that a forbidden fact is about."""
+    return f"keep/{number}"
+
+
+def forbidden(job: Job) -> list[str]:
+    """All files that must not be touched."""
+    return [kept_file(n) for n, fact in enumerate(job.facts, 1) if fact.kind == "forbidden"]
+
+
+def meddled(job: Job, step: int, words: Known) -> str:
+    """What a model that was not told overwrites before it does a step, as a command; "" if
+    nothing."""
+    files = [
+        kept_file(number)
+        for number, fact in enumerate(job.facts, 1)
+        if fact.kind == "forbidden" and fact.needed_from <= step and number not in words
+    ]
+    return "".join(f"echo tidied >{file}; " for file in files)
+
+
+def said_by_user(job: Job, step: int, word: Callable[[int, str], str]) -> str:
+    """What the user says while a step runs; "" if nothing. `word`: a fact's value, by its number
+    and `word` or `new`."""
+    said = []
+    for number, fact in enumerate(job.facts, 1):
+        if fact.spoken_in != step:
+            continue
+        if fact.kind == "told":
+            said.append(f"One thing I had not told you: fact {number} is {word(number, 'word')}.")
+        elif fact.kind == "corrected":
+            old, new = word(number, "word"), word(number, "new")
+            said.append(f"Correction: fact {number} is now {new}, not {old}.")
+        else:
+            said.append(f"Do not touch {kept_file(number)}.")
+    return " ".join(said)
 
 
 def choice(number: int) -> str:
@@ -46,35 +89,48 @@ def said_before(job: Job, step: int) -> str:
 
 def arguments(job: Job, step: int, words: Known) -> str:
     """What a step is given, as far as it is known."""
-    needed = [number for number, fact in enumerate(job.facts, 1) if fact.needed_from <= step]
+    needed = [
+        number
+        for number, fact in enumerate(job.facts, 1)
+        if fact.needed_from <= step and fact.kind != "forbidden"
+    ]
     return "".join(f" {words[number]}" for number in needed if number in words)
 
 
 def lines(words: Known) -> list[str]:
     """The facts, as a summary tells them."""
-    return [
-        f"decided to use {word} for fact {number}"
-        if word.startswith("choice-")
-        else f"fact {number} is {word}"
-        for number, word in sorted(words.items())
-    ]
+    return [_line(number, word) for number, word in sorted(words.items())]
+
+
+def _line(number: int, word: str) -> str:
+    if word == kept_file(number):
+        return f"do not touch {word}"
+    is_choice = word.startswith("choice-")
+    return f"decided to use {word} for fact {number}" if is_choice else f"fact {number} is {word}"
 
 
 def explained(job: Job) -> str:
     """What the prompt says of them."""
-    if not job.facts:
-        return ""
-    return (
+    told = [fact for fact in job.facts if fact.kind != "forbidden"]
+    said = (
         " Some steps need facts that were told before, in the order of their numbers:"
         " `sh job/step 9 FACT FACT`; a step that misses one says so, and is not done."
-        " A fact is told once, by what a step prints or by your own decision."
+        " A fact is told once, by what a step prints, by the user or by your own decision."
     )
+    files = [
+        f" Do not touch {kept_file(number)}."
+        for number, fact in enumerate(job.facts, 1)
+        if fact.kind == "forbidden" and not fact.told_in
+    ]
+    return (said if told else "") + "".join(files)
 
 
 def check_script(job: Job) -> str:
     """The part of the step's script that asks for them."""
     pieces = ["shift"]
     for number, fact in enumerate(job.facts, 1):
+        if fact.kind == "forbidden":
+            continue
         pieces.append(f'if [ "$n" -ge {fact.needed_from} ]; then')
         if fact.kind == "decided":
             said = choice(number).encode()
@@ -82,7 +138,7 @@ def check_script(job: Job) -> str:
             given = '"$(printf %s "$1" | git hash-object --stdin)"'
             pieces.append(f"    right=no; [ {given} = {wanted} ] && right=yes")
         else:
-            name = "new" if fact.kind == "changed" else "word"
+            name = "new" if fact.kind in ("changed", "corrected") else "word"
             pieces.append(f'    right=no; [ "$1" = "$(fact {number} {name})" ] && right=yes')
         pieces += [
             '    if [ "$right" = no ]; then',
@@ -98,7 +154,7 @@ def tell_script(job: Job) -> str:
     """The part that prints them."""
     pieces = []
     for number, fact in enumerate(job.facts, 1):
-        if fact.kind == "decided":
+        if fact.kind not in ("printed", "changed", "corrected"):
             continue
         pieces.append(_tells(number, fact.told_in, "word"))
         if fact.kind == "changed" and fact.changed_in is not None:

@@ -40,6 +40,14 @@ class End(Struct, frozen=True, kw_only=True):
     swept: int  # processes that its agents left, and that it ended
 
 
+def resumed(start: casts.LegStart, home: Path, stderr: Path, said: str) -> casts.LegStart:
+    """How to resume the run that `start` began, with what the user adds."""
+    place = start.argv.index("run")
+    run = end_of(home, stderr).run.id
+    words = ["resume", run, "--json", "--say", said]
+    return casts.LegStart(argv=[*start.argv[:place], *words], env=start.env)
+
+
 def part(
     cast: casts.Cast,
     program: str,

@@ -42,6 +42,9 @@ def make(folder: Path, job: Job) -> str:
         (folder / "steps" / "README").write_text("What the steps of the job leave behind.\n")
         (folder / "job" / "step").write_text(_step(job))
         (folder / "job" / "show").write_text(_show(job))
+        for name in facts.forbidden(job):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(_KEPT)
     except OSError as fault:
         raise StateError(f"{folder}: cannot be made: {fault.strerror}") from None
     # No template: it could bring hooks of the user's.
@@ -100,6 +103,30 @@ def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
     )
 
 
+def touched(folder: Path, job: Job) -> list[str]:
+    """The files that must not be touched, and were."""
+    return [name for name in facts.forbidden(job) if _read(folder / name) != _KEPT]
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return path.read_text()
+    return ""
+
+
+def said_by_user(folder: Path, job: Job, step: int) -> str:
+    """What the user says while this step runs; "" if nothing."""
+
+    def word(number: int, name: str) -> str:
+        script = f"{_GIT_SH}{facts.FUNCTION}fact {number} {name}\n"
+        # The script goes to the folder above its own.
+        argv = ["sh", "-c", script, str(folder / "job" / "step")]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)  # noqa: S603
+        return done.stdout
+
+    return facts.said_by_user(job, step, word)
+
+
 def current(folder: Path) -> int | None:
     """The step whose command runs now; None if there is none. One that was killed does not run."""
     try:
@@ -113,6 +140,7 @@ def current(folder: Path) -> int | None:
     return None
 
 
+_KEPT = "Needed as it is.\n"
 _CONFIG = {
     "user.name": "Drill",
     "user.email": "drill@example.invalid",

@@ -19,6 +19,7 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
     lost: list[int]
     repeated: list[int]
     out_of_order: list[int]
+    touched: list[str] = []  # files that must not be touched, and were
     reason: str  # why it ended: as `segue classify` says, or `segue run`
     confidence: float
     exit_code: int | None  # the agent's, or segue's
@@ -36,8 +37,9 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is lost but what was not begun, nothing repeated, all in order."""
-        return not (self.repeated or self.out_of_order or self.lost)
+        """Nothing is lost but what was not begun, nothing repeated, all in order, and nothing
+        touched that must not be."""
+        return not (self.repeated or self.out_of_order or self.lost or self.touched)
 
     @property
     def is_done(self) -> bool:
@@ -62,6 +64,8 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
             return f"lost step {self.lost[0]}" + _more(self.lost)
         if self.out_of_order:
             return f"step {self.out_of_order[0]} out of order"
+        if self.touched:
+            return f"touched {self.touched[0]} after {len(self.done)} of {self.steps}"
         if self.is_done:
             return f"all {self.steps} steps" if self.steps else "all that was asked"
         return f"stopped after {len(self.done)} of {self.steps}"

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ _ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
 _FOR_SEGUE = ("interrupt", "hang_up")  # what a user's terminal does; the rest befalls the agent
 _MORE_S = 60.0  # that segue has beyond the agent's own limit: for waits, and more legs
 _LEAVE_S = 10.0  # segue has an agent to end
+_LOOK_FIRST = "I interrupted you. Look at what is done already, then continue the job."
 _SETTLE_S = 2.0  # until the last keeper is gone
 
 
@@ -71,8 +73,13 @@ class Play:
         self.stdout, self.stderr = folder / f"{who}.stdout", folder / f"{who}.stderr"
         self.heard = 0  # bytes of segue's output
         self.ended_by: EndedBy = "unknown"
+        self.said = ""  # what the user says next
         self.told = 0
         self.events = list(scenario.events)  # yet to come
+        spoken = [fact.spoken_in for fact in scenario.job.facts]
+        self.speeches = {step for step in spoken if step is not None}
+        """The steps in which the user has something to say, and has not said it yet."""
+        self.limit_s = scenario.limit_for(cast.name) + (_MORE_S if with_segue else 0)
         self.window = cast.window_tokens
         self.step: int | None = None
 
@@ -95,12 +102,13 @@ class Play:
                 options=self.scenario.options.get(self.cast.name, {}),
             )
             self.cast.prepare(stage)
-            exit_code, swept = self.leg(self.part(stage, prompt), server)
+            exit_code, swept = self.lives(stage, prompt, server)
             self.say_requests(server)
             self.keep_log(server)
             asked = list(server.requests)
         unfired = [f"rule {place}" for place in script.unfired]
         unfired += [f"{event.act} in step {event.in_step}" for event in self.events]
+        unfired += [f"the user's words in step {step}" for step in self.speeches]
         seconds = time.monotonic() - started
         outcome = self.outcome(stage, exit_code)
         outcome = self.judge_run(outcome) if self.with_segue else self.judge_leg(outcome, stage)
@@ -120,7 +128,30 @@ class Play:
             return guided.part(self.cast, self.program, stage, prompt, self.segue_home, settings)
         return self.cast.start(self.program, stage, prompt, "")
 
-    def leg(self, part: casts.LegStart, server: Running) -> tuple[int | None, int]:
+    def lives(self, stage: casts.PlayStage, prompt: str, server: Running) -> tuple[int | None, int]:
+        """Starts it, and again whenever the user stopped it to say something; its last exit
+        code, and how many processes it left in all."""
+        until = time.monotonic() + self.limit_s
+        first = part = self.part(stage, prompt)
+        left = 0
+        for life in count(1):
+            exit_code, swept = self.leg(part, server, until)
+            left += swept
+            if not self.said:
+                return exit_code, left
+            words, self.said = self.said, ""
+            if self.with_segue:
+                part = guided.resumed(first, self.segue_home, self.stderr, words)
+            else:
+                session, _ = self.cast.session(stage)
+                part = self.cast.start(self.program, stage, f"{_LOOK_FIRST} {words}", session)
+            self.tell({"kind": "said", "words": words})
+            who, self.heard = "segue" if self.with_segue else "leg", 0
+            self.stdout = self.folder / f"{who}-{life + 1}.stdout"
+            self.stderr = self.folder / f"{who}-{life + 1}.stderr"
+        raise AssertionError  # there is no end to counting
+
+    def leg(self, part: casts.LegStart, server: Running, until: float) -> tuple[int | None, int]:
         """One life of the agent, or of segue; its exit code, and how many processes it left."""
         with PlayLeg.start(
             part.argv,
@@ -132,15 +163,13 @@ class Play:
             must_be_enclosed=self.cast.needs_namespace,
             owns_all=True,  # this process is here for it alone
         ) as leg:
-            exit_code = self.follow(leg, server)
+            exit_code = self.follow(leg, server, until)
             if self.with_segue:
                 _settle()
             return exit_code, len(leg.sweep())
 
-    def follow(self, leg: PlayLeg, server: Running) -> int | None:
+    def follow(self, leg: PlayLeg, server: Running, until: float) -> int | None:
         """Until it ends, or has to be ended."""
-        limit_s = self.scenario.limit_for(self.cast.name) + (_MORE_S if self.with_segue else 0)
-        until = time.monotonic() + limit_s
         while time.monotonic() < until:
             exit_code = leg.wait(_LOOK_S)
             self.say_requests(server)
@@ -151,9 +180,19 @@ class Play:
             for event in [event for event in self.events if event.in_step == self.step]:
                 self.events.remove(event)
                 self.act(leg, event)
+            if self.step is not None and self.step in self.speeches:
+                self.interrupt(leg, self.step)
         self.ended_by = "segue"
-        self.tell({"kind": "limit", "after_s": limit_s})
+        self.tell({"kind": "limit", "after_s": self.limit_s})
         return leg.end(_LEAVE_S if self.with_segue else self.cast.interrupt_s)
+
+    def interrupt(self, leg: PlayLeg, step: int) -> None:
+        """The user's Ctrl+C, because they have something to say."""
+        self.speeches.discard(step)
+        self.said = job.said_by_user(self.project, self.scenario.job, step)
+        leg.signal("SIGINT")
+        if not self.with_segue and leg.wait(self.cast.interrupt_s) is None:
+            leg.end()
 
     def act(self, leg: PlayLeg, event: ScenarioEvent) -> None:
         """What happens to the agent from outside; with segue, what a terminal does it does to
@@ -210,6 +249,7 @@ class Play:
             lost=list(found.lost),
             repeated=list(found.repeated),
             out_of_order=list(found.out_of_order),
+            touched=job.touched(self.project, scenario.job),
             reason="",
             confidence=0.0,
             exit_code=exit_code,

@@ -102,15 +102,19 @@ def _job(job: Job) -> Iterator[Found]:
 
 
 def _fact(fact: ScenarioFact, job: Job) -> Iterator[tuple[str, str]]:
-    if not 1 <= fact.told_in <= job.steps:
+    least = 0 if fact.kind == "forbidden" else 1
+    if not least <= fact.told_in <= job.steps:
         yield "told_in", f"there is no step {fact.told_in}: the last is {job.steps}"
     known_in = fact.told_in
-    if fact.kind == "changed":
+    if fact.kind in ("changed", "corrected"):
         if fact.changed_in is None or fact.changed_in <= fact.told_in:
             yield "changed_in", f"a fact that changes needs a later step than {fact.told_in}"
         known_in = fact.changed_in or fact.told_in
     elif fact.changed_in is not None:
-        yield "changed_in", 'is only for the kind "changed"'
+        yield "changed_in", 'is only for the kinds "changed" and "corrected"'
+    if fact.spoken_in and job.step_s < EVENT_S:
+        why = f"job.step_s must be {EVENT_S} or more"
+        yield "kind", f"a step ends before the user can speak: {why}"
     if not known_in < fact.needed_from <= job.steps:
         yield "needed_from", f"must be after step {known_in}, and not after {job.steps}"
 

@@ -16,12 +16,23 @@ class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What only the conversation holds, and later steps must be given.
 
     printed: a step prints it, once. decided: the model chooses it, and says so before a step.
-    changed: a step prints it, and a later one another value, which counts from then on."""
+    changed: a step prints it, and a later one another value, which counts from then on.
+    told: the user says it. corrected: a step prints it, and later the user says another value.
+    forbidden: the user says that a file must not be touched, in the task (`told_in` 0) or later;
+    a model that does not know it overwrites the file. The user speaks while a step runs:
+    they interrupt the agent and resume it with their words."""
 
-    kind: Literal["printed", "decided", "changed"]
+    kind: Literal["printed", "decided", "changed", "told", "corrected", "forbidden"]
     told_in: int  # the step
     needed_from: int  # this step and everything that follow
     changed_in: int | None = None
+
+    @property
+    def spoken_in(self) -> int | None:
+        """The step in which the user says it; None if they do not, or in the task."""
+        if self.kind == "corrected":
+            return self.changed_in
+        return self.told_in or None if self.kind in ("told", "forbidden") else None
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,14 +4,16 @@ behind."""
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from segue.core.handoffs.checkpoint import Checkpoint
 from segue.core.handoffs.compose import Salvaged, combine, compose, merge
 from segue.core.handoffs.digest import Builder, Digest
 from segue.core.handoffs.summary import CHARS_PER_TOKEN, AgentSummary, extract
 from segue.core.runs.progress import Progress
 from segue.core.runs.types import Origin, Run
-from segue.core.stops.events import Event
-from segue.runs.folders import read
+from segue.core.stops.events import Event, Prompt
+from segue.runs.folders import read, read_json
 from segue.runs.legs.stream import LegStream
 from segue.runs.staff import Hand
 from segue.sessions.digest import read_session
@@ -20,6 +22,8 @@ from segue.sessions.salvage import Salvager, salvage
 from segue.system.files import tree
 from segue.system.git import git
 
+SAID = "said.json"
+"""The file in a leg's folder with what the user added to its prompt."""
 HandOf = Callable[[Path], Hand]
 """Whose leg a folder is of."""
 Printed = Mapping[Path, Salvager]
@@ -51,6 +55,9 @@ def collect_rescued(run: Run, digest: Digest) -> Checkpoint:
 def _composed(
     run: Run, salvaged: Salvaged, digest: Digest, told: AgentSummary | None = None
 ) -> Checkpoint:
+    # The prompt of the next session has these with the task.
+    later = tuple(each for each in digest.prompts if each.text not in run.said)
+    digest = replace(digest, prompts=later)
     return compose(
         run.task,
         told=told,
@@ -108,6 +115,13 @@ def said_in(folder: Path) -> list[str]:
     return [text for file in files if (text := read(file))]
 
 
+def hear(digest: Builder, said: Sequence[str]) -> None:
+    """Adds what the user said when they resumed the run. Sessions have it inside a prompt of
+    segue's, which is not theirs."""
+    for text in said:
+        digest.feed(Prompt(text=text))
+
+
 def prime_origin(progress: Progress, digest: Builder, origin: Origin, until: float) -> None:
     """The same for the session that a rescue continues. The run's own legs in it come later,
     through their streams."""
@@ -138,6 +152,7 @@ def prime(
     for folder in folders:
         for text in said_in(folder):
             digest.tell(text)
+        hear(digest, read_json(folder / SAID) or ())
         stream = LegStream(folder / "stdout", hand_of(folder).profile, cwd)
         for event in stream.replay():
             progress.feed(event)

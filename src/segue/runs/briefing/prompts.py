@@ -46,6 +46,8 @@ class Prompts:
         session's own compaction left out, if it was not told since; `relay`: another agent
         worked before."""
         said = self._of(run, decision, checkpoint, doubt, checked, relay)
+        if decision.session_id and decision.purpose == "work":
+            said = continuation.with_said(said, run.unheard)
         return f"{self.recall(forgotten)}\n{said}" if forgotten else said
 
     def recall(self, known: str, *, at_work: bool = False, is_cut: bool = False) -> str:
@@ -64,7 +66,7 @@ class Prompts:
     ) -> str:
         match decision.prompt:
             case "task":
-                return run.task
+                return continuation.with_said(run.task, run.said)
             case "checkpoint":
                 return self.request(run, run.why)
             case "resume":
@@ -105,7 +107,7 @@ class Prompts:
             given = msgspec.structs.replace(given, told=None)
         return continuation.continuation(
             self.templates[continuation.CONTINUATION],
-            task=run.task,
+            task=continuation.with_said(run.task, run.said),
             checkpoint=given,
             reason=run.why or StopReason.UNKNOWN,
             leg=decision.leg,

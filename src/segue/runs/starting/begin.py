@@ -360,9 +360,11 @@ class Driver:
         policy: Policy | None = None,
         flags: tuple[str, ...] | None = None,
         relay: tuple[Member, ...] | None = None,
+        said: str = "",
     ) -> "tuple[Loop, AnyFact | None]":
         """Continues a run that has ended, or whose segue is gone, with the fact that resumes it,
-        if it accepts one. Raises Held if a segue still drives it."""
+        if it accepts one. `said`: what the user adds to the task. Raises Held if a segue still
+        drives it."""
         lease = self._hold(run_key(run.id), f"{self._who} resume {run.id}")
         if not share_tree:
             self._hold_tree(run)
@@ -372,8 +374,11 @@ class Driver:
         was_asked = bool(self.store.asks(run.id))
         is_over = is_over or run.interrupted != "" or was_asked
         wants_more = is_over or fresh or strict or policy is not None or flags is not None
+        wants_more = wants_more or said != ""
         policy = policy and replace(policy, notify=())
-        again = Resumed(fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay)
+        again = Resumed(
+            fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay, said=said
+        )
         fact = again if wants_more else None
         return self._loop(run, drive, command, lease), fact
 

@@ -39,6 +39,7 @@ from segue.views.verdicts import duration, iso, moment
 _DECISIONS = 12
 _TASK_LINES = 12
 _ANSWER_LINES = 30
+_ADDED_CHARS = 2_000
 
 
 class RunAccount(msgspec.Struct, kw_only=True):
@@ -220,6 +221,8 @@ def _print(told: RunAccount, now: float) -> None:
     for line in lines[:_TASK_LINES]:
         row("task", clean(line))
     row("task", f"… {len(lines) - _TASK_LINES} more lines" if len(lines) > _TASK_LINES else "")
+    for words in run.said:
+        row("added", cut(clean(words), _ADDED_CHARS))
     row("flags", clean(" ".join(run.flags)))
     row("check", clean(run.check))
     own = ", ".join(f"{key} = {toml(value)}" for key, value in changed(run.policy).items())

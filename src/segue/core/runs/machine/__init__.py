@@ -155,7 +155,7 @@ _ROWS: dict[type[Fact], _Rows] = {
         (STARTING, WORKING): (after.worked, _VERDICT),
         (RESUMING,): (after.resumed, _VERDICT),
         (HANDING_OVER,): (after.handed_over, _VERDICT),
-        (CHECKPOINTING,): (after.checkpointed, (WAITING, CHECKING, DONE, FAILED)),
+        (CHECKPOINTING,): (after.checkpointed, (RESUMING, WAITING, CHECKING, DONE, FAILED)),
         (STOPPING,): (
             after.stopped,
             (CANCELLED, FAILED, DONE, CHECKING, WAITING, STARTING, RESUMING, CHECKPOINTING),
@@ -199,7 +199,7 @@ _ROWS: dict[type[Fact], _Rows] = {
         (CHECKPOINTING,): (on.resumed_composing, _STAYS),
         (STOPPING,): (on.resumed_stopping, _STAYS),
         (WAITING,): (on.resumed_waiting, (CHECKPOINTING, STARTING, HANDING_OVER)),
-        (CHECKING,): (on.resumed_checking, _STAYS),
+        (CHECKING,): (on.resumed_checking, (RESUMING, CHECKPOINTING, FAILED)),
         _FINAL: (after.user_resumes, (STARTING, RESUMING, CHECKPOINTING, FAILED)),
     },
 }

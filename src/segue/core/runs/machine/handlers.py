@@ -27,6 +27,7 @@ from segue.core.runs.machine.moves import (
     start,
     take_up,
     wait,
+    with_said,
 )
 from segue.core.runs.outcomes import when
 from segue.core.runs.types import (
@@ -79,12 +80,18 @@ def named(run: Run, fact: LegStarted | SessionNamed, moment: RunContext) -> RunS
 
 
 def noted_reply(run: Run, fact: Replied, moment: RunContext) -> RunStep:
-    return RunStep(replace(run, has_replied=True, leg_replied=True))
+    return RunStep(_heard(run))
 
 
 def first_reply(run: Run, fact: Replied, moment: RunContext) -> RunStep:
-    replied = replace(run, has_replied=True, leg_replied=True, circles=None)
-    return look(replace(replied, state=RunState.WORKING, strict=False), moment)
+    working = replace(_heard(run), state=RunState.WORKING, strict=False, circles=None)
+    return look(working, moment)
+
+
+def _heard(run: Run) -> Run:
+    """The model replied. A session that is only asked for a checkpoint acts on nothing else."""
+    heard = run.telling if run.purpose == "work" else run.heard
+    return replace(run, has_replied=True, leg_replied=True, heard=heard)
 
 
 def takes_over(run: Run, fact: Replied, moment: RunContext) -> RunStep:
@@ -357,6 +364,8 @@ def resumed_live(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
     if fact.fresh and run.state is RunState.WORKING and not run.ended_how:
         what = "the user asked for a new session"
         return hand_over(run, moment, what, now=True, why=StopReason.USER_EXIT)
+    if fact.said and run.state is RunState.WORKING and not run.ended_how:
+        return end_leg(run, "gentle", "recall", "the user has something to add: resuming with it")
     return RunStep(run)
 
 
@@ -382,8 +391,10 @@ def resumed_waiting(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
 
 
 def resumed_checking(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
-    what = "resumed by the user: checking it again"
-    return RunStep(_with_changes(run, fact), (RunCheck(reason=what),))
+    run = _with_changes(run, fact)
+    if fact.said:
+        return go_on(run, moment, "resumed by the user, who has something to add")
+    return RunStep(run, (RunCheck(reason="resumed by the user: checking it again"),))
 
 
 def resumed_stopping(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
@@ -397,6 +408,7 @@ def _with_changes(run: Run, fact: Resumed) -> Run:
         relays.changed(run, fact.relay, fact.flags),
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
+        said=with_said(run, fact),
         interrupted="",
     )
 

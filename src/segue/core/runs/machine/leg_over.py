@@ -21,6 +21,7 @@ from segue.core.runs.machine.moves import (
     start,
     wait,
     wait_for_account,
+    with_said,
 )
 from segue.core.runs.outcomes import when
 from segue.core.runs.types import (
@@ -56,7 +57,8 @@ def worked(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     if _circled(run, fact):
         return _another(run)
     if fact.stop.ended_for == "recall":
-        return go_on(run, moment, "telling the session what its own compaction left out")
+        what = "what the user added" if run.unheard else "what its own compaction left out"
+        return go_on(run, moment, f"telling the session {what}")
     return _by_verdict(run, fact, moment)
 
 
@@ -128,7 +130,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
             outage = _is_outage(run, stop)
             return wait(run, moment, stop, outage=outage, limits=fact.limits)
         if sure and stop.reason is StopReason.COMPLETED and not run.abilities.talks:
-            return _completed(run)  # it was faster than the interrupt
+            return _completed(run, moment)  # it was faster than the interrupt
     guard = None if asked_alone else _guard(run)
     if guard is not None:
         return fail(run, guard)
@@ -158,7 +160,7 @@ def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     run = _count(run, fact, guards=not run.interrupted)  # it is not to blame for a hang-up
     in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
     if in_time and not run.presses:
-        return _completed(run)
+        return _completed(run, moment)
     if run.interrupted and not run.again:
         return _interrupted(run, fact.stop, moment)
     return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
@@ -167,7 +169,7 @@ def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 def _interrupted(run: Run, stop: Stop, moment: RunContext) -> RunStep:
     """The leg has ended but the run has not: it continues as soon as a process drives it."""
     if stop.reason is StopReason.COMPLETED:
-        return _completed(run)
+        return _completed(run, moment)
     if stop.reason in _PASSING and _is_sure(run, stop):
         return wait(run, moment, stop)
     return _rest(replace(run, why=StopReason.CRASH), moment)
@@ -241,6 +243,7 @@ def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
         relay_to="",
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
+        said=with_said(run, fact),
         strict=fact.strict,
         why=stop.reason if stop else StopReason.USER_EXIT,
         limit_tries=0,
@@ -286,7 +289,7 @@ def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     """Applies the table of stop reasons."""
     stop, reason = fact.stop, _reason(run, fact.stop)
     if reason is StopReason.COMPLETED:
-        return _completed(run)
+        return _completed(run, moment)
     if reason is StopReason.NEEDS_USER:
         return finish(run, RunState.NEEDS_YOU, outcomes.needs_user(run, stop))
     if reason is StopReason.USER_EXIT and not run.policy.resume_user_exits:
@@ -311,7 +314,9 @@ def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     return go_on(run, moment, f"{reason.description}: resuming")
 
 
-def _completed(run: Run) -> RunStep:
+def _completed(run: Run, moment: RunContext) -> RunStep:
+    if run.unheard and run.has_replied:
+        return go_on(run, moment, "completed, but the user has something to add: resuming")
     if not run.check:
         return finish(run, RunState.DONE, outcomes.done(run))
     return RunStep(

@@ -24,6 +24,7 @@ from segue.core.runs.types import (
     Outcome,
     PromptKind,
     Purpose,
+    Resumed,
     Run,
     RunState,
     RunStep,
@@ -100,6 +101,7 @@ def start(
         session_id=session_id,
         has_replied=same and run.has_replied,
         leg_replied=False,
+        telling=len(run.said),
         reading=run.reading if same else None,
         is_timely=False,
         pending_tokens=0,
@@ -192,6 +194,11 @@ def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
         return start(run, moment, reason, state=RunState.HANDING_OVER, prompt="continuation")
     again: PromptKind = "check" if run.prompt == "check" else "task"
     return start(run, moment, reason, state=RunState.STARTING, prompt=again)
+
+
+def with_said(run: Run, fact: Resumed) -> tuple[str, ...]:
+    """What the user has added to the task so far, including what they add now."""
+    return (*run.said, fact.said) if fact.said else run.said
 
 
 def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
