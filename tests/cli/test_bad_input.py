@@ -114,7 +114,7 @@ def test_odd_file_gets_a_verdict(
     (verdict,) = verdicts(done)
     if reason is not None and name == "tail.txt":
         assert verdict["reason"] == reason
-    said = [line for line in said if "its last line is cut off" not in line]
+    said = [line for line in said if "the last line is cut off" not in line]
     if note is not None:
         assert len(said) == bool(note)
         assert all(line.startswith(f"segue: {name}: ") and note in line for line in said)
@@ -123,7 +123,7 @@ def test_odd_file_gets_a_verdict(
 def test_half_a_json_line_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "half.jsonl").write_bytes(b'{"type":"assistant","message":{"content":"ab')
     assert complaints(run("classify", "--json", "half.jsonl")) == [
-        "segue: half.jsonl: its last line is cut off; the rest is missing"
+        "segue: half.jsonl: the last line is cut off; the rest of it is missing"
     ]
 
 

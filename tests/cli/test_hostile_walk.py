@@ -240,7 +240,7 @@ def test_every_command(world: World, command: str) -> None:
                 ended = replace(ended, out=OWN_STYLE.sub("", ended.out))
             if "--dry-run" in given:  # the user's own words, as they can be pasted
                 ended = replace(ended, out=ended.out.replace(FORGED, ""))
-            if command == "service":  # as systemctl has it: 3 is "does not run"
+            if command == "service":  # as systemctl has it: 3 is "not running"
                 ended = replace(ended, code=0)
             faults += ended.faults
             if command in ("status", "sessions") and len(given) < 2:

@@ -95,7 +95,7 @@ NO_JSON = {
     "submit": "acts", "worker": "acts", "restore": "acts",
     "diff": "prints a diff",
     "completion": "prints a script",
-    "mcp": "speaks MCP",
+    "mcp": "waiting for MCP",
 }  # fmt: skip
 
 

@@ -216,11 +216,11 @@ def test_a_session_that_forgets_repeats_its_steps_and_that_is_seen(tmp_path: Pat
 def test_a_real_agent_is_refused_where_it_cannot_be_enclosed_and_the_rest_plays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(enclosure, "why_not", lambda: "no network namespace can be made here")
+    monkeypatch.setattr(enclosure, "why_not", lambda: "no network namespace can be created here")
     done = alone("--agent", "claude", "--agent", "rehearsal", "--scenario", "success")
     assert done.exit_code == 1
     assert "not played" in done.stdout
-    assert "claude is not started: no network namespace can be made here" in done.stdout
+    assert "claude is not started: no network namespace can be created here" in done.stdout
     assert "all 6 steps" in done.stdout
 
 
@@ -516,7 +516,7 @@ def asked(done: Result) -> list[tuple[str, str]]:
     return [(p["agent"], p["scenario"]) for p in json.loads(done.stdout)["plays"]]
 
 
-NOWHERE = "no network namespace can be made here"
+NOWHERE = "no network namespace can be created here"
 
 
 @pytest.fixture

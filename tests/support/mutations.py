@@ -388,8 +388,8 @@ MUTATIONS = (
     Mutation(
         "the user's Ctrl+C does not end a handoff",
         f"{_TERMINAL}/handlers.py",
-        "the next move is theirs\")\n    return _decline(cycle, moment)\n",
-        "the next move is theirs\")\n    return cycle, []\n",
+        "it is waiting for the user\")\n    return _decline(cycle, moment)\n",
+        "it is waiting for the user\")\n    return cycle, []\n",
     ),
     Mutation(
         "a session that was cleared is looked for without end",

@@ -295,8 +295,8 @@ def test_notify_test_sends_to_each_service_and_says_what_became_of_it(
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     config(own_home, f'notify = ["{service.url}"]')
     result = CliRunner().invoke(command, ["test"])
-    assert (result.exit_code, result.stdout) == (0, "json:// took it\n")
-    assert service.got[0]["title"] == "segue: a test"
+    assert (result.exit_code, result.stdout) == (0, "json:// accepted it\n")
+    assert service.got[0]["title"] == "segue: test notification"
     assert os.getcwd() not in json.dumps(service.got)
     service.status = 500
     config(own_home, f'notify = ["{service.url}"]', "notify_terse = false")

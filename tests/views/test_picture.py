@@ -184,7 +184,7 @@ def test_why_a_play_was_not_played_stands_below_the_table_once() -> None:
         for with_segue in (False, True)
     ]
     for row in refused:
-        row.refused = "claude is not started: no network namespace can be made here, sorry"
+        row.refused = "claude is not started: no network namespace can be created here, sorry"
     assert picture.below([*refused, finished()]) == [refused[0].refused]
     broken = DrillRow("claude", "success", 6, with_segue=True)
     broken.broke_off = "git went missing"

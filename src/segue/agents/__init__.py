@@ -76,7 +76,7 @@ def _take(name: str, profile: object) -> None:
 
     if not isinstance(profile, Profile):
         raise plugins.BrokenPluginError(
-            f"the plug-in {name} ({plugins.package_of(name)}.profile): PROFILE is no"
+            f"the plug-in {name} ({plugins.package_of(name)}.profile): PROFILE is not a"
             " segue.agents.contracts.profile.Profile"
         )
     if profile.name != name:

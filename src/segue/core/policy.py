@@ -114,7 +114,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return
         marks = (*self.marks, self.soft_mark, self.context_risk_mark)
         if not all(mark > 0 for mark in marks) or list(self.marks) != sorted(self.marks):
-            raise ValueError("marks must be above 0, and monitor, warning, critical, hard in order")
+            raise ValueError("marks must be above 0, in the order monitor, warning, critical, hard")
         if self.tail_lines < 1 or self.default_window_tokens < 1:
             raise ValueError("tail_lines and default_window_tokens must be at least 1")
         if self.reserve_tokens < 0:

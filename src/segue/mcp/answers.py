@@ -30,8 +30,8 @@ from segue.views.machine import RECENT_S, Machine, list_sessions, project_costs,
 from segue.watch.server.remote import NoDaemon, Remote
 
 NO_DAEMON = (
-    "segue watch is not running, so nobody can hand this session over: start it with `segue watch`,"
-    " or write the document yourself with write_handoff"
+    "segue watch is not running, so this session cannot be handed over: start it with"
+    " `segue watch`, or write the document yourself with write_handoff"
 )
 
 _MOST_SESSIONS = 100
@@ -125,9 +125,9 @@ class Answers:
     ) -> McpAnswer:
         """Whether a task of that size, or the one of that prompt, may be begun in a session."""
         if (tokens is None) == (not prompt):
-            raise InputError("give either tokens or the prompt of the task")
+            raise InputError("pass either `tokens` or `prompt`")
         if tokens is not None and not 0 < tokens < _MOST_TOKENS:
-            raise InputError("tokens must be a count above 0")
+            raise InputError("`tokens` must be above 0")
         picked = self._pick(session)
         sized = told(tokens) if tokens is not None else self._sized(prompt or "", picked)
         fit = self._fit(picked, sized.tokens)
@@ -204,7 +204,7 @@ class Answers:
     def _pick(self, name: str) -> Picked:
         picked = self._pick_or_none(name)
         if picked is None:
-            raise InputError(f"no session in {self._folder}; name one, `sessions` lists them")
+            raise InputError(f"no session in {self._folder}; name one; `sessions` lists them")
         return picked
 
     def _pick_or_none(self, name: str) -> Picked | None:

@@ -13,7 +13,6 @@ from segue.system.git.snapshots import FileDiff
 
 WatchedWhat = Literal[
     "handed over", "handoff failed", "resumed", "relayed", "left alone", "needs you",
-    "taken up again",
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def _of(note: Note) -> WatchedReport | None:
             is_done = note.data.get("outcome") == "done"
             what = "handed over" if is_done else "handoff failed"
         case "takeup":
-            what = "taken up again"
+            what = "resumed"
         case _:
             what = _WAKES.get(_text(note.data, "verdict"))
     if what is None:

@@ -53,7 +53,7 @@ def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Ju
     look.started_at, look.last_at = first.started_at, look.last_at or first.last_at
     look.told_window_tokens = look.told_window_tokens or first.told_window_tokens
     if capped and look.used_tokens is None:
-        look.notes = (f"no reply in its last {tail.CAP_BYTES >> 20} MB; more was not looked at",)
+        look.notes = (f"no reply in its last {tail.CAP_BYTES >> 20} MB; the rest was not read",)
     if not found.is_document and found.size:
         look.is_cut = os.pread(handle, 1, found.size - 1) not in (b"\n", b"")
     return look

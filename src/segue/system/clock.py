@@ -39,7 +39,7 @@ def parse_zone(name: object) -> "tzinfo":
 
     found = resets.zone(name) if isinstance(name, str) else None
     if found is None:
-        raise InputError(f"time zone {name!r} is unknown; write one like Europe/London or UTC")
+        raise InputError(f"unknown time zone {name!r}; write one like Europe/London or UTC")
     return found
 
 

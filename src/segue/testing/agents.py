@@ -119,7 +119,7 @@ class AgentTests:
         order = LegOrder(command=("program",), prompt="do it", cwd="/", folder="/", env={})
         launch = drive.launch(order)
         given = " ".join(launch.argv) + launch.input.decode() + "".join(launch.files.values())
-        assert "do it" in given, "the prompt reaches it in no way"
+        assert "do it" in given, "nothing passes the prompt to it"
         if drive.resumes:
             again = drive.launch(
                 LegOrder(
@@ -127,4 +127,4 @@ class AgentTests:
                 )
             )
             given = " ".join(again.argv) + again.input.decode() + "".join(again.files.values())
-            assert "abc" in given, "the session to resume reaches it in no way"
+            assert "abc" in given, "nothing passes the session to resume to it"

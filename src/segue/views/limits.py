@@ -118,7 +118,7 @@ def _holds(limit: Limit, now: float) -> bool:
 def _gauge(limit: Limit, now: float) -> str:
     used = _FULL if _holds(limit, now) else limit.used_percent
     if used is None:
-        return printing.style(f"{'use unknown':<{_BARS + 6}}", dim=True)
+        return printing.style(f"{'usage unknown':<{_BARS + 6}}", dim=True)
     filled = max(0, min(_BARS, round(used / _FULL * _BARS)))
     colour = "red" if used >= _FULL else "yellow" if used >= _HIGH else "green"
     bars = printing.style("█" * filled, fg=colour)

@@ -235,7 +235,9 @@ class Watch:
     def needs_you(self, session: Session, what: str) -> None:
         """Tells the user that an agent waits for an answer; once per question."""
         key = f"{session.session_id}:{session.last_at}"
-        self.world.notices.tell("needs_you", key, f"{label(session)} is asking you something", what)
+        self.world.notices.tell(
+            "needs_you", key, f"{label(session)} is asking you a question", what
+        )
 
     # What only time changes
 
@@ -304,7 +306,7 @@ class Watch:
         self._renew_notices()
         if not wrong:
             on = self.world.rules.switched_on()
-            self.world.say(f"the config was reloaded{f'; it acts: {on}' if on else ''}")
+            self.world.say(f"the config was reloaded{f'; acting by itself: {on}' if on else ''}")
         self.observer.reload(self.world.rules.policy, self.world.rules.homes)
 
     def _renew_notices(self) -> None:

@@ -69,7 +69,7 @@ def test_a_systemd_that_refuses_is_one_line(systemctl: Path, tmp_path: Path) -> 
     assert "the unit was written but not started" in str(done.exception)
     status = call("status")
     assert status.exit_code == 3
-    assert "does not run" in status.output
+    assert "not running" in status.output
 
 
 def test_without_systemd_it_says_so_and_writes_nothing(

@@ -316,7 +316,7 @@ def test_people_get_a_line_each_and_what_to_do(bin_folder: Path) -> None:
     assert result.exit_code == 1
     assert "fail  agents     no agent that segue can run is installed" in result.stdout
     assert "→ install git" in result.stdout
-    assert re.search(r"^1 would fail, \d with a warning$", result.stdout, re.M)
+    assert re.search(r"^1 problem, \d warnings?$", result.stdout, re.M)
     assert "\x1b" not in result.stdout
 
 
@@ -367,7 +367,7 @@ def test_a_daemon_that_sees_late_or_is_of_another_version_is_reported(
         assert why in watched().what
         assert "fs.inotify.max_user_watches" in watched().do
         monkeypatch.setattr(watching, "__version__", "99.1")
-        assert "and this is 99.1" in watched().what
+        assert "but this is segue 99.1" in watched().what
 
 
 def test_a_socket_that_nobody_listens_at_is_not_a_daemon(short_state: Path) -> None:

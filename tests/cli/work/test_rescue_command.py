@@ -234,7 +234,7 @@ def refused(own_home: Path) -> Callable[..., str]:
 
 def test_a_session_that_nobody_knows_is_refused(refused: Callable[..., str]) -> None:
     assert refused("deadbeef") == "segue: no session 'deadbeef'; `segue sessions` lists them"
-    assert refused("--last").startswith("segue: no session died with work left")
+    assert refused("--last").startswith("segue: no session died with unfinished work")
     assert refused("deadbeef", "--last") == "segue: SESSION and --last cannot be combined"
 
 

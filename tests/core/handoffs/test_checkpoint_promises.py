@@ -164,8 +164,8 @@ def test_secrets_are_not_handed_on() -> None:
         ("{a} { b } {opt} {{c}} {\"x\": 1} {} {0}", []),
         ("{a}", ["missing placeholder {b}"]),
         ("{a} {{b}}", ["missing placeholder {b}"]),
-        ("{a} {b} {c} {c}", ["unknown placeholder {c}: known are {a}, {b}, {opt}; write {{c}} for"
-                             " the word in braces"]),
+        ("{a} {b} {c} {c}", ["unknown placeholder {c}: known placeholders: {a}, {b}, {opt}; write"
+                             " {{c}} for the word in braces"]),
     ],
 )  # fmt: skip
 def test_a_template_with_unknown_or_missing_placeholders_is_a_fault(

@@ -141,7 +141,7 @@ def test_output_that_makes_a_session_too_large_to_be_resumed_spares_it_the_reque
     grow(run, 10, 20, 30, 38)
     assert run.run.is_due
     run.tell(Boundary(leg=run.run.leg, pending_tokens=tokens(45)))
-    assert "it is too large to be asked" in run.last(EndLeg).reason
+    assert "it is too full to be asked" in run.last(EndLeg).reason
 
 
 def test_what_is_read_one_turn_later_is_asked_for_one_turn_earlier() -> None:

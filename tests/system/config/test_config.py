@@ -181,7 +181,7 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ("\ufeff[run]\r\nchek = 1", ":2: unknown key 'chek' in [run]: did you mean check?"),
         ("agent = 'claude'", ":1: agent is in no table: write it under [run]"),
         ("hard_mark = 0.5", ":1: hard_mark is in no table: write it under [policy]"),
-        ("[run]\nzzz = 1", "known are agent, check, share_tree, flags"),
+        ("[run]\nzzz = 1", "known names: agent, check, share_tree, flags"),
         ("[agents.mine]\ncomand = 'x'", "did you mean command?"),
         ("[agents.mine]\nhome = 'x'", "[agents.mine]: `command` is missing"),
         ("[agents.mine]\nlike = 'nobody'", "like 'nobody' is not one of claude"),
@@ -196,8 +196,11 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
             "[policy]\nhard_mark = 'high'",
             ":2: hard_mark in [policy] must be a number, not a string",
         ),
-        ("[policy]\nhard_mark = 0.1", "hard in order; set: hard_mark = 0.1"),
-        ("[policy.agents.claude]\nhard_mark = 0.1", "hard in order; set: hard_mark = 0.1"),
+        ("[policy]\nhard_mark = 0.1", "warning, critical, hard; set: hard_mark = 0.1"),
+        (
+            "[policy.agents.claude]\nhard_mark = 0.1",
+            "warning, critical, hard; set: hard_mark = 0.1",
+        ),
         ("[policy]\nagents = 1", "[policy.agents] must be a table"),
         ("[policy.models]\nx = 1", "[policy.models.x] must be a table"),
         (
@@ -212,7 +215,10 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
             "[policy.projects.'~nobody-has/x']\n",
             "write an absolute path, or one that begins with ~",
         ),
-        ("[policy.projects.'/a']\nhard_mark = 0.1", "hard in order; set: hard_mark = 0.1"),
+        (
+            "[policy.projects.'/a']\nhard_mark = 0.1",
+            "warning, critical, hard; set: hard_mark = 0.1",
+        ),
         ("[policy.projects.'/a']\nhardmark = 1", "in [policy.projects./a]: did you mean hard_m"),
         ("[policy]\nquiet_hours = '23-7'", "quiet_hours must look like 23:00-07:00, not '23-7'"),
         (

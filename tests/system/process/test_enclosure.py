@@ -170,7 +170,7 @@ def test_where_the_system_refuses_a_namespace_nothing_is_started(tmp_path: Path)
     refused = [sys.executable, "-c", NO_UNSHARE]
     done = run([*refused, *enclosure.command(["touch", str(made)])])
     assert done.returncode == 3
-    assert done.stderr.startswith("segue: no network namespace can be made here: ")
+    assert done.stderr.startswith("segue: no network namespace can be created here: ")
     assert done.stderr.count("\n") == 1
     assert not made.exists()
     code = "from segue.drill.plays import enclosure; print(enclosure.why_not())"

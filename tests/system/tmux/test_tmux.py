@@ -108,7 +108,7 @@ def test_no_tmux_and_one_that_hangs_are_one_line_each(
     (tmp_path / "tmux").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (tmp_path / "tmux").chmod(0o755)
     monkeypatch.setattr(tmux_module, "PATIENCE_S", 0.1)
-    with pytest.raises(TmuxError, match="does not answer"):
+    with pytest.raises(TmuxError, match="does not respond"):
         Tmux().panes()
 
 

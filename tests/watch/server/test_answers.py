@@ -497,7 +497,7 @@ def test_what_cannot_be_handed_over_is_said_in_one_line(linked: Linked) -> None:
     with pytest.raises(InputError, match=r"claude in \?\[31mred\? \(e-1\) cannot"):
         linked.link.handoff("e-1", retry=False)
     assert "nothing is in progress" in linked.link.cancel(SESSION)
-    assert linked.link.yes("") == "nothing was asked"
+    assert linked.link.yes("") == "the daemon asked for nothing"
 
 
 def test_each_route_answers_as_it_is_described(linked: Linked, tmp_path: Path) -> None:

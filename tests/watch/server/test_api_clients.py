@@ -176,7 +176,7 @@ def test_a_daemon_that_hangs_is_said_to_and_close_does_not_wait_for_it(
     daemon.hold = threading.Event()
     with serving(daemon, path=str(tmp_path / "w/api.sock"), patience_s=0.1) as there:
         got = ask(there, "GET", "/v1/sessions")
-        assert (got.status, got.json) == (503, {"error": "the daemon does not answer"})
+        assert (got.status, got.json) == (503, {"error": "the daemon does not respond"})
         assert ask(there, "GET", "/v1/status").status == 200  # others are asked meanwhile
         daemon.hold.set()
 

@@ -63,7 +63,7 @@ def test_events_come_one_by_one_until_the_daemon_ends(daemon: FakeDaemon) -> Non
         daemon.say("reading")
         daemon.say("crossing", text="ä\n\n")
         assert next(stream)["data"] == {"text": "ä\n\n"}
-    with pytest.raises(NoDaemon, match="went away"):
+    with pytest.raises(NoDaemon, match="connection"):
         next(stream)
 
 
@@ -104,11 +104,11 @@ def test_nothing_is_told_to_another_users_socket(
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        (b"", "went away"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}", "went away"),
-        (b"nonsense\r\n\r\n", "went away"),
+        (b"", "connection"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}", "connection"),
+        (b"nonsense\r\n\r\n", "connection"),
         (b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{", "other than JSON"),
-        (b"HTTP/1.0 500 Oh\r\n\r\n<html>", "the daemon says 500"),
+        (b"HTTP/1.0 500 Oh\r\n\r\n<html>", "the daemon answered with status 500"),
     ],
 )
 def test_what_is_not_a_daemon_is_one_line(tmp_path: Path, said: bytes, line: str) -> None:
@@ -135,5 +135,5 @@ def test_a_daemon_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        with pytest.raises(StateError, match="does not answer"):
+        with pytest.raises(StateError, match="does not respond"):
             Remote(path, timeout_s=0.05).get("/v1/status")

@@ -53,7 +53,7 @@ class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.resume and not self.session:
             raise ValueError("`resume` needs `session`: how its id is found in the output")
         if self.resume and not any(SESSION in word for word in self.resume):
-            raise ValueError("`resume` must have {session} in it")
+            raise ValueError("`resume` must contain {session}")
         for name, groups in (("session", 1), ("done", None), ("failed", None)):
             if pattern := getattr(self, name):
                 _compiled(name, pattern, groups)
@@ -71,7 +71,7 @@ def drive_of(name: str, custom: Custom) -> Drive:
     unfit = [key for key in ("resume", "session", "done", "failed") if getattr(custom, key)]
     if unfit:
         raise ConfigError(
-            f"[agents.{name}]: {unfit[0]} is not needed: it is driven as {known.agent}"
+            f"[agents.{name}]: {unfit[0]} is not needed: segue drives it as {known.agent}"
         )
     if any(place in word for word in custom.command for place in (*_PLACES, FLAGS)):
         raise ConfigError(

@@ -295,7 +295,7 @@ class Bridge:
             order = json.loads(line)
             kind = order["type"]
         except (ValueError, TypeError, KeyError):
-            self._tell("bridge.error", about="input", message="a line that is no order")
+            self._tell("bridge.error", about="input", message="a line that is not a command")
             return
         if kind == "prompt":
             self.prompts += 1
@@ -306,7 +306,7 @@ class Bridge:
             except (OSError, http.client.HTTPException, RefusedError) as error:
                 self._refused("abort", error)
         else:
-            self._tell("bridge.error", about="input", message=f"no such order: {kind}")
+            self._tell("bridge.error", about="input", message=f"unknown command: {kind}")
 
     def _prompt(self, text: str, key: str) -> None:
         body: JSON = {"parts": [{"type": "text", "text": text, "metadata": {"segue": key}}]}

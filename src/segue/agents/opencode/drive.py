@@ -87,7 +87,7 @@ def _sorted(flags: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         else:
             server.append(f"{flag}={value}" if value else flag)
     if not all(prompts.get("model", "provider/model").partition("/")):
-        raise ValueError("--model is given as provider/model")
+        raise ValueError("write --model as provider/model")
     return prompts, server
 
 

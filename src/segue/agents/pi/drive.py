@@ -65,7 +65,7 @@ def _line(order: dict[str, str]) -> bytes:
 
 def _refuses(flags: Sequence[str]) -> str:
     files = next((word for word in flags if word.startswith("@")), "")
-    return f"{files!r} is a part of the task" if files else refusal(flags, _REFUSED)
+    return f"{files!r} is part of the task" if files else refusal(flags, _REFUSED)
 
 
 _WORKS = frozenset(

@@ -24,14 +24,14 @@ def test(ctx: click.Context) -> None:
     policy = settings.load(os.getcwd(), os.environ).policy()
     notice = make_notice(
         "needs_you",
-        "segue: a test",
+        "segue: test notification",
         "This is what a notification from segue looks like.",
         f"Sent from {os.getcwd()}.",
         terse=policy.notify_terse,
     )
     went_out = failed = 0
     for where, why in Services(policy.notify).each(notice):
-        printing.say(f"{where} {why or 'took it'}", err=bool(why))
+        printing.say(f"{where} {why or 'accepted it'}", err=bool(why))
         went_out, failed = went_out + (not why), failed + bool(why)
     if not policy.notify:
         printing.say('no service is configured; add notify = ["…"] under [policy] in config.toml')

@@ -13,7 +13,7 @@ from segue.errors import InputError
 @click.option("--all", "everything", is_flag=True, help="All projects.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(what: str | None, everything: bool, as_json: bool) -> None:
-    """Stop the daemon from handing off or resuming anything in WHAT: a folder (by default, this
+    """Stop the daemon from handing over or resuming anything in WHAT: a folder (by default, this
     one), or a session's id.
 
     It keeps watching and recording. To let it act again: segue unpause.

@@ -56,7 +56,7 @@ def remove() -> None:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def status(as_json: bool) -> None:
     """Show whether the service is installed and running. The exit code is 0 if it is running,
     else 3."""
@@ -78,7 +78,7 @@ def status(as_json: bool) -> None:
         told = {"installed": True, "runs": runs, "path": path, "why": "" if runs else why}
         printing.say_json(told)
     else:
-        printing.say(f"{'runs' if runs else 'does not run'}{word}: {path}")
+        printing.say(f"{'running' if runs else 'not running'}{word}: {path}")
     raise SystemExit(0 if runs else 3)
 
 
@@ -148,7 +148,7 @@ def _demand() -> None:
 def _run(argv: Sequence[str]) -> None:
     done = _ask(argv)
     if done is None or done.returncode != 0:
-        why = _last(done) or "it does not answer"
+        why = _last(done) or "it does not respond"
         raise StateError(f"{' '.join(argv)}: {why}; the unit was written but not started")
 
 

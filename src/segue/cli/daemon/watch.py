@@ -34,7 +34,7 @@ over you. To stop it from acting: segue pause"""
 
 @click.command()
 @click.option(
-    "--auto", is_flag=True, help="Hand off and resume unasked, instead of only observing."
+    "--auto", is_flag=True, help="Hand over and resume without asking, instead of only observing."
 )
 @click.option(
     "--in", "folders", multiple=True, metavar="FOLDER", help="With --auto: act only below FOLDER."

@@ -19,7 +19,7 @@ from segue.views import verdicts as render
 
 @click.command("classify")
 @inputs.ending_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--batch", is_flag=True, help="Read JSON lines on stdin, write a verdict for each.")
 @click.option(
     "--example",

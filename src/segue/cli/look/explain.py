@@ -15,7 +15,7 @@ from segue.views import verdicts as render
 
 @click.command("explain")
 @inputs.ending_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--example", metavar="NAME", help="Explain a bundled recording of a real run.")
 def command(*, as_json: bool, example: str | None, **options: Any) -> None:
     """Show which signs decided a verdict, and which ones lost and why.

@@ -15,7 +15,7 @@ from segue.views.machine import list_sessions, say_notes, with_machine
 @click.command()
 @click.argument("account", required=False)
 @click.option("--clear", is_flag=True, help="Forget the recorded limits, so that runs try at once.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(account: str | None, clear: bool, as_json: bool) -> None:
     """Show each account's limits: how much is used, when they reset, who saw that and when.
 

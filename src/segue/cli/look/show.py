@@ -228,7 +228,7 @@ def _limit(scope: str, used: float | None, resets_at: float | None, now: float) 
         parts.append(f"{used:.0f}% used")
     if resets_at is not None:
         when = f"in {duration(resets_at - now)}" if resets_at > now else "already"
-        parts.append(f"resets {when}" if resets_at > now else "has reset since")
+        parts.append(f"resets {when}" if resets_at > now else "has reset")
     return ", ".join(parts)
 
 

@@ -126,7 +126,7 @@ def say(given: ClassifyInput | None = None) -> None:
 def _cut_off(text: str, name: str) -> list[str]:
     last = text.rstrip().rpartition("\n")[2].strip()
     if last.startswith('{"') and decode(last) is None:
-        return [f"{name}: its last line is cut off; the rest is missing"]
+        return [f"{name}: the last line is cut off; the rest of it is missing"]
     return []
 
 
@@ -139,7 +139,7 @@ def example(name: str) -> ClassifyInput:
     """A bundled recording of a real run."""
     place = EXAMPLES / name
     if name not in examples():
-        raise InputError(f"no example {name!r}; there are: {', '.join(examples())}")
+        raise InputError(f"no example {name!r}; choose one of {', '.join(examples())}")
     sources = tuple(
         Source(text=files.read(place / kind).text, channel=kind, name=kind)
         for kind in ("stdout", "stderr")

@@ -36,7 +36,7 @@ def command() -> None:
 @click.option("--model", metavar="M", default="", help="Show the policy for this model.")
 @click.option("--policy", metavar="NAME", help="As for `segue run`: a preset.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `segue run`.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def show(
     agent: str | None, model: str, policy: str | None, sets: tuple[str, ...], as_json: bool
 ) -> None:
@@ -56,7 +56,7 @@ def show(
 @click.option(
     "--project", is_flag=True, help="Print the project's file; exit code 1 if there is none."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def path(project: bool, as_json: bool) -> None:
     """Print where your config.toml is, or would be."""
     if not project:
@@ -88,7 +88,7 @@ def _known(settings: Settings, agent: str | None) -> str:
     known = dict.fromkeys((*agents.names(), *settings.agents, *agents.stores()))
     name = agents.canonical(agent)
     if name not in known:
-        hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"choose one of {', '.join(known)}"
         raise InputError(f"--agent {agent}: no such agent; {hint}")
     return name
 

@@ -23,6 +23,7 @@ from segue.system.config import config
 from segue.system.config.settings import Settings, load
 from segue.views import printing
 from segue.views import verdicts as render
+from segue.views.run.block import counted
 
 if TYPE_CHECKING:
     from segue.agents.custom.drive import Custom
@@ -47,7 +48,7 @@ _ASKED_AT_ONCE = 4
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(as_json: bool) -> None:
     """Check agents, tools, the state folder, clock, sleep, daemon and config, and say what to do.
 
@@ -81,8 +82,8 @@ def summary(checks: list[HealthCheck]) -> str:
     failing = sum(check.status == "fail" for check in checks)
     warned = sum(check.status == "warn" for check in checks)
     if failing:
-        return f"{failing} would fail, {warned} with a warning"
-    return f"nothing would fail, {warned} with a warning" if warned else "all is well"
+        return f"{counted(failing, 'problem')}, {counted(warned, 'warning')}"
+    return f"no problems, {counted(warned, 'warning')}" if warned else "no problems"
 
 
 def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:

@@ -176,7 +176,7 @@ class Drill:
                 cast, script.scenario, script.source, tell, with_segue=row.with_segue
             )
         except DrillError as fault:
-            row.broke_off, row.folder = str(fault) or "for no known reason", fault.folder
+            row.broke_off, row.folder = str(fault) or "for an unknown reason", fault.folder
             return
         row.folder = row.outcome.folder
         if self.matrix is not None:
@@ -194,7 +194,7 @@ def _agents(given: Sequence[str]) -> list[str]:
     for name in names:
         if name not in casts.NAMES:
             known = (*casts.NAMES, "all")
-            hint = did_you_mean(name, known) or f"segue can play with {', '.join(known)}"
+            hint = did_you_mean(name, known) or f"choose one of {', '.join(known)}"
             raise InputError(f"--agent {name}: no such agent; {hint}")
     return names
 
@@ -205,7 +205,7 @@ def _able(names: Sequence[str], director: Director) -> list[str]:
         return list(names)
     printing.say(
         f"segue: real agents are not started: {director.no_enclosure}; "
-        f"the {_INSTEAD} agent plays instead",
+        f"using the {_INSTEAD} agent instead",
         err=True,
     )
     return [*names, _INSTEAD]

@@ -15,7 +15,10 @@ def command() -> None:
     Agents start it themselves: `segue setup` registers it (docs/mcp.md).
     """
     if sys.stdin.isatty():
-        printing.say("segue: speaks MCP on stdin; agents start this, see docs/mcp.md", err=True)
+        printing.say(
+            "segue: waiting for MCP messages on stdin; agents start it themselves, see docs/mcp.md",
+            err=True,
+        )
     from segue.mcp.server import serve
 
     serve()

@@ -96,7 +96,7 @@ def _policy(preset: str | None) -> Policy:
     if preset is None:
         return replace(Policies(os.environ).policy("", "", os.getcwd()), notify=())
     if preset not in PRESETS:
-        hint = did_you_mean(preset, list(PRESETS)) or f"there are {', '.join(PRESETS)}"
+        hint = did_you_mean(preset, list(PRESETS)) or f"choose one of {', '.join(PRESETS)}"
         raise InputError(f"--policy {preset}: no such preset; {hint}")
     return PRESETS[preset]
 

@@ -138,6 +138,6 @@ def _apply(tuned: list[Tuned], *, is_sure: bool) -> None:
     lines = unified_diff(old.splitlines(), new.splitlines(), str(path), str(path), lineterm="")
     printing.say("\n".join(lines))
     if not is_sure and not printing.confirm(f"Write this to {path}?"):
-        printing.say("nothing is written")
+        printing.say("nothing was written")
         return
     printing.say(f"written: {write(new)}")

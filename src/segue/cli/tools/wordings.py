@@ -54,7 +54,7 @@ def command() -> None:
     metavar="REASON",
     help="Only wordings of this reason; none: those that are not a stop.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def list_(reason: str | None, as_json: bool) -> None:
     """List all wordings, yours first."""
     inputs.say()
@@ -76,7 +76,7 @@ def list_(reason: str | None, as_json: bool) -> None:
 @click.option(
     "--channel", type=click.Choice(CHANNELS), default="tui", help="Where the message appeared."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def test(message: str | None, agent: str | None, channel: Channel, as_json: bool) -> None:
     """Show which wordings match MESSAGE ("-" or nothing: standard input), and the verdict."""
     inputs.say()
@@ -96,7 +96,7 @@ def test(message: str | None, agent: str | None, channel: Channel, as_json: bool
 
 @command.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def check(file: Path | None, as_json: bool) -> None:
     """Check every entry, pattern and example in a wordings FILE, or in yours."""
     chosen = [file] if file is not None else config.wording_files()
@@ -146,7 +146,7 @@ def check(file: Path | None, as_json: bool) -> None:
 @click.option(
     "--write", is_flag=True, help="Add it to your wordings.toml if no other verdict changes."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def suggest(
     file: str,
     reason: Reason,
@@ -229,7 +229,7 @@ def _append(entry: str) -> Path:
 @command.command()
 @click.option("--since", default="30d", metavar="AGE", help="How far back, e.g. 7d or 12h.")
 @click.option("--clear", is_flag=True, help="Delete all of them.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def review(since: str, clear: bool, as_json: bool) -> None:
     """Show stops of your runs that were unknown or uncertain.
 

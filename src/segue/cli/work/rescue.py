@@ -132,7 +132,9 @@ def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead
     say_notes(machine)
     if last:
         if not dead:
-            raise InputError("no session died with work left; `segue rescue --all` lists more")
+            raise InputError(
+                "no session died with unfinished work; `segue rescue --all` lists more"
+            )
         return dead[0]
     if as_json:
         printing.say_json({"sessions": [listing.as_dict(each) for each in dead]})
@@ -144,14 +146,14 @@ def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead
     if not dead or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return None
     number = printing.pick(
-        "Which one should resume? (its number; Enter for none)", len(dead[:_SHOWN])
+        "Which one do you want to resume? (a number, or Enter for none)", len(dead[:_SHOWN])
     )
     return dead[number - 1] if number else None
 
 
 def _say_more(dead: list[Dead], runs: list[str]) -> None:
     if not dead:
-        printing.say("no session died with work left; `segue sessions` lists all", err=True)
+        printing.say("no session died with unfinished work; `segue sessions` lists all", err=True)
     elif len(dead) > _SHOWN:
         printing.say(f"and {len(dead) - _SHOWN:,} more: segue rescue --json", err=True)
     if dead:

@@ -134,8 +134,8 @@ def command(
         printing.say(each.id)
     queued = counted(len(tasks), "task")
     printing.say(
-        f"segue: {queued} queued\n  segue worker  # does the tasks of the queue\n"
-        "  segue queue  # shows them",
+        f"segue: {queued} queued\n  segue worker  # works through the queue\n"
+        "  segue queue  # lists the tasks",
         err=True,
     )
 

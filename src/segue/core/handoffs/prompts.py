@@ -120,7 +120,7 @@ def check_template(text: str, names: Collection[str], optional: Collection[str] 
     known = {*names, *optional}
     found = [match[2] for match in _BLANK.finditer(text) if match[2]]
     faults = [
-        f"unknown placeholder {{{name}}}: known are {_listed(known)};"
+        f"unknown placeholder {{{name}}}: known placeholders: {_listed(known)};"
         f" write {{{{{name}}}}} for the word in braces"
         for name in dict.fromkeys(found)
         if name not in known

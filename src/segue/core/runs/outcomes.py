@@ -66,7 +66,7 @@ def user_ended(run: Run, how: str = "", stop: Stop | None = None) -> Outcome:
     own = stop is not None
     if stop is not None:
         sure = run.policy.is_sure(stop)
-        how = "in the agent" if sure else f"as it seems{_said(stop)}; {stop.confidence:.0%} sure"
+        how = "in the agent" if sure else f"probably{_said(stop)}; {stop.confidence:.0%} sure"
     return Outcome(
         exit_code=USER_ENDED,
         reason=StopReason.USER_EXIT,

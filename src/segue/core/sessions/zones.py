@@ -88,7 +88,7 @@ def observe(
     with the health check of the zone that is entered: upwards through all zones in between,
     downwards at once. The same reading again reports nothing, apart from reminders: on
     entering critical, and every `remind_every_s` while it stays there; likewise in the
-    handoff zone if segue may not hand off by itself. `forecast` shows where an agent's own
+    handoff zone if segue may not hand over by itself. `forecast` shows where an agent's own
     limit lowers the marks; without one they are the policy's. A window of unknown size
     reports nothing."""
     if reading.window_tokens <= 0:

@@ -18,18 +18,18 @@ NAMES = ("rehearsal", "rehearsal-codex", *REAL)
 
 
 class PlayStage(Struct, frozen=True, kw_only=True):
-    """Where an agent plays: all of it is below one scratch folder."""
+    """The scratch folder in which an agent plays, and everything in it."""
 
     home: Path  # its HOME
     project: Path  # its working folder, a git repository
-    port: int  # the scripted model's, on 127.0.0.1
+    port: int  # the port of the scripted model on 127.0.0.1
     window_tokens: int
     max_turns: int | None = None
-    options: Mapping[str, str] = {}  # of a drill, for this agent: see the cast's file
+    options: Mapping[str, str] = {}  # the drill's options for this agent; see the cast's module
 
     @property
     def url(self) -> str:
-        """The scripted model, without a path."""
+        """The scripted model's URL, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
 
@@ -42,41 +42,42 @@ class LegStart(Struct, frozen=True, kw_only=True):
 
 
 class Driven(Struct, frozen=True, kw_only=True):
-    """How `segue run` is to start it."""
+    """How `segue run` starts the agent."""
 
-    command: Sequence[str]  # as `[agents.NAME]` has it
+    command: Sequence[str]  # the fields of `[agents.NAME]`
     env: Mapping[str, str]
-    flags: Sequence[str] = ()  # those after `--`
+    flags: Sequence[str] = ()  # the flags after `--`
 
 
 class Cast(Struct, frozen=True, kw_only=True):
     """An agent in a drill."""
 
     name: str
-    agent: str  # whose records it writes: for `segue classify`
-    needs_namespace: bool = True  # a real agent may try to reach the world
-    window_tokens: int = 200_000  # what it believes in, or is told
+    agent: str  # whose records it writes; for `segue classify`
+    needs_namespace: bool = True  # a real agent may try to reach the internet
+    window_tokens: int = 200_000  # the window that it assumes, or that its config states
     find: Callable[[Mapping[str, str]], str | None]
-    """Its program (the native one, not a launcher) by the environment's PATH; None if there is
-    none."""
-    install: str = ""  # how a user gets it, in one line
+    """The path of its program (the native one, not a launcher) on the environment's PATH, or
+    None."""
+    install: str = ""  # one line that says how to install it
     version: Callable[[str], Sequence[str]] = lambda program: (program, "--version")
     prepare: Callable[[PlayStage], None]
-    """Writes its private config into the stage's home: fake key, scripted model, nothing else."""
+    """Writes its private config into the stage's home: a fake key and the scripted model, nothing
+    else."""
     start: Callable[[str, PlayStage, str, str], LegStart]
-    """Program, stage, prompt, and the session to continue ("" for a new one)."""
+    """Program, stage, prompt, and the id of the session to continue ("" for a new one)."""
     driven: Callable[[str, PlayStage], Driven]
-    """The same for a play with segue: the flags are those of a user who would run it unattended."""
+    """The same for a play with segue, with the flags of a user who runs it unattended."""
     kind: Callable[[Ask], Kind]
-    """What a request of this agent is for."""
+    """Classifies a request of this agent."""
     session: Callable[[PlayStage], tuple[str, Path | None]]
-    """The newest session's id and transcript ("" and None if there is none)."""
-    takes_max_turns: bool = False  # can be told after how many turns to stop
-    interrupt_s: float = 5.0  # how long it may take to end after a signal
+    """The newest session's id and its transcript, or "" and None."""
+    takes_max_turns: bool = False  # it takes a maximum number of turns
+    interrupt_s: float = 5.0  # how long it may take to exit after a signal
 
 
 def find(name: str) -> Cast:
-    """The cast of that name; KeyError if there is none."""
+    """The cast with that name. Raises KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
     cast: Cast = import_module(
@@ -88,7 +89,7 @@ def find(name: str) -> Cast:
 
 
 def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The version that a program tells; "" if it does not."""
+    """The version that a program reports, or ""."""
     try:
         said = subprocess.run(  # noqa: S603 - the agent that is about to play
             argv,
@@ -106,14 +107,15 @@ def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def kind_of(ask: Ask) -> Kind:
-    """What a request is for, whoever asks."""
+    """Classifies a request that any agent may send."""
     for name in NAMES:
         kind = find(name).kind(ask)
         if kind is not Kind.MAIN:
             return kind
     if "<checkpoint>" in ask.last_text:
-        # A session is asked for one at its end, and given one at its beginning. If it summarised
-        # itself just before, no word of it is left, and only the request's own words tell.
+        # A session is asked for a checkpoint at its end, and receives one at its beginning. If it
+        # compacted itself just before, nothing of the conversation is left, and only the request's
+        # own text says which it is.
         has_begun = any(part.role == "assistant" for part in ask.parts)
         is_request = has_begun or "CHECKPOINT REQUIRED" in ask.last_text
         return Kind.CHECKPOINT if is_request else Kind.CONTINUATION
@@ -121,7 +123,8 @@ def kind_of(ask: Ask) -> Kind:
 
 
 def clean_env(stage: PlayStage, **more: str) -> dict[str, str]:
-    """Nothing of the user's but PATH and the language: keys and settings stay outside."""
+    """The environment contains only PATH and the language: the user's keys and settings stay
+    outside."""
     kept = {
         name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ
     }

@@ -13,12 +13,13 @@ SCRIPT = "run `scripts/agents` in a checkout of segue"
 
 
 def newest(files: Iterator[Path]) -> Path | None:
-    """The file that was written last."""
+    """The most recently written file."""
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
 def write(stage: PlayStage, path: str, content: object) -> None:
-    """A private config file, as JSON if it is no text; and the folder for temporary files."""
+    """Writes a private config file (as JSON, unless it is text) and creates the folder for
+    temporary files."""
     text = content if isinstance(content, str) else json.dumps(content, indent=1)
     file = stage.home / path
     file.parent.mkdir(parents=True, exist_ok=True)

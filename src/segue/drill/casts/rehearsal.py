@@ -16,7 +16,7 @@ from segue.drill.casts.installed import newest
 from segue.drill.model.ask import Ask, Kind
 
 HOME = ".rehearsal"
-"""Below its HOME: where its sessions are."""
+"""The folder of its sessions, below its HOME."""
 _ROOT = Path(segue.__file__).resolve().parent.parent
 _MODULE = "segue.drill.rehearsal"
 
@@ -26,13 +26,13 @@ def _find(env: Mapping[str, str]) -> str | None:
 
 
 def _python(program: str) -> Sequence[str]:
-    """Without the user's packages, and with nothing from the working folder: `-S`, `-s`, `-P`. It
-    needs segue alone, which `PYTHONPATH` leads to, and nothing that a site holds."""
+    """Python options that exclude the user's packages and the working folder: `-S`, `-s`, `-P`. The
+    agent imports only segue, through `PYTHONPATH`."""
     return (program, "-S", "-s", "-P")
 
 
 def _version(program: str) -> Sequence[str]:
-    # In the environment of whoever asks, so it must find segue by itself.
+    # This runs in the caller's environment, so it must find segue by itself.
     code = (
         f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from segue import __version__; "
         "print(__version__)"
@@ -45,7 +45,7 @@ def _prepare(stage: PlayStage) -> None:
 
 
 def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStart:
-    argv = [*command(program), "-p", *_flags(stage)]  # the prompt comes on its input
+    argv = [*command(program), "-p", *_flags(stage)]  # the prompt arrives on stdin
     argv += ["--output-format", "stream-json", "--verbose"]
     if session:
         argv += ["--resume", session]
@@ -53,7 +53,7 @@ def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStar
 
 
 def _driven(program: str, stage: PlayStage) -> Driven:
-    # What segue knows of claude's home is true of it.
+    # What segue knows about claude's home applies to it.
     more = {"CLAUDE_CONFIG_DIR": str(stage.home / HOME)}
     return Driven(command=command(program), env={**env(stage), **more}, flags=_flags(stage))
 
@@ -63,12 +63,12 @@ def _flags(stage: PlayStage) -> list[str]:
 
 
 def command(program: str) -> list[str]:
-    """What starts it, in either form."""
+    """The command that starts it, in either form."""
     return [*_python(program), "-m", _MODULE]
 
 
 def env(stage: PlayStage) -> dict[str, str]:
-    """All of its environment, in either form."""
+    """Its whole environment, in either form."""
     options = stage.options
     key = "CLAUDE_CODE_OAUTH_TOKEN" if options.get("plan") == "1" else "ANTHROPIC_API_KEY"
     more = {
@@ -79,7 +79,7 @@ def env(stage: PlayStage) -> dict[str, str]:
         "REHEARSAL_WAIT_SCALE": options.get("wait_scale", "0.2"),
         "CLAUDE_CODE_MAX_RETRIES": options.get("retries", "2"),
         "API_TIMEOUT_MS": options.get("timeout_ms", "600000"),
-        # Else an answer that is no stream hides what was done to the stream.
+        # Otherwise an answer that is not a stream would hide what happened to the stream.
         "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
         "PYTHONPATH": str(_ROOT),
     }

@@ -15,7 +15,7 @@ def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStar
 
 
 def _driven(program: str, stage: PlayStage) -> Driven:
-    # What segue knows of codex's home is true of it.
+    # What segue knows about codex's home applies to it.
     more = {"CODEX_HOME": str(stage.home / rehearsal.HOME)}
     return Driven(command=rehearsal.command(program), env={**_env(stage), **more})
 
@@ -26,7 +26,7 @@ def _env(stage: PlayStage) -> dict[str, str]:
 
 
 def _session(stage: PlayStage) -> tuple[str, Path | None]:
-    """`rollout-<time>-<id>.jsonl`."""
+    """The id in `rollout-<time>-<id>.jsonl`."""
     found = newest((stage.home / rehearsal.HOME / "sessions").glob("**/*.jsonl"))
     return (found.stem[-_UUID_CHARS:], found) if found else ("", None)
 

@@ -1,1 +1,1 @@
-"""The scripted model: a server outside, a pure script inside."""
+"""The scripted model: a server around a pure script."""

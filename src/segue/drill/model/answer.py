@@ -8,17 +8,18 @@ from segue.core.sessions.spend import Spend
 from segue.drill.model.ask import Call
 
 Stop = Literal["end", "tool", "length", "refusal", "window"]
-"""Why a reply ends: done, a tool comes, it is too long, the model will not, the window is full."""
+"""Why a reply ends: it is complete, it calls a tool, it is too long, the model refuses, the window
+is full."""
 
 Delivery = Literal[
     "whole",
-    "trickle",  # slowly, bit by bit
-    "drop",  # the connection is cut before the headers
-    "drop_midway",  # in the middle of the stream
-    "hang",  # never a byte
-    "hang_midway",  # half of it, then never a byte
-    "unfinished",  # a clean end without the wire's closing event
-    "garbage",  # no JSON
+    "trickle",  # slowly, in small pieces
+    "drop",  # closes the connection before the headers
+    "drop_midway",  # closes it in the middle of the stream
+    "hang",  # never sends a byte
+    "hang_midway",  # sends half of it, then nothing more
+    "unfinished",  # ends cleanly, but without the wire's closing event
+    "garbage",  # sends something that is not JSON
 ]
 
 Fault = Literal[
@@ -31,27 +32,28 @@ Fault = Literal[
     "billing",
     "bad_request",
 ]
-"""What an API answers instead of a reply; each wire has its own words for it."""
+"""An error that an API returns instead of a reply; each wire has its own text for it."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """An HTTP answer that is no reply. `status`, `body` and `headers` go before what the wire says
-    for `fault`."""
+    """An HTTP answer that is not a reply. `status`, `body` and `headers` override what the wire
+    says for `fault`."""
 
     fault: Fault | None = None
     status: int | None = None
     body: str | None = None
     headers: dict[str, str] = {}
     retry_after_s: float | None = None
-    resets_at: float | None = None  # unix time, of a plan's window
-    used_tokens: int | None = None  # of a prompt that is too long
+    resets_at: float | None = None  # unix time; when a plan's limit resets
+    used_tokens: int | None = None  # the size of a prompt that is too long
     window_tokens: int | None = None
     message: str | None = None
-    in_stream: bool = False  # as an event of a stream that began well, where the wire has one
+    # sent as an event of a stream that began normally, if the wire has such an event
+    in_stream: bool = False
 
 
 class ModelReply(Struct, frozen=True, kw_only=True):
-    """What the model says."""
+    """What the model replies."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -60,19 +62,19 @@ class ModelReply(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_with(self) -> Stop:
-        """Why it ends."""
+        """Why the reply ends."""
         return self.stop or ("tool" if self.calls else "end")
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):
-    """A reply or a refusal, and how it comes."""
+    """A reply or a refusal, and how it is delivered."""
 
     reply: ModelReply | None = None
     refusal: Refusal | None = None
     delivery: Delivery = "whole"
     delay_s: float = 0.0  # before the first byte
-    chunk_s: float = 0.05  # between two pieces of a trickle
-    headers: dict[str, str] = {}  # beside the wire's own, of a reply too
-    input_tokens: int | None = None  # the answer to a count
-    told: str = ""  # what was decided, in a word or two, for a log
-    counted_tokens: int | None = None  # of the prompt, as it was sent
+    chunk_s: float = 0.05  # between two pieces of a slow delivery
+    headers: dict[str, str] = {}  # added to the wire's own headers, also for a reply
+    input_tokens: int | None = None  # the answer to a request that counts tokens
+    told: str = ""  # what the script decided, in a word or two, for the log
+    counted_tokens: int | None = None  # the size of the prompt, as sent

@@ -9,16 +9,16 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class Kind(StrEnum):
-    """What a request is for. Rules of a scenario name it."""
+    """The purpose of a request. Rules of a scenario refer to it."""
 
     MAIN = "main"  # the work itself
-    TITLE = "title"  # a name for the session
-    COMPACTION = "compaction"  # a summary, because the window is full
-    CHECKPOINT = "checkpoint"  # what the next session must know
+    TITLE = "title"  # asks for a title for the session
+    COMPACTION = "compaction"  # asks for a summary, because the window is full
+    CHECKPOINT = "checkpoint"  # asks what the next session must know
     CONTINUATION = "continuation"  # the first request of a session that continues from a checkpoint
-    HANDOFF = "handoff"  # the same as a document, because the session is asked for one
-    COUNT = "count"  # how many tokens would that be?
-    OTHER = "other"  # what an agent asks beside its work: a router, a memory
+    HANDOFF = "handoff"  # asks for the same as a document
+    COUNT = "count"  # asks how many tokens a prompt has
+    OTHER = "other"  # asks something besides the work: a router, a memory
 
 
 class Call(Struct, frozen=True):
@@ -27,17 +27,18 @@ class Call(Struct, frozen=True):
     id: str
     command: str
     name: str = ""
-    arguments: dict[str, object] = {}  # as the agent's tool takes them, the command included
+    # the arguments as the agent's tool takes them, including the command
+    arguments: dict[str, object] = {}
 
 
 class Part(Struct, frozen=True):
-    """A piece of the conversation, in its order."""
+    """One message of the conversation, in order."""
 
     role: Role
     text: str = ""
-    calls: tuple[Call, ...] = ()  # of the assistant
-    answers: str = ""  # of a tool: the id of the call whose result this is
-    is_error: bool = False  # of a tool
+    calls: tuple[Call, ...] = ()  # only for the assistant
+    answers: str = ""  # only for a tool: the id of the call whose result this is
+    is_error: bool = False  # only for a tool
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -47,17 +48,18 @@ class Ask(Struct, frozen=True, kw_only=True):
     model: str
     parts: tuple[Part, ...]
     kind: Kind = Kind.MAIN
-    number: int = 0  # which of the server's requests; ids of replies are made of it
+    number: int = 0  # its number among the server's requests; ids of replies derive from it
     is_stream: bool = False
-    tools: tuple[str, ...] = ()  # their names
+    tools: tuple[str, ...] = ()  # the tools' names
     base_bytes: int = 0
-    """Of instructions and tool schemas: what an agent sends before a word is said."""
+    """The size of the instructions and tool schemas, which an agent sends before the
+    conversation."""
     said_bytes: int = 0
-    """Of the conversation."""
+    """The size of the conversation."""
 
     @property
     def last_text(self) -> str:
-        """What was said to the model last."""
+        """The newest message to the model."""
         return next((p.text for p in reversed(self.parts) if p.role in ("user", "tool")), "")
 
 
@@ -69,9 +71,10 @@ SHELLS = {
     "run_shell_command": "command",
     "shell": "command",
 }
-"""Tools that run a shell command, by any agent's name for one, and the argument that holds it."""
+"""The names that agents give to a tool that runs a shell command, and the argument that holds the
+command."""
 
-_IN_WORDS = ("bash", "-lc")  # before the command, where a tool takes a list of words
+_IN_WORDS = ("bash", "-lc")  # precedes the command if a tool takes a list of words
 
 
 def command_in(arguments: object) -> str:
@@ -87,7 +90,7 @@ def command_in(arguments: object) -> str:
 
 
 def shell_call(ask: Ask, number: str, command: str) -> Call:
-    """A call of the asking agent's own shell tool."""
+    """A call of the shell tool that the requesting agent offers."""
     name = next((name for name in ask.tools if name in SHELLS), "Bash")
     arguments: dict[str, object] = {SHELLS[name]: command}
     if name in ("run_shell_command", "bash"):

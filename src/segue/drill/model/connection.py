@@ -1,4 +1,5 @@
-"""One client's connection to the scripted model: HTTP/1.1 by h11, whatever the client does."""
+"""One client's connection to the scripted model: HTTP/1.1 with h11, robust against anything a
+client does."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +17,11 @@ from segue.drill.model.wires import Http
 MAX_BODY_BYTES = 64 << 20
 READ_BYTES = 256 << 10
 _HEAD_BYTES = 256 << 10
-_LINGER_S = 2.0  # for a client that still sends while it is refused
+_LINGER_S = 2.0  # for a client that is still sending when it is refused
 
 
 class Host(Protocol):
-    """What a connection needs of its server."""
+    """What a connection needs from its server."""
 
     requests: list[Logged]
     log: Callable[[Logged], None]
@@ -28,14 +29,14 @@ class Host(Protocol):
     patience_s: float
 
     def new(self, method: str, target: str) -> Logged:
-        """A record for a request."""
+        """Creates the log record of a request."""
 
     def decide(self, logged: Logged, target: str, body: bytes) -> tuple[Plan, float]:
-        """The way of the answer, and the wait before it."""
+        """Returns the delivery of the answer, and the wait before it."""
 
 
 class RequestError(Exception):
-    """No request that can be answered by a wire."""
+    """The request belongs to no wire."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -43,24 +44,24 @@ class RequestError(Exception):
 
 
 class Connection:
-    """One client, request after request."""
+    """One client: handles its requests one after another."""
 
     def __init__(
         self, server: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.server, self.reader, self.writer = server, reader, writer
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
-        writer.transport.set_write_buffer_limits(high=0)  # sent is what has left this process
-        self.begun = False  # some of a request was read, but not all
+        writer.transport.set_write_buffer_limits(high=0)  # bytes that have left this process
+        self.begun = False  # part of a request was read
 
     async def run(self) -> None:
-        """Until the client leaves, or an answer ends the connection."""
+        """Serves until the client disconnects, or an answer ends the connection."""
         while True:
             logged: Logged | None = None
             try:
                 event = await self.event()
                 if not isinstance(event, h11.Request):
-                    return  # it left
+                    return  # the client disconnected
                 target = event.target.decode("latin-1")
                 logged = self.server.new(event.method.decode("latin-1"), target)
                 body = await self.body(event)
@@ -71,7 +72,7 @@ class Connection:
             planned, delay_s = self.server.decide(logged, target, body)
             del body, event
             await self.deliver(logged, planned, delay_s)
-            # Also what is cut, or hung, ends here: its answer is not done.
+            # A delivery that is cut off or hangs ends here too: its answer is incomplete.
             if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
                 await self.linger()
                 return
@@ -79,7 +80,7 @@ class Connection:
             self.begun = False
 
     async def event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """The next of what the client sends."""
+        """The next event from the client."""
         while True:
             event = self.http.next_event()
             if event is not h11.NEED_DATA:
@@ -94,7 +95,7 @@ class Connection:
             self.http.receive_data(data)
 
     async def body(self, request: h11.Request) -> bytes:
-        """Everything that belongs to a request."""
+        """Reads the rest of a request."""
         given = dict(request.headers)
         if int(given.get(b"content-length", b"0")) > MAX_BODY_BYTES:
             raise RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
@@ -112,7 +113,8 @@ class Connection:
                 raise RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
 
     async def refuse(self, logged: Logged | None, error: Exception) -> None:
-        """What is no request gets a status, if it can still be sent, and the end."""
+        """Answers anything that is not a request with a status, if that can still be sent, and
+        closes."""
         status = 408
         if isinstance(error, RequestError):
             status = error.status
@@ -127,7 +129,7 @@ class Connection:
         await self.linger()
 
     async def deliver(self, logged: Logged, planned: Plan, delay_s: float) -> None:
-        """Sends an answer, and says in the log how that went."""
+        """Sends an answer, and logs how that went."""
         server = self.server
         server.requests.append(logged)
         logged.status = planned.status
@@ -144,7 +146,7 @@ class Connection:
             server.log(logged)
 
     async def send(self, planned: Plan, is_head: bool) -> None:
-        """The bytes of it, each piece at its time."""
+        """Sends the bytes of an answer, each piece at its time."""
         if planned.status is not None:
             headers = list(planned.headers.items())
             if planned.length is not None:
@@ -162,10 +164,10 @@ class Connection:
             await self.writer.drain()
         if planned.ending == "hang":
             while await self.reader.read(READ_BYTES):
-                pass  # what it says does not matter; that it goes away does
+                pass  # what the client sends does not matter; only whether it disconnects
 
     async def beat(self, planned: Plan) -> None:
-        """Piece after piece, by the clock and not by the piece before, so that no lag adds up."""
+        """Sends piece by piece on a fixed schedule, so that delays do not add up."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         for number, piece in enumerate(planned.pieces):
@@ -174,8 +176,8 @@ class Connection:
             await self.writer.drain()
 
     async def linger(self) -> None:
-        """Says no more, and reads on for a moment: closed with unread bytes, a socket takes back
-        what it sent."""
+        """Stops sending, and reads for a little longer: closing a socket with unread bytes would
+        discard what was sent."""
         if self.writer.is_closing():
             return
         if self.writer.can_write_eof():
@@ -187,7 +189,7 @@ class Connection:
 
 
 def error_body(status: int, why: str) -> Http:
-    """An error of no wire."""
+    """An error in a form that belongs to no wire."""
     kind = "not_found_error" if status == 404 else "invalid_request_error"
     error = {"type": "error", "error": {"type": kind, "message": why}}
     return Http(status, {}, msgspec.json.encode(error))

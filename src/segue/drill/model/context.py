@@ -1,5 +1,5 @@
-"""How full the window is: counts what is really sent, so that it fills because a conversation
-grew. Pure; a meter is kept as long as the scripted model lives."""
+"""How full the window is: counts what is really sent, so the window fills only because a
+conversation grew. Pure; a meter lives as long as the scripted model."""
 
 from msgspec import Struct
 
@@ -9,18 +9,18 @@ from segue.drill.model.ask import Ask, Kind
 from segue.drill.scenarios.types import Context, Job
 
 BYTES_A_TOKEN = 4
-CALL_BYTES = 300  # a call and what an agent writes around its result, until one is seen
-_SPARE = 0.01  # full is a little more than the window, whatever the numbers round to
-_UNCACHED_TOKENS = 10  # of a prompt that continues: providers report a handful
-_FAULTED = 1.04  # of the window: the size of a prompt that a rule calls too long
+CALL_BYTES = 300  # a call, and what an agent adds around its result, until one has been measured
+_SPARE = 0.01  # a full window is a little over its size, however the numbers are rounded
+_UNCACHED_TOKENS = 10  # of a prompt that continues a conversation: providers report only a few
+_FAULTED = 1.04  # a multiple of the window: the size of a prompt that a rule declares too long
 
 _WORK = (Kind.MAIN, Kind.CONTINUATION, Kind.HANDOFF)
 _TALK = (*_WORK, Kind.COMPACTION, Kind.CHECKPOINT, Kind.COUNT)
-"""Requests that carry the conversation of the work."""
+"""The kinds of requests that carry the conversation of the work."""
 
 
 class WindowGauge(Struct, frozen=True):
-    """One prompt in its window."""
+    """One prompt, and the window that it must fit into."""
 
     used_tokens: int
     window_tokens: int
@@ -45,13 +45,13 @@ class Meter:
         self.window_tokens = (context and context.window_tokens) or window_tokens
         self._fills_after = context.fills_after_steps if context else None
         self._opening_bytes: int | None = None
-        self._call_bytes: int | None = None  # as seen
-        self._sent_tokens = 0  # of the work's last prompt that was answered
+        self._call_bytes: int | None = None  # as measured
+        self._sent_tokens = 0  # of the last prompt of the work that was answered
         self._base_tokens = 0
 
     @property
     def inflation(self) -> float:
-        """How many times the growth of a conversation counts."""
+        """The factor by which the growth of a conversation is multiplied."""
         if self._fills_after is None:
             return 1.0
         room = self.window_tokens - (self._opening_bytes or 0) / BYTES_A_TOKEN
@@ -59,7 +59,7 @@ class Meter:
         return max(room, 1.0) * (1 + _SPARE) / grown
 
     def read(self, ask: Ask, steps_known: int) -> WindowGauge:
-        """How full the window is with this prompt, in which so many steps are known as done."""
+        """How full the window is with this prompt, in which `done` steps are reported as done."""
         sent = ask.base_bytes + ask.said_bytes
         if ask.kind not in _TALK:
             return WindowGauge(_tokens(sent), self.window_tokens)
@@ -70,12 +70,13 @@ class Meter:
         return WindowGauge(round(used), self.window_tokens)
 
     def spend(self, ask: Ask, gauge: WindowGauge, output_bytes: int) -> Spend:
-        """What a reply to this prompt costs: what was sent before comes from the cache."""
+        """What a reply to this prompt costs: everything that was sent before comes from the
+        cache."""
         used, output = gauge.used_tokens, max(1, _tokens(output_bytes))
         if ask.kind not in _TALK:
             return Spend(input_tokens=used, output_tokens=output)
         grew = 0 < self._sent_tokens <= used
-        # After a compaction only the instructions are as they were.
+        # After a compaction, only the instructions are unchanged.
         cached = self._sent_tokens if grew else min(self._base_tokens, used)
         fresh = min(_UNCACHED_TOKENS, used - cached)
         if ask.kind in _WORK:
@@ -88,7 +89,7 @@ class Meter:
         )
 
     def refusal(self, gauge: WindowGauge) -> Refusal:
-        """Too long; so it says even if a rule wants it of a prompt that is not."""
+        """Reports that the prompt is too long, even if only a rule demands it."""
         claimed = round(self.window_tokens * _FAULTED)
         return Refusal(
             fault="too_long",
@@ -97,9 +98,10 @@ class Meter:
         )
 
     def _learn(self, ask: Ask, sent: int, steps_known: int) -> None:
-        """From the first request how the work opens, from the next what a step adds."""
+        """Learns from the first request how large the opening is, and from the next one what a step
+        adds."""
         if self._opening_bytes is None:
-            # A session that brings a history had an opening too.
+            # A session that starts with a history had an opening too.
             grown = self._bytes_after(steps_known)
             self._opening_bytes = max(ask.base_bytes, sent - round(grown))
         elif self._call_bytes is None and steps_known:

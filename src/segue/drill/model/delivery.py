@@ -14,13 +14,13 @@ Ending = Literal["whole", "cut", "hang"]
 _JSON = "application/json"
 _SSE = "text/event-stream; charset=utf-8"
 _GARBAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
-_SLICES = 16  # of a body that trickles and has no events
+_SLICES = 16  # of a slow body without events
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 FRAMING = {"content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is sent: headers, pieces at a beat, and how it ends."""
+    """What is sent: headers, pieces on a schedule, and how it ends."""
 
     status: int | None = None  # None: not even headers
     headers: dict[str, str] = {}
@@ -31,8 +31,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def plan(wire: Wire, ask: Ask, answer: ModelAnswer, now: float) -> Plan:
-    """The way of an answer. A refusal comes whole, by its status, unless it is dropped, hangs, or
-    belongs into the stream."""
+    """Decides how an answer is delivered. A refusal is sent in one piece, with its status, unless
+    it is dropped, hangs, or belongs in the stream."""
     if answer.delivery == "drop":
         return Plan(ending="cut")
     if answer.delivery == "hang":
@@ -62,7 +62,7 @@ def _refused(
 
 
 def simple(http: Http, more: dict[str, str] | None = None) -> Plan:
-    """An answer that is no stream, all at once."""
+    """An answer that is not a stream, in one piece."""
     looks = _JSON if http.body[:1] in (b"{", b"[") else "text/plain; charset=utf-8"
     headers = {"content-type": looks, **(more or {}), **http.headers}
     status = http.status if 200 <= http.status <= 599 else 500
@@ -85,7 +85,8 @@ def _stream(headers: dict[str, str], pieces: tuple[bytes, ...], answer: ModelAns
 
 
 def _first_half(pieces: tuple[bytes, ...], at_least: int = 0) -> tuple[bytes, ...]:
-    """Never the last piece, and of two none: where a call is one piece, half of it is nothing."""
+    """Where the stream breaks off: never at the last piece, and never at the second of two, because
+    where a call is one piece, half of it is nothing."""
     return pieces[: min(max(at_least, (len(pieces) - 1) // 2), len(pieces) - 1)]
 
 
@@ -109,7 +110,8 @@ def _body(status: int, headers: dict[str, str], body: bytes, answer: ModelAnswer
 
 
 def clean(headers: dict[str, str]) -> dict[str, str]:
-    """Lower-case names, nothing that would break the framing: headers come from scenario files."""
+    """Headers with lower-case names, and without anything that would break the framing: they come
+    from scenario files."""
     kept = {}
     for name, value in headers.items():
         if _NAME.fullmatch(name) and name.lower() not in FRAMING:

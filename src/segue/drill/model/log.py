@@ -1,4 +1,4 @@
-"""What the scripted model was asked and how it answered: one record per request."""
+"""The log of the scripted model: one record per request, with its answer."""
 
 import re
 from typing import Any
@@ -13,26 +13,27 @@ _LABEL_CHARS = 60
 
 
 class Logged(Struct, kw_only=True):
-    """One request. It is there as soon as its answer is decided; `ended_at`, `is_finished` and,
-    of a broken delivery, `error` are filled in when the delivery has ended."""
+    """One request. It exists once its answer is decided; `ended_at`, `is_finished` and, if the
+    delivery broke, `error` are filled in when the delivery has ended."""
 
     number: int
     at: float  # unix time
     method: str
     path: str
-    wire: str = ""  # "": a path of no wire
+    wire: str = ""  # "": the path belongs to no wire
     kind: Kind | None = None
     model: str = ""
     is_stream: bool = False
     sent_bytes: int = 0  # of the request's body
-    tokens: int | None = None  # of the prompt: counted, or else as the answer reports it
-    answered: str = ""  # a fault, "step 3", "look", "summary", another command, "text", "count"
+    # tokens of the prompt: as counted, otherwise as the answer reports it
+    tokens: int | None = None
+    answered: str = ""  # a fault, "step 3", "look", "summary", "text", "count", or another command
     delivery: str = "whole"
     status: int | None = None  # None: no headers were sent
     ended_at: float | None = None
-    is_finished: bool = False  # everything that was to be sent was sent
+    is_finished: bool = False  # everything was sent
     error: str = ""  # why it was not, or what is wrong with the request or the script
-    body: Any | UnsetType = UNSET  # only if bodies are asked for
+    body: Any | UnsetType = UNSET  # only if bodies are logged
 
 
 def label(answer: ModelAnswer) -> str:
@@ -51,7 +52,7 @@ def label(answer: ModelAnswer) -> str:
 
 
 def prompt_tokens(answer: ModelAnswer) -> int | None:
-    """The size of the prompt, where the answer says it."""
+    """The size of the prompt, if the answer states it."""
     if answer.reply is not None:
         spend = answer.reply.spend
         return spend.total_tokens - spend.output_tokens
@@ -61,7 +62,7 @@ def prompt_tokens(answer: ModelAnswer) -> int | None:
 
 
 def fill(logged: Logged, ask: Ask, answer: ModelAnswer) -> None:
-    """What is known once the answer is decided."""
+    """Fills in what is known once the answer is decided."""
     logged.wire, logged.model, logged.kind = ask.wire, ask.model, ask.kind
     logged.is_stream = ask.is_stream
     logged.answered, logged.delivery = answer.told or label(answer), answer.delivery

@@ -1,4 +1,4 @@
-"""What a conversation tells an honest model about the job: the only basis for its actions. Pure."""
+"""What a conversation says about the job: the only thing that an honest model acts on. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from segue.drill.model.ask import Part
 _MARKER = re.compile(r"\bstep ([1-9][0-9]{0,3}) of ([1-9][0-9]{0,3}) done\b")
 _STEP = re.compile(r"\bjob/step ([1-9][0-9]{0,3})\b")
 _SHOW = "job/show"
-_TRIES = 3  # then it gives up, as a model would
+_TRIES = 3  # then the model gives up, as a real one would
 
 _BROKEN = re.compile(
     r"""\b(?:interrupted|aborted|cancell?ed|killed|terminated|timed\ out|crashed|cut\ off)\b
@@ -18,19 +18,19 @@ _BROKEN = re.compile(
       | exit(?:ed)?(?:\ with)?(?:\ code|\ status)?:?\ -?[1-9] | exit_code\W+-?[1-9]""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Words of agents and supervisors for a call, or a session, that did not come to its end."""
+"""Phrases with which agents and supervisors describe a call or a session that was cut off."""
 
 
 class ModelMemory(Struct, frozen=True):
     """What is known, and what is to be done next."""
 
     known: frozenset[int] = frozenset()
-    should_look: bool = False  # something broke: what is done is in the repository, not in here
-    is_stuck: bool = False  # the next step failed again and again
+    should_look: bool = False  # something broke, so only the repository knows what is done
+    is_stuck: bool = False  # the next step failed several times in a row
 
 
 def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
-    """Reads a conversation, as it was sent."""
+    """Reads the conversation as it was sent."""
     known = frozenset(
         int(number)
         for part in parts
@@ -42,7 +42,8 @@ def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
     after = [part for part in parts[place + 1 :] if part.role in ("user", "tool")]
     told = [part for part in after if part.role == "user"]
     if place < 0:
-        # Only the newest word: what an agent tells every model at first may hold such words too.
+        # Only the newest message counts: an agent's standing instructions may contain such phrases
+        # too.
         told = told[-1:]
     elif tried and int(tried[1]) not in known:
         told = after
@@ -57,7 +58,7 @@ def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
 
 
 def _last_command(parts: Sequence[Part]) -> tuple[int, str]:
-    """Where the last call of the job stands; -1 if there is none."""
+    """The index of the last call of the job, or -1."""
     for place in range(len(parts) - 1, -1, -1):
         for call in reversed(parts[place].calls):
             if _STEP.search(call.command) or _SHOW in call.command:

@@ -1,5 +1,5 @@
-"""Handoffs by document, as a conversation shows them: a session that is asked to write one, and
-a session that is told to read one. Pure."""
+"""Handoffs by document, as seen in a conversation: a session is asked to write one, and a session
+is told to read one. Pure."""
 
 import re
 import shlex
@@ -16,15 +16,15 @@ _RESUME = re.compile(rf"Read handoff from {_FILE} and resume work")
 
 
 class Relay(Struct, frozen=True):
-    """What is to be done about the newest word on a handoff: write the document, nothing more
-    because it is written, read it, look at what is there; or the work again."""
+    """What to do after the newest message about a handoff: write the document, do nothing because
+    it is written, read it, look at what exists, or work again."""
 
     act: Literal["write", "written", "read", "look", "work"]
     file: str = ""
 
 
 def relay(parts: Sequence[Part]) -> Relay:
-    """Reads a conversation, as it was sent."""
+    """Reads the conversation as it was sent."""
     for place in range(len(parts) - 1, -1, -1):
         part = parts[place]
         if part.role not in ("user", "tool"):

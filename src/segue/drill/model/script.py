@@ -1,5 +1,5 @@
-"""The scripted model. It is honest: it knows only what it is sent. Pure: the clock is an
-argument, and the same requests get the same answers."""
+"""The scripted model. It is honest: it knows only what it receives. Pure: the clock is an argument,
+and the same requests get the same answers."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from segue.drill.model.relay import Relay, read_command, relay, write_command
 from segue.drill.plays import facts
 from segue.drill.scenarios.types import Scenario, ScenarioRule
 
-_EARLY_S = 0.1  # a wait that is this much too short is long enough: timers round
+_EARLY_S = 0.1  # a wait that is shorter by this much still counts: timers round
 _LOST: tuple[Delivery, ...] = (
     "drop",
     "drop_midway",
@@ -28,25 +28,24 @@ _LOST: tuple[Delivery, ...] = (
 
 
 class _Hold(Struct):
-    """A limit in force: whatever is asked before it ends is refused."""
+    """A limit that applies now: every request before its end is refused."""
 
     rule: ScenarioRule
     until: float
 
 
 class Script:
-    """Answers requests by a scenario. Not for several threads.
-
-    `window_tokens` is the window that the agent believes in; a scenario's own goes before. Calls
-    have ids with `seed` in them, and none that the conversation has already."""
+    """Answers requests by a scenario. Not thread-safe. `window_tokens` is the window that the agent
+    assumes; a scenario's own takes precedence. Ids of calls contain `seed`, and never repeat one of
+    the conversation."""
 
     def __init__(self, scenario: Scenario, *, window_tokens: int, seed: int = 0) -> None:
         self.scenario = scenario
         self.meter = Meter(scenario.context, scenario.job, window_tokens)
         self.gauge = WindowGauge(0, self.meter.window_tokens)
-        """Of the last request of the work."""
+        """The size of the last request of the work."""
         self.last = ""
-        """What was decided last: "step 3", "look", "too_long", "summary", …"""
+        """The last decision: "step 3", "look", "too_long", "summary", …"""
         self._seed = seed
         self._calls = 0
         self._turn = 0
@@ -63,7 +62,7 @@ class Script:
 
     @property
     def unfired(self) -> list[int]:
-        """The rules that no request has met yet, counted from 1."""
+        """The rules that no request has matched yet, counted from 1."""
         return [place for place, times in enumerate(self._fired, 1) if not times]
 
     def _answer(self, ask: Ask, memory: ModelMemory, gauge: WindowGauge, now: float) -> ModelAnswer:
@@ -94,7 +93,7 @@ class Script:
     # Rules
 
     def _rule(self, ask: Ask, memory: ModelMemory, now: float) -> ScenarioRule | None:
-        """The rule for this request, if there is one; it counts as used then."""
+        """The rule that applies to this request, if any; it then counts as used."""
         if self._hold and now < self._hold.until:
             return self._hold.rule
         self._hold = None
@@ -138,7 +137,7 @@ class Script:
     def _reply(
         self, ask: Ask, memory: ModelMemory, gauge: WindowGauge, rule: ScenarioRule | None = None
     ) -> ModelReply:
-        """The model's own, except for what a rule says."""
+        """The model's own reply, changed as a rule demands."""
         if rule and (rule.text is not None or rule.command is not None):
             commands = [] if rule.command is None else [rule.command]
             self.last = "command" if commands else "text"
@@ -150,7 +149,7 @@ class Script:
         else:
             reply = self._aside(ask, memory)
         if rule and rule.stop is not None:
-            # Whoever stops for another reason does not come to the call.
+            # A reply that stops for another reason does not reach the call.
             calls = reply.calls if rule.stop == "tool" else ()
             reply = replace(reply, stop=rule.stop, calls=calls)
             self.last += f", stop {rule.stop}"
@@ -161,7 +160,7 @@ class Script:
         return reply if any(reply.spend.four) else replace(reply, spend=counted)
 
     def _step(self, memory: ModelMemory) -> int | None:
-        """The step that the model would do now, by itself."""
+        """The step that the model would do next on its own."""
         missing = set(range(1, self.scenario.job.steps + 1)) - memory.known
         if self.scenario.turns or memory.should_look or memory.is_stuck or not missing:
             return None
@@ -190,7 +189,7 @@ class Script:
         return ModelReply(text="The next step fails again and again; I stop here.")
 
     def _relay(self, ask: Ask, memory: ModelMemory, handed: Relay) -> ModelReply:
-        """What an obedient session does about a handoff document."""
+        """What an obedient session does when asked about a handoff document."""
         self.last = f"handoff: {handed.act}"
         match handed.act:
             case "write":
@@ -207,7 +206,7 @@ class Script:
         return ModelReply(text=say(ask, *self._kept(ask, memory)))
 
     def _kept(self, ask: Ask, memory: ModelMemory) -> tuple[frozenset[int], int, list[str]]:
-        """What it tells when it is asked to sum up: steps, of how many, and facts."""
+        """What it reports when asked for a summary: steps done, the total, and facts."""
         summary, steps = self.scenario.summary, self.scenario.job.steps
         if summary == "forgets":
             return frozenset(), steps, []
@@ -221,7 +220,7 @@ class Script:
             return ModelReply(text="Done.")
         turn = turns[self._turn]
         self.last = f"turn {self._turn + 1}"
-        if not is_lost:  # else it is asked for again
+        if not is_lost:  # otherwise the agent asks for it again
             self._turn += 1
         said = self._said(ask, turn.text, [call.command for call in turn.calls])
         return replace(said, stop=turn.stop, spend=turn.spend)
@@ -249,14 +248,14 @@ def _is_work(kind: Kind) -> bool:
 
 
 def _covers(kind: Kind, asked: Kind) -> bool:
-    """A continuation is work too, and so is a handoff: what befalls the work befalls them."""
+    """A continuation and a handoff are work too: the same rules apply to them."""
     return kind is asked or (kind is Kind.MAIN and asked in (Kind.CONTINUATION, Kind.HANDOFF))
 
 
 def _holds_for(rule: ScenarioRule, now: float) -> float | None:
-    """Until when a limit is in force; None if it is none."""
+    """When a limit ends, or None if the answer is not a limit."""
     if rule.resets_in_s is not None:
-        return float(math.ceil(now + rule.resets_in_s))  # APIs say it in whole seconds
+        return float(math.ceil(now + rule.resets_in_s))  # APIs state it in whole seconds
     if rule.retry_after_s is not None:
         return now + rule.retry_after_s - _EARLY_S
     return None

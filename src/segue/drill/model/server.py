@@ -1,6 +1,6 @@
 """The scripted model's server: one asyncio loop on 127.0.0.1, HTTP/1.1.
 
-`ModelServer` lives in a running loop; `running` keeps one in a thread of its own, for tests and
+`ModelServer` runs in an existing loop; `running` starts one in its own thread, for tests and
 drills.
 """
 
@@ -25,10 +25,10 @@ from segue.drill.model.wires import Http, Wire
 
 
 class Model(Protocol):
-    """Whatever knows the answers. It is called in the loop: it must not wait."""
+    """Anything that decides answers. It is called in the loop, so it must not block."""
 
     def answer(self, ask: Ask, now: float) -> ModelAnswer:
-        """What to say."""
+        """The answer to a request."""
 
 
 class ModelServer:
@@ -60,7 +60,7 @@ class ModelServer:
         self._asked = 0
 
     async def start(self, port: int = 0) -> int:
-        """Listens; the port, which is a free one if none is given."""
+        """Starts to listen; returns the port, a free one by default."""
         self._listener = await asyncio.start_server(
             self._connected, "127.0.0.1", port, backlog=1024, limit=READ_BYTES
         )
@@ -68,7 +68,7 @@ class ModelServer:
         return self.port
 
     async def close(self) -> None:
-        """Ends every connection, also those that hang."""
+        """Closes every connection, including those that hang."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -86,15 +86,16 @@ class ModelServer:
         try:
             await Connection(self, reader, writer).run()
         except (OSError, h11.ProtocolError, asyncio.CancelledError):
-            # The client is gone, or we are: there is nobody to tell. Not `ConnectionError` alone:
-            # shutting down a socket that the client has reset is a plain OSError (ENOTCONN).
+            # The client or this server is gone, so there is nobody to tell. `ConnectionError` alone
+            # is not enough: shutting down a socket that the client has reset is a plain OSError
+            # (ENOTCONN).
             pass
         finally:
-            # Not `close`: it would wait for a client that reads no more.
+            # `close` would wait for a client that has stopped reading.
             writer.transport.abort()
 
     def new(self, method: str, target: str) -> Logged:
-        """A record for a request, with the next number."""
+        """Creates a log record with the next number."""
         self._asked += 1
         return Logged(
             number=self._asked,
@@ -104,7 +105,7 @@ class ModelServer:
         )
 
     def decide(self, logged: Logged, target: str, body: bytes) -> tuple[Plan, float]:
-        """The way of the answer and the wait before it. Never raises."""
+        """The delivery of the answer and the wait before it. Never raises."""
         wire = wires.find(logged.method, logged.path)
         if wire is None:
             return _aside(logged), 0.0
@@ -121,7 +122,7 @@ class ModelServer:
             ask = msgspec.structs.replace(ask, kind=kind)
             answer = self.script.answer(ask, now)
             planned = delivery.plan(wire, ask, answer, now)
-        except Exception as error:  # a script is the user's: its fault must not end the server
+        except Exception as error:  # a script comes from the user: its bugs must not end the server
             logged.answered = "broken script"
             logged.error = f"{type(error).__name__}: {error}"
             refusal = Refusal(fault="server_error", message=f"the script broke: {logged.error}")
@@ -148,7 +149,7 @@ def _kind_of(ask: Ask) -> Kind:
 
 
 def _aside(logged: Logged) -> Plan:
-    """Paths of no wire: what agents look at before they ask."""
+    """Paths that belong to no wire: agents request them before they start."""
     if logged.method in ("GET", "HEAD"):
         if logged.path in ("/", "/api/hello"):
             logged.answered = "hello"
@@ -169,7 +170,7 @@ _MODELS = {
 
 
 class Running:
-    """A server in a thread of its own. `requests` grows while it runs."""
+    """A server in its own thread. `requests` grows while it runs."""
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -179,12 +180,12 @@ class Running:
 
     @property
     def requests(self) -> list[Logged]:
-        """All so far."""
+        """All requests so far."""
         return self.server.requests
 
     @property
     def url(self) -> str:
-        """Without a path."""
+        """The URL, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def _run(self) -> None:
@@ -192,7 +193,7 @@ class Running:
         self._loop.run_forever()
 
     def start(self, port: int = 0) -> None:
-        """Returns once it listens; raises OSError if it cannot."""
+        """Returns once the server is listening; raises OSError if it cannot."""
         self._thread.start()
         try:
             self.port = asyncio.run_coroutine_threadsafe(
@@ -203,7 +204,7 @@ class Running:
             raise
 
     def stop(self) -> None:
-        """Ends all connections and the thread."""
+        """Closes all connections and ends the thread."""
         asyncio.run_coroutine_threadsafe(self.server.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -220,8 +221,8 @@ def running(
     bodies: bool = False,
     patience_s: float = 30.0,
 ) -> Iterator[Running]:
-    """A server that answers as `script` says, until the block ends. See `ModelServer`; `log` is
-    called in the server's thread."""
+    """Runs a server that answers as `script` says, until the block ends. See `ModelServer`; `log`
+    is called in the server's thread."""
     server = ModelServer(script, log=log, kind_of=kind_of, bodies=bodies, patience_s=patience_s)
     found = Running(server)
     found.start(port)

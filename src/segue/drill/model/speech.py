@@ -8,17 +8,17 @@ _WAY = "One command at a time, in the foreground. `sh job/show` lists what is do
 
 
 def title(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """Three words."""
+    """A title of three words."""
     return "Numbered steps job"
 
 
 def other(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """To what an agent asks beside its work."""
+    """The answer to a request besides the work."""
     return "OK."
 
 
 def summary(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """In the form that is asked for: the request itself names the tags that it wants."""
+    """A summary in the requested form: the request itself names the tags."""
     text = "\n".join(
         [f"The job: {steps} numbered steps, by sh job/step.", *_lines(known, steps), *facts]
     )
@@ -30,7 +30,7 @@ def summary(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] =
 
 
 def checkpoint(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """What the next session must know."""
+    """A checkpoint: what the next session must know."""
     decisions = "\n".join(facts) or "none"
     return f"<checkpoint>\n{document(known, steps, decisions=decisions)}\n</checkpoint>"
 
@@ -38,7 +38,7 @@ def checkpoint(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str
 def document(
     known: Collection[int], steps: int, facts: Sequence[str] = (), decisions: str = ""
 ) -> str:
-    """The same, as a handoff document has it."""
+    """The same as a handoff document."""
     decisions = decisions or "\n".join((_WAY, *facts))
     done = "\n".join(_lines(known, steps)) or "none known"
     left = [step for step in range(1, steps + 1) if step not in known]

@@ -24,36 +24,36 @@ from segue.errors import SegueError
 
 Event = dict[str, Any]
 
-_LEAVE_S = 15.0  # it has an agent and its tools to end
+_LEAVE_S = 15.0  # it must end an agent and its tools
 
 
 _STRAY = (
     *("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude", ".codex", ".gemini", ".opencode"),
     *(".pi", "opencode.json", ".env", ".git"),
 )
-"""What agents look for in the folders above theirs."""
+"""Files that agents look for in parent folders."""
 
 
 class DrillError(SegueError):
-    """A play could not be played: nothing is said about the agent."""
+    """The play could not take place, so nothing is known about the agent."""
 
     exit_code = 3
 
     def __init__(self, what: str, folder: str = "") -> None:
         super().__init__(what)
-        self.folder = folder  # where it broke off
+        self.folder = folder  # the event at which it broke off
 
 
 class Director:
-    """Plays one after the other. Scratch folders go, unless they are to be kept; `within` is where
-    they are made, if not where temporary files are."""
+    """Runs plays one after another. Scratch folders are deleted unless they are to be kept;
+    `within` is their parent, by default the folder for temporary files."""
 
     def __init__(self, *, keep: bool = False, within: Path | None = None) -> None:
         self.keep, self.within = keep, within
         self.no_enclosure = enclosure.why_not()
 
     def why_not(self, cast: casts.Cast) -> str:
-        """Why this agent may not play here, in one line; "" if it may."""
+        """Why this agent cannot play here, in one line, or ""."""
         if cast.needs_namespace and self.no_enclosure:
             return f"{cast.name} is not started: {self.no_enclosure}"
         if cast.find(os.environ) is None:
@@ -61,7 +61,7 @@ class Director:
         return ""
 
     def version(self, cast: casts.Cast) -> str:
-        """Of the program that would play; "" if it does not say."""
+        """The version of the program that would play, or ""."""
         program = cast.find(os.environ)
         if program is None:
             return ""
@@ -79,8 +79,8 @@ class Director:
         *,
         with_segue: bool = False,
     ) -> PlayOutcome:
-        """What came of it. `source` is what `load` takes; `tell` hears what happens. Raises
-        DrillError if it could not be played."""
+        """Runs one play and returns its outcome. `source` is what `load` takes; `tell` receives
+        each event. Raises DrillError if the play could not take place."""
         prefix = f"segue-drill-{cast.name}-{scenario.name}-{'with-' if with_segue else ''}"
         place = self.within or Path(tempfile.gettempdir())
         if cast.needs_namespace and (stray := _stray(place)):
@@ -88,7 +88,7 @@ class Director:
         try:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         except OSError as fault:
-            raise DrillError(f"{place}: no scratch folder: {fault.strerror}") from None
+            raise DrillError(f"{place}: cannot create a scratch folder: {fault.strerror}") from None
         try:
             command = self._command(cast, source, folder, with_segue)
             return self._watch(command, folder, tell)
@@ -123,7 +123,8 @@ class Director:
                 stdout=subprocess.PIPE,
                 stderr=err,
                 env={**_environment(folder), MARK: mark},
-                start_new_session=True,  # a terminal's Ctrl+C is for us, and we tell it
+                # Ctrl+C in the terminal is for this process, which passes it on
+                start_new_session=True,
             ) as play,
         ):
             try:
@@ -134,11 +135,11 @@ class Director:
                     else:
                         tell(event)
             except BaseException:
-                play.terminate()  # it ends its agent and everything that this one left
+                play.terminate()  # it ends its agent and everything that the agent left behind
                 play.wait(_LEAVE_S)
                 raise
             finally:
-                # For the case that it was killed itself.
+                # In case it was killed itself.
                 end_all(lambda: marked(MARK, mark, started))
             code = play.wait()
             err.seek(0)
@@ -150,7 +151,7 @@ class Director:
 
 
 def _stray(place: Path) -> str:
-    """A file above a scratch folder that agents would take for theirs; "" if there is none."""
+    """A file above a scratch folder that agents would read as their own, or ""."""
     for folder in (place, *place.parents):
         for name in _STRAY:
             if (folder / name).exists():
@@ -159,7 +160,7 @@ def _stray(place: Path) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of the user's: a drill must not read their config, nor their keys."""
+    """An environment without anything of the user's: a drill must not read their config or keys."""
     kept = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SEGUE_AGENTS", "VIRTUAL_ENV")
     found = {name: os.environ[name] for name in kept if name in os.environ}
     return {**found, "HOME": str(folder), "SEGUE_HOME": str(folder / "segue")}

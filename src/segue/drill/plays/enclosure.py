@@ -27,22 +27,23 @@ _CHECK_S = 20.0
 
 
 class NotEnclosedError(SegueError):
-    """No enclosure could be made, or this process is in none; what must not reach the world is not
-    started."""
+    """No enclosure could be created, or this process is not in one; segue does not start anything
+    that must not reach the internet."""
 
     exit_code = 3
 
 
 def command(argv: Sequence[str]) -> list[str]:
-    """What runs `argv` enclosed. It ends with exit code 3 and one line where that cannot be."""
+    """The command that runs `argv` enclosed. It exits with code 3 and one line if that is
+    impossible."""
     return [sys.executable, "-m", "segue.drill.plays.enclosure", "--", *argv]
 
 
 def enter() -> None:
-    """Encloses this process, which must have a single thread, for good. Raises NotEnclosedError:
-    then nothing may be started that must not reach the world."""
+    """Encloses this process, which must have a single thread, for good. Raises NotEnclosedError;
+    then nothing that must not reach the internet may be started."""
     if sys.platform != "linux":
-        raise NotEnclosedError("a closed network needs Linux's network namespaces")
+        raise NotEnclosedError("an isolated network needs Linux's network namespaces")
     try:
         _new_network()
     except NotEnclosedError:
@@ -65,8 +66,8 @@ def demand() -> None:
 
 
 def is_enclosed() -> bool:
-    """Whether loopback is all there is: `lo` is up, no other interface is, and no route leads
-    elsewhere. Read from the kernel each time, not remembered."""
+    """Whether only loopback exists: `lo` is up, no other interface is, and no route leads
+    elsewhere. Read from the kernel on every call."""
     if sys.platform != "linux":
         return False
     try:
@@ -77,12 +78,11 @@ def is_enclosed() -> bool:
 
 
 def why_not() -> str:
-    """Why no enclosure can be made here, in one line; "" if one can. Tries it, in a process of its
-    own."""
+    """Why no enclosure can be created here, in one line, or "". Tries it in a separate process."""
     if is_enclosed():
         return ""
     if sys.platform != "linux":
-        return "a closed network needs Linux's network namespaces"
+        return "an isolated network needs Linux's network namespaces"
     try:
         tried = subprocess.run(  # noqa: S603 - ourselves
             command([sys.executable, "-c", ""]),
@@ -93,30 +93,30 @@ def why_not() -> str:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return f"a closed network could not be tried: {error}"
+        return f"creating an isolated network could not be tried: {error}"
     if tried.returncode == 0:
         return ""
     said = tried.stderr.strip().rpartition("\n")[2].removeprefix("segue: ")
-    return said or f"a closed network could not be made (exit code {tried.returncode})"
+    return said or f"an isolated network could not be created (exit code {tried.returncode})"
 
 
 def _unshare(flags: int) -> int:
-    """The system call; 0 or the error number. Python has it only from 3.12 on."""
+    """Makes the system call; returns 0 or the error number. Python has it only since 3.12."""
     libc = ctypes.CDLL(None, use_errno=True)
     return 0 if libc.unshare(flags) == 0 else ctypes.get_errno()
 
 
 def _new_network() -> None:
-    # Root needs no user namespace, and is really root without one; in many containers root may
-    # not, and then a user namespace is as good as for anybody else.
+    # Root needs no user namespace, and is really root without one. In many containers root may not
+    # create a network namespace directly, and a user namespace works as it does for any user.
     if os.geteuid() == 0 and _unshare(_CLONE_NEWNET) == 0:
         return
     uid, gid = os.geteuid(), os.getegid()
     failed = _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
     if failed:
-        raise NotEnclosedError(f"no network namespace can be made here: {_meaning(failed)}")
+        raise NotEnclosedError(f"no network namespace can be created here: {_meaning(failed)}")
     try:
-        _write("/proc/self/setgroups", "deny")  # else the kernel refuses the next but one
+        _write("/proc/self/setgroups", "deny")  # otherwise the kernel refuses one of the next calls
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
     except OSError as error:
@@ -130,14 +130,14 @@ def _meaning(number: int) -> str:
         errno.EACCES: "user namespaces are restricted (AppArmor: "
         "kernel.apparmor_restrict_unprivileged_userns)",
         errno.ENOSPC: "user.max_user_namespaces or user.max_net_namespaces is used up",
-        errno.ENOSYS: "the kernel has none",
-        errno.EINVAL: "the kernel has none, or this process has several threads",
+        errno.ENOSYS: "the kernel does not support them",
+        errno.EINVAL: "the kernel does not support them, or this process has several threads",
     }
     return hints.get(number, os.strerror(number))
 
 
 def _write(path: str, text: str) -> None:
-    # In one write: the kernel takes a map whole or not at all.
+    # In one write: the kernel accepts a whole map or nothing.
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -163,7 +163,7 @@ def _raise_loopback() -> None:
 
 
 def _routed() -> set[str]:
-    """The interfaces that any route leads to."""
+    """The interfaces of all routes."""
     found = set()
     for name, column in _ROUTES:
         try:
@@ -175,7 +175,7 @@ def _routed() -> set[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Does not return."""
+    """Runs the command; does not return."""
     if len(argv) < 2 or argv[0] != "--":
         sys.exit("usage: python -m segue.drill.plays.enclosure -- command…")
     try:

@@ -73,12 +73,12 @@ def said_by_user(job: Job, step: int, word: Callable[[int, str], str]) -> str:
 
 
 def choice(number: int) -> str:
-    """What the model decides."""
+    """The value that the model decides on."""
     return f"choice-{crc32(b'fact %d' % number) % 90_000 + 10_000}"
 
 
 def said_before(job: Job, step: int) -> str:
-    """What the model says with a step's command, if it decides something then."""
+    """What the model says with a step's command, if it makes a decision there."""
     said = [
         f"I decided to use {choice(number)} for fact {number}, because nothing else is free."
         for number, fact in enumerate(job.facts, 1)

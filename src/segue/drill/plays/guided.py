@@ -37,7 +37,7 @@ class End(Struct, frozen=True, kw_only=True):
 
     run: Run
     waits: int
-    swept: int  # processes that its agents left, and that it ended
+    swept: int  # processes that its agents left behind and that it ended
 
 
 def resumed(start: casts.LegStart, home: Path, stderr: Path, said: str) -> casts.LegStart:
@@ -56,7 +56,7 @@ def part(
     home: Path,
     settings: Mapping[str, bool | int | float],
 ) -> casts.LegStart:
-    """Writes segue's private config into `home`; how to start it."""
+    """Writes segue's private config into `home`; returns the command that starts it."""
     driven = cast.driven(program, stage)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = f"[agents.{cast.agent}]\ncommand = {json.dumps(list(driven.command))}\n"
@@ -71,7 +71,8 @@ def part(
 
 
 def news(stdout: Path, after: int) -> tuple[list[str], int]:
-    """What segue decided and why, since byte `after` of its output; and where that ends."""
+    """segue's decisions with their reasons, from byte `after` of its output on, and the offset of
+    its end."""
     with stdout.open("rb") as file:
         file.seek(after)
         text = file.read()
@@ -90,7 +91,8 @@ def _said(line: bytes) -> Iterator[str]:
 
 
 def signal_agent(home: Path, name: str) -> bool:
-    """Sends a signal to the agent of the newest leg, and to nothing else; False if none runs."""
+    """Sends a signal to the agent of the newest leg, and to nothing else; False if none is
+    running."""
     legs = sorted(home.glob("runs/*/leg-*/keeper.json"))
     if not legs:
         return False
@@ -99,15 +101,15 @@ def signal_agent(home: Path, name: str) -> bool:
         process = psutil.Process(kept.agent_pid)
         facts = Procfs().facts(kept.agent_pid)
         if facts is not None and facts.start_ticks != kept.agent_start_ticks:
-            return False  # another one by now
-        process.send_signal(signal.Signals[name])  # which compares the start time again
+            return False  # it has changed by now
+        process.send_signal(signal.Signals[name])  # this compares the start time again
     except psutil.NoSuchProcess:
         return False
     return True
 
 
 def end_of(home: Path, stderr: Path) -> End:
-    """How the run ended. Raises StateError if there was none."""
+    """How the run ended. Raises StateError if there was no run."""
     if os.path.exists(home / RUNS_NAME):
         with open_store(str(home / RUNS_NAME)) as store:
             for run in store.runs():

@@ -19,23 +19,22 @@ _COMMITTED = re.compile(r"step ([1-9][0-9]{0,3})")
 
 
 class Continuity(Struct, frozen=True, kw_only=True):
-    """What the repository tells. A step is done when it is committed; nothing else counts."""
+    """What the repository shows. A step is done when it is committed; nothing else counts."""
 
-    done: tuple[int, ...]  # in the order of the commits, each as often as it was done
-    lost: tuple[int, ...] = ()  # missing below the highest, or below the last if finished
+    done: tuple[int, ...]  # in the order of the commits, including repetitions
+    lost: tuple[int, ...] = ()  # missing below the highest one, or below the last if finished
     repeated: tuple[int, ...] = ()  # done more than once
     out_of_order: tuple[int, ...] = ()  # done for the first time after a higher one
 
     @property
     def is_whole(self) -> bool:
-        """Each step once and in order; none is missing that should be there."""
+        """Each step once and in order, with none missing."""
         return not (self.lost or self.repeated or self.out_of_order)
 
 
 def make(folder: Path, job: Job) -> str:
-    """Makes the repository in `folder`, which may exist if it is empty; the prompt for the agent.
-
-    Raises StateError if there is no git, or if it cannot write there."""
+    """Creates the repository in `folder`, which may exist if it is empty; returns the prompt for
+    the agent. Raises StateError if git is missing or cannot write there."""
     try:
         (folder / "job").mkdir(parents=True)
         (folder / "steps").mkdir()
@@ -46,8 +45,8 @@ def make(folder: Path, job: Job) -> str:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(_KEPT)
     except OSError as fault:
-        raise StateError(f"{folder}: cannot be made: {fault.strerror}") from None
-    # No template: it could bring hooks of the user's.
+        raise StateError(f"{folder}: cannot be created: {fault.strerror}") from None
+    # No template: it could contain the user's hooks.
     _git(folder, "init", "-q", "--template=", ".")
     _git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
     for key, value in _CONFIG.items():
@@ -61,7 +60,8 @@ def make(folder: Path, job: Job) -> str:
 
 
 def prompt(job: Job) -> str:
-    """What the agent is asked. Holds no line that a done step prints, and no word of a break."""
+    """The prompt for the agent. It contains no line that a finished step prints, and no phrase of
+    an interruption."""
     n = job.steps
     return (
         f"This repository has a job of {n} numbered steps. Do them in order, from step 1 to step"
@@ -75,14 +75,14 @@ def prompt(job: Job) -> str:
 
 
 def check(folder: Path, job: Job, *, finished: bool) -> Continuity:
-    """What was done, by the commits. `finished`: every step should be there. Raises StateError if
+    """The steps done, by the commits. `finished`: every step should be there. Raises StateError if
     the repository cannot be read."""
     subjects = _git(folder, "log", "--reverse", "--first-parent", "--format=%s").splitlines()
     return judge([int(m[1]) for s in subjects if (m := _COMMITTED.fullmatch(s))], job, finished)
 
 
 def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
-    """The same, of steps in the order in which they were done."""
+    """The same for a list of steps in the order in which they were done."""
     highest = 0
     late: list[int] = []
     seen: set[int] = set()
@@ -128,7 +128,7 @@ def said_by_user(folder: Path, job: Job, step: int) -> str:
 
 
 def current(folder: Path) -> int | None:
-    """The step whose command runs now; None if there is none. One that was killed does not run."""
+    """The step whose command is running now, or None. A killed one does not count."""
     try:
         step, pid = (folder / "job" / "running").read_text().split()
         number, process = int(step), int(pid)
@@ -153,7 +153,7 @@ _CONFIG = {
 
 
 def _git(folder: Path, *args: str) -> str:
-    """Git as it is, without the user's settings."""
+    """Runs git without the user's settings."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -162,7 +162,7 @@ def _git(folder: Path, *args: str) -> str:
         "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
         "LC_ALL": "C",
     }
-    # A namespace may show us as another user than the folder's owner.
+    # In a namespace, this process may appear as another user than the folder's owner.
     command = ["git", "-c", "safe.directory=*", "-C", str(folder), *args]
     try:
         done = subprocess.run(  # noqa: S603 - a program of the user's, with our own words

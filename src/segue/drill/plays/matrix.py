@@ -17,8 +17,8 @@ _BEGINS = "Played on "
 
 
 class Matrix:
-    """Outcomes in a file, one per line. What was played with another version of the agent or
-    another form of the scenario does not count."""
+    """Outcomes in a file, one per line. Those of another version of the agent or of a changed
+    scenario do not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,16 +32,16 @@ class Matrix:
                 entry = json.loads(line)
                 self.known[entry["key"]] = msgspec.convert(entry["outcome"], PlayOutcome)
             except (ValueError, KeyError, TypeError):
-                continue  # half a line, of a drill that was killed
+                continue  # half a line, from a drill that was killed
 
     def find(
         self, agent: str, version: str, scenario: Scenario, *, with_segue: bool
     ) -> PlayOutcome | None:
-        """What came of this play before."""
+        """The stored outcome of this play, or None."""
         return self.known.get(_key(agent, version, scenario, with_segue))
 
     def keep(self, outcome: PlayOutcome, scenario: Scenario) -> None:
-        """Writes it down at once."""
+        """Stores an outcome at once."""
         key = _key(outcome.agent, outcome.version, scenario, outcome.with_segue)
         if self.known.get(key) == outcome:
             return
@@ -61,7 +61,8 @@ def _key(agent: str, version: str, scenario: Scenario, with_segue: bool) -> str:
 
 
 def markdown(outcomes: Iterable[PlayOutcome], scenarios: Sequence[Scenario]) -> str:
-    """Agents across, scenarios down: what became of the job with segue, and without."""
+    """A table with agents across and scenarios down: what became of the job with segue, and
+    without."""
     outcomes = list(outcomes)
     days = sorted({outcome.played_on for outcome in outcomes})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "no day"
@@ -78,7 +79,7 @@ def markdown(outcomes: Iterable[PlayOutcome], scenarios: Sequence[Scenario]) -> 
 
 
 def renewed(text: str, tables: str) -> str:
-    """A file's text with new tables: what stands above the old ones stays."""
+    """The file's text with new tables; the text above the old ones stays."""
     above, found, _ = text.partition(_BEGINS)
     return above + tables if found else tables
 
@@ -102,6 +103,6 @@ def _cell(outcome: PlayOutcome | None) -> str:
     if outcome is None:
         return "–"
     mark = "✓" if outcome.held else "✗"
-    # That all is done says why it ended, too.
+    # "All steps" already says why it ended.
     reason = "" if outcome.is_done and outcome.reason == "completed" else outcome.reason
     return f"{mark} " + "; ".join(filter(None, (outcome.in_words, reason, outcome.way)))

@@ -12,9 +12,9 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
     agent: str
     version: str
     scenario: str
-    played_on: str  # the day, in ISO's form
+    played_on: str  # the date in ISO format
     with_segue: bool = False
-    steps: int  # 0: the scenario has turns of its own instead
+    steps: int  # 0: the scenario has its own turns instead
     done: list[int]  # the steps in the order in which they were done
     lost: list[int]
     repeated: list[int]
@@ -22,16 +22,16 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
     touched: list[str] = []  # files that must not be touched, and were
     reason: str  # why it ended: as `segue classify` says, or `segue run`
     confidence: float
-    exit_code: int | None  # the agent's, or segue's
+    exit_code: int | None  # the exit code of the agent or of segue
     requests: int
     legs: int
     handoffs: int = 0
     waits: int = 0
     asked_at_percent: list[float] = []
-    """How full the window was when a request for a checkpoint reached the model, for each one."""
+    """How full the window was each time that a request for a checkpoint reached the model."""
     seconds: float
     expects: Expectation
-    unfired: list[str] = []  # rules and events of the scenario that never came about
+    unfired: list[str] = []  # rules and events of the scenario that never took effect
     swept: int = 0  # processes that the agent left behind
     folder: str = ""  # if it was kept
 
@@ -72,7 +72,7 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def way(self) -> str:
-        """How segue got there; "" if one leg was enough."""
+        """What segue did to get there; "" if one leg was enough."""
         counted = (
             (self.legs if self.legs > 1 else 0, "leg"),
             (self.handoffs, "handoff"),
@@ -86,5 +86,5 @@ def _more(steps: list[int]) -> str:
 
 
 def _exit_code(reason: str) -> int:
-    """That of `segue run`, by the reason that it gives; it may give others than a stop's."""
+    """The reason that `segue run` gives, which need not be a stop reason."""
     return StopReason(reason).facts.exit_code if reason in set(StopReason) else 1

@@ -39,10 +39,10 @@ from segue.system.process.descendants import near, runs
 Tell = Callable[[dict[str, Any]], None]
 
 MARK = "SEGUE_PLAY"
-"""In the environment of all processes of one play."""
+"""An environment variable of all processes of one play."""
 
 _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LOOK_S = 0.02  # how often a step that is to be disturbed is looked for
+_LOOK_S = 0.02  # how often to check whether the step to disturb is running
 _SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
 _ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
 _FOR_SEGUE = ("interrupt", "hang_up")  # what a user's terminal does; the rest befalls the agent
@@ -53,7 +53,7 @@ _SETTLE_S = 2.0  # until the last keeper is gone
 
 
 class Play:
-    """See the module. `tell` is given what happens, as it happens."""
+    """See the module. `tell` receives each event as it happens."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Play:
         self.folder, self.segue_home = folder, folder / "segue"
         who = "segue" if with_segue else "leg-1"
         self.stdout, self.stderr = folder / f"{who}.stdout", folder / f"{who}.stderr"
-        self.heard = 0  # bytes of segue's output
+        self.heard = 0  # offset in segue's output
         self.ended_by: EndedBy = "unknown"
         self.said = ""  # what the user says next
         self.told = 0
@@ -84,7 +84,7 @@ class Play:
         self.step: int | None = None
 
     def run(self) -> PlayOutcome:
-        """Plays it to its end, and leaves no process behind."""
+        """Runs the play to its end, and leaves no process behind."""
         for place in (self.home, self.home / "tmp", self.project):
             place.mkdir(parents=True, exist_ok=True)
         prompt = job.make(self.project, self.scenario.job)
@@ -122,7 +122,7 @@ class Play:
         )
 
     def part(self, stage: casts.PlayStage, prompt: str) -> casts.LegStart:
-        """Who is started: the agent, or segue, which starts it."""
+        """The command to start: the agent's, or segue's, which starts the agent."""
         if self.with_segue:
             settings = {"stall_s": self.scenario.stall_s, **self.scenario.policy}
             return guided.part(self.cast, self.program, stage, prompt, self.segue_home, settings)
@@ -161,7 +161,7 @@ class Play:
             stdout=self.stdout,
             stderr=self.stderr,
             must_be_enclosed=self.cast.needs_namespace,
-            owns_all=True,  # this process is here for it alone
+            owns_all=True,  # this process exists only for it
         ) as leg:
             exit_code = self.follow(leg, server, until)
             if self.with_segue:
@@ -195,7 +195,7 @@ class Play:
             leg.end()
 
     def act(self, leg: PlayLeg, event: ScenarioEvent) -> None:
-        """What happens to the agent from outside; with segue, what a terminal does it does to
+        """Applies the scenario's events to the agent; with segue, what a terminal does is done to
         segue."""
         if self.with_segue and event.act not in _FOR_SEGUE:
             guided.signal_agent(self.segue_home, _SIGNALS[event.act])
@@ -205,14 +205,14 @@ class Play:
         self.tell({"kind": "act", "act": event.act, "in_step": event.in_step})
 
     def say_requests(self, server: Running) -> None:
-        """What the model was asked since the last time."""
+        """Reports the requests to the model since the last call."""
         asked = server.requests[self.told :]
         for request in asked:
             self.tell({"kind": "request", "window": self.window, "request": _plain(request)})
         self.told += len(asked)
 
     def say_step(self) -> None:
-        """Which step's command runs now."""
+        """Which step's command is running now."""
         step = job.current(self.project)
         if step != self.step:
             self.step = step
@@ -220,23 +220,23 @@ class Play:
                 self.tell({"kind": "step", "step": step, "of": self.scenario.job.steps})
 
     def say_decisions(self) -> None:
-        """What segue does about it."""
+        """Reports what segue does."""
         if self.with_segue:
             said, self.heard = guided.news(self.stdout, self.heard)
             for each in said:
                 self.tell({"kind": "segue", "said": each})
 
     def keep_log(self, server: Running) -> None:
-        """For those who look into a kept folder."""
+        """For people who inspect a kept folder."""
         lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
         (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
 
     def outcome(self, stage: casts.PlayStage, exit_code: int | None) -> PlayOutcome:
-        """What the repository tells."""
+        """What the repository shows."""
         scenario = self.scenario
         expects = scenario.expects
         if scenario.max_turns is not None and not self.cast.takes_max_turns:
-            expects = Expectation()  # nothing keeps it from finishing
+            expects = Expectation()  # nothing prevents it from finishing
         found = job.check(self.project, scenario.job, finished=False)
         return PlayOutcome(
             agent=self.cast.name,
@@ -274,7 +274,7 @@ class Play:
         return replace(outcome, reason=stop.reason.value, confidence=stop.confidence)
 
     def judge_run(self, outcome: PlayOutcome) -> PlayOutcome:
-        """As segue itself says."""
+        """The outcome that segue itself reports."""
         end = guided.end_of(self.segue_home, self.stderr)
         run = end.run
         reason = run.outcome.reason if run.outcome else f"unfinished: {run.state.value}"
@@ -290,15 +290,15 @@ class Play:
 
 
 def _settle() -> None:
-    """segue knows that a leg is over a moment before its keeper is gone."""
+    """segue knows that a leg is over slightly before its keeper exits."""
     until = time.monotonic() + _SETTLE_S
     while any(map(runs, near(0.0))) and time.monotonic() < until:
         time.sleep(_LOOK_S)
 
 
 def asked_at_percent(requests: Sequence[Logged], window_tokens: int) -> list[float]:
-    """How full the window was at each request for a checkpoint; what is asked again because it
-    was not answered is one request."""
+    """How full the window was at each request for a checkpoint; a repeated request without an
+    answer in between counts once."""
     found: list[float] = []
     was_asked = False
     for request in requests:
@@ -316,10 +316,11 @@ def _plain(request: Logged) -> dict[str, Any]:
 
 
 def _end_cleanly() -> None:
-    """Any end but SIGKILL ends the agent too, and so does the end of whoever started this."""
+    """Any end of this process except SIGKILL also ends the agent, and so does the end of its
+    parent."""
 
     def leave(number: int, _: object) -> None:
-        for each in _ENDINGS:  # nothing may disturb the sweep
+        for each in _ENDINGS:  # nothing may disturb the cleanup
             signal.signal(each, signal.SIG_IGN)
         sys.exit(128 + number)
 

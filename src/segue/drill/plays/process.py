@@ -47,25 +47,24 @@ _DEFAULT = [
     signal.SIGHUP,
     signal.SIGTERM,
     signal.SIGQUIT,
-    signal.SIGPIPE,  # ignored by Python itself, as is the next
+    signal.SIGPIPE,  # Python ignores this signal and the next one
     signal.SIGXFSZ,
     signal.SIGCHLD,
 ]
 _TO_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_LOOK_S = 0.02  # where the kernel cannot wake us
-_KILL_S = 5.0  # even SIGKILL takes a moment
+_LOOK_S = 0.02  # for kernels that cannot notify us
+_KILL_S = 5.0  # even SIGKILL takes a while
 _IN_FOLDER = 'cd -- "$0" && exec "$@"'
 
 
 class PlayLeg:
-    """A process that was started here. May be waited for and signalled by several threads.
-
-    As a context manager it leaves nothing running, however its block ends."""
+    """A process that was started here. Several threads may wait for it and signal it. As a context
+    manager it leaves nothing running, however its block ends."""
 
     def __init__(self, pid: int, mark: str, started: float, owns_all: bool = False) -> None:
         self.pid = pid
         self._owns_all = owns_all
-        self.exit_code: int | None = None  # negative: the signal that it died of
+        self.exit_code: int | None = None  # negative: the signal that killed it
         self._mark = mark
         self._started = started  # unix time
         self._lock = threading.Lock()
@@ -83,12 +82,11 @@ class PlayLeg:
         must_be_enclosed: bool = False,
         owns_all: bool = False,
     ) -> Self:
-        """Starts it in a session of its own, with no signal ignored or blocked, whatever this
-        process inherited. Its output goes to files, which anyone may read while they grow.
-        `owns_all`: this process has no other children, so all below it is of the leg.
-
-        Raises OSError if the program or the folder is not there, and NotEnclosedError if it must be
-        enclosed and this process is not."""
+        """Starts it in its own session, with no signal ignored or blocked, whatever this process
+        inherited. Its output goes to files, which anyone may read while they grow. `owns_all`: this
+        process has no other children, so every descendant belongs to the leg. Raises OSError if the
+        program or the folder does not exist, and NotEnclosedError if it must be enclosed and this
+        process is not."""
         if must_be_enclosed:
             enclosure.demand()
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
@@ -107,9 +105,9 @@ class PlayLeg:
                 files.append(os.open(path, _TO_FILE, 0o600))
                 stack.callback(os.close, files[-1])
             started = time.time()
-            # Not subprocess: it leaves ignored signals ignored, and its hook for the child is not
-            # safe with threads. posix_spawn knows no folder, so a shell goes there first; it is
-            # the same process.
+            # subprocess leaves ignored signals ignored, and its hook for the child is not
+            # thread-safe. posix_spawn cannot change the folder, so a shell does that first and then
+            # becomes the program.
             pid = os.posix_spawn(
                 "/bin/sh",
                 ["/bin/sh", "-c", _IN_FOLDER, str(cwd), program, *argv[1:]],
@@ -122,35 +120,33 @@ class PlayLeg:
         return cls(pid, mark, started, owns_all)
 
     def wait(self, limit_s: float) -> int | None:
-        """Its exit code, negative for a signal; None if it still runs after `limit_s`."""
+        """Its exit code, negative for a signal; None if it is still running after `limit_s`."""
         until = time.monotonic() + limit_s
         while self._reap() is None and (left_s := until - time.monotonic()) > 0:
             self._sleep(left_s)
         return self.exit_code
 
     def signal(self, name: str) -> bool:
-        """Sends a signal ("SIGINT") to it, and to nothing else; False if it had ended before."""
+        """Sends a signal ("SIGINT") to it, and to nothing else; False if it had already ended."""
         self._reap()
         with self._lock:
-            # Until it is waited for, nobody else can have its number.
+            # Until it is waited for, its process id cannot be reused.
             if self.exit_code is not None:
                 return False
             os.kill(self.pid, signal.Signals[name])
             return True
 
     def end(self, grace_s: float = GRACE_S) -> int | None:
-        """SIGTERM, and SIGKILL if that is not heard; its exit code."""
+        """Sends SIGTERM, then SIGKILL if it ignores that; returns its exit code."""
         self.signal("SIGTERM")
         if self.wait(grace_s) is None:
             self.signal("SIGKILL")
         return self.wait(_KILL_S)
 
     def sweep(self, grace_s: float = GRACE_S) -> list[EndedProcess]:
-        """Ends it and everything that it started, at any remove; what had to be ended, except for
-        itself.
-
-        Out of reach is only what gave up the mark, the session and every living parent; and not
-        even that, if the leg owns all."""
+        """Ends it and all of its descendants; returns those that had to be ended, except for the
+        process itself. It misses only a process that dropped the mark, left the session and has no
+        living parent; and not even that one, if the leg owns all."""
         self.end(grace_s)
         return end_all(self._left, grace_s)
 
@@ -174,7 +170,7 @@ class PlayLeg:
             return self.exit_code
 
     def _sleep(self, limit_s: float) -> None:
-        """Until it ends or the time is up; earlier where there is nothing to wait on."""
+        """Waits until it ends or the time is up; returns earlier if there is nothing to wait on."""
         descriptor = None
         with self._lock:
             if self.exit_code is None and hasattr(os, "pidfd_open"):
@@ -191,12 +187,13 @@ class PlayLeg:
             os.close(descriptor)
 
     def _left(self) -> list[psutil.Process]:
-        """What runs and is of this leg."""
+        """The running processes of this leg."""
         found = {process for process in near(self._started) if self._is_mine(process)}
         for process in list(found):
             with contextlib.suppress(psutil.Error):
                 found.update(process.children(recursive=True))
-        # The oldest first: a shell whose command ends before it would go on to the next.
+        # The oldest first: a shell whose command is killed before it would continue with the next
+        # one.
         return sorted(filter(runs, found), key=age)
 
     def _is_mine(self, process: psutil.Process) -> bool:

@@ -13,7 +13,7 @@ from segue.drill.rehearsal.settings import CLAUDE_MODEL, CODEX_MODEL, Settings
 
 
 def claude_parser() -> argparse.ArgumentParser:
-    """Claude Code's options, as far as they mean something here."""
+    """Those of Claude Code's options that have a meaning here."""
     parser = argparse.ArgumentParser(prog="rehearsal", description=__doc__, allow_abbrev=False)
     parser.add_argument("-p", "--print", nargs="?", const="", dest="prompt", metavar="PROMPT")
     parser.add_argument("--output-format", choices=("text", "json", "stream-json"), default="text")
@@ -30,13 +30,13 @@ def claude_parser() -> argparse.ArgumentParser:
 
 
 def codex_parser() -> argparse.ArgumentParser:
-    """Codex's `exec`."""
+    """Those of Codex's `exec`."""
     parser = argparse.ArgumentParser(prog="rehearsal exec", allow_abbrev=False)
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--model", default=CODEX_MODEL)
     parser.add_argument("--last", action="store_true")
-    parser.add_argument("--skip-git-repo-check", action="store_true")  # it works anywhere
-    parser.add_argument("-c", "--config", action="append", metavar="KEY=VALUE")  # it has none
+    parser.add_argument("--skip-git-repo-check", action="store_true")  # it works in any folder
+    parser.add_argument("-c", "--config", action="append", metavar="KEY=VALUE")  # it has no config
     parser.add_argument("words", nargs="*", metavar="[resume ID] PROMPT")
     return parser
 
@@ -83,7 +83,7 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def _nothing(settings: Settings, wanted: str, ident: str) -> int:
-    """There is no such session."""
+    """Reports that there is no such session."""
     from segue.drill.rehearsal.claude_voice import Spent, Voice, complain
 
     said = f"No conversation found with session ID: {wanted}"
@@ -94,7 +94,7 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
             self.session, self.cwd, self.parent = ident, settings.cwd, None
 
         def write(self, record: JSON) -> None:
-            """No session, no file."""
+            """A run that keeps no session file."""
 
     Voice(settings, Nowhere()).result(
         Spent(0, {}),
@@ -125,10 +125,10 @@ def codex(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def main() -> int:
-    """The process's exit code."""
+    """Runs the command; returns the exit code."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")  # whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="replace")  # in any locale
     try:
         settings = Settings(os.environ)
         if sys.argv[1:2] == ["exec"]:
@@ -138,7 +138,7 @@ def main() -> int:
         print(f"rehearsal: {fault}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        return 1  # nobody listens any more
+        return 1  # nobody reads the output any more
 
 
 if __name__ == "__main__":
@@ -147,4 +147,4 @@ if __name__ == "__main__":
         sys.stdout.flush()
     except OSError:
         code = code or 1
-    os._exit(code)  # threads that still wait for somebody are not waited for
+    os._exit(code)  # exits without waiting for threads that are still blocked

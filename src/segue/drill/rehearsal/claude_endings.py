@@ -1,4 +1,5 @@
-"""How a turn of the claude form ends: done, failed, out of turns, stopped by the user, killed."""
+"""How a turn of the claude form ends: completed, failed, out of turns, stopped by the user,
+killed."""
 
 import json
 import signal
@@ -10,7 +11,7 @@ from segue.drill.rehearsal.messages_api import Api, FailedError, Reply
 from segue.drill.rehearsal.settings import Settings
 from segue.drill.rehearsal.tools import Tool
 
-TOKENS_PER_BYTE = 0.25  # an estimate of what a text will take
+TOKENS_PER_BYTE = 0.25  # estimates the tokens of a text
 KILLED = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 _REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was "
@@ -20,16 +21,16 @@ _REJECTED = (
 
 
 class Endings:
-    """A session's state, and its endings: each tells the result and gives the exit code."""
+    """A session's state, and its endings: each reports the result and returns the exit code."""
 
     def __init__(self, settings: Settings, inbox: Inbox, api: Api, voice: Voice) -> None:
         self.settings, self.inbox, self.api, self.voice = settings, inbox, api, voice
         self.messages: list[JSON] = []
         self.used = 0  # tokens of the last reply
-        self.added = 0  # bytes since
+        self.added = 0  # bytes since the last reply
         self.spent = Spent(settings.claude_window, {})
         self.tool: Tool | None = None
-        self.calls: list[str] = []  # of the last reply, without a result yet
+        self.calls: list[str] = []  # calls of the last reply that have no result yet
         self.requests = 0
         self.began = 0.0
         self.stop_reason: str | None = None
@@ -37,11 +38,11 @@ class Endings:
 
     @property
     def has_history(self) -> bool:
-        """One exchange alone cannot be summarised."""
+        """A conversation of one exchange cannot be summarised."""
         return any(message["role"] == "assistant" for message in self.messages)
 
     def say(self, role: str, content: str | list[JSON]) -> None:
-        """To the conversation."""
+        """Adds to the conversation."""
         claude_file.add(self.messages, role, content)
         self.added += len(json.dumps(content))
 
@@ -66,7 +67,7 @@ class Endings:
         return 1
 
     def alone(self, failed: FailedError) -> str:
-        """Why one exchange that is too long cannot be helped."""
+        """Why a single exchange that is too long cannot be compacted."""
         own = int(self.added * TOKENS_PER_BYTE)
         if failed.used is None:
             return " · this conversation is a single exchange and cannot be compacted"
@@ -78,7 +79,7 @@ class Endings:
         )
 
     def give_up(self, text: str, name: str, reason: str = "api_error") -> int:
-        """Without asking."""
+        """Fails without a request."""
         event = {"error": name, "is_api_error_message": True}
         self.voice.client_says(text, event, {"error": name, "isApiErrorMessage": True})
         self.result(text, subtype="success", is_error=True, terminal_reason=reason)
@@ -99,8 +100,8 @@ class Endings:
         return 1
 
     def stop(self, by: Interrupted) -> int:
-        """The user's own will: no error of the agent's, so it exits 0 after a signal. After a
-        request on its input it continues; if nothing comes, it exits 1."""
+        """The user stopped it: this is not an error of the agent's, so it exits with 0 after a
+        signal. After a request on its input it continues; if nothing follows, it exits with 1."""
         if self.tool is not None:
             self.tool.kill()
             for call in self.calls:
@@ -127,13 +128,13 @@ class Endings:
         return 1 if by.request else 0
 
     def agree(self, request: str) -> None:
-        """To an interruption by input."""
+        """Answers an interruption by input."""
         told = {"subtype": "success", "request_id": request}
         self.voice.emit({"type": "control_response", "response": told})
 
     def die(self, number: int) -> int:
-        """Ended by the system: no result, only the tool's end is told (and after a hang-up it does
-        not even get into the file)."""
+        """Ended by the system: no result, only the tool's end is reported (after a hang-up, not
+        even in the file)."""
         if self.tool is not None:
             self.tool.kill()
             kept = number != signal.SIGHUP

@@ -19,46 +19,46 @@ FILLER = "No response requested."
 
 
 def stamp() -> str:
-    """Now, as records spell it."""
+    """The current time in the format of the records."""
     now = time.time()
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z"
 
 
 def new_id() -> str:
-    """Of a session or a record."""
+    """A new id for a session or a record."""
     return str(uuid.uuid4())
 
 
 def find(home: Path, session: str) -> Path | None:
-    """The file of a session, of whatever folder."""
+    """The file of a session, in any folder."""
     if not re.fullmatch(r"[\w-]+", session):
         return None
     return next(iter(home.glob(f"projects/*/{session}.jsonl")), None)
 
 
 def folder_of(home: Path, cwd: str) -> Path:
-    """Where the sessions of a working folder are."""
+    """The folder with the sessions of a working folder."""
     return home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", cwd)
 
 
 def newest(home: Path, cwd: str) -> Path | None:
-    """The session that was used last in a folder."""
+    """The most recently used session of a folder."""
     files = list(folder_of(home, cwd).glob("*.jsonl"))
     return max(files, key=lambda file: file.stat().st_mtime, default=None)
 
 
 class SessionFile:
-    """Appends; what is written is whole lines, at once."""
+    """Appends whole lines, each in one write."""
 
     def __init__(self, home: Path, session: str, cwd: str, path: Path | None = None) -> None:
         self.session, self.cwd = session, cwd
         self.path = path or folder_of(home, cwd) / f"{session}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.parent: str | None = None
-        self.recent: list[str] = []  # records since the model began to speak last
+        self.recent: list[str] = []  # records since the model's last reply began
 
     def add(self, record: JSON, ident: str = "") -> str:
-        """A record of the conversation; its id."""
+        """Appends a record of the conversation; returns its id."""
         ident = ident or new_id()
         self.write(
             {
@@ -79,7 +79,7 @@ class SessionFile:
         return ident
 
     def note(self, kind: str, **fields: object) -> None:
-        """A record beside the conversation."""
+        """Appends a record outside the conversation."""
         self.write({"type": kind, **fields, "sessionId": self.session})
 
     def write(self, record: JSON) -> None:
@@ -92,16 +92,16 @@ class SessionFile:
 
 
 class History:
-    """What a session file says was said: the messages to send again, and what was spent."""
+    """The conversation in a session file: the messages to send again, and the usage."""
 
     def __init__(self, path: Path) -> None:
         self.messages: list[JSON] = []
-        self.models: dict[str, JSON] = {}  # spent so far
+        self.models: dict[str, JSON] = {}  # usage so far
         self.parent: str | None = None
         self.used_tokens = 0
-        self.recent: list[JSON] = []  # records since the model began to speak last
+        self.recent: list[JSON] = []  # records since the model's last reply began
         self._last_id = ""
-        self._kept: list[JSON] = []  # what a compaction left as it was
+        self._kept: list[JSON] = []  # what a compaction left unchanged
         for record in read_records(path):
             self._take(record)
 
@@ -111,7 +111,7 @@ class History:
         return not self.messages
 
     def open_calls(self) -> list[str]:
-        """Tool calls at the end that have no result."""
+        """Tool calls at the end without a result."""
         asked = [
             block["id"]
             for message in self.messages[-1:]
@@ -170,7 +170,7 @@ class History:
 
 
 def add(messages: list[JSON], role: str, content: str | list[JSON]) -> None:
-    """Says it; what one side says in a row is one message."""
+    """Adds a message; consecutive messages of one side are merged."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     if messages and messages[-1]["role"] == role:
         messages[-1]["content"] = [*messages[-1]["content"], *blocks]
@@ -179,7 +179,7 @@ def add(messages: list[JSON], role: str, content: str | list[JSON]) -> None:
 
 
 def _kept(boundary: JSON) -> list[str]:
-    """The records that a compaction left as they were."""
+    """The records that a compaction left unchanged."""
     metadata = boundary.get("compactMetadata")
     kept = metadata.get("preservedMessages") if isinstance(metadata, dict) else None
     uuids = kept.get("uuids") if isinstance(kept, dict) else None
@@ -187,13 +187,13 @@ def _kept(boundary: JSON) -> list[str]:
 
 
 def used(usage: JSON) -> int:
-    """What a reply occupies of the window."""
+    """The part of the window that a reply occupies."""
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return sum(int(usage.get(name) or 0) for name in (*names, "output_tokens"))
 
 
 def read_records(path: Path) -> Iterator[JSON]:
-    """Lines that cannot be read are passed over, as the real one does."""
+    """Skips lines that cannot be read, as the real one does."""
     with path.open("rb") as file:
         for line in file:
             try:

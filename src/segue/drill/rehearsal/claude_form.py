@@ -28,11 +28,11 @@ _MOST_CUT = 3
 
 
 class Session(Endings):
-    """One conversation. `turn` does what the user asks; the exit code it gives is the process's if
+    """One conversation. `turn` does what the user asks, and returns the exit code of the process if
     nothing follows."""
 
     def go_on(self, history: claude_file.History) -> None:
-        """With what an earlier process said and did."""
+        """Continues what an earlier process said and did."""
         self.messages, self.used = history.messages, history.used_tokens
         self.spent.models = history.models
         self.voice.file.parent = history.parent
@@ -42,8 +42,8 @@ class Session(Endings):
             self.say("assistant", claude_file.FILLER)
 
     def turn(self, prompt: str, line: JSON | None = None) -> int:
-        """Until the model has nothing more to do, or something ends it. `line` is the input that
-        the prompt came in."""
+        """Works until the model has nothing more to do, or something ends it. `line` is the input
+        line of the prompt."""
         self.began, self.requests, self.stop_reason = time.monotonic(), 0, None
         self.voice.init()
         self.voice.tell_back(line or {})
@@ -88,13 +88,13 @@ class Session(Endings):
 
     @property
     def max_used(self) -> int:
-        """Where it asks no more if it may not compact: 177K of 200K."""
+        """The size at which it stops asking if it may not compact: 177K of 200K."""
         window = self.settings.claude_window
         return window - min(23_000, window * 23 // 200)
 
     @property
     def can_compact(self) -> bool:
-        """It may, and there is something to summarise."""
+        """Whether it may compact, and there is something to summarise."""
         return self.settings.is_compacting and self.has_history
 
     def take(self, reply: Reply) -> None:
@@ -124,7 +124,7 @@ class Session(Endings):
         return self.voice.result_of(ident, text, is_error=ran.exit_code != 0)
 
     def take_input(self) -> None:
-        """What the user said meanwhile goes along with the tool's result."""
+        """Adds what the user said meanwhile to the tool's result."""
         while self.inbox.lines:
             line = self.inbox.lines.popleft()
             text = text_of(line)
@@ -133,8 +133,8 @@ class Session(Endings):
             self.say("user", text)
 
     def compact(self) -> bool:
-        """Whether the conversation could be made shorter. The last exchange stays as it is, unless
-        it is the only one: so the request for a summary is shorter than what was refused."""
+        """Compacts; returns whether the conversation got shorter. The last exchange stays unless it
+        is the only one, so the request for a summary is shorter than the refused one."""
         before, began = self.used + int(self.added * TOKENS_PER_BYTE), time.monotonic()
         self.voice.compacting()
         older, last = _split(self.messages)
@@ -149,7 +149,7 @@ class Session(Endings):
                     return False
                 asked = _later_half(asked)
             except Interrupted:
-                self.api.partial = None  # half a summary is no reply
+                self.api.partial = None  # half a summary is not a reply
                 raise
         else:
             self.voice.not_compacted("exhausted")
@@ -168,14 +168,14 @@ class Session(Endings):
 
 
 def _split(messages: list[JSON]) -> tuple[list[JSON], list[JSON]]:
-    """What a summary is made of, and the last exchange if there is one before it."""
+    """The messages to summarise, and the last exchange if there is an earlier one."""
     spoken = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     cut = spoken[-1] if len(spoken) > 1 else len(messages)
     return messages[:cut], messages[cut:]
 
 
 def _later_half(messages: list[JSON]) -> list[JSON]:
-    """Without the oldest, and with no tool's result that has lost its call."""
+    """Drops the oldest messages, and every tool result whose call was dropped."""
     half = len(messages) // 2
     while half < len(messages) - 1 and messages[half]["role"] != "assistant":
         half += 1
@@ -183,7 +183,7 @@ def _later_half(messages: list[JSON]) -> list[JSON]:
 
 
 def text_of(line: JSON) -> str:
-    """The words of a user's input line."""
+    """The text of a user's input line."""
     message = line.get("message")
     content = message.get("content") if isinstance(message, dict) else ""
     if isinstance(content, list):

@@ -1,4 +1,4 @@
-"""The claude form's talk with the user: prompts and control requests, until the input ends."""
+"""The claude form's dialogue with the user: prompts and control requests, until the input ends."""
 
 from segue.drill.rehearsal.claude_endings import KILLED
 from segue.drill.rehearsal.claude_form import Session, text_of
@@ -7,7 +7,7 @@ from segue.drill.rehearsal.settings import Settings
 
 
 def converse(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
-    """From the first prompt to the end of the process; its exit code."""
+    """Runs from the first prompt to the end of the process; returns its exit code."""
     code = session.turn(prompt) if prompt else 0
     while settings.input == "stream-json":
         try:
@@ -27,7 +27,7 @@ def converse(settings: Settings, inbox: Inbox, session: Session, prompt: str) ->
 
 
 def run(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
-    """The same, and how a signal ends it."""
+    """The same, including how a signal ends it."""
     try:
         return converse(settings, inbox, session, prompt)
     except Interrupted as by:
@@ -35,7 +35,7 @@ def run(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
 
 
 def _answer(session: Session, question: JSON) -> None:
-    """A control request that is no interruption."""
+    """Answers a control request that is not an interruption."""
     request = question.get("request")
     answer: JSON = {}
     if isinstance(request, dict) and request.get("subtype") == "get_context_usage":

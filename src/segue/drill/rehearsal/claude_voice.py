@@ -1,4 +1,4 @@
-"""What the claude form prints and writes: each thing in the stream and in the file."""
+"""What the claude form prints and writes: each event goes to the stream and to the file."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ _NOTHING = {
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 0,
 }
-_COUNTS = {  # of a usage: what the sum of a model calls it
+_COUNTS = {  # usage fields, and their names in the totals per model
     "input_tokens": "inputTokens",
     "output_tokens": "outputTokens",
     "cache_read_input_tokens": "cacheReadInputTokens",
@@ -33,7 +33,7 @@ class Spent:
         self.usage = dict(_NOTHING)
 
     def take(self, reply: Reply, *, is_main: bool = True) -> None:
-        """A summary's request counts for the session only, as with the real one."""
+        """The request for a summary counts only for the session, as in the real one."""
         model = self.models.setdefault(reply.model, dict.fromkeys(_COUNTS.values(), 0))
         for name, total in _COUNTS.items():
             amount = int(reply.usage.get(name) or 0)
@@ -44,7 +44,7 @@ class Spent:
 
 
 class Voice:
-    """Speaks in both places at once. In text and json mode only the end is printed."""
+    """Writes to both places at once. In text and json mode only the end is printed."""
 
     def __init__(self, settings: Settings, file: SessionFile) -> None:
         self.settings, self.file = settings, file
@@ -74,26 +74,26 @@ class Voice:
         )
 
     def prompt(self, text: str) -> None:
-        """What the user said goes to the file only."""
+        """The user's messages go to the file only."""
         self.file.note("queue-operation", operation="enqueue", timestamp=stamp(), content=text)
         self.file.note("queue-operation", operation="dequeue", timestamp=stamp())
         message = {"role": "user", "content": text}
         self.file.add({"type": "user", "message": message, "promptSource": "sdk"})
 
     def tell_back(self, line: JSON) -> None:
-        """The user's words are taken: the stream tells, if that is wanted."""
+        """Confirms the user's message in the stream, if requested."""
         if self.settings.tells_back and line:
             told = {"type": "user", "message": line.get("message"), "parent_tool_use_id": None}
             uuid = {"uuid": line["uuid"]} if line.get("uuid") else {}
             self.emit({**told, **uuid, "timestamp": stamp(), "isReplay": True})
 
     def said_between(self, text: str) -> None:
-        """The user's words that came while a tool ran."""
+        """A user's message that arrived while a tool was running."""
         attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
         self.file.add({"type": "attachment", "attachment": attachment})
 
     def reply(self, reply: Reply, *, cut: bool = False) -> None:
-        """A record for each block. The stream tells the usage of the beginning, the file the
+        """One record per block. The stream reports the usage as of the beginning, the file the
         final one."""
         self.file.recent = []
         request = reply.request or f"req_{new_id()[:12]}"
@@ -139,7 +139,7 @@ class Voice:
         return block
 
     def user(self, content: str | list[JSON], *, kept: bool = True, **more: object) -> str:
-        """A user's record that the client makes."""
+        """A user's record that the client creates."""
         if not kept:
             return new_id()
         return self.file.add(
@@ -147,14 +147,14 @@ class Voice:
         )
 
     def interrupted(self, text: str) -> None:
-        """The user stopped it."""
+        """Records that the user stopped it."""
         content = [{"type": "text", "text": text}]
         ident = self.user(content)
         event = {"type": "user", "message": {"role": "user", "content": content}, "uuid": ident}
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp()})
 
     def repaired(self, calls: list[str]) -> list[JSON]:
-        """Tool calls of a session that was killed get a result; the blocks."""
+        """Adds results for the tool calls of a session that was killed; returns the blocks."""
         blocks = [
             {"tool_use_id": call, "type": "tool_result", "content": CUT_CALL, "is_error": True}
             for call in calls
@@ -165,7 +165,7 @@ class Voice:
         return blocks
 
     def retry(self, retry: Retry) -> None:
-        """It waits before it asks again."""
+        """Reports a wait before the next try."""
         wait_ms, most = int(retry.wait_s * 1000), self.settings.max_retries
         self.emit(
             {
@@ -200,11 +200,11 @@ class Voice:
         )
 
     def limits(self, info: JSON) -> None:
-        """A plan's state."""
+        """Reports the state of the plan."""
         self.emit({"type": "rate_limit_event", "rate_limit_info": info})
 
     def failed(self, failed: FailedError) -> None:
-        """What the client says of a request that failed for good."""
+        """What the client says about a request that failed for good."""
         event: JSON = {"error": failed.name, "is_api_error_message": True}
         record: JSON = {"error": failed.name, "isApiErrorMessage": True}
         if failed.status:
@@ -217,7 +217,7 @@ class Voice:
         self.client_says(failed.text, event, record)
 
     def client_says(self, text: str, event: JSON, record: JSON) -> None:
-        """Words of the client where the model's would stand."""
+        """The client's own text in place of the model's."""
         message = _synthetic(text)
         ident = self.file.add({"type": "assistant", "message": message, **record})
         told = {"type": "assistant", "message": message, "parent_tool_use_id": None, **event}
@@ -233,7 +233,8 @@ class Voice:
     def compacted(
         self, summary: str, before: int, after: int, seconds: float, *, keeps: bool
     ) -> None:
-        """The boundary and the summary behind it. `keeps`: the last exchange stays as it is."""
+        """Writes the boundary and the summary after it. `keeps`: the last exchange stays as it
+        is."""
         kept = {"preservedMessages": {"uuids": self.file.recent}} if keeps else {}
         self.emit(
             {"type": "system", "subtype": "status", "status": None, "compact_result": "success"}
@@ -263,7 +264,7 @@ class Voice:
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp()})
 
     def result(self, spent: Spent, text: str, began: float, api_s: float, **told: Any) -> None:
-        """The end of a turn. `told` is what differs between the endings."""
+        """Reports the end of a turn. `told` has what differs between the endings."""
         self.file.note("last-prompt", leafUuid=self.file.parent)
         self.file.note("cost-state", totalCostUSD=0, modelUsage=spent.models)
         event = {
@@ -302,5 +303,5 @@ def _synthetic(text: str) -> JSON:
 
 
 def complain(text: str) -> None:
-    """One line for people."""
+    """Prints one line for people."""
     print(text, file=sys.stderr, flush=True)

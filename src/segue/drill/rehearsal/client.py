@@ -1,4 +1,4 @@
-"""Asks the model over HTTP, on loopback only, and gives its stream event by event."""
+"""Sends requests to the model over HTTP, on loopback only, and yields its stream event by event."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """What the server asks to wait."""
+        """How long the server asks to wait."""
         try:
             return max(0.0, float(self.headers.get("retry-after", "")))
         except ValueError:
@@ -37,14 +37,14 @@ class RefusedError(Exception):
 
 
 class BrokenError(Exception):
-    """No answer, or not a whole one. `code` is "refused", "dropped", "timeout", "garbage"."""
+    """No answer, or an incomplete one. `code` is "refused", "dropped", "timeout" or "garbage"."""
 
     def __init__(self, code: str, *, midway: bool) -> None:
         self.code, self.midway = code, midway
 
 
 class Model:
-    """Where the model is. Raises ValueError for an address that is not this machine's."""
+    """The model's address. Raises ValueError for an address outside this machine."""
 
     def __init__(self, url: str, inbox: Inbox, *, timeout_s: float, idle_s: float) -> None:
         parts = urlsplit(url)
@@ -55,11 +55,11 @@ class Model:
         self.host, self.port = parts.hostname, parts.port or 80
         self.path = parts.path.rstrip("/")
         self.inbox, self.timeout_s, self.idle_s = inbox, timeout_s, idle_s
-        self.headers: Mapping[str, str] = {}  # of the last answer
+        self.headers: Mapping[str, str] = {}  # headers of the last answer
 
     def ask(self, path: str, headers: Mapping[str, str], body: JSON) -> Iterator[JSON]:
-        """The events of the stream; one object if none was asked for. Raises `RefusedError`,
-        `BrokenError` and `Interrupted`; does not know whether a stream was finished."""
+        """The events of the stream; one object if no stream was requested. Raises `RefusedError`,
+        `BrokenError` and `Interrupted`; does not check whether the stream was complete."""
         asking = _Asking(self, self.path + path, headers, body)
         threading.Thread(target=asking.run, daemon=True).start()
         try:
@@ -80,7 +80,7 @@ class _Headers:
 
 
 class _Asking:
-    """One request, in a thread of its own. The last thing it puts is None or an exception."""
+    """One request, in its own thread. The last item that it puts is None or an exception."""
 
     def __init__(self, model: Model, path: str, headers: Mapping[str, str], body: JSON) -> None:
         self.model, self.path, self.headers = model, path, headers
@@ -88,7 +88,7 @@ class _Asking:
         self.socket: socket.socket | None = None
 
     def cancel(self) -> None:
-        """Nobody waits for the rest; the server sees the connection end."""
+        """Drops the rest; the server sees the connection close."""
         if self.socket is not None:
             with suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)
@@ -133,7 +133,7 @@ class _Asking:
 
 
 def _events(response: HTTPResponse) -> Iterator[JSON]:
-    """Server-sent events: what stands after `data:`, which is JSON in both APIs."""
+    """Server-sent events: the text after `data:`, which is JSON in both APIs."""
     rest, data = b"", b""
     while chunk := response.read1(_CHUNK_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")

@@ -21,7 +21,7 @@ NO_USAGE = {
 
 
 class BusyError(Exception):
-    """Another process writes this thread."""
+    """Another process is writing this thread."""
 
 
 def find(home: Path, thread: str) -> Path | None:
@@ -32,7 +32,7 @@ def find(home: Path, thread: str) -> Path | None:
 
 
 class Rollout:
-    """Appends whole lines. Raises `BusyError` if another process does so."""
+    """Appends whole lines. Raises `BusyError` if another process writes it."""
 
     def __init__(self, home: Path, path: Path | None = None) -> None:
         self.thread = path.stem[-36:] if path else new_id()
@@ -56,11 +56,11 @@ class Rollout:
         self.ordinal += 1
 
     def event(self, kind: str, **payload: object) -> None:
-        """What happened."""
+        """Appends an event."""
         self.add("event_msg", {"type": kind, **payload})
 
     def item(self, kind: str, turn: str, **fields: object) -> None:
-        """A thing that is done, as an event."""
+        """Appends a completed item, as an event."""
         item = {"type": kind, "id": new_id(), **fields}
         self.event("item_completed", thread_id=self.thread, turn_id=turn, item=item)
 
@@ -81,7 +81,7 @@ class Rollout:
         )
 
     def counted(self, total: JSON, last: JSON, window: int, limits: JSON) -> None:
-        """How full it is."""
+        """Appends the current usage."""
         info = {
             "total_token_usage": total,
             "last_token_usage": last,
@@ -102,12 +102,12 @@ class Rollout:
 
 
 class Past:
-    """What a thread said and did, to continue."""
+    """What a thread said and did, so that it can continue."""
 
     def __init__(self, path: Path) -> None:
         self.items: list[JSON] = []
         self.total: JSON = dict(NO_USAGE)
-        self.used = 0  # tokens; a window that was full counts as full
+        self.used = 0  # tokens; a full window counts as full
         self.ordinal = 0
         for record in read_records(path):
             payload = record.get("payload")

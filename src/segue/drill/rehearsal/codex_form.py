@@ -27,7 +27,7 @@ _TOKENS_PER_BYTE = 0.25
 
 
 class Thread:
-    """One thread; `turn` gives the exit code."""
+    """One thread; `turn` returns the exit code."""
 
     def __init__(self, settings: Settings, inbox: Inbox, api: Api, file: Rollout) -> None:
         self.settings, self.inbox, self.api, self.file = settings, inbox, api, file
@@ -48,7 +48,7 @@ class Thread:
             print(json.dumps(event, ensure_ascii=False, separators=(",", ":")), flush=True)
 
     def add(self, item: JSON, **more: object) -> None:
-        """To the conversation and to the file."""
+        """Adds to the conversation and to the file."""
         self.items.append(item)
         self.added += len(json.dumps(item))
         self.file.add("response_item", item, **more)
@@ -58,7 +58,7 @@ class Thread:
         return {"type": "message", "role": "user", "content": content}
 
     def go_on(self, past: Past) -> None:
-        """With what an earlier process said and did."""
+        """Continues what an earlier process said and did."""
         self.items, self.total, self.used = past.items, past.total, past.used
         self.file.ordinal = past.ordinal
         for call in past.open_calls():
@@ -116,11 +116,11 @@ class Thread:
 
     @property
     def is_full(self) -> bool:
-        """Nine tenths of the raw window; the one it tells is 95% of that."""
+        """Nine tenths of the raw window; the window that it reports is 95% of it."""
         return self.used + int(self.added * _TOKENS_PER_BYTE) >= self.window * 90 // 95
 
     def take(self, reply: Reply) -> list[JSON]:
-        """The tool calls among it."""
+        """The tool calls in a reply."""
         calls = []
         for item in reply.items:
             if item.get("type") == "message":
@@ -148,7 +148,7 @@ class Thread:
         return f"item_{self.numbered - 1}"
 
     def run(self, call: JSON) -> None:
-        """A command, and its result."""
+        """Runs a command, and records its result."""
         try:
             command = json.loads(call.get("arguments", ""))["cmd"]
         except (ValueError, KeyError, TypeError):
@@ -183,8 +183,8 @@ class Thread:
         self.add(item)
 
     def compact(self) -> None:
-        """Silently, except for the file. Too long itself, it loses the oldest until nothing is
-        left."""
+        """Compacts silently, except for the file. If its own request is too long, it drops the
+        oldest messages until none are left."""
         asked = list(self.items)
         while True:
             try:
@@ -224,7 +224,7 @@ class Thread:
         )
 
     def fail(self, failed: FailedError) -> int:
-        if failed.is_full:  # it sets the count to full: so a resume compacts first
+        if failed.is_full:  # it marks the window as full, so a resume compacts first
             left = self.window - int(self.last["total_tokens"])
             full = {**NO_USAGE, "total_tokens": self.window}
             last = {**NO_USAGE, "total_tokens": left}
@@ -240,8 +240,8 @@ class Thread:
         return 1
 
     def stop(self, number: int) -> int:
-        """Ctrl+C is told in the file only. Any other signal ends it as it is: the command's shell
-        goes with it, what that started does not."""
+        """Ctrl+C is recorded in the file only. Any other signal ends it at once: the command's
+        shell ends with it, but not what that shell started."""
         tool = self.tool
         if number != signal.SIGINT:
             if tool is not None:
@@ -263,7 +263,7 @@ def _is_summary(item: JSON) -> bool:
 
 
 def run(settings: Settings, thread: str, prompt: str) -> int:
-    """Starts a thread, or continues one; the exit code."""
+    """Starts or continues a thread; returns the exit code."""
     path = find(settings.home, thread) if thread else None
     failed = "Error: thread/resume: thread/resume failed:"
     if thread and path is None:

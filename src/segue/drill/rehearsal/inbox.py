@@ -1,6 +1,6 @@
 """Everything that can happen to the agent, in one queue: signals, its model, its tool, its input.
 
-Signals are taken only where the agent waits. So no record is ever half written because of one, and
+Signals are handled only where the agent waits. So a signal never leaves a half-written record, and
 each place that waits decides what an interruption means there.
 """
 
@@ -17,43 +17,42 @@ from typing import Any
 JSON = dict[str, Any]
 
 _LOOK_S = 0.2
-"""A signal that comes between the look into the queue and the sleep wakes nobody: so the sleep is
-short."""
+"""A signal between the check of the queue and the sleep wakes nobody, so the sleep is short."""
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error
-    """Somebody wants it to stop what it does: a signal, or a request on its input."""
+    """Something asks it to stop: a signal, or a request on its input."""
 
     def __init__(self, number: int = 0, request: str = "") -> None:
         self.number, self.request = number, request
 
 
 class Inbox:
-    """`wait` gives what belongs to its owner. Input lines are kept until they are wanted."""
+    """`wait` returns items for its caller. Input lines are stored until they are needed."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[object, Any]] = SimpleQueue()
-        self.lines: deque[JSON] = deque()  # of the user, not taken yet
-        self.questions: deque[JSON] = deque()  # control requests, not answered yet
+        self.lines: deque[JSON] = deque()  # user messages that were not handled yet
+        self.questions: deque[JSON] = deque()  # control requests that were not answered yet
         self.is_open = False  # more input may come
-        self._keys: set[str] = set()  # of what the user said
+        self._keys: set[str] = set()  # ids of user messages
 
     def listen(self, *signals: signal.Signals) -> None:
-        """These signals come as `Interrupted` from now on."""
+        """From now on, these signals are delivered as `Interrupted`."""
         for number in signals:
             signal.signal(number, self._signalled)
 
     def read_input(self) -> None:
-        """Standard input is lines of JSON from now on."""
+        """From now on, standard input is read as lines of JSON."""
         self.is_open = True
         threading.Thread(target=self._read, daemon=True).start()
 
     def put(self, owner: object, item: Any) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         self._queue.put((owner, item))
 
     def wait(self, owner: object, until: float | None = None) -> Any:
-        """The owner's next item; None when the (monotonic) time has come."""
+        """The next item for this caller; None at the (monotonic) deadline."""
         while True:
             left = _LOOK_S if until is None else until - time.monotonic()
             if left <= 0 and self._queue.empty():
@@ -69,14 +68,15 @@ class Inbox:
                 if owner is sys.stdin:
                     return item
             elif whose is owner:
-                return item  # else: of a request or a tool that nobody waits for any more
+                # otherwise it belongs to a request or a tool that nobody waits for any more
+                return item
 
     def sleep(self, seconds: float) -> None:
-        """Can be interrupted."""
+        """A sleep that can be interrupted."""
         self.wait(self, time.monotonic() + seconds)
 
     def next_line(self) -> JSON | None:
-        """The user's next words; None at the end of the input."""
+        """The user's next message; None at the end of the input."""
         while not self.lines and not self.questions and self.is_open:
             self.wait(sys.stdin)
         return self.lines.popleft() if self.lines else None
@@ -86,7 +86,7 @@ class Inbox:
             self.is_open = False
         elif line.get("type") == "user":
             key = str(line.get("uuid") or "")
-            if key not in self._keys:  # said twice, it is said once
+            if key not in self._keys:  # a repeated message counts once
                 self.lines.append(line)
             if key:
                 self._keys.add(key)

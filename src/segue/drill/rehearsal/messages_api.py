@@ -1,4 +1,5 @@
-"""Asks in Anthropic's Messages form: one reply, with the retries that were measured."""
+"""Requests in the form of Anthropic's Messages API: one reply, with the retries that were
+measured."""
 
 import json
 import random
@@ -13,11 +14,11 @@ from segue.drill.rehearsal.settings import Settings
 
 _PATH = "/v1/messages?beta=true"
 _MOST_OUTPUT_TOKENS = 32_000
-_LONGEST_WAIT_S = 60  # asked to wait longer, it gives up at once
+_LONGEST_WAIT_S = 60  # if asked to wait longer, it gives up at once
 _OVER = re.compile(r"exceed context limit: (\d+) \+ (\d+) > (\d+)")
 _TOO_LONG = re.compile(r"prompt is too long(?:: (\d+) tokens > (\d+))?", re.I)
-_RETRIED = (401, 408, 409, 429)  # and all from 500
-_NAMES = {  # what the records call a status
+_RETRIED = (401, 408, 409, 429)  # and every status from 500 on
+_NAMES = {  # the names of statuses in the records
     400: "invalid_request",
     401: "authentication_failed",
     403: "authentication_failed",
@@ -39,7 +40,8 @@ TOOL = {
 
 
 class Reply:
-    """What the model said. `first_usage` is what a stream tells at its start: output not final."""
+    """The model's reply. `first_usage` is what a stream reports at its start, when the output is
+    not final."""
 
     def __init__(self) -> None:
         self.id = self.model = self.stop_reason = self.request = ""
@@ -50,12 +52,12 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """Everything that is said."""
+        """The whole text of the reply."""
         return "".join(block.get("text", "") for block in self.content)
 
     @property
     def calls(self) -> list[JSON]:
-        """The tools that it wants."""
+        """The tool calls of the reply."""
         return [block for block in self.content if block.get("type") == "tool_use"]
 
     def take(self, event: JSON) -> None:
@@ -82,7 +84,7 @@ class Reply:
                 self.is_whole = True
 
     def take_whole(self, message: JSON) -> None:
-        """A reply that is no stream, or the beginning of one."""
+        """A reply that is not a stream, or the beginning of one."""
         self.id, self.model = str(message.get("id", "")), str(message.get("model", ""))
         self.content = [dict(block) for block in message.get("content", [])]
         self.usage = self.first_usage = dict(message.get("usage", {}))
@@ -91,7 +93,7 @@ class Reply:
 
 
 class FailedError(Exception):
-    """The request failed for good: what Claude Code says of it, and calls it."""
+    """The request failed for good: the message and the error code that Claude Code gives."""
 
     def __init__(self, text: str, name: str, cause: RefusedError | BrokenError) -> None:
         self.text, self.name, self.cause = text, name, cause
@@ -108,7 +110,7 @@ class FailedError(Exception):
 
 
 class Retry:
-    """Told before each wait."""
+    """Called before each wait."""
 
     def __init__(self, attempt: int, wait_s: float, cause: RefusedError | BrokenError) -> None:
         self.attempt, self.wait_s, self.cause = attempt, wait_s, cause
@@ -118,7 +120,8 @@ class Retry:
 
 
 class Api:
-    """Asks, and asks again. `on_retry` and `on_limits` are told what the user may want to know."""
+    """Sends requests, with retries. `on_retry` and `on_limits` receive what the user may want to
+    know."""
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self.settings, self.inbox = settings, inbox
@@ -127,8 +130,8 @@ class Api:
         )
         self.on_retry: Callable[[Retry], None] = lambda retry: None
         self.on_limits: Callable[[JSON], None] = lambda limits: None
-        self.partial: Reply | None = None  # what an interrupted stream had said
-        self.seconds = 0.0  # spent on requests
+        self.partial: Reply | None = None  # the text of an interrupted stream
+        self.seconds = 0.0  # time spent on requests
 
     def ask(self, messages: Sequence[JSON]) -> Reply:
         """The model's reply. Raises `FailedError` and `Interrupted`."""
@@ -163,7 +166,7 @@ class Api:
             elif isinstance(cause, BrokenError) and cause.midway and body["stream"]:
                 if self.settings.is_streaming_only:
                     raise self._failure(cause)
-                body["stream"] = False  # the last try is not a stream
+                body["stream"] = False  # the last try does not use a stream
             else:
                 raise self._failure(cause)
 
@@ -175,7 +178,7 @@ class Api:
                 if event.get("type") == "error":
                     raise BrokenError(
                         "dropped", midway=True
-                    )  # an error in a stream that began well
+                    )  # an error in a stream that began normally
                 if event.get("type") == "message":
                     reply.take_whole(event)
                 else:
@@ -200,7 +203,7 @@ class Api:
         return {**headers, "x-api-key": self.settings.api_key}
 
     def _wait_s(self, attempt: int, cause: RefusedError | BrokenError) -> float | None:
-        """How long before the next try; None if there is none."""
+        """The wait before the next try, or None if there is none."""
         if attempt > self.settings.max_retries:
             return None
         if isinstance(cause, RefusedError):
@@ -214,7 +217,7 @@ class Api:
         return step * (1 + random.random() / 4) * self.settings.wait_scale  # noqa: S311
 
     def _tell_limits(self, headers: Mapping[str, str]) -> None:
-        """A plan's state, which only those who log in with one are told."""
+        """The state of a plan, which only those logged in with one receive."""
         limits = _limits(headers)
         told = limits.get("status") in ("rejected", "allowed_warning")
         if self.settings.is_plan and told:
@@ -266,7 +269,7 @@ def _broken(cause: BrokenError) -> str:
 
 
 def _limits(headers: Mapping[str, str]) -> JSON:
-    """A plan's state, from the headers of an answer, as the records tell it."""
+    """The state of a plan, from an answer's headers, in the form of the records."""
     prefix = "anthropic-ratelimit-unified-"
     status = headers.get(f"{prefix}status", "")
     if not status:

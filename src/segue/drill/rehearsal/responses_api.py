@@ -1,4 +1,4 @@
-"""Asks in OpenAI's Responses form: one reply, with the retries that Codex was seen to do."""
+"""Requests in the form of OpenAI's Responses API: one reply, with the retries that Codex makes."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from segue.drill.rehearsal.inbox import JSON, Inbox
 from segue.drill.rehearsal.settings import Settings
 
 STREAM_RETRIES = 5
-_REQUEST_RETRIES = 4  # of each, before anything is said about it
+_REQUEST_RETRIES = 4  # of each kind, before it is reported
 _FIRST_WAIT_S = 0.2
 _NETWORK_WAITS_S = (5, 10, 20, 40, 60)
 _BUSY = "We’re currently experiencing high demand, which may cause temporary errors."
@@ -31,11 +31,11 @@ TOOL = {
         "required": ["cmd"],
     },
 }
-Info = str | JSON  # what `codex_error_info` says
+Info = str | JSON  # the value of `codex_error_info`
 
 
 class Reply:
-    """What the model said."""
+    """The model's reply."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -45,33 +45,33 @@ class Reply:
 
 
 class FailedError(Exception):
-    """For good: what is said of it."""
+    """The request failed for good, with its message."""
 
     def __init__(self, message: str, info: Info) -> None:
         self.message, self.info = message, info
 
     @property
     def is_full(self) -> bool:
-        """The window is."""
+        """Whether the window is full."""
         return self.info == "context_window_exceeded"
 
 
 class _Again(Exception):  # noqa: N818 - not the end
-    """Worth another stream, after a wait."""
+    """A failure that justifies another stream after a wait."""
 
     def __init__(self, failed: FailedError, wait_s: float | None = None) -> None:
         self.failed, self.wait_s = failed, wait_s
 
 
 class Api:
-    """Asks, and asks again. `on_retry` is told what is printed about it."""
+    """Sends requests, with retries. `on_retry` receives what is printed about them."""
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self.settings, self.inbox = settings, inbox
-        # Without an answer it waits forever; in a stream, as long as the idle time.
+        # Without an answer it waits forever; within a stream, for the idle time.
         self.model = Model(settings.openai_url, inbox, timeout_s=1e6, idle_s=settings.idle_s)
         self.on_retry: Callable[[str], None] = lambda message: None
-        self.limits: JSON = {}  # of the plan, as the last answer told
+        self.limits: JSON = {}  # the plan's limits, from the last answer
 
     def ask(self, items: Sequence[JSON]) -> Reply:
         """The model's reply. Raises `FailedError` and `Interrupted`."""
@@ -88,7 +88,7 @@ class Api:
         while True:
             try:
                 return self._stream(body)
-            except BrokenError:  # nobody is there: it waits for the network forever
+            except BrokenError:  # nobody is listening: it waits for the network forever
                 wait_s = _NETWORK_WAITS_S[min(lost, len(_NETWORK_WAITS_S) - 1)]
                 lost += 1
                 said = "Connection failed: error sending request"
@@ -104,7 +104,7 @@ class Api:
                 self.inbox.sleep(own if again.wait_s is None else again.wait_s)
 
     def _stream(self, body: JSON) -> Reply:
-        """One stream, with the retries of the request that begins it."""
+        """One stream, with the retries of its first request."""
         for attempt in range(_REQUEST_RETRIES + 1):
             try:
                 return self._once(body)
@@ -147,8 +147,8 @@ class Api:
         return reply
 
     def _refused(self, refused: RefusedError) -> tuple[FailedError, float | None]:
-        """What it comes to, and the wait before the next stream: None if there is none, 0 if the
-        server asks for none."""
+        """The resulting error, and the wait before the next stream: None if there is none, 0 if the
+        server states none."""
         status, kind = refused.status, refused.error.get("type")
         if kind == "usage_limit_reached":
             return FailedError(_usage_text(refused.error), "usage_limit_exceeded"), None
@@ -183,7 +183,7 @@ class Api:
 
 
 def _stream_failure(error: object) -> Exception:
-    """A stream that says itself that it failed."""
+    """A stream that itself reports its failure."""
     told = error if isinstance(error, dict) else {}
     code, message = str(told.get("code", "")), str(told.get("message", ""))
     if code == "context_length_exceeded":
@@ -230,7 +230,7 @@ def _usage_text(error: JSON) -> str:
 
 
 def _usage(given: object) -> JSON:
-    """As the session file spells it. The cached part is in the input already."""
+    """Usage in the form of the session file. The input includes the cached part."""
     usage = given if isinstance(given, dict) else {}
     cached = usage.get("input_tokens_details") or {}
     thought = usage.get("output_tokens_details") or {}

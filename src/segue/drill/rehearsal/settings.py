@@ -1,4 +1,4 @@
-"""What the command line and the environment say."""
+"""The settings from the command line and the environment."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _CODEX_WINDOW = 272_000
 
 
 class Settings:
-    """Of one run. Raises ValueError with one line for a number that is none."""
+    """The settings of one run. Raises ValueError with one line if a value is not a number."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self.home = Path(env.get("REHEARSAL_HOME") or Path.home() / ".rehearsal")
@@ -30,22 +30,22 @@ class Settings:
         self.model = ""
         self.output = "text"  # or json, stream-json
         self.input = "text"  # or stream-json
-        self.tells_back = False  # what the user said, when it is taken
+        self.tells_back = False  # confirms the user's messages when it handles them
         self.max_turns: int | None = None
 
     @property
     def is_plan(self) -> bool:
-        """Logged in with a subscription, so that its limits count."""
+        """Whether it is logged in with a subscription, so that its limits apply."""
         return bool(self.oauth_token)
 
     @property
     def claude_window(self) -> int:
-        """What the claude form believes in."""
+        """The window that the claude form assumes."""
         return self.window_tokens or 200_000
 
     @property
     def codex_window(self) -> int:
-        """The codex form's: 95% of the raw one."""
+        """The window that the codex form assumes: 95% of the raw one."""
         return (self.window_tokens or _CODEX_WINDOW) * 95 // 100
 
 
@@ -58,7 +58,7 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
     try:
         value = float(said) if said else float(default)
     except ValueError:
-        raise ValueError(f"{name} is {said!r}, which is no number") from None
+        raise ValueError(f"{name} is {said!r}, which is not a number") from None
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name} is {said!r}; it must be 0 or more")
     return value

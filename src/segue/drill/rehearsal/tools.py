@@ -11,26 +11,26 @@ from segue.drill.rehearsal.inbox import Inbox
 _MOST_CHARS = 1_000_000
 _SHELL = "/bin/sh"
 _KILL_S = 5.0
-_LINGER_S = 0.5  # for what a command left in the background and that may still print
-_OWN = ("PYTHONPATH",)  # of the agent's own start, not for what it starts
+_LINGER_S = 0.5  # for background processes of a command that may still print
+_OWN = ("PYTHONPATH",)  # variables for the agent's own start, not for its children
 
 
 class Ran:
-    """What came of a command. The exit code is negative after a signal."""
+    """The result of a command. The exit code is negative after a signal."""
 
     def __init__(self, output: str, exit_code: int) -> None:
         self.output, self.exit_code = output, exit_code
 
 
 class Tool:
-    """One command, in a session of its own: a signal to the agent's group does not reach it, and
-    the agent's own death does not end it. That is how the real ones do it."""
+    """One command, in its own session: a signal to the agent's group does not reach it, and it
+    survives the agent's death. The real agents behave the same way."""
 
     def __init__(self, inbox: Inbox, command: str) -> None:
         self.inbox, self.command = inbox, command
 
     def run(self) -> Ran:
-        """Waits for its end. If that is interrupted, the command is still there."""
+        """Waits for its end. If the wait is interrupted, the command keeps running."""
         env = {name: value for name, value in os.environ.items() if name not in _OWN}
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the scripted model's command
@@ -48,7 +48,7 @@ class Tool:
         return ran
 
     def kill(self) -> None:
-        """The command and everything that it started, unless that went into another session."""
+        """Ends the command and everything that it started, except what moved to another session."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -72,7 +72,7 @@ class Tool:
 
 
 def _shortened(said: str) -> str:
-    """Very long output loses its middle: what a command came to is at its end."""
+    """Cuts the middle out of very long output, because the result of a command is at its end."""
     if len(said) <= _MOST_CHARS:
         return said
     half = _MOST_CHARS // 2

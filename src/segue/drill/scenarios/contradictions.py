@@ -1,5 +1,5 @@
-"""What a scenario says that cannot be: numbers out of range, keys that cannot be combined, rules
-that never come to a word. Pure."""
+"""Finds contradictions in a scenario: numbers out of range, keys that cannot be combined, rules
+that never apply. Pure."""
 
 import math
 import re
@@ -20,19 +20,19 @@ from segue.drill.scenarios.types import (
 )
 
 Found = tuple[tuple[str | int, ...], str]
-"""Where, and what is wrong."""
+"""The key, and what is wrong with it."""
 
 MAX_STEPS = 1_000
 MAX_BYTES = 1_000_000
 MAX_S = 86_400.0
-EVENT_S = 0.3  # a step must run so long to be met by an event
+EVENT_S = 0.3  # a step must run at least this long for an event to hit it
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_TEXT = re.compile(r"[\x20-\x7e]*")
 
 
 def find(scenario: Scenario) -> Iterator[Found]:
-    """All of them, in the order in which a file is best fixed."""
+    """All contradictions, in the order in which a file is best fixed."""
     if scenario.schema != 1:
         yield ("schema",), f"{scenario.schema} is unknown; this segue reads schema 1"
     if not _NAME.fullmatch(scenario.name):
@@ -189,7 +189,7 @@ def _headers(rule: ScenarioRule) -> Iterator[Found]:
 
 
 def _hides(first: ScenarioRule, second: ScenarioRule) -> bool:
-    """Whether the first takes everything that the second could."""
+    """Whether the first rule matches everything that the second could."""
     is_same = first.kind is second.kind
     is_wider = first.kind is Kind.MAIN and second.kind is Kind.CONTINUATION
     return (

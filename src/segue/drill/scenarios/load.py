@@ -1,4 +1,5 @@
-"""Reads scenario files. A mistake is one line: the file, the key, what is wrong, what was meant."""
+"""Reads scenario files. A mistake gets a one-line message: the file, the key, what is wrong, what
+was probably meant."""
 
 import re
 import tomllib
@@ -24,7 +25,7 @@ _TIMES: dict[str, int | None] = {"once": 1, "for ever": None}
 
 
 class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A reply as a file has it."""
+    """A reply, as a file writes it."""
 
     text: str = ""
     command: str | None = None
@@ -39,19 +40,19 @@ def names() -> list[str]:
 
 
 def load(path_or_name: str | Path) -> Scenario:
-    """A scenario of ours by its name, or one in a file. Raises InputError, in one line."""
+    """A bundled scenario by its name, or one from a file. Raises InputError with one line."""
     given = str(path_or_name)
     if isinstance(path_or_name, str) and given in names():
         return read(PACKAGED / f"{given}.toml")
     path = Path(path_or_name)
     if isinstance(path_or_name, str) and not ("/" in given or given.endswith(".toml")):
-        hint = _nearest(given, names()) or "`segue drill --list` shows those that there are"
+        hint = _nearest(given, names()) or "`segue drill --list` lists them"
         raise InputError(f"no scenario {_quoted(given)}: {hint}")
     return read(path)
 
 
 def read(file: Path) -> Scenario:
-    """The scenario in a file. Raises InputError, in one line."""
+    """The scenario in a file. Raises InputError with one line."""
     try:
         text = file.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -63,9 +64,9 @@ def read(file: Path) -> Scenario:
 
 
 def parse(text: str, file: Path) -> Scenario:
-    """The scenario in a text; `file` gives its name, and is in errors."""
+    """Parses a scenario; `file` is its default name, and appears in errors."""
     try:
-        # Editors on Windows leave a mark at the start.
+        # Editors on Windows put a byte-order mark at the start.
         data = tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as fault:
         raise InputError(_line(file, f"not TOML: {fault}")) from None
@@ -76,7 +77,7 @@ def parse(text: str, file: Path) -> Scenario:
 
 
 class Mistake(Exception):  # noqa: N818 - it is the user's
-    """What is wrong, with its place in the file."""
+    """What is wrong, and where in the file."""
 
     def __init__(self, path: Sequence[str | int], what: str) -> None:
         super().__init__(f"{place(path)}: {what}" if path else what)
@@ -137,8 +138,8 @@ def _convert(data: Any, type_: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) -> None:
-    """Keys and words that no scenario has, with the nearest that one has. What has a wrong type
-    is left for the conversion, which says so."""
+    """Unknown keys and words, with the closest known one. A wrong type is left to the conversion,
+    which reports it."""
     if isinstance(type_, inspect.UnionType):
         choices = [t for t in type_.types if not isinstance(t, inspect.NoneType)]
         if len(choices) == 1:
@@ -148,7 +149,7 @@ def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) ->
         fields = {field.encode_name: field.type for field in type_.fields}
         for key, inner in value.items():
             if key not in fields:
-                hint = _nearest(key, fields) or f"known are {', '.join(fields)}"
+                hint = _nearest(key, fields) or f"known keys: {', '.join(fields)}"
                 raise Mistake((*path, key), f"no such key; {hint}")
             _known_keys(inner, fields[key], (*path, key))
     elif isinstance(type_, inspect.ListType) and isinstance(type_.item_type, inspect.StructType):
@@ -183,6 +184,6 @@ def _quoted(word: str) -> str:
 
 
 def _line(file: Path, what: str) -> str:
-    """One line, whatever is in the file's name or in its keys."""
+    """One line, whatever the file's name and its keys contain."""
     text = f"{file}: {what}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

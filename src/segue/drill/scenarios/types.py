@@ -1,4 +1,5 @@
-"""A scenario: what the scripted model does, and what happens to the agent. Types; see `load`."""
+"""A scenario: what the scripted model does, and what happens to the agent. Types only; see
+`load`."""
 
 from typing import Literal
 
@@ -39,32 +40,31 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """The numbered steps."""
 
     steps: int = 8
-    output_bytes: int = 2_000  # printed by each
+    output_bytes: int = 2_000  # bytes that each step prints
     step_s: float = 0.0  # how long each takes
-    spike_step: int | None = None  # this one prints more than the others
-    spike_bytes: int = 20_000  # so much; agents cut what is much longer
+    spike_step: int | None = None  # this step prints more than the others
+    spike_bytes: int = 20_000  # this many bytes; agents truncate much longer output
     facts: list[ScenarioFact] = []
 
 
 class Context(Struct, frozen=True, forbid_unknown_fields=True):
     """Counts the tokens that are really sent, and refuses what is too long."""
 
-    window_tokens: int | None = None  # None: the one that the agent believes in
+    window_tokens: int | None = None  # None: the window that the agent assumes
     fills_after_steps: float | None = None
     """The conversation is counted larger than it is, so that the window is full after so many
     steps. None: as it is."""
-    refuses: bool = True  # answers "too long" past the window
+    refuses: bool = True  # answers "too long" beyond the window
 
 
 class ScenarioRule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When which request gets which answer instead of the model's own. The first that fits counts.
-
-    `fault` or `status`/`body` refuse; `text`, `command`, `stop`, `usage` reply; `delivery` alone
-    sends the model's own reply that way."""
+    """Which requests get an answer other than the model's own. The first match counts. `fault` or
+    `status`/`body` refuse; `text`, `command`, `stop`, `usage` reply; `delivery` alone sends the
+    model's own reply in that way."""
 
     kind: Kind = Kind.MAIN
     before_step: int | None = None  # when the model would do this step
-    after_requests: int = 0  # so many of this kind came before
+    after_requests: int = 0  # after this many requests of this kind
     times: int | None = 1  # None: forever
     fault: Fault | None = None
     status: int | None = None
@@ -91,7 +91,7 @@ class ScenarioEvent(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a right ending is."""
+    """What a correct ending is."""
 
     ends: Ends = "done"
     """"stopped": the job cannot be finished (no key, no money, the user's own will); right is then
@@ -103,7 +103,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One rehearsal."""
 
     schema: int = 1
-    name: str = ""  # the file's, if it says none
+    name: str = ""  # the file's name, if it states none
     about: str
     job: Job = Job()
     context: Context | None = None
@@ -113,11 +113,11 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     turns: list[ModelReply] = field(default_factory=list)  # for main requests, instead of the job
     events: list[ScenarioEvent] = field(default_factory=list)
     expects: Expectation = Expectation()
-    max_turns: int | None = None  # given to the agent, where it takes one
+    max_turns: int | None = None  # passed to the agent, if it accepts one
     options: dict[str, dict[str, str]] = field(default_factory=dict)
     """By agent: what its cast must do for this scenario, such as {"claude": {"plan": "1"}} for a
     plan's login instead of a key."""
-    limit_s: float = 60.0  # the drill ends the agent then
+    limit_s: float = 60.0  # then the drill ends the agent
     slow_for: list[str] = field(default_factory=list)
     """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
     slow_limit_s: float | None = None  # the limit for those; None: limit_s

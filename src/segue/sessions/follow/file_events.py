@@ -127,7 +127,7 @@ class FolderWatch:
         why = str(fault).partition(" (Error")[0].partition(" about [")[0].rstrip(".")
         if "limit" in why:
             why += "; see fs.inotify.max_user_watches"
-        self.degraded = f"no file events, looking at every file instead: {why}"
+        self.degraded = f"no file events, checking every file instead: {why}"
 
 
 def _may_read(path: str) -> bool:

@@ -331,7 +331,7 @@ def check_homes(written: Written) -> dict[str, list[str]]:
 def unknown(what: str, name: str, table: tuple[str, ...], known: Iterable[str]) -> str:
     """That nobody knows a name, and which one was meant, or which there are."""
     names = list(known)
-    hint = near(name, names) or f"known are {', '.join(names)}"
+    hint = near(name, names) or f"known names: {', '.join(names)}"
     if what == "table":
         return f"unknown table [{clean('.'.join((*table, name)))}]: {hint}"
     place = f" in [{clean('.'.join(table))}]" if table else ""

@@ -256,7 +256,7 @@ class _Taker:
 
     def homes(self, table: Mapping[str, Any]) -> None:
         if isinstance(self.place, str):
-            raise self.fault("[homes] can be set in a file only")
+            raise self.fault("[homes] can only be set in a file")
         for name, places in config.check_homes(self.place).items():
             written = next(n for n in table if agents.canonical(n) == name)
             self.put("homes", name, places, ("homes", written))

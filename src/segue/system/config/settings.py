@@ -261,7 +261,7 @@ def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iter
                 if key in values and values[key].value >= 2:
                     value, source = values[key].value, values[key].source
                     yield (
-                        f"{source.at}: {key} = {value:g} is above 1, which switches it off;"
+                        f"{source.at}: {key} = {value:g} is above 1, which turns it off;"
                         f" {value:g}% is {value / 100:g}"
                     )
             if kind == "agents" and name not in known and (hint := config.near(name, known)):

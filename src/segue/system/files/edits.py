@@ -156,11 +156,11 @@ def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) 
     edit = records.pop(os.path.abspath(path), None)
     first = edit.backups[0] if edit is not None and edit.backups else None
     original = read(first) if first else None
-    how = "segue's entries are gone from it"
+    how = "segue's entries were removed from it"
     _check_same(path, now)
     if first == "" and same(rest, ""):
         _unlink(path)
-        how = "deleted: it held nothing else"
+        how = "deleted: it contained nothing else"
     elif original is not None and same(rest, original):
         _write(path, original, _mode(path))
         how = "as it was before"

@@ -126,7 +126,7 @@ def _rolling(file: BinaryIO, tail_bytes: int, max_bytes: int | None = None) -> t
         chunks.append(chunk)
         kept += len(chunk)
         if max_bytes is not None and kept + dropped > max_bytes:
-            raise InputError(f"a device that gives more than {max_bytes >> 20} MB is not read")
+            raise InputError(f"a device with more than {max_bytes >> 20} MB is not read")
         while kept - len(chunks[0]) >= tail_bytes:
             first = chunks.popleft()
             kept, dropped = kept - len(first), dropped + len(first)
@@ -143,7 +143,7 @@ def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) ->
         if 0 <= newline < len(data) - 1:
             data, first_line = data[newline + 1 :], first_line + 1
         else:
-            notes.append(f"{name}: one line is longer than that; its beginning is unknown")
+            notes.append(f"{name}: one line is longer than that; its beginning was not read")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = data.decode("utf-16", "replace")
     else:

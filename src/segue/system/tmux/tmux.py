@@ -76,7 +76,7 @@ class Tmux:
                 argv, input=input, capture_output=True, timeout=PATIENCE_S, env=self._env, cwd=cwd
             )
         except subprocess.TimeoutExpired:
-            raise TmuxError(f"tmux does not answer: {commands[0][0]}") from None
+            raise TmuxError(f"tmux does not respond: {commands[0][0]}") from None
         except (OSError, ValueError) as error:
             raise TmuxError(f"tmux cannot be run: {error}") from None
         if done.returncode != 0:

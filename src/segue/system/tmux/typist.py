@@ -52,7 +52,7 @@ class TypingRefused(Struct, frozen=True):
     detail: str = ""
 
 
-_CHANGED = TypingRefused("user_active", "something changed at that moment")
+_CHANGED = TypingRefused("user_active", "the pane changed just then")
 
 
 class Typist:
@@ -154,7 +154,7 @@ class Typist:
         `Tmux.shell_line` showed when it was judged to be a prompt with nothing behind it. The words
         are plain ones, of which no shell makes anything else."""
         if not words or not all(map(_WORD.fullmatch, words)):
-            return TypingRefused("unknown", "that is not for a shell")
+            return TypingRefused("unknown", "this text must not be typed into a shell")
         try:
             tmux = self._tmux_for(socket)
             pane = tmux.pane(pane_id)

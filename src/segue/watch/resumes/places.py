@@ -113,7 +113,7 @@ class Places:
         if code == 0:
             return ""
         said = place.read_text("utf-8", "replace").strip().splitlines()
-        return f"the run ended with {code}: {said[-1] if said else 'it says nothing'}"
+        return f"the run ended with {code}: {said[-1] if said else 'no output'}"
 
     def forget_logs(self, before: float) -> None:
         """Deletes the output of runs that wrote nothing since then. Each run keeps its own log

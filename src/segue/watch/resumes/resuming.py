@@ -99,7 +99,7 @@ class Resumer:
         if pending.ending.state == "at_prompt":
             if verdict.prompt == "handoff":
                 if handoff is not None:
-                    self.hands.drop(handoff, "the context is exhausted: segue hands over itself")
+                    self.hands.drop(handoff, "the context is exhausted: segue hands it over itself")
                 self.hands.begin(kept, own=True)
                 return None
             return self._continue(pending)
@@ -235,7 +235,7 @@ class Resumer:
     def _continue_once_idle(self, pending: Pending) -> NotDone | None:
         """Types what the agent does not take when it is started."""
         until = self.world.clock.awake() + self.verify_s
-        failed: NotDone | None = NotDone("it did not come to its prompt")
+        failed: NotDone | None = NotDone("it did not reach its prompt")
         idle_since: float | None = None
         while self.world.clock.awake() < until:
             seen = self.world.look(self._kept(pending))
@@ -273,7 +273,7 @@ class Resumer:
         session, terminal = kept.session, kept.terminal
         program = self.places.program(kept)
         if terminal is None or not program:
-            raise StateError(f"how {session.agent} is started in a terminal is unknown")
+            raise StateError(f"segue does not know how to start {session.agent} in a terminal")
         if not _ID.fullmatch(session.session_id):
             raise StateError("its id cannot be passed on a command line")
         marker, writes = "", session.session_id

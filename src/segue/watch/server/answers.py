@@ -277,7 +277,7 @@ class DaemonAnswers:
         with self.world.lock:
             asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, AskUser)]
             said = [self.watch.wishes.yes(pending.ending.session_id) for pending in asked]
-        return "; ".join(said) or "nothing was asked"
+        return "; ".join(said) or "the daemon asked for nothing"
 
     # For agents
 

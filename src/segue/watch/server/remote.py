@@ -82,7 +82,7 @@ class Remote:
             pass  # it shut down in the middle of a line
         finally:
             connection.close()
-        raise NoDaemon("the daemon went away")
+        raise NoDaemon("the daemon closed the connection")
 
     def _ask(self, method: str, target: str, body: bytes | None) -> Any:
         connection = _Connection(self.path, self.timeout_s)
@@ -90,9 +90,11 @@ class Remote:
             response = _response(connection, method, target, body)
             data = response.read()
         except TimeoutError:
-            raise StateError(f"the daemon at {self.path} does not answer") from None
+            raise StateError(f"the daemon at {self.path} does not respond") from None
         except (OSError, HTTPException) as fault:
-            raise NoDaemon(f"the daemon at {self.path} went away: {_said(fault)}") from None
+            raise NoDaemon(
+                f"the connection to the daemon at {self.path} was lost: {_said(fault)}"
+            ) from None
         finally:
             connection.close()
         if response.status != 200:
@@ -138,7 +140,7 @@ def _response(
 
 
 def _raise(status: int, data: bytes) -> None:
-    line = f"the daemon says {status}"
+    line = f"the daemon answered with status {status}"
     with suppress(ValueError):
         found = msgspec.json.decode(data)
         if isinstance(found, dict) and isinstance(found.get("error"), str):

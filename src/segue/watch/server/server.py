@@ -160,7 +160,7 @@ class Server:
             if client.phase is Phase.READING:
                 self._refuse(client, ApiRefusal(408, "the request was not finished"))
             elif client.phase is Phase.WORKING:
-                self._refuse(client, ApiRefusal(503, "the daemon does not answer"))
+                self._refuse(client, ApiRefusal(503, "the daemon does not respond"))
             else:
                 self._drop(client)
         self._send_all(self.feed.beat(now))
@@ -230,7 +230,7 @@ class Server:
                 self._later(lambda: self._answer(client, request, found))
 
         if self._jobs.qsize() > 4 * MOST_CLIENTS:
-            raise ApiRefusal(503, "the daemon does not answer")
+            raise ApiRefusal(503, "the daemon does not respond")
         self._watch(client)
         self._jobs.put(work)
         self._bound()

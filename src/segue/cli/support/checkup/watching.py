@@ -59,7 +59,7 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
         return
     pid, version = told.get("pid"), str(told.get("version", ""))
     if version != __version__:
-        what = f"process {pid} runs segue {version}, and this is {__version__}"
+        what = f"process {pid} is running segue {version}, but this is segue {__version__}"
         yield HealthCheck(name="watch", status="warn", what=what, do="start it again: segue watch")
     elif degraded := str(told.get("degraded") or ""):
         what = f"process {pid} sees changes late: {degraded}"

@@ -244,7 +244,7 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffCo
         if cycle.step is HandoffStep.WAITING and not cycle.owes:
             return cycle, []  # so that it comes sooner
     if cycle.step is HandoffStep.WAITING and not cycle.owes:
-        return _rest(cycle, moment, "the user interrupted it: the next move is theirs")
+        return _rest(cycle, moment, "the user interrupted it: it is waiting for the user")
     return _decline(cycle, moment)
 
 
@@ -290,11 +290,11 @@ def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContex
         # It may have come to its end just before it was to be interrupted.
         was_cut = cycle.cut_at is not None and not fact.is_over
         if not was_cut and (fact.is_over or fact.is_long):
-            return _rest(cycle, moment, "its turn has ended: the next move is the user's")
+            return _rest(cycle, moment, "its turn has ended: it is waiting for the user")
         if not (was_cut and fact.is_long):
             return cycle, []
     if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MOST_REQUESTS:
-        return _write_own(cycle, moment, "asked often enough")
+        return _write_own(cycle, moment, "asked the maximum number of times")
     return _to(cycle, HandoffStep.ASKING, moment, is_heard=False, is_stale=False), [
         TypeText("request")
     ]

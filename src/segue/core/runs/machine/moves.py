@@ -415,7 +415,7 @@ def hand_over(
     if run.abilities.talks:
         return RunStep(asking, (ask,))
     if not run.abilities.resumes or _too_large_to_resume(run):
-        cause = "it is too large to be asked" if run.abilities.resumes else "it cannot be asked"
+        cause = "it is too full to be asked" if run.abilities.resumes else "it cannot be asked"
         return end_leg(run, "gentle", "handoff", f"{reason}; {cause}")
     # Asking means ending it here: its session is resumed with the request.
     return RunStep(replace(asking, ending="handoff", ended_how="gentle"), (ask,))

@@ -39,7 +39,7 @@ class Gate(Struct, frozen=True):
 
 def told(tokens: int) -> Sized:
     """A size that was stated explicitly."""
-    return Sized(bounded(tokens), "told", "as told")
+    return Sized(bounded(tokens), "told", "as given")
 
 
 def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
@@ -104,7 +104,7 @@ def gate(
     if need <= limit:
         return Gate("allow", "", percent, need, limit)
     verdict: Literal["warn", "block"] = "block" if policy.gate == "block" else "warn"
-    room = f"tasks may have up to {limit:,} tokens" if limit else "no new task should start"
+    room = f"tasks may take up to {limit:,} tokens" if limit else "no new task should start"
     text = (
         f"Context at {percent}%, complete large tasks after handoff. This one is estimated at"
         f" {need:,} tokens ({sized.why}); in this session, {room} now."

@@ -24,25 +24,26 @@ class Http(Struct, frozen=True):
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """A way of asking a model."""
+    """One model API."""
 
     name: str
     takes: Callable[[str, str], bool]
     """Whether a method and a path (without the query) belong to it."""
     read: Callable[[str, Mapping[str, str], Any], Ask]
-    """Path, query and decoded body into what is asked. Raises ValueError with one clear line for a
-    body that is none of this wire's."""
+    """Parses a path, a query and a decoded body into a request. Raises ValueError with a one-line
+    message if the body does not fit this wire."""
     pieces: Callable[[Ask, ModelAnswer], Iterator[bytes]]
-    """The reply as a stream, event by event; the last piece is the wire's closing event, so that
-    all but the last is an unfinished stream."""
+    """The reply as a stream, event by event; the last piece is the wire's closing event, so a
+    stream without it is unfinished."""
     whole: Callable[[Ask, ModelAnswer], bytes]
-    """The reply, or the count, as one body."""
+    """The reply, or the token count, as one body."""
     refuse: Callable[[Ask | None, Refusal, float], Http]
-    """A refusal as this wire's API words it; the float is now."""
+    """A refusal as this API words it; the float is the current time."""
     stream_refusal: Callable[[Refusal, float], bytes] | None = None
-    """A refusal as an event of a stream that began well."""
+    """A refusal as an event of a stream that began normally."""
     streamed: frozenset[Fault] = frozenset()
-    """Faults that this API tells in the stream, never by a status, if a stream was asked for."""
+    """Faults that this API reports inside the stream and never with a status, if a stream was
+    requested."""
 
 
 def find(method: str, path: str) -> Wire | None:

@@ -70,8 +70,8 @@ def _parts(message: dict[str, Any]) -> Iterator[Part]:
         made = tuple(f.call(b.get("id"), b.get("name"), b.get("input")) for b in calls)
         yield Part("assistant", said, made)
         return
-    # Results come before the words of the same message, wherever the agent put them: the API has
-    # them so, and what is said beside them is a reminder.
+    # Results come before the text of the same message, wherever the agent put them: the API orders
+    # them so, and the text beside them is a reminder.
     for block in blocks:
         if block.get("type") == "tool_result":
             told = f.text(block.get("content"))
@@ -94,7 +94,7 @@ def _message(ask: Ask, answer: ModelAnswer) -> dict[str, Any]:
             "input_tokens": spend.input_tokens,
             "cache_creation_input_tokens": spend.cache_write_tokens,
             "cache_read_input_tokens": spend.cache_read_tokens,
-            "output_tokens": min(1, spend.output_tokens),  # the start cannot know more
+            "output_tokens": min(1, spend.output_tokens),  # the first event cannot know more
         },
     }
 
@@ -117,7 +117,7 @@ def _pieces(ask: Ask, answer: ModelAnswer) -> Iterator[bytes]:
         index += 1
     usage = {**message["usage"], "output_tokens": reply.spend.output_tokens}
     stop = {"stop_reason": _STOPS[reply.ends_with], "stop_sequence": None}
-    # One piece: a stream that breaks before it gave no reason to stop, which is what counts.
+    # One piece: a stream that breaks before it has not stated a stop reason, which is what matters.
     yield _event({"type": "message_delta", "delta": stop, "usage": usage}) + _event(
         {"type": "message_stop"}
     )

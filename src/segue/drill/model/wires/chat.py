@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: `POST /v1/chat/completions`, which many others speak too."""
+"""OpenAI Chat Completions: `POST /v1/chat/completions`, which many other providers support too."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Code that the APIs share: careful reading of any JSON, events, ids. Pure."""
+"""Code that the APIs share: tolerant reading of JSON, events, ids. Pure."""
 
 import zlib
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import msgspec
 from segue.drill.model.answer import Fault, ModelAnswer, ModelReply, Refusal
 from segue.drill.model.ask import Ask, Call, Part, command_in
 
-_PIECES = 24  # of one text, at most: a long summary must not take minutes as a trickle
+_PIECES = 24  # per text: a long summary must not take minutes when delivered slowly
 _PIECE_CHARS = 8  # at least
 
 _UNDONE = ("aborted", "[Tool execution was interrupted]", "No result provided", "Command aborted")
-"""How results of calls that came to nothing begin, on wires that have no flag for it."""
+"""How results of interrupted calls begin, on wires without a flag for it."""
 
 _FAULTS: dict[int, Fault] = {
     400: "bad_request",
@@ -33,7 +33,7 @@ def encode(value: object) -> bytes:
 
 
 def size(*values: object) -> int:
-    """Bytes as JSON; nothing counts as nothing."""
+    """Decodes JSON; an empty body counts as an empty object."""
     return sum(len(encode(value)) for value in values if value not in (None, "", [], {}))
 
 
@@ -44,14 +44,14 @@ def event(value: object, name: str = "") -> bytes:
 
 
 def body(value: Any) -> dict[str, Any]:
-    """The request's body, if it is an object."""
+    """The request's body. Raises ValueError unless it is an object."""
     if not isinstance(value, dict):
         raise ValueError("the body must be a JSON object")
     return value
 
 
 def items(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """A list that must be there, without what is no object."""
+    """A required list; items that are not objects are left out."""
     found = value.get(key)
     if not isinstance(found, list):
         raise ValueError(f"{key}: must be a list")
@@ -59,17 +59,17 @@ def items(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The objects of a list; none if it is no list."""
+    """The objects in a list; none if it is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def string(value: object) -> str:
-    """A string as it is, anything else as ""."""
+    """A string as it is; "" for anything else."""
     return value if isinstance(value, str) else ""
 
 
 def text(value: object) -> str:
-    """The words of a content: a string, or blocks with a `text`."""
+    """The text of a content: a string, or blocks with a `text`."""
     if isinstance(value, str):
         return value
     found = (item if isinstance(item, str) else _words(item) for item in _list(value))
@@ -85,14 +85,14 @@ def _list(value: object) -> list[Any]:
 
 
 def names(tools: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The tools' names, of either form of OpenAI's, or Anthropic's."""
+    """The tools' names, in Anthropic's form or either of OpenAI's."""
     inner = ((tool, *objects([tool.get("function")])) for tool in tools)
     found = (string(place.get("name")) for places in inner for place in places)
     return tuple(name for name in found if name)
 
 
 def call(number: object, name: object, arguments: object) -> Call:
-    """A call as it was read; arguments may be an object or the text of one."""
+    """A parsed call; its arguments may be an object or JSON text."""
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments)
@@ -103,13 +103,13 @@ def call(number: object, name: object, arguments: object) -> Call:
 
 
 def result(number: object, said: str, is_error: bool = False) -> Part:
-    """A tool's answer. Some wires tell by words alone that a call came to nothing."""
+    """A tool's result. Some wires show only by its text that a call was interrupted."""
     undone = is_error or said.lstrip().startswith(_UNDONE)
     return Part("tool", said, answers=string(number), is_error=undone)
 
 
 def split_base(listed: list[dict[str, Any]], roles: tuple[str, ...]) -> tuple[int, int]:
-    """Bytes of the messages before anything is said, and of all others."""
+    """The bytes of the messages before the conversation, and of all others."""
     first = 0
     while first < len(listed) and listed[first].get("role") in roles:
         first += 1
@@ -117,7 +117,7 @@ def split_base(listed: list[dict[str, Any]], roles: tuple[str, ...]) -> tuple[in
 
 
 def arguments_of(made: Call) -> dict[str, object]:
-    """What the tool is given; a call without arguments has its command."""
+    """The arguments for the tool; a call without arguments gets its command."""
     return dict(made.arguments) or {"command": made.command}
 
 
@@ -127,46 +127,46 @@ def reply_of(answer: ModelAnswer) -> ModelReply:
 
 
 def cut(words: str) -> Iterator[str]:
-    """A text in pieces, as a model says it."""
+    """Splits a text into pieces, as a model streams it."""
     step = max(_PIECE_CHARS, -(-len(words) // _PIECES))
     for start in range(0, len(words), step):
         yield words[start : start + step]
 
 
 def mark(ask: Ask) -> str:
-    """What makes this request's ids its own: after a restart numbers begin again, but what was
-    said is not the same."""
+    """A prefix that makes this request's ids unique: numbers start over after a restart, but the
+    conversation differs."""
     said = f"{ask.model}/{len(ask.parts)}/{ask.said_bytes}/{ask.last_text}"
     return f"{ask.number:08x}{zlib.crc32(said.encode('utf-8', 'replace')):08x}"
 
 
 def counted(ask: Ask | None, answer: ModelAnswer) -> int:
-    """The answer to a count; by the size of what was sent if the script gave none."""
+    """The answer to a token count; derived from the request's size if the script states none."""
     if answer.input_tokens is not None:
         return answer.input_tokens
     return (ask.base_bytes + ask.said_bytes) // 4 if ask else 0
 
 
 def fault_of(refusal: Refusal) -> Fault:
-    """What it is about, also if only a status was given."""
+    """The kind of refusal, also if only a status was given."""
     if refusal.fault is not None:
         return refusal.fault
     return _FAULTS.get(refusal.status or 500, "server_error")
 
 
 def used_and_window(refusal: Refusal, window: int = 200_000) -> tuple[int, int]:
-    """The figures of a prompt that is too long, whatever of them is known."""
+    """The figures of a prompt that is too long, as far as known."""
     window = refusal.window_tokens or window
     return refusal.used_tokens or window + window // 25, window
 
 
 def seconds(wait: float) -> str:
-    """As "3s" or "0.25s"."""
+    """Formats seconds as "3s" or "0.25s"."""
     return f"{wait:.3f}".rstrip("0").rstrip(".") + "s"
 
 
 def retry_headers(refusal: Refusal) -> dict[str, str]:
-    """Whole seconds, as HTTP has it; the part of one goes into a second header."""
+    """Whole seconds, as HTTP requires; the fraction goes into a second header."""
     wait = refusal.retry_after_s
     if wait is None:
         return {}

@@ -84,7 +84,7 @@ def _words(content: dict[str, Any]) -> str:
 
 
 def _parts(content: dict[str, Any], turn: int, open_calls: list[Call]) -> Iterator[Part]:
-    """`open_calls` holds what was called and not yet answered: ids are optional on this wire."""
+    """`open_calls` holds calls without a result so far: ids are optional on this wire."""
     said = _words(content)
     parts = f.objects(content.get("parts"))
     if content.get("role") == "model":
@@ -125,7 +125,7 @@ def _told(response: object) -> str:
 
 def _usage(answer: ModelAnswer) -> dict[str, int]:
     spend = f.reply_of(answer).spend
-    # What was written to a cache is not told on this wire: it is part of the prompt.
+    # This wire does not report cache writes: they are part of the prompt.
     prompt = spend.input_tokens + spend.cache_read_tokens + spend.cache_write_tokens
     found = {
         "promptTokenCount": prompt,

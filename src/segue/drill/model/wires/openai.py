@@ -10,7 +10,7 @@ from segue.drill.model.wires import fields as f
 
 Error = dict[str, Any]
 
-# Status, type, code, words.
+# Status, type, code, message.
 _FAULTS: dict[Fault, tuple[int, str, str | None, str]] = {
     "too_long": (
         400,
@@ -61,7 +61,7 @@ def error(refusal: Refusal, now: float) -> tuple[int, Error]:
 
 
 def refuse(ask: Ask | None, refusal: Refusal, now: float) -> Http:
-    """As an HTTP answer."""
+    """The error as an HTTP answer."""
     status, made = error(refusal, now)
     headers = {"x-request-id": f"req_{f.mark(ask) if ask else 0}", **f.retry_headers(refusal)}
     if "plan_type" in made:
@@ -74,7 +74,7 @@ def refuse(ask: Ask | None, refusal: Refusal, now: float) -> Http:
 
 
 def prompt(spend: Spend) -> tuple[int, dict[str, int]]:
-    """The prompt's tokens, the cached ones among them, and what was cached of them."""
+    """The prompt's tokens (cached ones included), and how many of them were cached."""
     whole = spend.input_tokens + spend.cache_read_tokens + spend.cache_write_tokens
     return whole, {
         "cached_tokens": spend.cache_read_tokens,

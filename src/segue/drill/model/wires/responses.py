@@ -60,7 +60,7 @@ def _part(item: dict[str, Any]) -> Part | None:
             is_error = output.get("success") is False
             output = output.get("content")
         return f.result(item.get("call_id"), f.text(output), is_error)
-    return None  # reasoning, and what is unknown yet
+    return None  # reasoning, and unknown types
 
 
 def _usage(answer: ModelAnswer) -> dict[str, Any]:
@@ -186,7 +186,7 @@ WIRE = Wire(
     whole=_whole,
     refuse=openai.refuse,
     stream_refusal=_stream_refusal,
-    # A status 400 or 429 is not understood by the agent that speaks this wire; the real API lets
+    # The agent that uses this wire does not understand a status of 400 or 429; the real API lets
     # the stream begin before it counts.
     streamed=frozenset({"too_long", "billing"}),
 )
