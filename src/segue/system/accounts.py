@@ -27,7 +27,7 @@ _MAX_BYTES = 4_000_000
 
 
 class AccountsFile(Struct):
-    """What the file holds."""
+    """The content of the file."""
 
     accounts: list[Account] = []
     schema: int = 1
@@ -36,8 +36,8 @@ class AccountsFile(Struct):
 def account_of(
     agent: str, env: Mapping[str, str], *, flags: Sequence[str] = (), cwd: str = ""
 ) -> Account:
-    """Whose limits count for this agent, started so. Never raises: without a login that can be
-    told, the agent's config home stands for the account."""
+    """The account whose limits apply to this agent, started in this way. Never raises: if the login
+    cannot be determined, the agent's config home identifies the account."""
     name = canonical(agent)
     drive = drives.find(name)
     look = drive.login if drive is not None else None
@@ -56,9 +56,8 @@ def account_at(
     *,
     flags: Sequence[str] = (),
 ) -> Account | None:
-    """Whose session a file is: of the login that its home has now; None if it is in another
-    home. `homes` keeps logins for the next question; `flags`: those of its process, if they
-    are known."""
+    """The account of a session file: the login that its home has now, or None if it is in another
+    home. `homes` caches logins; `flags` are those of its process, if known."""
     known = {} if homes is None else homes
     if agent not in known:
         known[agent] = account_of(agent, env, flags=flags)
@@ -68,36 +67,36 @@ def account_at(
 
 
 class Accounts:
-    """What is known of them. Nothing here raises because of the file."""
+    """The known accounts. Nothing here raises because of the file."""
 
     def __init__(self, folder: str | None = None) -> None:
         self.path = Path(folder or state.state_folder(), FILE_NAME)
 
     def all(self, now: float) -> list[Account]:
-        """Each with what still says something."""
+        """All accounts, each with the limits that still matter."""
         return [accounts.current(account, now) for account in self.known()]
 
     def known(self) -> list[Account]:
-        """Each with everything that was noted."""
+        """All accounts, each with everything that was recorded."""
         return self._read().accounts
 
     def find(self, account: Account) -> Account:
-        """The same with its limits."""
+        """The same account with its limits."""
         known = {each.id: each for each in self.known()}
         return known.get(account.id, account)
 
     def limited_until(self, account: Account, now: float) -> float | None:
-        """Until when nobody may try; None if it is not limited."""
+        """When requests are allowed again; None if the account is not limited."""
         found = accounts.limited_until(self.find(account), now)
         return found.resets_at if found is not None else None
 
     def note_limit(self, account: Account, *limits: Limit) -> None:
-        """What was just seen of its limits."""
+        """Records what was just seen of its limits."""
         if limits:
             self._change(account, lambda known: accounts.note(known, limits))
 
     def ask(self, account: Account, who: str, now: float) -> Answer:
-        """Whether `who` may send a request now. The first one after a reset has the turn then."""
+        """Whether `who` may send a request now. After a reset, the first to ask goes first."""
         known, answer = accounts.ask(self.find(account), who, now)
         if not accounts.met(known):
             return answer  # the usual case needs no lock
@@ -111,12 +110,12 @@ class Accounts:
         return found if self._change(account, change) else answer
 
     def replied(self, account: Account, who: str, now: float) -> None:
-        """The model answered `who`: the others may follow."""
+        """The model answered `who`, so the others may follow."""
         if accounts.met(self.find(account)):
             self._change(account, lambda known: accounts.replied(known, who, now))
 
     def left(self, account: Account, who: str) -> None:
-        """Whoever had the turn does not try after all: another may."""
+        """The one that was to go first does not try after all, so another may."""
         if self.find(account).first is not None:
             self._change(account, lambda known: accounts.left(known, who))
 
@@ -136,7 +135,7 @@ class Accounts:
         return cleared
 
     def _change(self, account: Account, change: Callable[[Account], Account]) -> bool:
-        """Whether it is kept now."""
+        """Whether it is stored now."""
         try:
             with self._alone():
                 file = self._read()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from segue.errors import InputError
 
-if TYPE_CHECKING:  # all that is quick needs no more than `now`
+if TYPE_CHECKING:  # imported by quick commands, which need only `now`
     from datetime import tzinfo
 
 _LOCALTIME = "/etc/localtime"
@@ -18,7 +18,8 @@ def now() -> float:
 
 
 def local_zone() -> "tzinfo":
-    """The user's zone with its rules for summer time, or its present offset if it has no name."""
+    """The user's time zone with its daylight-saving rules, or its current offset if it has no
+    name."""
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
@@ -34,7 +35,7 @@ def local_zone() -> "tzinfo":
 
 
 def parse_zone(name: object) -> "tzinfo":
-    """A zone that the user named; raises InputError for one that nobody has."""
+    """The time zone with this name. Raises InputError if there is none."""
     from segue.core.stops import resets
 
     found = resets.zone(name) if isinstance(name, str) else None

@@ -24,7 +24,7 @@ _READ_BYTES = 4 << 20
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One stop in doubt: when, whose, what segue thought, and the end of what it read."""
+    """One uncertain stop: when, whose, segue's verdict, and the end of the text."""
 
     at: float
     agent: str = ""
@@ -36,19 +36,19 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def path() -> Path:
-    """Where they are kept."""
+    """The path of the file."""
     return Path(state.state_folder()) / "doubts.jsonl"
 
 
 def is_doubtful(stop: Stop, min_confidence: float) -> bool:
-    """Whether a verdict explains too little: nothing was found, or too uncertain to act on."""
+    """Whether a verdict explains too little: no evidence, or too uncertain to act on."""
     if stop.reason in (StopReason.COMPLETED, StopReason.USER_EXIT):
         return False
     return stop.reason is StopReason.UNKNOWN or stop.confidence < min_confidence
 
 
 def keep(doubt: Doubt) -> None:
-    """Appends one, without secrets; never raises."""
+    """Appends an entry, without secrets; never raises."""
     text, _ = redact(doubt.text.strip()[-_MOST_CHARS:])
     if not text:
         return
@@ -59,7 +59,7 @@ def keep(doubt: Doubt) -> None:
 
 
 def load() -> list[Doubt]:
-    """All that are kept, the oldest first; lines that nobody can read are left out."""
+    """All stored entries, the oldest first; unreadable lines are skipped."""
     try:
         data = path().read_bytes()[-_READ_BYTES:]
     except OSError:
@@ -72,7 +72,7 @@ def load() -> list[Doubt]:
 
 
 def clear() -> int:
-    """Forgets all; how many there were."""
+    """Deletes all entries; returns how many there were."""
     count = len(load())
     with contextlib.suppress(FileNotFoundError):
         path().unlink()

@@ -17,20 +17,21 @@ _TABLE = re.compile(r"\[[ \t]*mcp_servers[ \t]*\.[ \t]*segue[ \t]*\][ \t]*(?:#.*
 
 
 def codex_path(env: Mapping[str, str]) -> str:
-    """The user's config: in CODEX_HOME, else in ~/.codex."""
+    """The user's config: in CODEX_HOME, otherwise in ~/.codex."""
     folder = env.get("CODEX_HOME") or os.path.join(os.path.expanduser("~"), ".codex")
     return os.path.join(folder, "config.toml")
 
 
 def opencode_path(env: Mapping[str, str]) -> str:
-    """The user's config; the one with comments, if that is what there is."""
+    """The user's config; the one with comments, if that is the one that exists."""
     home = env.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     plain = env.get("OPENCODE_CONFIG") or os.path.join(home, "opencode/opencode.json")
     return plain + "c" if not os.path.exists(plain) and os.path.exists(plain + "c") else plain
 
 
 def add_codex(env: Mapping[str, str], stamp: str, only_print: bool) -> list[str]:
-    """Adds the table at the end; what to tell the user. Raises InputError, one line."""
+    """Adds the table at the end; returns the message for the user. Raises InputError with one
+    line."""
     path, (program, *words) = codex_path(env), units.own_argv("mcp")
     table = (
         f"[mcp_servers.{NAME}]\n"
@@ -56,7 +57,7 @@ def add_codex(env: Mapping[str, str], stamp: str, only_print: bool) -> list[str]
 
 
 def remove_codex(env: Mapping[str, str], path: str = "") -> str:
-    """Takes the table away if it is segue's; how, "" if there was nothing to do."""
+    """Removes the table if it is segue's; returns how, or "" if there was nothing to do."""
     path = path or codex_path(env)
     now = edits.read(path)
     if now is None:
@@ -74,7 +75,7 @@ def remove_codex(env: Mapping[str, str], path: str = "") -> str:
 
 
 def add_opencode(env: Mapping[str, str], stamp: str, only_print: bool) -> list[str]:
-    """Adds the server; what to tell the user. Raises InputError, one line."""
+    """Adds the server; returns the message for the user. Raises InputError with one line."""
     path = opencode_path(env)
     entry = {"type": "local", "command": units.own_argv("mcp"), "enabled": True}
     if only_print:
@@ -94,7 +95,7 @@ def add_opencode(env: Mapping[str, str], stamp: str, only_print: bool) -> list[s
 
 
 def remove_opencode(env: Mapping[str, str], path: str = "") -> str:
-    """Takes the server away if it is segue's; how, "" if there was nothing to do."""
+    """Removes the server if it is segue's; returns how, or "" if there was nothing to do."""
     path = path or opencode_path(env)
     now = edits.read(path)
     settings = edits.parse(now, path) if now is not None else None
@@ -119,7 +120,8 @@ def remove_opencode(env: Mapping[str, str], path: str = "") -> str:
 
 
 def _check_starts(agent: str, argv: list[str]) -> None:
-    """Raises InputError, one line: an agent would complain of a dead server at every start."""
+    """Raises InputError with one line: an agent would complain about a dead server at every
+    start."""
     if why := mcp_probe.why_not(argv):
         raise InputError(
             f"{agent}: its MCP server does not start ({shlex.join(argv)}: {why});"
@@ -139,10 +141,10 @@ def _is_own(entry: Any) -> bool:
 
 
 def _without_table(text: str) -> str:
-    """The text without the table: from its name to its last entry. What stands below that, up to
-    the next table, is the user's."""
+    """The text without the table: from its name to its last entry. What follows, up to the next
+    table, belongs to the user."""
     kept: list[str] = []
-    below: list[str] | None = None  # comments and blank lines since an entry of the table's
+    below: list[str] | None = None  # comments and blank lines since an entry of the table
     for line in text.splitlines(keepends=True):
         bare = line.strip()
         if bare.startswith("["):

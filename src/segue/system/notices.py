@@ -28,13 +28,13 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 WINDOWS_S: Mapping[Kind, float] = {
     "stop": 300.0,
-    "wait": 3_600.0,  # a limit is looked at again and again until it resets
+    "wait": 3_600.0,  # a limit is checked again and again until it resets
     "resume": 300.0,
     "handoff": 300.0,
     "needs_you": 1_800.0,
     "done": 300.0,
 }
-"""For so long the same thing is not told again."""
+"""For this long, the same notice is not repeated."""
 
 _MOST_WAITING = 64
 _MOST_CHARS = 2_000
@@ -50,7 +50,7 @@ _TYPES: Mapping[Kind, str] = {
     "needs_you": "warning",
     "done": "success",
 }
-# A word with a separator in it, or a home: "/a", "~/b", "c/d.py", "C:\\e". Not "5,000/200,000".
+# A word that contains a separator, or a home: "/a", "~/b", "c/d.py", "C:\\e". Not "5,000/200,000".
 _PATH = re.compile(r"(?:~|[A-Za-z]:)?[\w.@+~-]*(?:[/\\][\w.@+~-]*)+")
 _SHARE = re.compile(r"[\d.,]+/[\d.,]+")
 _PLACE = "…"
@@ -65,11 +65,11 @@ class Notice(Struct, frozen=True):
 
 
 Send = Callable[[Notice], str]
-"""Delivers one notice; "" if it went out, else why not, in one line."""
+"""Delivers one notice; returns "" if it was sent, otherwise why not, in one line."""
 
 
 class Notices:
-    """Tells each thing once in its window, through the first way that works. Never blocks, never
+    """Sends each notice once in its window, through the first way that works. Never blocks, never
     raises. With `terse`, no detail, no path and nothing after a first line leaves this machine."""
 
     def __init__(
@@ -92,11 +92,11 @@ class Notices:
         self._thread: threading.Thread | None = None
         self.sent = self.dropped = 0
         self.notes: deque[str] = deque(maxlen=20)
-        """What went wrong last, one line each, without what is secret in a URL."""
+        """The latest failures, one line each, without the secret parts of a URL."""
 
     def tell(self, kind: Kind, key: str, title: str, body: str = "", *, detail: str = "") -> bool:
-        """Whether it is on its way: not if the same `key` was told as this kind within its window,
-        if too much waits already, or after `close`. `detail` may name paths and quote sessions."""
+        """Whether it was queued: not if the same `key` was sent as this kind within its window, if
+        the queue is full, or after `close`. `detail` may name paths and quote sessions."""
         now = self._clock()
         with self._changed:
             self._told = {k: at for k, at in self._told.items() if _is_fresh(k[0], now - at)}
@@ -115,19 +115,18 @@ class Notices:
 
     @property
     def has_ways(self) -> bool:
-        """Whether there is anywhere to tell it."""
+        """Whether there is any way to send it."""
         return bool(self._ways)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether everything that was told is out, or has failed, within that time of a
-        service's. What this process itself needs first is not counted: on a busy machine,
-        that is the longer."""
+        """Whether everything queued was sent or has failed within this time of a service. What this
+        process itself needs first is not counted: on a busy machine, that takes longer."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_idle() or self._is_asking, _LOAD_S)
             return self._changed.wait_for(self._is_idle, timeout_s)
 
     def close(self, patience_s: float = _CLOSE_S) -> None:
-        """Takes nothing more, and waits no longer than that for what is on its way."""
+        """Accepts nothing more, and waits at most this long for queued notices."""
         with self._changed:
             self._is_closed = True
             self._changed.wait_for(self._is_idle, patience_s)
@@ -147,7 +146,7 @@ class Notices:
                 notice, self._is_sending = self._waiting.popleft(), True
             for way in self._ways:
                 if isinstance(way, Services):
-                    with suppress(Exception):  # sending it will say what is wrong
+                    with suppress(Exception):  # sending it will show what is wrong
                         way.load()
             with self._changed:
                 self._is_asking = True
@@ -162,7 +161,8 @@ class Notices:
         for way in self._ways:
             try:
                 why = way(notice)
-            except Exception as fault:  # a service's own code: whatever it raises, others continue
+            # a service's own code: whatever it raises, the others continue
+            except Exception as fault:
                 why = f"notice not sent: {type(fault).__name__}"
             if not why:
                 return True
@@ -176,7 +176,7 @@ def _is_fresh(kind: Kind, age_s: float) -> bool:
 
 
 def make_notice(kind: Kind, title: str, body: str, detail: str, *, terse: bool) -> Notice:
-    """What is shown of it. Secrets and control characters never are."""
+    """The visible part of a text, without secrets and control characters."""
     from segue.core.secrets.redact import redact
 
     if terse:
@@ -192,7 +192,7 @@ def _terse(text: str) -> str:
         return match[0] if _SHARE.fullmatch(match[0]) else _PLACE
 
     first = next((line for line in text.splitlines() if line.strip()), "")
-    # Cut, because the time for one word grows with the square of its length.
+    # Shortened, because the time for one word grows with the square of its length.
     return _line(_PATH.sub(hide, first[: 2 * _TERSE_CHARS]), _TERSE_CHARS)
 
 
@@ -210,7 +210,7 @@ def _plain(text: str) -> str:
 def make_ways(
     urls: Sequence[str], bell: TextIO | None, environment: Mapping[str, str] | None = None
 ) -> list[Send]:
-    """The ways there are here, the best first: each is used if those before it failed."""
+    """The available ways, the best first: each is used if those before it failed."""
     env = os.environ if environment is None else environment
     ways: list[Send] = []
     if urls:
@@ -223,7 +223,7 @@ def make_ways(
 
 
 class Services:
-    """Apprise, with one service for each URL. Made on the thread that sends: importing it takes
+    """Apprise, with one service per URL. Created on the sending thread, because importing it takes
     longer than anything else here."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -231,7 +231,7 @@ class Services:
         self._services: list[tuple[str, NotifyBase | str]] | None = None
 
     def __call__(self, notice: Notice) -> str:
-        """Sent if any of the services took it; else what each of them said."""
+        """Succeeds if any service accepted it; otherwise returns what each of them said."""
         faults = [(where, why) for where, why in self.each(notice) if why]
         if len(faults) < len(self._urls):
             return ""
@@ -242,20 +242,20 @@ class Services:
         return [(where, _notify(service, notice)) for where, service in self.load()]
 
     def load(self) -> "list[tuple[str, NotifyBase | str]]":
-        """The services, made at the first call."""
+        """The services, created at the first call."""
         if self._services is None:
             self._services = [(_scheme(url), _service(url)) for url in self._urls]
         return self._services
 
 
 def _service(url: str) -> "NotifyBase | str":
-    """One of Apprise's, or why there is none. Not `Apprise.notify`: its pools of threads are
-    waited for at the end of the process, and so is a service that hangs in one."""
+    """One of Apprise's services, or why there is none. `Apprise.notify` is not used: the process
+    would wait for its thread pools at the end, and so for a service that hangs."""
     import logging
 
     import apprise
 
-    for name in ("apprise", "urllib3"):  # they name URLs with their tokens
+    for name in ("apprise", "urllib3"):  # these messages contain URLs with their tokens
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     asset: Any = apprise.AppriseAsset(app_id="segue", app_desc="segue", storage_mode="memory")
     try:
@@ -280,7 +280,7 @@ def _notify(service: "NotifyBase | str", notice: Notice) -> str:
 
 
 def _scheme(url: str) -> str:
-    """All of a URL that is surely no secret."""
+    """The part of a URL that is certainly not a secret."""
     return f"{re.split('[^a-z0-9+.-]', url.lower(), maxsplit=1)[0][:20]}://"
 
 
@@ -323,8 +323,8 @@ def show_on_desktop(program: str, notice: Notice) -> str:
 
 
 def ring(bell: TextIO, notice: Notice) -> str:
-    """The bell, and what it rings for where the terminal shows such (OSC 9). Only a terminal
-    hears it: a log file gets nothing."""
+    """The bell, and its reason if the terminal can show one (OSC 9). Only for a terminal: a log
+    file gets nothing."""
     try:
         if not bell.isatty():
             return "notice not shown: no terminal"

@@ -24,7 +24,8 @@ _KEPT = (
     "LANG",
     "LC_ALL",
 )
-"""What a service does not inherit, and the daemon needs to find agents and sessions."""
+"""Variables that a service does not inherit, and that the daemon needs to find agents and
+sessions."""
 
 
 def client_command(kind: str, told: str, former: str = "") -> str:
@@ -41,13 +42,13 @@ def client_command(kind: str, told: str, former: str = "") -> str:
 
 
 def client_argv(kind: str, told: str, former: str = "") -> tuple[str, ...]:
-    """The same as words: interpreter, -I, -S, the client, and what it is told."""
+    """The same as words: interpreter, -I, -S, the client and its arguments."""
     more = (former,) if former else ()
     return (sys.executable, "-I", "-S", client.__file__, kind, state.socket_path(), told, *more)
 
 
 def own_argv(*words: str) -> list[str]:
-    """segue itself, as it runs now."""
+    """The command of the running segue itself."""
     script = os.path.join(os.path.dirname(sys.executable), "segue")
     if os.access(script, os.X_OK):
         return [script, *words]
@@ -55,18 +56,19 @@ def own_argv(*words: str) -> list[str]:
 
 
 def systemd_path() -> str:
-    """Where the user's unit is."""
+    """The path of the user's systemd unit."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "systemd/user", SERVICE)
 
 
 def launchd_path() -> str:
-    """Where the user's plist is."""
+    """The path of the user's plist."""
     return os.path.join(os.path.expanduser("~"), "Library/LaunchAgents", f"{LABEL}.plist")
 
 
 def systemd_unit(env: Mapping[str, str]) -> str:
-    """The unit. Agents that the daemon started outlive it, and /tmp is shared: tmux is there."""
+    """The unit. Agents that the daemon started outlive it, and /tmp is shared, because tmux uses
+    it."""
     start = " ".join(_systemd(word).replace("$", "$$") for word in own_argv("watch"))
     kept = "".join(f"Environment={_systemd(f'{k}={v}')}\n" for k, v in kept_env(env).items())
     return (
@@ -106,7 +108,7 @@ def launchd_plist(env: Mapping[str, str]) -> str:
 
 
 def kept_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Of the environment, what the daemon needs; no keys, no tokens."""
+    """The part of the environment that the daemon needs; no keys, no tokens."""
     return {name: env[name] for name in _KEPT if env.get(name) and env[name].isprintable()}
 
 

@@ -26,7 +26,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}")
 TABLES = ("policy", "homes", "run", "agents", "prompts", "queue", "worktree", "fleet", "otel")
 SCOPES = ("projects", "agents", "models")
 """Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
-whose name begins so."""
+whose name begins with this."""
 
 _MOST_BYTES = 1_000_000
 _RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")
@@ -34,7 +34,7 @@ _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
 
 
 def folder() -> Path:
-    """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
+    """`SEGUE_HOME` moves everything; otherwise the XDG folder, on macOS too."""
     return Path(state.config_folder())
 
 
@@ -51,8 +51,8 @@ def wording_files() -> list[Path]:
 
 
 def policy() -> Policy:
-    """The user's policy: a preset, and what `[policy]` in config.toml changes in it. Not what it
-    says for one agent or model, nor what a project, the environment or a flag says."""
+    """The user's policy: a preset, as changed by `[policy]` in config.toml. Values for one agent or
+    model, and those of a project, the environment or a flag, are not included."""
     written = read(user_file())
     table = {k: v for k, v in written.table("policy").items() if k not in SCOPES}
     for key in table:
@@ -70,7 +70,8 @@ def policy() -> Policy:
 
 
 def _place(written: "Written", table: dict[str, Any], fault: msgspec.ValidationError) -> str:
-    """Where the value stands that cannot be: the message names its key, or the nonsense several."""
+    """Where the invalid value is: at the key that the message names, or at several if they
+    contradict each other."""
     said = re.search(r"\$\.(\w+)", str(fault))
     named = [said[1]] if said else re.findall(r"\w+", str(fault))
     keys = (key for word in named for key in (word, f"{word}_mark"))
@@ -86,15 +87,15 @@ def homes() -> dict[str, list[str]]:
 class FleetConfig(NamedTuple):
     """`[fleet]` in config.toml."""
 
-    url: str = ""  # "": this machine works alone
+    url: str = ""  # "": not in a fleet
     lease_s: float = 60.0
     carry_sessions: bool = True  # agents' session files are kept in the database while tasks run
-    output_days: float = 30.0  # others are shown what agents said, for so long; 0: not at all
+    output_days: float = 30.0  # how many days others can read what agents said; 0: not at all
     labels: tuple[str, ...] = ()  # of this machine
 
 
 def fleet() -> FleetConfig:
-    """The database of a fleet, from the user's file alone: it may hold a password. Raises
+    """The database of a fleet, only from the user's file, because it may contain a password. Raises
     ConfigError."""
     written = read(user_file())
     table = written.table("fleet")
@@ -133,14 +134,14 @@ def fleet() -> FleetConfig:
 class OtelConfig(NamedTuple):
     """`[otel]` in config.toml."""
 
-    endpoint: str = ""  # of a collector; "": the OTEL_* variables say
+    endpoint: str = ""  # of a collector; "": as the OTEL_* variables say
     headers: dict[str, str] | None = None
-    enabled: bool | None = None  # True: also without an endpoint; False: whatever is set
+    enabled: bool | None = None  # True: also without an endpoint; False: never
 
 
 def otel() -> OtelConfig:
-    """Where telemetry goes, from the user's file alone: a repository must not be able to say.
-    Raises ConfigError."""
+    """Where telemetry goes, only from the user's file: a repository must not decide it. Raises
+    ConfigError."""
     written = read(user_file())
     table = written.table("otel")
     for key in table:
@@ -168,9 +169,9 @@ def _is_label(text: object) -> bool:
 
 
 def remember_agent(name: str) -> str:
-    """Writes `agent` into `[run]` of the user's file, and leaves everything else in it as it is;
-    what to tell the user. Raises ConfigError if that file is broken; if it cannot be written,
-    that is told, and nothing is changed."""
+    """Writes `agent` into `[run]` of the user's file and leaves everything else unchanged; returns
+    the message for the user. Raises ConfigError if that file is broken; if it cannot be written,
+    the message says so and nothing changes."""
     path = user_file()
     written = read(path)
     own = f"agent = {json.dumps(name, ensure_ascii=False)}"
@@ -190,7 +191,8 @@ def remember_agent(name: str) -> str:
 
 
 def _with_line(text: str, line: str) -> Iterator[str]:
-    """Ways to put a line into [run], the nicest first; which of them is right, its reader says."""
+    """Ways to put a line into [run], the nicest first; the caller checks which of them parses
+    correctly."""
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     for place, said in enumerate(lines):
@@ -209,7 +211,7 @@ def _says(text: str, wanted: dict[str, Any]) -> bool:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Whole or not at all, and private."""
+    """Writes the file completely or not at all, and privately."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600
     try:
@@ -225,34 +227,34 @@ def replace_file(path: Path, text: str) -> None:
 
 
 class Written(NamedTuple):
-    """A config file as it was read."""
+    """A parsed config file."""
 
     path: Path
     text: str
     data: dict[str, Any]
 
     def table(self, name: str) -> dict[str, Any]:
-        """One of its tables; {} if it has none. Raises ConfigError if it is something else."""
+        """One of its tables; {} if it has none. Raises ConfigError if it is not a table."""
         found = self.data.get(name, {})
         if not isinstance(found, dict):
             raise ConfigError(f"{self.at(name)}: {name} must be a table: write [{name}]")
         return found
 
     def at(self, *keys: str) -> str:
-        """Where a key stands, for people."""
+        """The place of a key, for messages."""
         line = line_of(self.text, keys)
         return f"{self.path}:{line}" if line else str(self.path)
 
     def unknown(
         self, what: str, name: str, table: tuple[str, ...], known: Iterable[str]
     ) -> ConfigError:
-        """What to raise for a name that nobody knows."""
+        """The error for an unknown name."""
         return ConfigError(f"{self.at(*table, name)}: {unknown(what, name, table, known)}")
 
 
 def read(path: Path) -> Written:
-    """A config file; empty if it does not exist. Raises ConfigError, in one line, for one that
-    cannot be read, is no TOML, or has a table that nobody knows."""
+    """Parses a config file; empty if it does not exist. Raises ConfigError with one line if it
+    cannot be read, is not TOML, or has an unknown table."""
     try:
         raw = files.read_plain(path, _MOST_BYTES)
     except FileNotFoundError:
@@ -260,7 +262,7 @@ def read(path: Path) -> Written:
     except OSError as fault:
         raise ConfigError(f"{path}: cannot be read: {fault.strerror}") from None
     try:
-        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark
+        text = raw.decode("utf-8-sig")  # some editors begin a file with a byte-order mark
         written = Written(path, text, tomllib.loads(text))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: cannot be read: not UTF-8") from None
@@ -283,7 +285,7 @@ def read(path: Path) -> Written:
 
 
 def _table_of(key: str) -> str:
-    """The table that a key belongs to; "" if it is a key of none."""
+    """The table that a key belongs to, or ""."""
     from segue.system.config import layers
 
     tables = {"run": layers.RUN, "policy": layers.KEYS, "queue": layers.QUEUE}
@@ -292,7 +294,7 @@ def _table_of(key: str) -> str:
 
 
 def _out_of_range(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Numbers that nothing can be set to: past 64 bits, infinite, or none at all."""
+    """Finds unusable numbers: over 64 bits, infinite, or NaN."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _out_of_range(each, (*keys, key))
@@ -304,7 +306,7 @@ def _out_of_range(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 def check_preset(name: object, where: str) -> Policy:
-    """The preset of that name, or ConfigError."""
+    """The preset with that name. Raises ConfigError."""
     if not isinstance(name, str) or name not in PRESETS:
         raise ConfigError(f"{where}: [policy]: name {name!r} is not one of {', '.join(PRESETS)}")
     return PRESETS[name]
@@ -329,7 +331,7 @@ def check_homes(written: Written) -> dict[str, list[str]]:
 
 
 def unknown(what: str, name: str, table: tuple[str, ...], known: Iterable[str]) -> str:
-    """That nobody knows a name, and which one was meant, or which there are."""
+    """Says that a name is unknown, and which one was probably meant, or which ones exist."""
     names = list(known)
     hint = near(name, names) or f"known names: {', '.join(names)}"
     if what == "table":
@@ -344,12 +346,12 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """A name of a file's, fit for one line of a terminal."""
+    """A name from a file, made safe for one line of a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def line_of(text: str, keys: tuple[str, ...]) -> int | None:
-    """The line that sets a key, or begins its table; None if it is not written plainly."""
+    """The line that sets a key or begins its table; None if it is not written in a simple form."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()

@@ -43,9 +43,8 @@ _PROJECT_MAY = {
     "policy": (*project_rules.MAY, *config.SCOPES), "run": ("agent", "check"), "prompts": PROMPTS,
     "worktree": ("setup",),
 }  # fmt: skip
-"""What a repository may decide for whoever cloned it. Nothing that names a program, that changes
-what an agent may do, or that makes segue read elsewhere; a check or a setup counts once it is
-accepted."""
+"""What a repository may decide for whoever cloned it: nothing that names a program, changes what an
+agent may do, or makes segue read elsewhere. A check or a setup applies once it is accepted."""
 _OURS = ("SEGUE_HOME", "SEGUE_POLICY", "SEGUE_AGENT", "SEGUE_AGENTS", "SEGUE_RUN", "SEGUE_LEG")
 
 
@@ -58,7 +57,7 @@ class Source(Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """A few words; files are named elsewhere."""
+        """The source in a few words; files are named elsewhere."""
         if self.kind in ("user file", "project file"):
             return f"{self.kind}, line {self.line}" if self.line else self.kind
         if self.kind == "environment":
@@ -67,19 +66,19 @@ class Source(Struct, frozen=True):
 
     @property
     def at(self) -> str:
-        """The place itself, for a message."""
+        """The place itself, for messages."""
         return f"{self.name}:{self.line}" if self.line else self.name or self.kind
 
 
 class Flags(Struct, frozen=True, kw_only=True):
-    """What the command line says; None is nothing."""
+    """The settings from the command line; None: not given."""
 
     policy: str | None = None
     set: tuple[str, ...] = ()  # key=value
     agent: str | None = None
     check: str | None = None
     share_tree: bool | None = None
-    project_check: bool = True  # whether the one of the project's file counts
+    project_check: bool = True  # whether the check of the project's file applies
 
 
 class Value(Struct, frozen=True):
@@ -88,14 +87,16 @@ class Value(Struct, frozen=True):
 
 
 class Layer(Struct):
-    """What one place says, typed. Keys are ("run", "agent"), and for the policy a scope and key."""
+    """The settings from one source, typed. Keys are ("run", "agent"), and for the policy a scope
+    and a key."""
 
     policy: dict[Scope, dict[str, Value]] = field(default_factory=dict)
     rest: dict[tuple[str, str], Value] = field(default_factory=dict)
 
 
 class _Taker:
-    """Puts what one place says into a layer, key by key, or tells what is wrong with it."""
+    """Adds the settings of one source to a layer, key by key, and reports what is wrong with
+    them."""
 
     def __init__(self, kind: Kind, place: config.Written | str) -> None:
         self.kind, self.place, self.layer = kind, place, Layer()
@@ -109,7 +110,7 @@ class _Taker:
         return ConfigError(f"{self.source(*keys).at}: {said}")
 
     def tables(self, data: Mapping[str, Any]) -> Layer:
-        """All tables of a file, or those that one flag makes."""
+        """All tables of a file, or those that one flag creates."""
         for name, table in data.items():
             if not isinstance(table, dict):
                 raise self.fault(f"{name} must be a table: write [{name}]", name)
@@ -126,17 +127,17 @@ class _Taker:
         return self.layer
 
     def allow(self, name: str, table: Mapping[str, Any]) -> None:
-        """A project's file comes with a repository, from whoever wrote that."""
+        """Whether these come from a project's file, and so from whoever wrote the repository."""
         if self.kind != "project file":
             return
         for key in table:
             known = name in ("homes", "agents", "queue", "worktree", "fleet", "otel")
-            known = known or key in RUN  # a slip is told as one elsewhere
+            known = known or key in RUN  # a typo is reported like any other
             if known and key not in _PROJECT_MAY.get(name, ()):
                 raise self.not_projects(name, key)
 
     def not_projects(self, *keys: str) -> ConfigError:
-        """What to raise for a key that is the user's to set."""
+        """The error for a key that only the user may set."""
         shown = config.clean(".".join(keys[:-1]))
         return self.fault(
             f"{config.clean(keys[-1])} in [{shown}] is not allowed in a project's file, which comes"
@@ -159,7 +160,7 @@ class _Taker:
                 self.policy_scope((kind, own), values, keys, tuple(KEYS))
 
     def project(self, name: str, keys: tuple[str, ...]) -> str:
-        """The folder that a scope is for, links and all."""
+        """The folder of a scope, with links resolved."""
         if self.kind == "project file":
             raise self.not_projects("policy", "projects")
         folder = os.path.expanduser(name)
@@ -201,7 +202,7 @@ class _Taker:
                 self.put("run", key, typed, ("run", key))
 
     def listed(self, said: str | list[str]) -> tuple[str, ...]:
-        """The agents that are named: one, or several in the order in which they relay the work."""
+        """The named agents: one, or several in the order in which they relay the work."""
         words = said.split(",") if isinstance(said, str) else said
         names = [agents.canonical(word.strip()) for word in words]
         keys = ("run", "agent")
@@ -228,10 +229,10 @@ class _Taker:
             self.put("queue", key, typed, ("queue", key))
 
     def fleet(self, table: Mapping[str, Any]) -> None:
-        config.fleet()  # read by those who need it: it may hold a password
+        config.fleet()  # read only where it is needed: it may contain a password
 
     def otel(self, table: Mapping[str, Any]) -> None:
-        config.otel()  # read by those who need it: its headers may hold a token
+        config.otel()  # read only where it is needed: its headers may contain a token
 
     def worktree(self, table: Mapping[str, Any]) -> None:
         plain = {key: value for key, value in table.items() if key != "projects"}
@@ -310,7 +311,8 @@ class _Taker:
         self.layer.rest[table, name] = Value(value, self.source(*keys))
 
     def typed(self, value: Any, kind: Any, keys: tuple[str, ...]) -> Any:
-        """The value as what it must be. Text of a flag or variable may be a number or a switch."""
+        """Converts a value to its type. The text of a flag or variable may be a number or a
+        boolean."""
         try:
             return msgspec.convert(value, kind, strict=not isinstance(self.place, str))
         except msgspec.ValidationError as fault:
@@ -323,12 +325,13 @@ class _Taker:
 
 
 def from_file(written: config.Written, kind: Kind) -> Layer:
-    """What a file says. Raises ConfigError, as the others do."""
+    """The settings of a file. Raises ConfigError, as the others do."""
     return _Taker(kind, written).tables(written.data)
 
 
 def from_env(env: Mapping[str, str], notes: list[str]) -> Layer:
-    """SEGUE_POLICY, SEGUE_AGENT, and SEGUE_HARD_MARK for hard_mark; others may be anybody's."""
+    """The settings of the environment: SEGUE_POLICY, SEGUE_AGENT, and SEGUE_HARD_MARK for
+    hard_mark. Other variables may belong to other programs."""
     layer = Layer()
     known = {f"SEGUE_{key.upper()}": key for key in KEYS if key != "name"}
     for name, text in env.items():
@@ -353,7 +356,7 @@ def _near_variable(name: str, known: Mapping[str, str]) -> str:
 
 
 def from_flags(flags: Flags) -> Layer:
-    """What the command line says."""
+    """The settings of the command line."""
     layer = Layer()
 
     def taker(name: str) -> _Taker:
@@ -372,7 +375,7 @@ def from_flags(flags: Flags) -> Layer:
 
 
 def _set(given: str, taker: Callable[[str], _Taker]) -> None:
-    """One `--set key=value`; a bare key is one of the policy's, others are dotted as in a file."""
+    """One `--set key=value`; a bare key belongs to the policy, others are dotted as in a file."""
     key, equals, text = given.partition("=")
     key = key.strip()
     try:
@@ -390,7 +393,8 @@ def _set(given: str, taker: Callable[[str], _Taker]) -> None:
 
 
 def _value(text: str) -> Any:
-    """A list or table if it is written so, else the text itself: what it must be decides."""
+    """A list or table if it is written as one, otherwise the text itself: the expected type
+    decides."""
     if text[:1] in ("[", "{", '"', "'"):
         try:
             return tomllib.loads(f"value = {text}")["value"]

@@ -13,8 +13,8 @@ _HEADER = re.compile(r"^\s*\[[^\[\]]")
 
 
 def with_marks(text: str, kind: str, name: str, marks: dict[str, float]) -> str:
-    """The file's text with these marks in `[policy.KIND."NAME"]`. Raises ConfigError if the text
-    cannot be changed so that nothing else does."""
+    """The file's text with these marks in `[policy.KIND."NAME"]`. Raises ConfigError if that is
+    impossible without changing anything else."""
     table = f"policy.{kind}.{json.dumps(name, ensure_ascii=False)}"
     before = _parsed(text)
     lines = text.splitlines(keepends=True)
@@ -45,7 +45,8 @@ def with_marks(text: str, kind: str, name: str, marks: dict[str, float]) -> str:
 
 
 def write(text: str) -> str:
-    """Writes the user's config.toml, whole or not at all; where it is. Raises ConfigError."""
+    """Writes the user's config.toml, completely or not at all; returns its path. Raises
+    ConfigError."""
     path = Path(os.path.realpath(config.user_file()))
     try:
         config.replace_file(path, text)

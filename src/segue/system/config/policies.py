@@ -19,7 +19,7 @@ from segue.system.config.project import find_project
 from segue.system.config.settings import Settings
 
 PolicyFor = Callable[[str, str, str], Policy]
-"""The policy for an agent, a model and a folder. Asked at every look, so it must be quick."""
+"""The policy for an agent, a model and a folder. Called on every pass, so it must be fast."""
 
 
 class Project:
@@ -30,7 +30,7 @@ class Project:
         self._policies: dict[tuple[str, str], Policy] = {}
 
     def policy(self, agent: str, model: str) -> Policy:
-        """The one for that agent and model; made once."""
+        """The policy for that agent and model; created once."""
         found = self._policies.get((agent, model))
         if found is None:
             found = self._policies[agent, model] = self._made(agent, model)
@@ -44,18 +44,18 @@ P = TypeVar("P", bound=Project)
 
 
 class PolicyFinder(Generic[P]):
-    """The user's rules in each project, from all layers. A project's file that is wrong does not
-    count, and `notes` says why, once. Raises ConfigError if the user's own config is wrong when it
-    is made, and never again. Any thread may ask."""
+    """The user's rules in each project, from all layers. An invalid project file does not apply,
+    and `notes` says why, once. The constructor raises ConfigError if the user's own config is
+    invalid; nothing raises later. Thread-safe."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self.notes: deque[str] = deque(maxlen=200)
-        """What is wrong, one line each; whoever says them takes them out."""
+        """What is wrong, one line each; the caller that prints them removes them."""
         self._general = self._load("/")
         self._shared: dict[tuple[str, ...], P] = {}
         self._known: dict[str, P] = {}
-        self._broken: set[str] = set()  # folders for which nothing but the user's config was read
+        self._broken: set[str] = set()  # folders to which only the user's config applies
 
     def policy(self, agent: str, model: str, cwd: str) -> Policy:
         """The policy for a session. Never raises."""
@@ -76,7 +76,7 @@ class PolicyFinder(Generic[P]):
         return found
 
     def _find(self, cwd: str) -> P:
-        """Reads a project's settings, if no other folder of it was asked about before."""
+        """Reads a project's settings, unless another folder of it was looked up before."""
         here = os.path.realpath(cwd or "/")
         file = find_project(Path(cwd or "/"), self._env, [])
         tables = tuple(
@@ -91,16 +91,16 @@ class PolicyFinder(Generic[P]):
         return found
 
     def _load(self, cwd: str, tables: Sequence[str] = ()) -> P:
-        """`tables`: the folders of [policy.projects] that this one is in."""
+        """`tables`: the folders of [policy.projects] that contain this one."""
         raise NotImplementedError
 
     def _traits(self, here: str) -> tuple[str, ...]:
-        """What else settings depend on there, besides the project's file and the tables."""
+        """What else the settings depend on there, besides the project's file and the tables."""
         return ()
 
 
 class Policies(PolicyFinder[Project]):
-    """For one look at the sessions: what the files say now."""
+    """For one pass over the sessions: what the files say now."""
 
     def _load(self, cwd: str, tables: Sequence[str] = ()) -> Project:
         return Project(layered.load(cwd, self._env))

@@ -27,9 +27,9 @@ _PROVIDERS = {
 
 
 def cost_usd(model: str, spend: Spend) -> Decimal | None:
-    """What these tokens cost at the API's list price; None if the model is not on the list, which
-    is not the same as nothing. `spend` may be the sum of any number of requests: what some models
-    ask more for, one very long request, is not in it."""
+    """The cost of these tokens at the API's list price; None if the model is not on the list, which
+    is not the same as no cost. `spend` may be the sum of any number of requests, so surcharges for
+    one very long request are not included."""
     rates = _rates(model) if model else None
     if rates is None:
         return None
@@ -39,8 +39,8 @@ def cost_usd(model: str, spend: Spend) -> Decimal | None:
 
 
 def keep(models: list[str]) -> None:
-    """Keeps the prices of these models for the next process; never raises. Prices that depend on
-    the date or the hour are asked for each time."""
+    """Stores the prices of these models for the next process; never raises. Prices that depend on
+    the date or the hour are looked up each time."""
     stamp = _list_stamp()
     known = _kept(stamp)
     new = {model: _from_list(model) for model in models if model and model not in known}
@@ -61,7 +61,7 @@ Rates = tuple[Decimal, ...]
 
 
 def _rates(model: str) -> Rates | None:
-    """Of one token: given, said, read from the cache, written to it for five minutes and for an
+    """The price of one token: input, output, cache read, cache write for five minutes and for an
     hour."""
     kept = _kept(_list_stamp())
     return kept[model] if model in kept else _from_list(model)[0]
@@ -69,7 +69,7 @@ def _rates(model: str) -> Rates | None:
 
 @lru_cache(maxsize=1)
 def _list_stamp() -> str:
-    """Which list is installed, without loading it; "" if there is no telling."""
+    """Which list is installed, without loading it; "" if unknown."""
     with suppress(ImportError, ValueError, OSError):
         spec = find_spec("genai_prices")
         for folder in (spec and spec.submodule_search_locations) or ():
@@ -79,7 +79,7 @@ def _list_stamp() -> str:
 
 
 def _kept(stamp: str) -> dict[str, Rates | None]:
-    """By model, as the file says now; None for one without a price."""
+    """The stored prices by model; None for a model without a price."""
     try:
         place = os.path.join(state.state_folder(), KEPT_NAME)
         changed = os.stat(place)
@@ -112,8 +112,8 @@ def _five(rates: Any) -> Rates | None:
 
 @lru_cache(maxsize=1_000)
 def _from_list(model: str) -> tuple[Rates | None, bool]:
-    """The same, and whether it stays so. Asked for few tokens at a time: the list's price of many
-    is that of one request with so many."""
+    """The same, and whether it is constant. Asks for few tokens at a time: the list prices many
+    tokens as one request."""
     from genai_prices import Usage, calc_price
 
     few = 1_000
@@ -130,15 +130,15 @@ def _from_list(model: str) -> tuple[Rates | None, bool]:
         return None, True
     given, said, read, written, for_an_hour = (each.total_price / few for each in found)
     if given < for_an_hour == written:
-        # The list has a price for writing, and none for an hour: twice the input's, by Anthropic's
-        # rule, the only provider that sells that.
+        # The list has a price for a cache write but none for an hour: twice the input price, by the
+        # rule of Anthropic, the only provider that sells it.
         for_an_hour = 2 * given
     is_fixed = not isinstance(found[0].model.prices, list)
     return (given, said, read, written, for_an_hour), is_fixed
 
 
 def window_tokens(model: str) -> int | None:
-    """The model's window by the list; None if it does not exist."""
+    """The model's window according to the list; None if the model is not on it."""
     from genai_prices import Usage, calc_price
 
     try:
@@ -148,8 +148,8 @@ def window_tokens(model: str) -> int | None:
 
 
 def provider(model: str) -> str:
-    """Whose model it is by the list, as OpenTelemetry's conventions name providers; "" if it
-    does not exist."""
+    """The model's provider according to the list, named as in OpenTelemetry's conventions; "" if
+    the model is not on it."""
     from genai_prices import Usage, calc_price
 
     try:

@@ -14,7 +14,8 @@ NAME = ".segue.toml"
 
 def find_project(cwd: Path, env: Mapping[str, str], notes: list[str]) -> Path | None:
     """The nearest `.segue.toml`, from the working folder up to the root of its git repository;
-    outside of one, up to below the home. One of another user's is left alone, with a note."""
+    outside a repository, up to just below the home. A file of another user is ignored, with a
+    note."""
     for folder in _upwards(Path(os.path.abspath(cwd)), env):
         file = folder / NAME
         try:
@@ -32,7 +33,7 @@ def find_project(cwd: Path, env: Mapping[str, str], notes: list[str]) -> Path | 
 
 
 def inside(path: Path, folder: Path) -> bool:
-    """Whether a path stays in a folder, links and all."""
+    """Whether a path stays inside a folder, with links resolved."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError):
@@ -45,7 +46,7 @@ def _upwards(cwd: Path, env: Mapping[str, str]) -> Iterator[Path]:
     below_home = home in cwd.parents if home else False
     root = next((p for p in chain if os.path.exists(p / ".git")), None)  # never raises
     if root == home:
-        root = None  # a home that is a repository itself (dotfiles) is no project
+        root = None  # a home that is itself a repository (dotfiles) is not a project
     for folder in chain:
         if folder == home and folder != cwd:
             return

@@ -13,7 +13,7 @@ LOWER = frozenset(
         "same_calls", "max_output_bytes",
     }
 )  # fmt: skip
-"""Limits on what is spent: it may lower them."""
+"""Limits on spending: a project may lower them."""
 
 HIGHER = frozenset(
     {
@@ -22,7 +22,7 @@ HIGHER = frozenset(
         "draft_wait_s", "stand_by_s", "remind_every_s", "gate",
     }
 )  # fmt: skip
-"""What keeps segue from acting too soon, or at all: it may raise them."""
+"""What keeps segue from acting too soon, or at all: a project may raise these values."""
 
 HARMLESS = frozenset(
     {
@@ -33,7 +33,7 @@ HARMLESS = frozenset(
         "zone_slack", "handoff_folder", "handoff_wait_s",
     }
 )  # fmt: skip
-"""Where zones begin, how text is read, how long is waited for what was asked."""
+"""Where zones begin, how text is read, how long segue waits for an answer."""
 
 MAY = LOWER | HIGHER | HARMLESS
 
@@ -41,7 +41,7 @@ _RANKS = {"off": 0, "warn": 1, "block": 2}  # of a gate
 
 
 def is_looser(key: str, value: Any, than: Any) -> bool:
-    """Whether a project's value would allow more than the one that counts without it."""
+    """Whether a project's value would allow more than the value that applies without it."""
     if key in LOWER:
         return than is not None and (value is None or value > than)
     if key in HIGHER:

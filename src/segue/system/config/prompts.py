@@ -17,8 +17,8 @@ def _packaged(name: str) -> str:
 
 
 def load(name: str, own: Path | None = None) -> str:
-    """The template of that name. Raises ConfigError if the user's own cannot be read or filled: at
-    the start of a run, not when it is needed."""
+    """The template with that name. Raises ConfigError if the user's own cannot be read or filled
+    in: at the start of a run, not when it is needed."""
     if own is None:
         return _packaged(name)
     try:

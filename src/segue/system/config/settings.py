@@ -42,36 +42,36 @@ __all__ = [
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """How tasks are worked off."""
+    """How the queue is worked through."""
 
     jobs: int = 2  # tasks that run at once on this machine
     max_per_project: int | None = None
     max_per_account: int | None = None
-    park_s: float = 30.0  # a run that waits for longer gives its place to another
+    park_s: float = 30.0  # a run that waits longer gives its slot to another
 
 
 class WorktreeSettings(Struct, frozen=True, kw_only=True):
-    """How a task's tree is made."""
+    """How a task's worktree is created."""
 
-    setup: str = ""  # a command that is run in it once
-    link: tuple[str, ...] = ()  # untracked files of the repository that it is given links to
-    commit: bool = True  # what a task that is done left uncommitted is committed on its branch
+    setup: str = ""  # a command that runs in it once
+    link: tuple[str, ...] = ()  # untracked files of the repository that are linked into it
+    commit: bool = True  # commits what a finished task left uncommitted
 
 
 _MARKS = tuple(name for name in KEYS if name.endswith("_mark"))
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What is set. `sources` has every value by its dotted name: "policy.hard_mark", "run.agent"
+    """The settings. `sources` has every value by its dotted name: "policy.hard_mark", "run.agent"
     and, where they are set, "policy.agents.claude.hard_mark", "homes.claude", "agents.mine"."""
 
     layers: tuple[Layer, ...]
-    cwd: str  # the folder that they were loaded for
+    cwd: str  # the folder for which they were loaded
     sources: dict[str, Source]
     user_file: Path
     project_file: Path | None = None
-    agent: str = ""  # "": none is chosen
-    relay: tuple[str, ...] = ()  # all that are named, in order, if there are more than one
+    agent: str = ""  # "": none was chosen
+    relay: tuple[str, ...] = ()  # all named agents in order, if there are several
     check: str = ""
     share_tree: bool = False
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by agent
@@ -81,12 +81,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     queue: QueueSettings = QueueSettings()
     worktree: WorktreeSettings = WorktreeSettings()
     notes: tuple[str, ...] = ()
-    """What is no fault, and most likely not meant: one line each."""
+    """Valid but probably unintended settings: one line each."""
 
     def policy(self, agent: str = "", model: str = "") -> Policy:
-        """The policy for an agent and a model, as far as they are known, in the folder that was
-        loaded for. Never raises: `load` has tried all of them, except for combinations that
-        are nonsense only together; those get what is set for all."""
+        """The policy for an agent and a model, as far as they are known, in the folder for which
+        the settings were loaded. Never raises: `load` has tried all of them, except for
+        combinations that contradict each other only together; those get the general values."""
         return self._made(agent, model)[0]
 
     def _made(self, agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
@@ -96,7 +96,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             return _make(self.layers, "", "", "")
 
     def scopes(self) -> dict[Scope, dict[str, Value]]:
-        """What is set for one project, one agent or some models; the highest layer's word."""
+        """What is set for one project, one agent or some models, by the highest layer."""
         found: dict[Scope, dict[str, Value]] = {}
         for layer in self.layers:
             for scope, values in layer.policy.items():
@@ -112,7 +112,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 def load(
     cwd: str | os.PathLike[str], env: Mapping[str, str], flags: Flags | None = None
 ) -> Settings:
-    """All layers, for work in that folder. Raises ConfigError, one line, if any of it is wrong."""
+    """All layers, for work in that folder. Raises ConfigError with one line if any of them is
+    invalid."""
     notes: list[str] = []
     user = config.read(config.user_file())
     project_path = find_project(Path(cwd), env, notes)
@@ -129,7 +130,8 @@ def load(
     named = {f"policy.{key}": source for key, source in sources.items()}
     for layer in layers:
         for scope, values in layer.policy.items():
-            _make(layers, *_of(scope))  # nonsense is told now, and not at three in the morning
+            # contradictions are reported now, not at three in the morning
+            _make(layers, *_of(scope))
             if scope != EVERYWHERE:
                 named |= {f"policy.{'.'.join(scope)}.{k}": v.source for k, v in values.items()}
     named |= {f"run.{key}": Source() for key in RUN if key != "flags"}
@@ -167,7 +169,8 @@ def _part(rest: Mapping[tuple[str, str], Value], table: str) -> dict[str, Any]:
 def _worktree(
     rest: Mapping[tuple[str, str], Value], here: str, sources: dict[str, Source]
 ) -> WorktreeSettings:
-    """What is set for all trees, and for those of this project; the inner folder's goes before."""
+    """What is set for all worktrees, and for those of this project; the inner folder takes
+    precedence."""
     prefix = "worktree.projects."
     places = {place for place, _ in rest if place.startswith(prefix)}
     own = sorted((p for p in places if _is_below(here, p.removeprefix(prefix))), key=len)
@@ -182,12 +185,12 @@ def _worktree(
 def policy_for(
     agent: str, model: str, cwd: str | os.PathLike[str], env: Mapping[str, str]
 ) -> Policy:
-    """The policy for a session in that folder. Raises ConfigError as `load` does."""
+    """The policy for a session in that folder. Raises ConfigError, like `load`."""
     return load(cwd, env).policy(agent, model)
 
 
 def _of(scope: Scope) -> tuple[str, str, str]:
-    """An agent, a model and a folder that a scope is for."""
+    """The agent, model and folder to which a scope applies."""
     agent, model, folder = (
         scope[1] if scope[0] == kind else "" for kind in ("agents", "models", "projects")
     )
@@ -219,7 +222,7 @@ def _make(
 
 
 def _chosen(layers: Iterable[Layer], agent: str, model: str, folder: str) -> dict[str, Value]:
-    """The last word on each key; a project's file has one only as far as it is the stricter."""
+    """The value that applies to each key; a project's file counts only where it is stricter."""
     found: dict[str, Value] = {}
     for layer in layers:
         for key, value in _applying(layer, agent, model, folder):
@@ -234,7 +237,7 @@ def _is_looser(key: str, value: Value, below: Mapping[str, Value]) -> bool:
 
 
 def _applying(layer: Layer, agent: str, model: str, folder: str) -> Iterator[tuple[str, Value]]:
-    """What a layer says for them, the more special the later."""
+    """What a layer says for them, the more specific the later."""
     own = ("agents", agents.canonical(agent)) if agent else EVERYWHERE
     projects = sorted(
         (s for s in layer.policy if s[0] == "projects" and _is_below(folder, s[1])),
@@ -253,7 +256,7 @@ def _is_below(folder: str, project: str) -> bool:
 
 
 def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What is allowed, and most likely a slip."""
+    """Settings that are allowed but probably a mistake."""
     known = {*agents.names(), *told["agents"], *agents.stores()}
     for layer in layers:
         for (kind, name), values in layer.policy.items():

@@ -18,7 +18,7 @@ NAME = "trusted"
 
 
 def is_accepted(folder: Path, check: str) -> bool:
-    """Whether the user said yes to this text, in this folder."""
+    """Whether the user has accepted this text in this folder."""
     try:
         return os.lstat(_place(folder, check)).st_uid == os.geteuid()
     except OSError:
@@ -26,7 +26,7 @@ def is_accepted(folder: Path, check: str) -> bool:
 
 
 def accept(folder: Path, check: str) -> None:
-    """Remembers that the user said yes. Raises StateError if it cannot."""
+    """Remembers that the user accepted it. Raises StateError if that fails."""
     place = _place(folder, check)
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -22,8 +22,8 @@ _MAX_BYTES = 4_000_000
 def load(
     user_files: Iterable[Path] = (), *, extra: Iterable[Wording] = (), packaged: bool = True
 ) -> Catalogue:
-    """The catalogue, users' entries first. What is wrong with a file is in its `faults`; the rest
-    still works."""
+    """The catalogue, the user's entries first. Errors in a file are in its `faults`; the rest still
+    works."""
     entries: list[tuple[str, Wording]] = [("config.toml", wording) for wording in extra]
     ours: list[tuple[str, Wording]] = []
     faults: list[Fault] = []
@@ -40,18 +40,18 @@ def load(
 
 
 def vocabulary() -> Vocabulary:
-    """The terms by which a message is understood that no wording knows."""
+    """The terms with which segue reads a message that matches no wording."""
     data = tomllib.loads(CONCEPTS.read_text(encoding="utf-8"))
     return Vocabulary(data["term"])
 
 
 def likeness_table() -> Table:
-    """The fitted weights of words, by which a whole text is read."""
+    """The trained weights of words, with which segue reads a whole text."""
     return msgspec.json.decode(LIKENESS.read_bytes(), type=Table)
 
 
 def read(file: Path) -> tuple[list[Wording], list[Fault]]:
-    """The good entries of one file, and the faults of the others."""
+    """The valid entries of one file, and the errors of the others."""
     try:
         data = tomllib.loads(files.read_plain(file, _MAX_BYTES).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as fault:

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 POLL_S = 0.05
-"""How often to look at files of which no events tell."""
+"""How often to check files without events."""
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_TO, _CREATE, _DELETE_SELF, _MOVE_SELF = 0x80, 0x100, 0x400, 0x800
@@ -25,10 +25,10 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 
 
 class Notifier:
-    """Watches files by name, those too that do not exist yet."""
+    """Watches files by name, including files that do not exist yet."""
 
     def __init__(self) -> None:
-        self._files: dict[int, str] = {}  # by the number of their watch
+        self._files: dict[int, str] = {}  # by watch descriptor
         self._folders: dict[int, str] = {}
         self._watched: set[str] = set()
         self._handle: int | None = None
@@ -37,21 +37,21 @@ class Notifier:
             self._open()
 
     def fileno(self) -> int | None:
-        """For select: ready once there is something to drain. None: look every POLL_S."""
+        """For select: ready once there is something to drain. None: check every POLL_S."""
         return self._handle
 
     def watch(self, path: str | os.PathLike[str]) -> None:
-        """Reports this file from now on. Earlier changes are not reported, so look once
+        """Reports this file from now on. Earlier changes are not reported, so check once
         afterwards."""
         name = os.path.abspath(path)
         self._watched.add(name)
         if self._handle is not None:
-            # The folder first: a file that comes in between is then seen by one or the other.
+            # The folder first: a file created in between is then seen by one watch or the other.
             self._add(os.path.dirname(name), _FOLDER, self._folders)
             self._add(name, _FILE, self._files)
 
     def drain(self) -> set[str]:
-        """The files that were reported since the last time; never waits."""
+        """The files reported since the last call; never blocks."""
         told: set[str] = set()
         while self._handle is not None:
             try:
@@ -63,7 +63,7 @@ class Notifier:
                 return set(self._watched)
             self._take(data, told)
             if len(data) < _BUFFER_BYTES // 2:
-                break  # that was all: another call would only say so
+                break  # that was everything; another call would only confirm it
         return told
 
     def close(self) -> None:
@@ -87,7 +87,8 @@ class Notifier:
         if number >= 0:
             known[number] = path
         elif known is self._folders or ctypes.get_errno() not in _ABSENT:
-            self.close()  # too many watches, or no such folder: looking is better than half of it
+            # too many watches, or no such folder: polling is better than half of the events
+            self.close()
 
     def _take(self, data: bytes, told: set[str]) -> None:
         at = 0

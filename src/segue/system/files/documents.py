@@ -24,7 +24,7 @@ _MISSING = "no such file"
 
 
 class Document(Struct, frozen=True):
-    """One that is there."""
+    """One existing document."""
 
     name: str
     size_bytes: int
@@ -32,8 +32,8 @@ class Document(Struct, frozen=True):
 
 
 def folder_of(project: str, folder: str) -> Path:
-    """Where a project's handoffs are, whether or not it is there yet (`policy.handoff_folder`).
-    Raises InputError if a relative one points outside the project."""
+    """The folder of a project's handoffs, whether or not it exists yet (`policy.handoff_folder`).
+    Raises InputError if a relative path points outside the project."""
     if not project:
         raise InputError(
             "the session's folder is unknown, so segue cannot tell where its handoffs belong"
@@ -61,12 +61,12 @@ def listed(folder: Path) -> list[Document]:
 
 
 def is_name(name: str) -> bool:
-    """Whether a document may be called so."""
+    """Whether a document may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
 def read(folder: Path, name: str) -> str:
-    """One document's text; raises InputError, in one line."""
+    """One document's text. Raises InputError with one line."""
     if not is_name(name):
         raise InputError(f"{name[:80]!r} is not the name of a handoff; give one as it is listed")
     text, why = read_document(str(folder / name))
@@ -78,8 +78,8 @@ def read(folder: Path, name: str) -> str:
 
 
 def read_document(path: str, *, project: str = "") -> tuple[str, str]:
-    """A document's text, and why there is none: it has to be a plain file of UTF-8 and at most 1
-    MB, in the project if one is named (links and all), else not a link itself."""
+    """A document's text, or why there is none: it must be a plain UTF-8 file of at most 1 MB,
+    inside the project if one is named (with links resolved), otherwise not a link itself."""
     if project and not inside(Path(path), Path(project)):
         return "", "it is not inside the project"
     try:
@@ -115,14 +115,14 @@ def read_document(path: str, *, project: str = "") -> tuple[str, str]:
 
 
 def prepare(folder: Path) -> None:
-    """Makes the folder, private, if it does not exist. Raises OSError."""
+    """Creates the folder, private, if it does not exist. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _keep_out_of_git(folder)
 
 
 def write(folder: Path, name: str, text: str) -> Path:
-    """Writes a document, whole or not at all, private, and on the disk when this returns. One of
-    the same name is replaced. Raises StateError, in one line."""
+    """Writes a document completely or not at all, private, and synced to disk when this returns.
+    Replaces one of the same name. Raises StateError with one line."""
     if not is_name(name):
         raise InputError(f"{name[:80]!r} is not the name of a handoff")
     path = folder / name
@@ -146,17 +146,18 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def _keep_out_of_git(folder: Path) -> None:
-    """Keeps segue's own folder in a project out of git, so that it is nobody's change."""
+    """Excludes segue's own folder in a project from git, so that it does not show up as a
+    change."""
     if folder.parent.name != ".segue":
         return
-    with suppress(OSError):  # it is there: as a link, too, which may lead anywhere
+    with suppress(OSError):  # it exists, possibly as a link, which may lead anywhere
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(folder.parent / ".gitignore", flags, 0o644), "w") as file:
             file.write("*\n")
 
 
 def _sync(folder: Path) -> None:
-    with suppress(OSError):  # some file systems know no such thing
+    with suppress(OSError):  # some file systems do not support this
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)

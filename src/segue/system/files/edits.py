@@ -24,11 +24,11 @@ _PLAIN = (str, int, float, type(None))
 
 
 class Edit(msgspec.Struct, kw_only=True):
-    """What was done to one file."""
+    """The record of an edit of one file."""
 
     agent: str
-    backups: list[str] = []  # the first one is the file as it was; "": there was none
-    former: str = ""  # JSON: what segue's entry is instead of
+    backups: list[str] = []  # the first one is the original file; "": there was none
+    former: str = ""  # JSON: what segue's entry replaces
     aside: str = ""  # segue's own file that the entry names
 
 
@@ -37,8 +37,8 @@ class Raw(str):
 
 
 def parse(text: str, path: str, *, exact: bool = True) -> Any:
-    """JSON; an empty text is an empty object. Numbers are as they are written, or if that does not
-    matter floats, as they are to claude. Raises InputError, one line."""
+    """Parses JSON; an empty text is an empty object. Numbers keep their notation or, if that does
+    not matter, become floats, as claude reads them. Raises InputError with one line."""
     number = Raw if exact else float
     if not text.strip("\ufeff \t\r\n"):
         return {}
@@ -49,7 +49,7 @@ def parse(text: str, path: str, *, exact: bool = True) -> Any:
             parse_int=number,
             parse_constant=_refuse,
         )
-        if _is_deep(found):  # what can be read need not be possible to write
+        if _is_deep(found):  # not everything that can be parsed can be written
             raise RecursionError
         return found
     except (ValueError, RecursionError) as fault:
@@ -72,7 +72,7 @@ def _refuse(word: str) -> None:
 
 
 def dump(value: Any, like: str = "") -> str:
-    """JSON text, indented as another one is."""
+    """JSON text, indented like another one."""
     indent = "  "
     for line in like.splitlines()[1:]:
         if line.strip():
@@ -105,7 +105,7 @@ def _string(text: str) -> str:
 
 
 def read(path: str) -> str | None:
-    """A file's text; None if it does not exist. Raises InputError, one line."""
+    """A file's text; None if it does not exist. Raises InputError with one line."""
     try:
         return files.read_plain(path, _MOST_BYTES).decode()
     except FileNotFoundError:
@@ -125,13 +125,13 @@ def change(
     stamp: str,
     aside: str = "",
 ) -> str:
-    """Writes `after` instead of `before`, and remembers `edit`; where the copy is, "" if there
-    was nothing to copy. `stamp` is a word for the copy's name. Raises InputError or
-    StateError, and then all is as it was."""
+    """Replaces `before` with `after`, and remembers `edit`; returns the path of the copy, "" if
+    there was nothing to copy. `stamp` is part of the copy's name. Raises InputError or StateError,
+    and then nothing has changed."""
     backup = ""
     if before is not None:
         backup = _free(f"{path}.segue-{stamp}")
-        _write(backup, before, _mode(path) & 0o700)  # it may hold keys, and outlive the file
+        _write(backup, before, _mode(path) & 0o700)  # it may contain keys, and outlive the file
     edit.backups = [*edit.backups, backup]
     key, former = os.path.abspath(path), load()
     try:
@@ -150,8 +150,8 @@ def change(
 
 
 def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) -> str:
-    """Writes what is left of a file; how that was done, in a few words. `same` says whether two
-    texts mean the same."""
+    """Writes the rest of a file; returns in a few words how. `same` says whether two texts are
+    equivalent."""
     records = load()
     edit = records.pop(os.path.abspath(path), None)
     first = edit.backups[0] if edit is not None and edit.backups else None
@@ -174,7 +174,7 @@ def take_back(path: str, now: str, rest: str, same: Callable[[str, str], bool]) 
 
 
 def _check_same(path: str, text: str | None) -> None:
-    """The agent itself writes to it, too."""
+    """Checks for changes by others: the agent itself writes to the file too."""
     if read(path) != text:
         raise InputError(f"{path}: changed in the meantime; nothing was written, try again")
 
@@ -193,7 +193,7 @@ def _drop(files: list[str]) -> None:
 
 
 def load() -> dict[str, Edit]:
-    """What was done, by file."""
+    """All recorded edits, by file."""
     try:
         with open(_record(), "rb") as file:
             return msgspec.json.decode(file.read(), type=dict[str, Edit])
@@ -229,8 +229,8 @@ def _free(path: str) -> str:
 
 
 def _write(path: str, text: str, mode: int) -> None:
-    """Whole or not at all; a link stays one, and a file that has other names, too, or that is
-    another user's, stays the same file."""
+    """Writes completely or not at all. A link stays a link, and a file with several names or
+    another owner stays the same file."""
     real = os.path.realpath(path)
     folder = os.path.dirname(real)
     try:
@@ -257,7 +257,8 @@ def _write(path: str, text: str, mode: int) -> None:
 
 
 def _must_stay(real: str) -> bool:
-    """Whether another file in its place would be another thing."""
+    """Whether replacing the file would change its identity (a link, several names, another
+    owner)."""
     try:
         info = os.stat(real)
     except FileNotFoundError:
@@ -268,8 +269,8 @@ def _must_stay(real: str) -> bool:
 
 
 def _write_in_place(real: str, text: str) -> None:
-    """Writes into the same file, and restores the content if that fails. Meanwhile there is a copy
-    next to it, with which the damage of a power cut can be repaired."""
+    """Writes into the same file, and restores the content if that fails. Meanwhile a copy next to
+    it can repair the damage of a power cut."""
     data = text.encode("utf-8")
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with os.fdopen(os.open(real, flags), "r+b") as file:
@@ -307,7 +308,7 @@ def _overwrite(file: BinaryIO, data: bytes) -> None:
 
 
 def _keep_attributes(real: str, aside: str) -> None:
-    """Access lists and the like, as far as the system lets it."""
+    """Copies access lists and the like, as far as the system allows."""
     if not hasattr(os, "listxattr"):
         return
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Reads whatever agents left behind, without ever loading all of it."""
+"""Reads what agents left behind, without loading all of it."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from msgspec import Struct
 from segue.errors import InputError
 
 TAIL_BYTES = 8 << 20
-"""No ending needs more: the last turn's closing records are the last thing that is written."""
+"""No verdict needs more: the closing records of the last turn are written last."""
 
 
 _CHUNK = 1 << 20
@@ -28,13 +28,13 @@ class FileText(Struct, frozen=True):
 
 
 _MOST_PATH = 4_096  # PATH_MAX, in bytes
-_COUNTED_BYTES = 8 << 30  # of a file's beginning, whose lines are counted
-_DEVICE_BYTES = 256 << 20  # of what has no size
+_COUNTED_BYTES = 8 << 30  # bytes of a file's beginning whose lines are counted
+_DEVICE_BYTES = 256 << 20  # limit for input without a size
 
 
 def read_plain(path: str | Path, max_bytes: int) -> bytes:
     """The content of a file, which must be a plain one (links are followed) and no larger than
-    this. Never blocks. Raises OSError, which says what it is instead: a pipe, a device, a
+    this. Never blocks. Raises OSError, which says what it is otherwise: a pipe, a device, a
     folder."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -59,7 +59,7 @@ def _kind(mode: int) -> str:
 
 
 def real(path: str) -> str:
-    """`realpath`, also of a text that cannot be a path: that is itself."""
+    """`realpath`, which returns a text that cannot be a path unchanged."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def real(path: str) -> str:
 
 
 def is_path(text: str) -> bool:
-    """Whether a file system could have this name."""
+    """Whether this can be a file's name."""
     try:
         return 0 < len(os.fsencode(text)) < _MOST_PATH and "\0" not in text
     except UnicodeError:
@@ -75,7 +75,7 @@ def is_path(text: str) -> bool:
 
 
 def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> FileText:
-    """The end of a file ("-" is standard input); raises InputError with one clear line."""
+    """The end of a file ("-" is standard input). Raises InputError with one line."""
     if str(path) == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed; name a file")
@@ -118,8 +118,8 @@ def _tail(file: BinaryIO, path: str, mode: int, tail_bytes: int) -> FileText:
 
 
 def _rolling(file: BinaryIO, tail_bytes: int, max_bytes: int | None = None) -> tuple[bytes, bool]:
-    """The end of something that has no size, and whether there was more before it. Raises
-    InputError if it is more than `max_bytes`: a device may have no end."""
+    """The end of input without a size, and whether there was more before it. Raises InputError if
+    it exceeds `max_bytes`: a device may have no end."""
     chunks: deque[bytes] = deque()
     kept = dropped = 0
     while chunk := file.read(_CHUNK):
@@ -135,7 +135,7 @@ def _rolling(file: BinaryIO, tail_bytes: int, max_bytes: int | None = None) -> t
 
 
 def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) -> FileText:
-    """Bytes as text; nothing is refused, and what is odd is noted."""
+    """Bytes as text; nothing is refused, and anomalies are noted."""
     notes = []
     if cut:
         notes.append(f"{name}: only its last {len(data) >> 20} MB were read")

@@ -22,7 +22,7 @@ _OWN: dict[str, re.Pattern[str]] = {
         r"|accounts\.(?:json|lock|damaged)|\.accounts\.json\.[0-9]+"
         r"|prices\.json(?:\.[0-9]+\.new)?"
     ),
-    "runs": RUN_ID,  # with everything that is in them
+    "runs": RUN_ID,  # with all of their content
     "tasks": re.compile("task-[0-9a-f]{8}"),
     "fleet": re.compile(r"leash\.(?:json|lock)"),
     "trusted": re.compile("[0-9a-f]{64}"),
@@ -30,7 +30,8 @@ _OWN: dict[str, re.Pattern[str]] = {
     "watch/headless": re.compile(r"w-[0-9a-f]{8}\.log"),
     "watch": re.compile(
         rf"{_SOCKET}|token|setup\.json|watch\.out|former-[0-9a-f]{{8}}\.sh"
-        r"|\.(?:setup\.json|former-[0-9a-f]{8}\.sh)\.[a-z0-9_]{8}"  # left by one that was killed
+        # left behind by a killed process
+        r"|\.(?:setup\.json|former-[0-9a-f]{8}\.sh)\.[a-z0-9_]{8}"
     ),
 }
 """Folders, the inner ones first, and which of the names in them are segue's."""
@@ -38,15 +39,17 @@ _FOLDERS = {
     "runs": re.compile(r"(?:leg|check)-[0-9]{3}.*|segue\.log|notices|check"),
     "tasks": re.compile(r"segue\.log|setup-[0-9]+|sessions"),
 }
-"""Names of folders, and what at least one name inside is like: other folders are the user's."""
+"""Names of folders, with a pattern that at least one name inside must match: other folders belong
+to the user."""
 _KEPT = ("config.toml",)  # the user's settings, not state
 WORK = ("trees", "repos")
-"""Trees and mirrors of tasks: segue made them, and what was done there may be nowhere else."""
+"""Worktrees and mirrors of tasks: segue created them, but the work in them may exist nowhere
+else."""
 
 
 def delete(folder: Path) -> list[str]:
-    """Deletes what is segue's in a state folder, and folders of segue's that are empty then. What
-    it left, by path from there; the user's config is not named."""
+    """Deletes segue's files in a state folder, and folders of segue's that are empty afterwards.
+    Returns what was left, by relative path; the user's config is not listed."""
     for below, own in _OWN.items():
         for entry in _entries(folder / below):
             if own.fullmatch(entry.name):
@@ -55,7 +58,8 @@ def delete(folder: Path) -> list[str]:
         with suppress(OSError):
             os.rmdir(folder / below)
     place = Path(state.socket_path())
-    if place.parent != folder / state.WATCH_NAME:  # elsewhere, because the path was too long
+    # located elsewhere, because the path was too long
+    if place.parent != folder / state.WATCH_NAME:
         for ending in ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken"):
             _delete(Path(f"{place}{ending}"))
     return list(_left(folder))
@@ -79,8 +83,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _delete(path: Path, *, inside: re.Pattern[str] | None = None) -> None:
-    """Deletes a file, an empty folder, or what segue made in its own folders. A link is not a
-    folder of segue's, which makes none."""
+    """Deletes a file, an empty folder, or what segue created in its own folders. A link is never a
+    folder of segue's, which creates none."""
     if inside is None:
         with suppress(OSError):
             path.unlink()

@@ -10,7 +10,7 @@ _MOST_BYTES = 2_000_000
 
 
 class Spooled(msgspec.Struct, frozen=True):
-    """A hook's event, and when it came."""
+    """A hook's event, and when it arrived."""
 
     at: float
     event: dict[str, Any]
@@ -20,9 +20,8 @@ _decode = msgspec.json.Decoder(Spooled).decode
 
 
 def take(path: str) -> list[Spooled]:
-    """Everything that was left there, in the order in which it came; lines that cannot be read
-    are passed over. It is given again until `drop` is called, once what it says is written
-    down."""
+    """Everything stored there, in order of arrival; unreadable lines are skipped. Returned again
+    until `drop` is called, once its content is recorded."""
     aside = _aside(path)
     if not os.path.exists(aside):
         with suppress(OSError):
@@ -40,7 +39,7 @@ def take(path: str) -> list[Spooled]:
 
 
 def drop(path: str) -> None:
-    """What was taken is done with. What came since is there for the next time."""
+    """Deletes what was taken. Later events stay for the next time."""
     with suppress(OSError):
         os.unlink(_aside(path))
 

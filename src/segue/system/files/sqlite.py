@@ -21,8 +21,7 @@ _NO_DAMAGE = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_INTERRUPT,
 )
-"""Faults of the machine. Everything else is damage: also a table that is missing, text that is
-none."""
+"""Failures of the machine. Everything else is damage, including a missing table or invalid text."""
 
 Place = str | os.PathLike[str]
 Identity = tuple[int, int]
@@ -36,8 +35,8 @@ class Damaged(Exception):  # noqa: N818 - told to the user as a note, and mended
 
 
 class Database:
-    """An open file; `prepare` makes its tables. Raises StateError with one clear line if the
-    machine does not let it, `Damaged` if the file is broken."""
+    """An open database file; `prepare` creates its tables. Raises StateError with one line if the
+    machine prevents it, `Damaged` if the file is broken."""
 
     def __init__(self, place: Place) -> None:
         self.path = os.fspath(place)
@@ -65,15 +64,15 @@ class Database:
         except sqlite3.DatabaseError as fault:
             raise_if_ours(fault, self.path)
             raise Damaged(str(fault)) from None
-        except UnicodeDecodeError:  # SQLite quotes the broken bytes, and Python cannot say so
+        except UnicodeDecodeError:  # SQLite quotes the broken bytes, and Python cannot decode them
             raise Damaged("malformed database schema") from None
 
     def prepare(self) -> None:
-        """Makes the tables if they are not there."""
+        """Creates the tables if they do not exist."""
         raise NotImplementedError
 
     def use_wal(self) -> None:
-        """SQLite does not wait here by itself when another process is just doing the same."""
+        """SQLite itself does not wait here if another process is doing the same."""
         until = time.monotonic() + BUSY_S
         while True:
             try:
@@ -90,7 +89,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """One transaction, alone among all processes."""
+        """One transaction, exclusive among all processes."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -102,8 +101,8 @@ class Database:
 
 
 def is_damage(fault: sqlite3.Error) -> bool:
-    """Whether the file itself is broken. It is as good as it was after another writer's lock,
-    without permission, and on a full or failing disk."""
+    """Whether the file itself is broken. A lock of another writer, missing permission and a full or
+    failing disk leave it intact."""
     return _code(fault) not in (*_BUSY, *_NO_DAMAGE)
 
 
@@ -125,7 +124,7 @@ def move_aside(place: Place, identity: Identity | None) -> str:
         with _alone(os.path.dirname(path)):
             if _identity(path) != identity or identity is None:
                 return ""
-            # The log first: a new database must not find an old one's.
+            # The log first: a new database must not find the log of an old one.
             for ending in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     os.unlink(path + ending)
@@ -139,7 +138,7 @@ def move_aside(place: Place, identity: Identity | None) -> str:
 
 @contextmanager
 def _alone(folder: str) -> Iterator[None]:
-    """One process at a time, where the file system knows locks."""
+    """Runs in one process at a time, if the file system supports locks."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -163,7 +162,7 @@ def _make_private(path: str) -> None:
     """Makes a file readable only for its user, even if it existed before; SQLite creates its logs
     the same way."""
     for file in (path, f"{path}-wal", f"{path}-shm"):
-        with suppress(OSError):  # not there, or another user's
+        with suppress(OSError):  # missing, or another user's
             if stat.S_IMODE(os.stat(file).st_mode) & 0o077:
                 os.chmod(file, 0o600)
 
@@ -175,5 +174,5 @@ def _no_state(place: Place, why: str) -> StateError:
 
 
 def _code(fault: sqlite3.Error) -> int:
-    """SQLite's own, without what extended codes add; 0 if Python could not read a value."""
+    """SQLite's own code, without the extended part; 0 if Python could not read a value."""
     return getattr(fault, "sqlite_errorcode", 0) & 0xFF

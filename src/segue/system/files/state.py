@@ -12,12 +12,12 @@ _MOST_PATH_BYTES = 90  # sun_path has 104 on macOS, 108 on Linux; a suffix is ad
 
 
 def config_folder() -> str:
-    """`SEGUE_HOME` moves everything; else the XDG place, on macOS too."""
+    """`SEGUE_HOME` moves everything; otherwise the XDG folder, on macOS too."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
 def state_folder() -> str:
-    """Where segue writes: `SEGUE_HOME`, else the XDG place for state, on macOS too."""
+    """Where segue writes: `SEGUE_HOME`, otherwise the XDG folder for state, on macOS too."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
@@ -32,7 +32,7 @@ def watch_folder() -> str:
 
 
 def make_watch_folder() -> str:
-    """The same, there and private. Raises OSError."""
+    """The same folder, created and private. Raises OSError."""
     place = watch_folder()
     os.makedirs(place, mode=0o700, exist_ok=True)
     os.chmod(place, 0o700)
@@ -51,8 +51,8 @@ def open_socket_path() -> str:
 
 
 def private_folder(path: str) -> None:
-    """Creates a private folder, or makes sure that it is ours and that nobody else may enter.
-    Raises StateError."""
+    """Creates a private folder, or checks that it is ours and that nobody else can enter it. Raises
+    StateError."""
     import stat
 
     from segue.errors import StateError
@@ -82,7 +82,7 @@ def _short(found: str) -> str:
 
 def spool_path() -> str:
     """Where hooks store what must not be lost while no daemon listens: next to the socket, the only
-    path that the client gets."""
+    path that the client knows."""
     return socket_path() + SPOOL_ENDING
 
 

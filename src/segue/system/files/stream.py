@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Self
 
 CHUNK_BYTES = 256 << 10
-"""What is read at once: small enough to stay in the processor's cache until it is parsed. Four
-times as much takes a tenth more time."""
+"""The read size: small enough to stay in the processor's cache until it is parsed. Four times as
+much takes 10% more time."""
 LINE_BYTES = 64 << 20
-"""A line that is longer is passed over: no record is that large."""
+"""A longer line is skipped: no record is that large."""
 
 
 class Tail:
@@ -22,24 +22,24 @@ class Tail:
         self, path: str | os.PathLike[str], offset: int = 0, *, line_bytes: int = LINE_BYTES
     ) -> None:
         self.offset = offset
-        """Where the last line ends that was given out: a new Tail from there continues the next."""
+        """The end of the last returned line: a new Tail from there continues with the next one."""
         self.skipped = 0
-        """Lines that were too long. Each was given out as an empty one, so that lines can be
-        counted."""
+        """The number of lines that were too long. Each was returned as an empty line, so that lines
+        can be counted."""
         self.has_more = False
         """Whether the last `read` stopped because of `max_bytes`, not at the file's end."""
         self._path, self._line_bytes = path, line_bytes
         self._chunk_bytes = min(CHUNK_BYTES, line_bytes)
         self._handle: int | None = None
         self._half = bytearray()  # of the last line, which has no end yet
-        self._is_skipping = False  # the half line is too long: it is not kept
+        self._is_skipping = False  # the partial line is too long and is dropped
         self._read_to = offset
 
     def read(self, max_bytes: int = CHUNK_BYTES) -> list[bytes]:
-        """The lines that were finished since the last time, without their newlines.
+        """The lines that were completed since the last call, without their newlines.
 
-        Reads about this many bytes (whole chunks): call it again while `has_more`. Half a line is
-        kept until its end arrives. A missing file has no lines.
+        Reads about this many bytes (whole chunks): call it again while `has_more`. A partial line
+        is stored until its end arrives. A missing file has no lines.
         """
         lines: list[bytes] = []
         self.has_more = False
@@ -58,8 +58,7 @@ class Tail:
         return lines
 
     def skip(self, keep_bytes: int) -> None:
-        """Passes over all but the last so many bytes that are there, and the line that they begin
-        in."""
+        """Skips everything except the last bytes, and the line in which they begin."""
         handle = self._open()
         if handle is None:
             return
@@ -68,7 +67,7 @@ class Tail:
             self._read_to, self._half, self._is_skipping = place, bytearray(), True
 
     def rest(self) -> bytes:
-        """The half line at the end, once the writer is gone: then it is a line too."""
+        """The partial line at the end, once the writer is gone: then it counts as a line."""
         line = bytes(self._half)
         self.skipped += self._is_skipping
         self._half, self._is_skipping, self.offset = bytearray(), False, self._read_to
@@ -104,7 +103,7 @@ class Tail:
         if others:
             half = others.pop()
             lines.append(self._whole(first))
-            lines += others  # longer than a chunk is none, so none is too long
+            lines += others  # no line in a chunk this short can be too long
             self.offset = self._read_to - len(half)
             first = half
         if not self._is_skipping:
@@ -113,7 +112,7 @@ class Tail:
                 self._half, self._is_skipping = bytearray(), True
 
     def _whole(self, end: bytes) -> bytes:
-        """The line of which a part was there already."""
+        """Completes the line whose beginning was read before."""
         if self._half:
             self._half += end
             end = bytes(self._half)

@@ -21,7 +21,7 @@ IGNORED = frozenset(
     | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".cache", ".gradle"}
     | {".next", ".nuxt", ".turbo", ".parcel-cache", ".idea", ".DS_Store", "bower_components"}
 )
-"""Made by tools, not by the work."""
+"""Created by tools, not by the work."""
 
 
 def digest(folder: str, *, max_files: int = MOST_FILES, max_s: float = MOST_S) -> str:
@@ -74,8 +74,8 @@ def _files(folder: str) -> Iterator[tuple[bytes, int, int]]:
 def changed_since(
     folder: str, at: float, *, max_files: int = MOST_FILES, max_s: float = MOST_S
 ) -> list[str]:
-    """The files below it that were written after a time, in the order of their names; as many as
-    were found by then."""
+    """The files below it that were written after a time, sorted by name; as many as were found
+    before the deadline."""
     until, found = time.monotonic() + max_s, []
     for number, (path, _, changed_ns) in enumerate(_files(folder)):
         if number >= max_files or (number % _WAIT_EVERY == 0 and time.monotonic() > until):
@@ -86,8 +86,8 @@ def changed_since(
 
 
 def lost_repository(cwd: str) -> str | None:
-    """Where the `.git` file of the worktree that a folder is in leads, if nothing is there; None of
-    any other folder."""
+    """Where the `.git` file of the folder's worktree points, if nothing exists there; None for any
+    other folder."""
     here = os.path.realpath(cwd)
     while not os.path.lexists(place := os.path.join(here, ".git")):
         if here == (here := os.path.dirname(here)):
@@ -112,7 +112,7 @@ def files_now(paths: Iterable[str], cwd: str) -> tuple[FileChanged, ...]:
 
 
 def is_there(path: str, cwd: str) -> bool:
-    """Whether a path that somebody wrote down exists: from the folder on, or from the home."""
+    """Whether a path from a text exists, relative to the folder or to the home."""
     try:
         return os.path.lexists(os.path.join(cwd, os.path.expanduser(path)))
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def is_plain(path: str, max_bytes: int) -> bool:
 def _file(name: str, path: str) -> FileChanged:
     try:
         exists = os.path.lexists(path)
-    except (OSError, ValueError):  # a NUL in it
+    except (OSError, ValueError):  # the path contains a NUL
         exists = False
     return FileChanged(name, sha256(path) if exists else None, exists)
 

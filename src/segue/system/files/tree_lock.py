@@ -16,7 +16,7 @@ from segue.system.process.procfs import system
 
 
 class TreeLocked(Exception):  # noqa: N818 - a fact about the world
-    """Another process has it; `pid` is 0 if the system does not tell which."""
+    """Another process holds it; `pid` is 0 if the system does not say which."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
@@ -24,7 +24,7 @@ class TreeLocked(Exception):  # noqa: N818 - a fact about the world
 
 
 class TreeLock:
-    """Of this process, until it is released or ends."""
+    """Held by this process, until it is released or ends."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -35,8 +35,8 @@ class TreeLock:
 
 
 def hold(tree: str) -> TreeLock | None:
-    """The lock of a tree; None where there can be none (a file system without locks, a folder that
-    cannot be read): the store's lease must do then. Raises TreeLocked."""
+    """The lock of a tree; None if there can be none (a file system without locks, an unreadable
+    folder), so only the store's lease protects it. Raises TreeLocked."""
     try:
         file = _opened(tree)
     except OSError:
@@ -67,7 +67,7 @@ def _opened(tree: str) -> int | None:
             found = os.lstat(place)
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
             if not is_ours or found.st_mode & 0o022:
-                return None  # somebody else's: nothing of theirs is opened
+                return None  # belongs to somebody else: it is not opened
     found = os.stat(tree)
     name = os.path.join(folder, "trees", f"{found.st_dev:x}-{found.st_ino:x}")
     return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -22,10 +22,11 @@ MOST_S = 10.0
 _UNTRACKED = 20_000
 _LINES = 200
 _STAT_LINES = 100
-_HASHED_BYTES = 512 << 20  # of changed files, in all; more are told by size and time
-_NESTED = 20  # repositories in it
+# total bytes of changed files to read; others are compared by size and time
+_HASHED_BYTES = 512 << 20
+_NESTED = 20  # nested repositories
 _MODULES_BYTES = 1 << 20
-_LEFT_OUT = 200  # files that a diff is told to leave out
+_LEFT_OUT = 200  # files that a diff is told to exclude
 
 _STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
@@ -46,11 +47,12 @@ class Changed(Struct, frozen=True):
     """What differs from HEAD in a working tree."""
 
     head: str  # "" before the first commit
-    paths: list[bytes]  # also untracked files; those that end with "/" are repositories themselves
+    # including untracked files; those that end with "/" are repositories themselves
+    paths: list[bytes]
 
 
 def changed_paths(git: Apart, until: float) -> Changed:
-    """What `status` says of the tree. Raises StateError if git cannot tell."""
+    """What `status` says about the tree. Raises StateError if git cannot tell."""
     said = git(_STATUS, until)
     if said.code != 0:
         raise StateError("git status took too long" if said.is_late else "git status failed")
@@ -60,14 +62,14 @@ def changed_paths(git: Apart, until: float) -> Changed:
 
 
 def status(cwd: str, *, max_s: float = MOST_S) -> GitState | None:
-    """The repository that this folder is in; None if it is in none, or git cannot tell. If it takes
-    too long, there is a state with an empty digest."""
+    """The repository that contains this folder; None if there is none, or git cannot tell. If it
+    takes too long, the state has an empty digest."""
     return _status(cwd, time.monotonic() + max_s, depth=0)
 
 
 def mark(cwd: str) -> str:
-    """The digest of the work in a folder: git's where there is a repository, else the folder's own;
-    "" if neither can be told."""
+    """The digest of the work in a folder: git's if there is a repository, otherwise the folder's
+    own; "" if neither is available."""
     found = status(cwd)
     return (found.digest if found else "") or tree.digest(cwd)
 
@@ -77,7 +79,7 @@ def _status(cwd: str, until: float, depth: int) -> GitState | None:
     if isinstance(found, GitOutput):
         return GitState() if found.is_late else None
     if depth and os.path.realpath(found.top) != os.path.realpath(cwd):
-        return None  # not checked out: what was found is the repository around it
+        return None  # not checked out: git found the repository around it
     try:
         with found.apart(until) as git:
             return _state(git, until, depth)
@@ -117,11 +119,12 @@ class _Status:
 
     def __init__(self, said: bytes) -> None:
         self.head = self.branch = ""
-        self.changed: list[tuple[bytes, bytes]] = []  # all that git says of an entry, its path
+        # all that git says about an entry, and its path
+        self.changed: list[tuple[bytes, bytes]] = []
         self.untracked: list[bytes] = []
         self.inner: dict[bytes, GitState] = {}  # submodules, by path
         entries = said.split(b"\0")
-        entries.pop()  # what is cut off, or nothing
+        entries.pop()  # cut off, or empty
         for entry in entries:
             kind = entry[:2]
             if kind == b"? ":
@@ -139,7 +142,7 @@ class _Status:
                 self.branch = "" if name == "(detached)" else name
 
     def drop(self, paths: set[bytes]) -> set[bytes]:
-        """Forgets that these have changed, and returns them."""
+        """Removes these from the changes, and returns them."""
         self.changed = [(entry, path) for entry, path in self.changed if path not in paths]
         return paths
 
@@ -157,7 +160,7 @@ class _Status:
 
 
 def _digest(top: str, seen: _Status, until: float) -> str:
-    """Git names what is in the index; what is only in the files is read."""
+    """git hashes what is in the index; other files are read."""
     found = hashlib.blake2b(digest_size=16)
     found.update(f"{seen.head}\0{seen.branch}\0".encode("utf-8", "replace"))
     left, nested = _HASHED_BYTES, _NESTED
@@ -165,7 +168,7 @@ def _digest(top: str, seen: _Status, until: float) -> str:
         if time.monotonic() > until:
             return ""
         found.update(entry + b"\0")
-        if entry[3:4] not in b". " and entry[5:6] != b"S":  # not as it is in the index
+        if entry[3:4] not in b". " and entry[5:6] != b"S":  # differs from the index
             file = os.path.join(os.fsencode(top), path)
             size, stamp = _stamp(file)
             left -= size
@@ -173,7 +176,7 @@ def _digest(top: str, seen: _Status, until: float) -> str:
     for path in sorted(seen.untracked):
         file = os.path.join(os.fsencode(top), path)
         found.update(path + b"\0" + _stamp(file)[1])
-        if path.endswith(b"/") and nested > 0:  # a repository in it that is no submodule: anybody's
+        if path.endswith(b"/") and nested > 0:  # a nested repository that is not a submodule
             nested -= 1
             left_s = until - time.monotonic()
             found.update(tree.digest(os.fsdecode(file), max_s=left_s).encode())
@@ -185,7 +188,8 @@ def _digest(top: str, seen: _Status, until: float) -> str:
 
 
 def submodules(git: Apart, until: float) -> Iterator[bytes]:
-    """Those that are checked out. `git status` would run another git in each, with its config."""
+    """The submodules that are checked out. `git status` would run another git in each, with its
+    config."""
     file = os.path.join(git.top, ".gitmodules")
     if tree.is_plain(file, _MODULES_BYTES):
         said = git(("config", "-z", "--no-includes", "--file", file, *_PATHS), until)
@@ -197,14 +201,14 @@ def submodules(git: Apart, until: float) -> Iterator[bytes]:
 
 
 def _is_below(path: bytes, top: str) -> bool:
-    """A `.gitmodules` may say anything."""
+    """A `.gitmodules` may contain anything."""
     real, base = os.path.realpath(path), os.path.realpath(os.fsencode(top))
     return real != base and real.startswith(base.rstrip(b"/") + b"/")
 
 
 def _as_in_lfs(git: Apart, seen: _Status, until: float) -> set[bytes]:
-    """Files of git-lfs that only look changed: as their filter is not run, git compares them with
-    the pointers it has for them. Files with another filter cannot be compared; they are changed."""
+    """Files of git-lfs that only look changed: because their filter does not run, git compares them
+    with their pointers. Files with another filter cannot be compared, so they count as changed."""
     found = [(e.split(b" ", 8)[7], path) for e, path in seen.changed if e.startswith(b"1 .M N")]
     if not found:
         return set()
@@ -229,7 +233,7 @@ def _as_in_lfs(git: Apart, seen: _Status, until: float) -> set[bytes]:
 
 
 def _content(file: bytes) -> bytes:
-    """Tells other content from this: touching the file changes nothing."""
+    """Identifies the content: touching the file changes nothing."""
     try:
         if os.path.islink(file):
             return b"link " + os.readlink(file)
@@ -241,7 +245,7 @@ def _content(file: bytes) -> bytes:
 
 
 def _stamp(file: bytes) -> tuple[int, bytes]:
-    """Size, and a text that tells other files from this; a folder's own time says nothing."""
+    """The size, and a text that identifies the file; a folder's own time means nothing."""
     try:
         info = os.lstat(file)
     except (OSError, ValueError):

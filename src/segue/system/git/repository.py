@@ -24,7 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-MAX_BYTES = 16 << 20  # of what git prints
+MAX_BYTES = 16 << 20  # bytes of git's output
 
 _QUIET = (
     *("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"),
@@ -42,26 +42,26 @@ _HARMLESS = {
     "core.eol": re.compile("(?i)lf|crlf|native"),
     "core.checkstat": re.compile("(?i)default|minimal"),
 }
-"""How files compare, and nothing else."""
+"""Settings for comparing files, and nothing else."""
 _FORMATS = {
     "extensions.objectformat": re.compile("sha1|sha256"),
     "extensions.refstorage": re.compile("files|reftable"),
 }
 _LISTS = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
-"""Files of patterns, and what they are called where the user has not said."""
+"""Pattern files, and their default names."""
 
 
 class GitOutput(Struct, frozen=True):
-    """What git printed."""
+    """The output of git."""
 
-    code: int | None = None  # None: it did not come to its end
+    code: int | None = None  # None: it did not finish
     out: bytes = b""
     is_late: bool = False
-    is_cut: bool = False  # it printed more than is read
+    is_cut: bool = False  # it printed more than segue reads
 
 
 class Repository(Struct, frozen=True):
-    """Where a repository keeps what."""
+    """The locations of a repository's parts."""
 
     top: str
     git_dir: str
@@ -69,8 +69,8 @@ class Repository(Struct, frozen=True):
 
     @contextmanager
     def apart(self, until: float) -> Iterator["Apart"]:
-        """Git with the files, objects, refs and index of this repository, and nothing that could
-        run. Raises OSError if no folder can be made for that."""
+        """git with the files, objects, refs and index of this repository, and nothing that it could
+        run. Raises OSError if no folder can be created for that."""
         with tempfile.TemporaryDirectory(prefix="segue-git-", ignore_cleanup_errors=True) as made:
             values = _config(self.top, until)
             folder = Path(made)
@@ -102,13 +102,13 @@ class Repository(Struct, frozen=True):
             "GIT_OBJECT_DIRECTORY": os.path.join(self.common_dir, "objects"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
-            "HOME": folder,  # a git that does not know the variable above
+            "HOME": folder,  # for a git that does not support the variable above
             "XDG_CONFIG_HOME": folder,
         }
 
 
 class Apart(Struct, frozen=True):
-    """Git on a repository, see `Repository.apart`."""
+    """git on a repository, see `Repository.apart`."""
 
     top: str
     folder: Path
@@ -116,14 +116,14 @@ class Apart(Struct, frozen=True):
     options: tuple[str, ...]
 
     def __call__(self, words: tuple[str, ...], until: float, stdin: bytes = b"") -> GitOutput:
-        """What git printed; `until` as of time.monotonic()."""
+        """Runs git; `until` is on the clock of time.monotonic()."""
         given = self.folder / "stdin"
         given.write_bytes(stdin)
         with given.open("rb") as file:
             return run(self.top, (*self.options, *words), until, self.env, file.fileno())
 
     def with_environment(self, more: Mapping[str, str]) -> "Apart":
-        """The same, with these variables: an index of its own, say."""
+        """The same with more variables, such as a separate index."""
         return Apart(self.top, self.folder, {**self.env, **more}, self.options)
 
     def with_options(self, *more: str) -> "Apart":
@@ -132,8 +132,8 @@ class Apart(Struct, frozen=True):
 
 
 def find(cwd: str, until: float) -> Repository | GitOutput:
-    """The repository that a folder is in, or what git said instead. Looks for nothing but where it
-    is: that runs nothing, whatever its config says."""
+    """The repository that contains a folder, or git's error message. Only looks up its location,
+    which runs nothing, whatever its config says."""
     said = run(cwd, ("rev-parse", *_WHERE), until, environment())
     lines = said.out.removesuffix(b"\n").split(b"\n")
     if said.code == 0 and len(lines) != len(_WHERE):  # a line feed in a path
@@ -148,14 +148,15 @@ def find(cwd: str, until: float) -> Repository | GitOutput:
 
 
 def environment() -> dict[str, str]:
-    """The user's, without what would point git elsewhere, make it ask or let it fetch."""
+    """The user's environment, without anything that would point git elsewhere, make it ask or let
+    it fetch."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {
         **kept,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",  # for a git that does not know the variable above
+        "GIT_ALLOW_PROTOCOL": "none",  # for a git that does not support the variable above
         "LC_ALL": "C",
     }
 
@@ -170,9 +171,8 @@ def run(
     with_errors: bool = False,
     quiet: tuple[str, ...] = _QUIET,
 ) -> GitOutput:
-    """What git printed; it and everything that it started are ended at that time. `with_errors`:
-    also what it said on stderr. `quiet`: the options that keep a repository's programs from
-    being run."""
+    """Runs git; at the deadline, it and everything that it started are ended. `with_errors`:
+    include stderr. `quiet`: the options that keep a repository's programs from running."""
     program = _program()
     if program is None:
         return GitOutput()
@@ -228,13 +228,13 @@ def _program() -> str | None:
 
 
 def absolute(path: str) -> str:
-    """A PATH without "." and the like, which would make programs of a repository's files."""
+    """A PATH without "." and the like, which would make a repository's files executable."""
     kept = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
     return os.pathsep.join(kept) or os.devnull
 
 
 def _config(top: str, until: float) -> dict[str, str]:
-    """Everything that is set for a repository, the last word of each; listing runs nothing."""
+    """All settings of a repository, the last value of each; listing them runs nothing."""
     said = run(top, ("config", "--list", "-z"), until, environment())
     found = {}
     for entry in said.out.split(b"\0"):
@@ -245,7 +245,7 @@ def _config(top: str, until: float) -> dict[str, str]:
 
 
 def _options(values: Mapping[str, str], top: str) -> tuple[str, ...]:
-    """What of that is harmless, as options."""
+    """The harmless ones among them, as options."""
     found = {k: v for k, v in values.items() if k in _HARMLESS and _HARMLESS[k].fullmatch(v)}
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for key, name in _LISTS.items():
@@ -263,7 +263,7 @@ def _is_file(path: str) -> bool:
 
 
 def _head(path: Path) -> bytes:
-    """The line in HEAD; it may be a link, as of old."""
+    """The line in HEAD, which may be a link in old repositories."""
     if path.is_symlink():
         return b"ref: " + os.fsencode(os.readlink(path)) + b"\n"
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

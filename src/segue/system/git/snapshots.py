@@ -37,12 +37,12 @@ _DIFF = ("diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-renames")
 
 
 class NoRepository(InputError):  # noqa: N818 - a fact about the folder
-    """The folder is in no git repository."""
+    """The folder is not in a git repository."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """`leg-2.0` is the tree when leg 2 began, `leg-2.1` at its first boundary that was kept, and
-    `leg-2` when it had ended."""
+    """`leg-2.0` is the tree when leg 2 began, `leg-2.1` at its first recorded boundary, and `leg-2`
+    when it had ended."""
 
     run: str
     name: str
@@ -51,7 +51,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def leg(self) -> int:
-        """Which one it belongs to."""
+        """The leg that it belongs to."""
         return _place(self.name)[0]
 
     @property
@@ -61,7 +61,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
-    """A file that differs between two snapshots; lines are None of a binary one."""
+    """A file that differs between two snapshots; lines are None for a binary one."""
 
     path: str
     added: int | None
@@ -76,22 +76,23 @@ class SnapshotResult(Struct, frozen=True, kw_only=True):
 
 
 def start_name(leg: int) -> str:
-    """Of the tree when a leg began."""
+    """The name of the tree when a leg began."""
     return f"leg-{leg}.0"
 
 
 def end_name(leg: int) -> str:
-    """Of the tree when it had ended."""
+    """The name of the tree when a leg had ended."""
     return f"leg-{leg}"
 
 
 def next_name(leg: int) -> str:
-    """Of the next boundary of a leg: `take` counts them, and keeps none if nothing changed."""
+    """The name for the next boundary of a leg: `take` numbers them, and stores none if nothing
+    changed."""
     return f"leg-{leg}.*"
 
 
 def _place(name: str) -> tuple[int, float]:
-    """In the order in which they are taken; (0, 0) for a name that is none."""
+    """Sorts names in the order in which they are taken; (0, 0) for an invalid name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return 0, 0.0
@@ -100,8 +101,8 @@ def _place(name: str) -> tuple[int, float]:
 
 @contextmanager
 def _apart(cwd: str, until: float) -> Iterator[Apart]:
-    """Git on the repository around a folder. Raises NoRepository, and StateError if git takes too
-    long or no folder can be made."""
+    """git on the repository around a folder. Raises NoRepository, and StateError if git takes too
+    long or no folder can be created."""
     if not os.path.isdir(cwd):
         raise NoRepository(f"{cwd}: the folder no longer exists")
     found = repository.find(cwd, until)
@@ -117,8 +118,8 @@ def _apart(cwd: str, until: float) -> Iterator[Apart]:
 
 
 def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> SnapshotResult:
-    """Keeps the tree around a folder under that name; one that is there already stays as it is.
-    Raises NoRepository, and StateError with one line if it cannot be kept."""
+    """Stores the tree around a folder under that name; an existing snapshot stays as it is. Raises
+    NoRepository, and StateError with one line if it cannot be stored."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
         older = _list(ready, until, run)
@@ -131,7 +132,7 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
         given = b"".join(path + b"\0" for path in paths)
         words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
         if paths and own(words, until, given).code != 0:
-            # A file may have gone or changed while it was read.
+            # A file may have disappeared or changed while it was read.
             _must(own(words, until, given), "update-index")
         tree = _word(own(("write-tree", "--missing-ok"), until), "write-tree")
         if name.endswith(".*"):
@@ -153,14 +154,15 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
 
 
 def list_all(cwd: str, run: str, *, max_s: float = MAX_S) -> list[Snapshot]:
-    """Those of a run, in the order in which they were taken. Raises NoRepository, StateError."""
+    """The snapshots of a run, in the order in which they were taken. Raises NoRepository,
+    StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
         return _list(ready, until, run)
 
 
 def patch(cwd: str, old: str, new: str, *, max_s: float = MAX_S) -> tuple[bytes, bool]:
-    """From one commit to another, as `git apply` takes it; and whether that is all of it. Raises
+    """The patch between two commits, for `git apply`, and whether it is complete. Raises
     NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
@@ -193,7 +195,7 @@ def files(cwd: str, old: str, new: str, *, max_s: float = MAX_S) -> list[FileDif
 def commits(
     cwd: str, since: str, upto: str, *, max_count: int = 50, max_s: float = MAX_S
 ) -> list[tuple[str, str]]:
-    """What was committed between two snapshots, the oldest first: short hash and subject. Raises
+    """The commits between two snapshots, the oldest first: short hash and subject. Raises
     NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
@@ -212,11 +214,11 @@ def commits(
 
 
 def to_branch(cwd: str, snapshot: Snapshot, branch: str, *, max_s: float = MAX_S) -> bool:
-    """Makes a branch of it, and checks nothing out; whether it is new. Raises InputError if there
-    is another of that name, or it cannot be one."""
+    """Creates a branch at it, and checks nothing out; returns whether it is new. Raises InputError
+    if another branch has that name, or the name is invalid."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
-        # Not `--branch`, which would take "-" for the branch before.
+        # `--branch` would read "-" as the previous branch.
         is_fine = ready(("check-ref-format", f"refs/heads/{branch}"), until).code == 0
         if not is_fine or branch.startswith("-"):
             raise InputError(f"{branch!r} cannot be the name of a branch")
@@ -232,7 +234,7 @@ def to_branch(cwd: str, snapshot: Snapshot, branch: str, *, max_s: float = MAX_S
 
 
 def to_folder(cwd: str, snapshot: Snapshot, folder: str, *, max_s: float = 600.0) -> None:
-    """Writes its files into a folder that is new or empty. Raises InputError, StateError."""
+    """Writes its files into a new or empty folder. Raises InputError, StateError."""
     until = time.monotonic() + max_s
     target = os.path.abspath(folder)
     try:
@@ -248,7 +250,7 @@ def to_folder(cwd: str, snapshot: Snapshot, folder: str, *, max_s: float = 600.0
 
 
 def prune(cwd: str, before: float, *, keep: str = "", max_s: float = MAX_S) -> int:
-    """Drops the snapshots of runs whose newest one is older than that; how many. Raises
+    """Deletes the snapshots of runs whose newest one is older than that; returns how many. Raises
     NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
@@ -262,7 +264,7 @@ def prune(cwd: str, before: float, *, keep: str = "", max_s: float = MAX_S) -> i
 
 
 def drop(cwd: str, run: str, *, max_s: float = MAX_S) -> int:
-    """All of a run's; how many. Raises NoRepository, StateError."""
+    """Deletes all snapshots of a run; returns how many. Raises NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
         found = _list(ready, until, run)
@@ -306,7 +308,7 @@ def _tree_of(ready: Apart, commit: str, until: float) -> str:
 
 
 def _own_index(ready: Apart) -> Apart:
-    """A copy of the user's: what git knows of unchanged files spares reading them again."""
+    """A copy of the user's index: git need not read unchanged files again."""
     own = ready.folder / "index"
     users = Path(ready.env["GIT_INDEX_FILE"])
     if users.exists():
@@ -316,16 +318,16 @@ def _own_index(ready: Apart) -> Apart:
 
 
 def _kept(top: str, paths: Sequence[bytes]) -> tuple[list[bytes], int]:
-    """Those that can be kept, and how many cannot."""
+    """The files that can be stored, and how many cannot."""
     found, left, left_out = [], MAX_BYTES, 0
     for path in paths:
-        if path.endswith(b"/"):  # a repository of its own
+        if path.endswith(b"/"):  # a nested repository
             continue
         file = os.path.join(os.fsencode(top), path)
         try:
             info = os.lstat(file)
         except (OSError, ValueError):
-            found.append(path)  # it is gone
+            found.append(path)  # it has disappeared
             continue
         size = info.st_size if stat.S_ISREG(info.st_mode) else 0
         is_readable = not stat.S_ISREG(info.st_mode) or os.access(file, os.R_OK)

@@ -33,12 +33,13 @@ _FULL_BYTES = 1 << 20
 _URL = re.compile(r"(?:https?|ssh|git|file)://|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
 _STAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?)?")
 _NETWORK = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-"""A mirror of segue's own has no config of anybody else's: the user's own is needed to get in."""
+"""A mirror of segue's own has nobody else's config: the user's own config is needed to
+authenticate."""
 _ADD = ("--literal-pathspecs", "add", "--all")
 
 
 class GitError(SegueError):
-    """git could not do it; one line, as git said it."""
+    """git failed; one line with git's message."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -46,17 +47,17 @@ class Start(Struct, frozen=True, kw_only=True):
 
     top: str
     commit: str
-    branch: str  # what is checked out there; "" if no branch is
-    changes: int  # files that are changed and in no commit
+    branch: str  # the checked-out branch; "" if none is
+    changes: int  # changed files that are in no commit
 
 
 def is_url(repo: str) -> bool:
-    """Whether a repository is named by where to fetch it from."""
+    """Whether a repository is given as a URL."""
     return _URL.match(repo) is not None
 
 
 def find(path: str) -> Repository:
-    """The repository that a folder is in. Raises GitError."""
+    """The repository that contains a folder. Raises GitError."""
     found = repository.find(path, time.monotonic() + LOOK_S)
     if isinstance(found, GitOutput):
         raise GitError(f"{path}: not in a git repository that git can read")
@@ -64,7 +65,7 @@ def find(path: str) -> Repository:
 
 
 def start(path: str, ref: str) -> Start:
-    """What a task in this folder starts from; `ref` "" is what is checked out. Raises GitError."""
+    """The start of a task in this folder; `ref` "" is what is checked out. Raises GitError."""
     repo, until = find(path), time.monotonic() + LOOK_S
     with repo.apart(until) as git:
         commit = _commit(git, ref or "HEAD", until)
@@ -78,7 +79,7 @@ def start(path: str, ref: str) -> Start:
 
 
 def mirror(url: str, folder: str) -> str:
-    """A bare copy of a repository, fetched again; its path. Raises GitError."""
+    """A bare copy of a repository, fetched again; returns its path. Raises GitError."""
     env, until = _env(), time.monotonic() + CLONE_S
     if not os.path.isdir(os.path.join(folder, "objects")):
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -88,9 +89,9 @@ def mirror(url: str, folder: str) -> str:
         _must(_loud(os.path.dirname(folder), words, until, env), url)
         try:
             os.rename(aside, folder)
-        except OSError:  # another task was first
+        except OSError:  # another task created it first
             shutil.rmtree(aside, ignore_errors=True)
-    # Only what comes from there: branches of tasks stay.
+    # Only refs of the remote: branches of tasks stay.
     refspec = "+refs/heads/*:refs/remotes/origin/*"
     fetch = ("--git-dir", folder, "fetch", "--quiet", "--tags", "--", url, refspec)
     _must(_loud(folder, fetch, until, env), url)
@@ -98,7 +99,7 @@ def mirror(url: str, folder: str) -> str:
 
 
 def mirrored(folder: str, ref: str) -> Start:
-    """What a task of a mirror starts from. Raises GitError."""
+    """The start of a task of a mirror. Raises GitError."""
     repo, until = Repository(folder, folder, folder), time.monotonic() + LOOK_S
     with repo.apart(until) as git:
         branch = _branch(repo)
@@ -111,8 +112,8 @@ def mirrored(folder: str, ref: str) -> Start:
 
 
 def add(top: str, path: str, branch: str, commit: str) -> None:
-    """Makes the tree at `path`, on a new branch, with all files of that commit. May be done again
-    after it was interrupted: what is there of it is thrown away, so not once a run worked in it.
+    """Creates the worktree at `path`, on a new branch, with all files of that commit. May be
+    repeated after an interruption: leftovers are thrown away, so not once a run has worked in it.
     Raises GitError."""
     until = time.monotonic() + MAKE_S
     remove(top, path)
@@ -120,7 +121,7 @@ def add(top: str, path: str, branch: str, commit: str) -> None:
         shutil.rmtree(path)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     _set_aside(top, branch, commit, until)
-    # -B: a branch of this name is what an interrupted try left.
+    # -B: a branch with this name is left over from an interrupted try.
     words = ("worktree", "add", "--quiet", "--no-checkout", "-B", branch, "--", path, commit)
     _must(_loud(top, words, until), "git worktree add")
     with find(path).apart(until) as git:
@@ -130,8 +131,8 @@ def add(top: str, path: str, branch: str, commit: str) -> None:
 
 
 def _set_aside(top: str, branch: str, commit: str, until: float) -> None:
-    """A branch of this name that has commits of its own is an earlier one of the same task, which
-    the queue has forgotten since (it was restored from a backup): it gets another name."""
+    """A branch of this name with its own commits is from an earlier version of the same task, which
+    the queue has forgotten (it was restored from a backup): it gets another name."""
     said = _loud(top, ("rev-parse", "--verify", "-q", f"refs/heads/{branch}"), until)
     head = said.out.decode("ascii", "replace").strip() if said.code == 0 else ""
     if not head or _loud(top, ("merge-base", "--is-ancestor", head, commit), until).code != 1:
@@ -141,24 +142,25 @@ def _set_aside(top: str, branch: str, commit: str, until: float) -> None:
 
 
 def remove(top: str, path: str) -> None:
-    """Takes the tree away, with everything that is in it; its branch stays."""
+    """Removes the worktree and everything in it; its branch stays."""
     _loud(top, ("worktree", "remove", "--force", "--force", "--", path), time.monotonic() + MAKE_S)
 
 
 def delete_branch(top: str, branch: str, head: str) -> bool:
-    """Deletes a branch that is at this commit; False if it is not."""
+    """Deletes a branch if it is at this commit; otherwise False."""
     words = ("update-ref", "-d", f"refs/heads/{branch}", head)
     return _loud(top, words, time.monotonic() + LOOK_S).code == 0
 
 
 def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
-    """Commits what is in a task's tree and not yet on its branch; why it could not, or "". Files
-    with a filter are never committed so: they would be written as they are on disk."""
+    """Commits what is in a task's worktree and not yet on its branch; returns why it could not,
+    or "". Files with a filter are never committed this way: they would be stored as they are on
+    disk."""
     until = time.monotonic() + MAKE_S
     repo = find(path)
     branch = _branch(repo)
     with repo.apart(until) as git:
-        # A repository in the tree would be committed as a mere link to what nobody else has.
+        # A nested repository would be committed as a mere link to objects that nobody else has.
         names = [name for name in _changed(git, until, leave) if not name.endswith(b"/")]
         if not names:
             return ""
@@ -185,7 +187,7 @@ def commit_rest(path: str, message: str, leave: Sequence[str] = ()) -> str:
 
 
 def changed_files(path: str) -> dict[str, tuple[int, int]]:
-    """The files of a tree that differ from what is checked out there and that git does not ignore:
+    """The files of a worktree that differ from its checked-out commit and are not ignored, with
     their sizes and times, which change with their content. Raises GitError, OSError."""
     until = time.monotonic() + MAKE_S
     found = {}
@@ -199,7 +201,7 @@ def changed_files(path: str) -> dict[str, tuple[int, int]]:
 
 
 def push(path: str, url: str, commit: str, ref: str) -> None:
-    """Keeps a commit in another repository, under a name that no branch shows; "" deletes that
+    """Stores a commit in another repository, under a name that no branch shows; "" deletes that
     name. Raises GitError."""
     words = (
         "push",
@@ -213,8 +215,8 @@ def push(path: str, url: str, commit: str, ref: str) -> None:
 
 
 def fetched(folder: str, url: str, ref: str) -> tuple[str, str, float]:
-    """A commit that was kept so, now in the mirror at `folder`: itself, its parent, and its time;
-    "" if there is none, or it cannot be reached."""
+    """A commit that was stored in this way, now in the mirror at `folder`: itself, its parent, and
+    its time; "" if there is none, or it cannot be fetched."""
     until = time.monotonic() + CLONE_S
     words = ("--git-dir", folder, "fetch", "--quiet", "--", url, f"+{ref}:{ref}")
     if _loud(folder, words, until, _env()).code != 0:
@@ -228,8 +230,8 @@ def fetched(folder: str, url: str, ref: str) -> tuple[str, str, float]:
 
 
 def put(path: str, commit: str) -> None:
-    """Writes the files of a commit into a tree; what differs from its branch is uncommitted then.
-    Raises GitError."""
+    """Writes the files of a commit into a worktree; what differs from its branch is then
+    uncommitted. Raises GitError."""
     until = time.monotonic() + MAKE_S
     with find(path).apart(until) as git:
         for words in (("read-tree", "--reset", "-u", commit), ("read-tree", "--reset", "HEAD")):
@@ -238,7 +240,7 @@ def put(path: str, commit: str) -> None:
 
 
 def _unwritten(path: str, commit: str) -> GitError:
-    """Files could not be written: by far the most often, because there is no room for them."""
+    """Explains why files could not be written: most often the disk is full."""
     with suppress(OSError):
         if shutil.disk_usage(path).free < _FULL_BYTES:
             return GitError(f"{path}: no space left there for the files of {commit[:12]}")
@@ -246,7 +248,7 @@ def _unwritten(path: str, commit: str) -> GitError:
 
 
 def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
-    """The newest commits of these branches, as far as they are there; "" is what is checked out."""
+    """The newest commits of these branches, as far as they exist; "" is what is checked out."""
     words = ("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/")
     said = repository.run(top, words, time.monotonic() + LOOK_S, repository.environment())
     found = {}
@@ -257,7 +259,7 @@ def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
 
 
 def look(top: str, path: str, branch: str, target: str, leave: Sequence[str] = ()) -> Work:
-    """What a branch holds that its target does not, and whether it merges."""
+    """What a branch has that its target does not, and whether it merges."""
     until = time.monotonic() + LOOK_S
     try:
         repo = Repository(top, top, top) if _is_bare(top) else find(top)
@@ -291,7 +293,7 @@ def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
 
 
 def _count(git: Apart, which: tuple[str, ...], until: float) -> int:
-    """How many commits these are. Raises GitError: none would mean that nothing can be lost."""
+    """The number of these commits. Raises GitError: zero would mean that nothing can be lost."""
     said = git(("rev-list", "--count", *which), until)
     count = said.out.strip()
     if said.code != 0 or not count.isdigit():
@@ -300,8 +302,8 @@ def _count(git: Apart, which: tuple[str, ...], until: float) -> int:
 
 
 def _stray(git: Apart, now: str, branch: str, work: Work, until: float) -> str:
-    """What is committed in a task's tree, and neither on its branch nor merged: an agent may have
-    made a branch of its own, or none. `now`: the branch that is checked out there."""
+    """What is committed in a task's worktree, but neither on its branch nor merged: an agent may
+    have created its own branch, or none. `now`: the branch that is checked out there."""
     head = _commit(git, "HEAD", until)
     if now == branch or not head:
         return ""
@@ -313,7 +315,7 @@ def _stray(git: Apart, now: str, branch: str, work: Work, until: float) -> str:
 
 
 def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str, ...], bool]:
-    """Merges them in memory; the objects of that go where nobody keeps them."""
+    """Merges them in memory; the resulting objects are discarded."""
     with tempfile.TemporaryDirectory(prefix="segue-merge-", ignore_cleanup_errors=True) as aside:
         env = {
             **git.env,
@@ -331,8 +333,8 @@ def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str,
 
 def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]:
     """The files that differ from what is checked out, except for those that are left alone; those
-    that end with "/" are repositories themselves. Raises GitError: a tree of which git could not
-    tell must not pass for one without changes."""
+    that end with "/" are repositories themselves. Raises GitError: a worktree that git could not
+    read must not pass for one without changes."""
     words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
              "--ignore-submodules=dirty")  # fmt: skip
     said = git(words, until)
@@ -344,8 +346,8 @@ def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]
 
 
 def _inside(git: Apart, until: float) -> int:
-    """How many submodules hold what no remote has: they are removed with the tree. Raises
-    GitError."""
+    """How many submodules contain work that no remote has: they are removed with the worktree.
+    Raises GitError."""
     found = 0
     for path in submodules(git, until):
         with find(os.path.join(git.top, os.fsdecode(path))).apart(until) as inner:
@@ -371,7 +373,7 @@ def _filtered(git: Apart, names: Sequence[bytes], until: float) -> str:
 
 
 def _identity(top: str, until: float) -> dict[str, str]:
-    """Who commits: the user, as far as git knows them."""
+    """The committer: the user, as far as git knows them."""
     found: dict[str, str] = {}
     for key, default in (("name", "segue"), ("email", "segue@localhost")):
         said = repository.run(
@@ -410,7 +412,8 @@ def _loud(
 
 
 def _env() -> dict[str, str]:
-    """For what must reach a remote: nothing asks, and nobody's GIT_DIR counts."""
+    """The environment for commands that must reach a remote: nothing asks, and no inherited GIT_DIR
+    applies."""
     dropped = ("GIT_NO_LAZY_FETCH", "GIT_ALLOW_PROTOCOL")
     env = {name: value for name, value in repository.environment().items() if name not in dropped}
     return {**env, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes", "GCM_INTERACTIVE": "never"}

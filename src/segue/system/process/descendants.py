@@ -24,7 +24,7 @@ IS_LINUX: bool = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
-_ROUNDS = 20  # of looking for what is left: the end of one may set others free
+_ROUNDS = 20  # rounds of searching: the end of one process may orphan others
 
 
 class EndedProcess(Struct, frozen=True):
@@ -32,35 +32,37 @@ class EndedProcess(Struct, frozen=True):
 
     pid: int
     argv: tuple[str, ...]
-    by: str  # the signal that it took
+    by: str  # the signal that ended it
 
 
 def end_all(
     find: Callable[[], list[psutil.Process]], grace_s: float = GRACE_S
 ) -> list[EndedProcess]:
-    """Ends what `find` finds, again and again until it finds nothing; what had to be ended."""
+    """Ends what `find` returns, repeatedly until it returns nothing; returns what had to be
+    ended."""
     ended: dict[psutil.Process, EndedProcess] = {}
     for _ in range(_ROUNDS):
         left = find()
         if not left:
             break
         for process in left:
-            # Known from a round before: it did not hear SIGTERM.
+            # Known from an earlier round: it ignored SIGTERM.
             name = "SIGKILL" if process in ended else "SIGTERM"
             with contextlib.suppress(psutil.Error):
-                # psutil compares the start time: a number that is used again is not hit.
+                # psutil compares the start time, so a reused pid is not hit.
                 argv = tuple(process.cmdline())
                 process.send_signal(signal.Signals[name])
                 ended[process] = EndedProcess(process.pid, argv, name)
         until = time.monotonic() + grace_s
         while left and time.monotonic() < until:
-            # Not for all of the grace at once: somebody else's children may stay as entries.
+            # Not for the whole grace period at once: zombies of another parent may stay.
             left = list(filter(runs, psutil.wait_procs(left, timeout=_LOOK_S)[1]))
     return list(ended.values())
 
 
 def marked(name: str, value: str, started: float) -> list[psutil.Process]:
-    """What runs below this process with this variable in its environment, the oldest first."""
+    """The running descendants of this process with this variable in their environment, the oldest
+    first."""
     found = []
     for process in near(started):
         with contextlib.suppress(OSError, psutil.Error):
@@ -70,9 +72,9 @@ def marked(name: str, value: str, started: float) -> list[psutil.Process]:
 
 
 def left_by(mark: str, agent_pid: int, agent_start_ticks: int) -> list[psutil.Process]:
-    """What runs anywhere on this machine and is of a leg whose keeper is gone, the oldest first:
-    everything that carries its mark, the agent's session, and all below those. Only this
-    user's own, and never this process or one above it."""
+    """All processes on this machine that belong to a leg whose keeper is gone, the oldest first:
+    everything with its mark, the agent's session, and all descendants of those. Only this user's,
+    and never this process or its ancestors."""
     session = agent_pid if _is_still(agent_pid, agent_start_ticks) else 0
     found = set()
     for process in psutil.process_iter():
@@ -90,13 +92,14 @@ def left_by(mark: str, agent_pid: int, agent_start_ticks: int) -> list[psutil.Pr
 
 
 def _is_still(pid: int, start_ticks: int) -> bool:
-    """Whether this number is that process, and not a later one."""
+    """Whether this pid is still that process, and not a later one."""
     facts = Procfs().facts(pid) if IS_LINUX and pid and start_ticks else None
     return facts is not None and facts.start_ticks == start_ticks
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Has this process get a signal when its parent ends, however that ends. Linux only."""
+    """Makes the kernel signal this process when its parent ends, for whatever reason. Linux
+    only."""
     if IS_LINUX:
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
@@ -105,15 +108,15 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def near(started: float) -> Iterable[psutil.Process]:
-    """Everything that can be of a leg which was started then."""
+    """Every process that may belong to a leg that was started then."""
     if IS_LINUX:
         return psutil.Process().children(recursive=True)
-    # Orphans are not ours here: look at everything younger.
+    # Orphans are not reparented to us here: check everything younger.
     return [p for p in psutil.process_iter(["create_time"]) if p.info["create_time"] >= started - 1]
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it is more than an entry that its parent has yet to read."""
+    """Whether it is more than a zombie."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -121,11 +124,12 @@ def runs(process: psutil.Process) -> bool:
 
 
 def age(process: psutil.Process) -> tuple[float, int]:
-    """What sorts the oldest first: a shell whose command ends before it would go on to the next."""
+    """A sort key for the oldest first: a shell whose command is killed before it would continue
+    with the next one."""
     return process.create_time(), process.pid
 
 
 def adopt_orphans() -> None:
-    """Makes this process the one that orphans below it come to."""
+    """Makes this process adopt the orphans below it."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -26,14 +26,14 @@ class PidFileEntry(NamedTuple):
 def told_by(
     files: PidFiles, homes: Iterable[str], named: set[int], names: dict[int, str], on: System
 ) -> Iterator[tuple[int, PidFileEntry]]:
-    """What the files below these homes say, if the process that wrote them lives. `names` are all
-    processes, `named` those that are the agent's by name."""
+    """The content of the files below these homes, if the process that wrote each is alive. `names`
+    are all processes, `named` those with the agent's name."""
     for home in homes:
         folder = os.path.join(home, files.folder)
         for name in listed(folder):
             pid_file = _NAME.fullmatch(name)
             pid = int(pid_file[1]) if pid_file else 0
-            if pid not in names:  # killed: it could not take its file away
+            if pid not in names:  # killed: it could not remove its file
                 continue
             data = _decoded(os.path.join(folder, name))
             facts = on.facts(pid)
@@ -65,8 +65,8 @@ def _wrote(data: dict[str, Any], files: PidFiles, facts: Facts, is_named: bool) 
 
 
 def _here(theirs: object, ours: str) -> bool:
-    """Whether a pid of that domain means the same process here. A home may be shared by several
-    machines or containers."""
+    """Whether a pid of that domain means the same process here. Several machines or containers may
+    share a home."""
     if not isinstance(theirs, str) or not theirs:
         return True
     if not ours:
@@ -85,7 +85,7 @@ def _decoded(path: str) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(os.read(handle, _READ_BYTES))
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return {}  # half written, not JSON at all, or no file
+        return {}  # half written, not JSON, or not a file
     finally:
         os.close(handle)
     return data if isinstance(data, dict) else {}

@@ -18,15 +18,15 @@ from segue.system.process.pidfiles import PidFileEntry, listed, told_by
 from segue.system.process.procfs import Facts, System, system
 
 RUNTIMES = ("node", "MainThread", "node-MainThread", "bun")
-"""What a runtime is called while it runs a script. Newer versions of node name their threads, and
-the main thread's name is the process's."""
+"""The names of a runtime while it runs a script. Newer versions of node name their threads, and the
+main thread's name is the process's."""
 
 _VALUED = ("-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|ses_[0-9A-Za-z]{12,64}")
 
 
 class _Kind(NamedTuple):
-    """An agent whose processes are looked for."""
+    """An agent whose processes are searched for."""
 
     agent: str
     signs: Signs
@@ -34,8 +34,8 @@ class _Kind(NamedTuple):
 
 
 def living(homes: Sequence[Home], on: System | None = None) -> list[Process]:
-    """The running agents, in the order of their pids. Those that could not be at work on any
-    session below these homes are left out, as far as that shows."""
+    """The running agents, in the order of their pids. Those that evidently work on no session below
+    these homes are left out."""
     on = on or system()
     kinds = _kinds(homes)
     names = on.names()
@@ -61,7 +61,7 @@ def _kinds(homes: Iterable[Home]) -> list[_Kind]:
 
 
 def _by_name(kinds: list[_Kind], names: dict[int, str], on: System) -> dict[str, set[int]]:
-    """The processes that are an agent's by their name, or by the script that they run."""
+    """The processes that belong to an agent by their name, or by the script that they run."""
     called = {name: kind for kind in kinds for name in kind.signs.names}
     scripts = {"/" + end: kind for kind in kinds for end in kind.signs.scripts}
     found: dict[str, set[int]] = {}
@@ -108,8 +108,8 @@ def _of_kind(kind: _Kind, named: set[int], names: dict[int, str], on: System) ->
     def counts(process: Process) -> bool:
         if process.serves or process.holds or process.database or process.pid in told:
             return True
-        # One that should show something and does not is at work elsewhere or on nothing, unless
-        # a server shows it; and a launcher has done its part once the agent runs.
+        # One that should show a session and does not is working elsewhere or on nothing, unless a
+        # server shows it; and a launcher is finished once the agent runs.
         return (served or not shows) and process.pid not in parents
 
     return [process for process in found if counts(process)]
@@ -150,8 +150,8 @@ def _process(
 
 
 def _must_show(kind: _Kind) -> bool:
-    """Whether every process that works on a session of these homes can be seen to. Versions that
-    wrote no pid files made no folder for them."""
+    """Whether every process that works on a session of these homes shows it. Versions that wrote no
+    pid files created no folder for them."""
     signs = kind.signs
     if signs.pid_files is not None:
         folder = signs.pid_files.folder
@@ -163,7 +163,7 @@ def _must_show(kind: _Kind) -> bool:
 
 
 def _after(arguments: list[str], flags: tuple[str, ...]) -> str:
-    """What stands behind the last of these flags."""
+    """The value of the last of these flags."""
     for index in range(len(arguments) - 1, 0, -1):
         argument, following = arguments[index], arguments[index + 1 : index + 2]
         if argument in flags and following:
@@ -177,7 +177,8 @@ def _after(arguments: list[str], flags: tuple[str, ...]) -> str:
 def _session_of(arguments: list[str], signs: Signs) -> str:
     value = _after(arguments, signs.session_flags)
     if not _ID.fullmatch(value) or any(a in signs.fork_flags for a in arguments):
-        return ""  # "latest", a number, a title: it is one of its sessions, but which?
+        # "latest", a number, a title: it is one of its sessions, but which one is unknown
+        return ""
     return value
 
 
@@ -188,7 +189,7 @@ def _goes_on(arguments: list[str], signs: Signs) -> bool:
 
 
 def has_terminal(pid: int, on: System | None = None) -> bool:
-    """Whether somebody may sit before it."""
+    """Whether a person may be using it."""
     opened = (on or system()).open_files(pid)
     return any(path.startswith(("/dev/pts/", "/dev/tty")) for path in opened)
 
@@ -197,7 +198,7 @@ def has_terminal(pid: int, on: System | None = None) -> bool:
 
 
 def _holds(kind: _Kind, named: set[int], on: System) -> dict[int, dict[str, Hold]]:
-    """The sessions that processes keep locked or open, by their ids."""
+    """The sessions that processes hold locked or open, by their ids."""
     signs = kind.signs
     if not signs.locks and not signs.holds_files:
         return {}
@@ -243,7 +244,7 @@ def _lock_files(kind: _Kind) -> dict[str, os.stat_result]:
 
 
 def _session_file(kind: _Kind, path: str) -> str | None:
-    """The id of the session whose file this is; None if it is none."""
+    """The id of the session whose file this is, or None."""
     for home in kind.homes:
         if path.startswith(home.path + "/"):
             below = path[len(home.path) + 1 :]

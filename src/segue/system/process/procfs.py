@@ -18,11 +18,11 @@ _READ_BYTES = 64 << 10
 
 
 class Facts(NamedTuple):
-    """What tells a process from others."""
+    """What identifies a process."""
 
     parent: int
     started_at: float
-    start_ticks: int  # 0 if not known
+    start_ticks: int  # 0 if unknown
 
 
 class Flock(NamedTuple):
@@ -34,31 +34,31 @@ class Flock(NamedTuple):
 
 
 class System(Protocol):
-    """What is asked about processes."""
+    """The queries about processes."""
 
     def names(self) -> dict[int, str]:
-        """Every process, and what it is called."""
+        """The pid and name of every process."""
 
     def facts(self, pid: int) -> Facts | None:
-        """None if it is gone, or dead and only not yet buried by its parent."""
+        """None if it is gone or a zombie."""
 
     def arguments(self, pid: int) -> list[str]:
         """Its command line."""
 
     def program(self, pid: int) -> str:
-        """The path of the file that runs."""
+        """The path of its executable."""
 
     def cwd(self, pid: int) -> str:
-        """The folder it is in."""
+        """Its working folder."""
 
     def open_files(self, pid: int) -> list[str]:
-        """The paths of what it has open."""
+        """The paths of its open files."""
 
     def locks(self) -> list[Flock]:
-        """All locks on whole files, if the system tells."""
+        """All locks on whole files, if the system reports them."""
 
     def domain(self) -> str:
-        """Where pids mean the same as here; "" if that has no name."""
+        """The domain in which pids have the same meaning; "" if it has no name."""
 
 
 def system() -> System:
@@ -77,7 +77,7 @@ class Procfs:
     ) -> None:
         self.root = root
         self.machine_id = machine_id
-        if booted_at is None:  # /proc/stat says it too, but only to the second
+        if booted_at is None:  # /proc/stat has it too, but only in whole seconds
             booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._booted_at = booted_at
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
@@ -92,7 +92,7 @@ class Procfs:
         return {pid: name.decode("utf-8", "replace").rstrip("\n") for pid, name in read}
 
     def facts(self, pid: int) -> Facts | None:
-        # The name in brackets may hold anything, also brackets and spaces.
+        # The name in brackets may contain anything, including brackets and spaces.
         fields = self._read(pid, "stat").rpartition(b")")[2].split()
         try:
             state, parent, ticks = fields[0], int(fields[1]), int(fields[19])
@@ -140,7 +140,7 @@ class Procfs:
             return b""
         try:
             data = chunk = os.read(handle, _READ_BYTES)
-            while chunk and len(data) < limit and limit > _READ_BYTES:  # /proc gives it in pages
+            while chunk and len(data) < limit and limit > _READ_BYTES:  # /proc reports it in pages
                 data += (chunk := os.read(handle, _READ_BYTES))
         except OSError:
             return b""
@@ -149,7 +149,7 @@ class Procfs:
         return data
 
     def _link(self, name: str, removed: str | None = None) -> str:
-        """Where a link leads; `removed` instead, if what it led to is no more."""
+        """The target of a link; `removed` instead, if the target no longer exists."""
         try:
             target = os.fsencode(os.readlink(f"{self.root}/{name}")).decode("utf-8", "replace")
         except OSError:
@@ -169,7 +169,7 @@ def _flocks(text: bytes) -> Iterator[Flock]:
 
 
 class Psutil:
-    """Other systems. Locks are not told there: open files are."""
+    """Other systems. They report no locks, but open files."""
 
     def __init__(self) -> None:
         import psutil

@@ -6,7 +6,7 @@ _ASK_S = 2.0
 
 
 def is_under_way() -> bool:
-    """As far as the system tells; False where it does not."""
+    """Whether a shutdown is in progress, if the system reports it; otherwise False."""
     try:
         said = subprocess.run(
             ["systemctl", "is-system-running"],  # noqa: S607 - as the PATH says

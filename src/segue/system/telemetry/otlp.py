@@ -26,7 +26,7 @@ _NAME = "segue"
 
 
 class Exporter:
-    """Sends, and waits for the answer. `OTEL_*` variables count: sampler, headers, certificates,
+    """Sends, and waits for the answer. `OTEL_*` variables apply: sampler, headers, certificates,
     compression, timeout, resource attributes."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -56,7 +56,7 @@ class Exporter:
         samples: Sequence[Sample],
         measured: Sequence[Measured],
     ) -> bool:
-        """Whether all was taken. With nothing to send: whether the collector answers."""
+        """Whether everything was accepted. With nothing to send: whether the collector answers."""
         is_taken = True
         is_probe = not (spans or samples or measured)
         if self._spans is not None and (spans or is_probe):
@@ -68,7 +68,7 @@ class Exporter:
         return is_taken
 
     def close(self) -> None:
-        """Gives the connections back."""
+        """Closes the connections."""
         for exporter in (self._spans, self._metrics):
             if exporter is not None:
                 exporter.shutdown()
@@ -123,7 +123,7 @@ def _instance() -> str:
 
 
 class _Ids(IdGenerator):
-    """Ids that are told: a span that is told twice must be the same one."""
+    """Generates the given ids: a span that is reported twice must be the same one."""
 
     def __init__(self) -> None:
         self.next = (1, 1)
@@ -147,7 +147,7 @@ class _Ended(SpanProcessor):
 
 
 class _Distribution:
-    """Since the process began, as most backends want it."""
+    """Cumulative since the process began, as most backends expect."""
 
     def __init__(self, first: Measured, since_ns: int) -> None:
         self.first, self._since_ns = first, since_ns

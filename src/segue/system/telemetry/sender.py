@@ -15,11 +15,11 @@ from segue.system.telemetry.types import Endpoint, Measured, Sample, SpanRecord
 
 _MAX_WAITING = 2_000
 _LOAD_S = 30.0
-"""For loading OpenTelemetry, on a busy machine."""
+"""For loading OpenTelemetry on a busy machine."""
 
 
 class Batch(Struct, kw_only=True):
-    """What goes out in one go. `was_sent` is called in the sender's thread if it was taken."""
+    """What is sent at once. `was_sent` is called in the sender's thread if it was accepted."""
 
     spans: Sequence[SpanRecord] = ()
     samples: Sequence[Sample] = ()
@@ -28,7 +28,7 @@ class Batch(Struct, kw_only=True):
 
 
 Told = Batch | Callable[[], Batch]
-"""Or what makes it, in the sender's thread."""
+"""The batch, or a function that creates it in the sender's thread."""
 
 
 class Sender:
@@ -42,15 +42,15 @@ class Sender:
         self._thread: threading.Thread | None = None
         self.sent = self.dropped = 0
         self.is_answered: bool | None = None
-        """Whether the collector took the last thing that was sent; None: nothing was yet."""
+        """Whether the collector accepted the last batch; None: nothing was sent yet."""
 
     def prepare(self) -> None:
-        """Loads what is needed and asks the collector whether it is there: soon it is told
-        something."""
+        """Loads the library and checks that the collector is there, because data will follow
+        soon."""
         self.tell(Batch())
 
     def tell(self, told: Told) -> None:
-        """Puts it in the queue; if that is full, it is dropped."""
+        """Queues a batch; if the queue is full, it is dropped."""
         with self._changed:
             if self._is_closed or len(self._waiting) >= _MAX_WAITING:
                 self.dropped += 1
@@ -62,8 +62,8 @@ class Sender:
             self._changed.notify_all()
 
     def close(self, patience_s: float) -> bool:
-        """Takes nothing more. Waits that long for what is on its way; not at all if the collector
-        did not take what came before. Whether all is out."""
+        """Accepts nothing more. Waits this long for queued data, but not at all if the collector
+        rejected the last batch. Returns whether everything was sent."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_ready or self._is_idle(), _LOAD_S)
             until = time.monotonic() + patience_s
@@ -104,7 +104,8 @@ class Sender:
                 is_taken = exporter.send(batch.spans, batch.samples, batch.measured)
                 if is_taken and batch.was_sent is not None:
                     batch.was_sent()
-            except Exception:  # of OpenTelemetry's, of whoever makes a batch: nobody waits for it
+            # an error in OpenTelemetry or in the function that creates a batch: nobody waits for it
+            except Exception:
                 is_taken = False
             with self._changed:
                 self.is_answered = is_taken

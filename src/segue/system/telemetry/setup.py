@@ -14,8 +14,8 @@ _ENDPOINTS = (
 
 
 def endpoint(env: Mapping[str, str]) -> Endpoint | None:
-    """None: off, as it is unless `[otel]` or one of the OTEL_* variables says where to. Raises
-    ConfigError for an `[otel]` that is wrong."""
+    """None: telemetry is off, which is the default unless `[otel]` or one of the OTEL_* variables
+    names a target. Raises ConfigError if `[otel]` is invalid."""
     told = config.otel()
     variables = {key for key in _ENDPOINTS if env.get(key)}
     if told.enabled is False or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -39,7 +39,7 @@ def _wants(signal: str, env: Mapping[str, str]) -> bool:
 
 
 def is_installed() -> bool:
-    """Whether the extra `otel` is there."""
+    """Whether the extra `otel` is installed."""
     from importlib.util import find_spec
 
     try:
@@ -49,7 +49,8 @@ def is_installed() -> bool:
 
 
 def interval_s(env: Mapping[str, str] | None = None) -> float:
-    """How often metrics are sent: OTEL_METRIC_EXPORT_INTERVAL, in milliseconds; a minute."""
+    """How often metrics are sent: OTEL_METRIC_EXPORT_INTERVAL in milliseconds, by default a
+    minute."""
     said = (os.environ if env is None else env).get("OTEL_METRIC_EXPORT_INTERVAL", "")
     try:
         return max(1.0, float(said) / 1_000)

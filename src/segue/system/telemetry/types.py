@@ -10,31 +10,31 @@ Attributes = Mapping[str, str | int | float | bool]
 
 
 class SpanRecord(Struct, frozen=True, kw_only=True):
-    """Something that took time and has ended. Equal names in one trace are the same span:
-    whoever tells it again, after a crash, tells it with the same id."""
+    """Something that took time and has ended. Equal names in one trace are the same span: if it is
+    reported again after a crash, it has the same id."""
 
-    trace: str  # a name; its id is made from it
+    trace: str  # a name, from which its id is derived
     name: str  # unique in the trace
-    parent: str = ""  # another span's name in it
-    title: str  # what is shown
+    parent: str = ""  # the name of the parent span
+    title: str  # the visible name
     since: float
     until: float
     attributes: Attributes = {}
-    error: str = ""  # what went wrong; "" if nothing did
-    seq: int = 0  # of the entry that ended it
+    error: str = ""  # the error message, or ""
+    seq: int = 0  # time of the entry that ended it
 
     @property
     def trace_id(self) -> int:
-        """Sixteen bytes, never 0."""
+        """The trace id: sixteen bytes, never 0."""
         return int.from_bytes(hashlib.sha256(self.trace.encode()).digest()[:16]) or 1
 
     def span_id(self, name: str) -> int:
-        """Of a span of this trace: eight bytes, never 0."""
+        """The id of a span in this trace: eight bytes, never 0."""
         return int.from_bytes(hashlib.sha256(f"{self.trace}\n{name}".encode()).digest()[:8]) or 1
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """A number as it is now. `is_total`: it only grows, since `since`."""
+    """The current value of a number. `is_total`: it only grows, since `since`."""
 
     name: str
     value: float
@@ -56,16 +56,17 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where to send. What is not said here, the OTEL_* variables say."""
+    """Where to send. The OTEL_* variables apply to anything that is not set here."""
 
-    url: str = ""  # the collector's, without the path of a signal
+    url: str = ""  # the collector's URL, without the path of a signal
     headers: dict[str, str] = {}
     traces: bool = True
     metrics: bool = True
-    is_asked: bool = False  # by the user's own file, not only by variables that others read too
+    # set in the user's own file, not only by variables that other programs read too
+    is_asked: bool = False
 
     def of(self, signal: str) -> str | None:
-        """The address for "traces" or "metrics"; None: by the variables."""
+        """The address for "traces" or "metrics"; None: as the variables say."""
         return f"{self.url.rstrip('/')}/v1/{signal}" if self.url else None
 
 
@@ -77,7 +78,7 @@ def bounds_for(unit: str) -> tuple[float, ...]:
 
 
 def plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """Without what is empty or no plain value."""
+    """Leaves out empty values and those that are not plain."""
     return {
         key: value
         for key, value in attributes.items()

@@ -39,8 +39,8 @@ class Lent:
 
 def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:
     """Runs a full-screen program in this terminal until it ends. SIGTERM and SIGHUP to this process
-    go to it. A Ctrl+C before it has the terminal does nothing, nor does one after it, until this
-    process ends: it was meant for the program. Raises OSError."""
+    are passed on to it. Ctrl+C before it has the terminal, or after it has ended, does nothing: it
+    was meant for the program. Raises OSError."""
     before = termios.tcgetattr(0)
     told: list[int] = []
     program: subprocess.Popen[bytes] | None = None
@@ -50,7 +50,7 @@ def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:
         if program is not None:
             program.send_signal(signal.SIGTERM)
 
-    # Handlers, not "ignored": what is ignored stays so in the program.
+    # Handlers instead of "ignored", which the program would inherit.
     kept = {number: signal.signal(number, tell) for number in SIGNALS}
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
@@ -70,8 +70,8 @@ def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:
 
 
 def take_back(before: list[Any], *, was_killed: bool) -> None:
-    """Makes the terminal what it was. A program that ended by itself has left its screen already:
-    to leave it again would move the cursor."""
+    """Restores the terminal. A program that ended by itself has left its screen already: leaving it
+    again would move the cursor."""
     _write(_OFF + _LEAVES if was_killed else b"")
     _write(_HAS_TITLE)
     with contextlib.suppress(termios.error, OSError):
@@ -85,7 +85,7 @@ def _write(data: bytes) -> None:
 
 
 class _Beside:
-    """The process beside this one. If this one is killed, it sees to the terminal."""
+    """The helper process. If this process is killed, it restores the terminal."""
 
     def __init__(self, program: int, before: list[Any]) -> None:
         read, self._write = os.pipe()
@@ -104,7 +104,7 @@ class _Beside:
             os._exit(0)
 
     def dismiss(self) -> None:
-        """It is needed no more."""
+        """It is no longer needed."""
         with contextlib.suppress(OSError):
             os.write(self._write, b"x")
             os.close(self._write)
@@ -112,7 +112,7 @@ class _Beside:
 
 
 def _end(pid: int) -> None:
-    """The program is nobody's child any more: it is gone once the system says so."""
+    """The program is no longer our child, so only the system knows when it has ended."""
     until = time.monotonic() + _END_S
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)

@@ -33,31 +33,31 @@ _CLIENT = re.compile(r"[\w/.:@-]+")
 
 
 class PaneMoment(Struct, frozen=True):
-    """What of a pane must stay the same."""
+    """The properties of a pane that must stay the same."""
 
     flags: str  # dead, in a mode, panes synchronized, input off: "0000"
-    attached: str  # how many have it before them
-    keys: str  # when they last pressed one: "1794818880;"
-    late: str  # "1" once keys that were kept back went in
+    attached: str  # how many clients show it
+    keys: str  # when they last pressed a key: "1794818880;"
+    late: str  # "1" once keys that were held back were delivered
     command: str  # what is in the foreground
-    ours: str  # what segue last put in and did not send: see `Guard.mark`
+    ours: str  # what segue last inserted without sending it: see `Guard.mark`
     cursor: tuple[int, int] = (0, 0)
 
     @property
     def line(self) -> str:
-        """As tmux compares it. Nothing in it has a meaning in a format."""
+        """The state as tmux compares it. Nothing in it has a meaning in a format."""
         return "|".join((self.flags, self.attached, self.keys, self.late, self.command))
 
     def quiet_s(self, now: float) -> float:
-        """Since the last key; infinite if nobody has the pane before them."""
+        """Since the last key; infinite if no client shows the pane."""
         times = [int(word) for word in self.keys.split(";") if word.isdecimal()]
         is_watched = any(word.strip("0") for word in self.attached.split(";"))
-        # A time to come: the clock was set back.
+        # A time in the future: the clock was set back.
         return abs(now - max(times)) if times and is_watched else math.inf
 
 
 class PaneGuard:
-    """One pane, for the time of one text. Methods may raise a TmuxError."""
+    """One pane, while one text is typed. Methods may raise a TmuxError."""
 
     def __init__(self, tmux: Tmux, pane: Pane) -> None:
         self.tmux = tmux
@@ -77,7 +77,7 @@ class PaneGuard:
         )
 
     def look(self) -> tuple[PaneCapture, PaneMoment]:
-        """What the pane shows, and what must stay as it was then."""
+        """What the pane shows, and the state that must not change afterwards."""
         shown, told = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
         fields = told.split("|")
         if len(fields) != 6:
@@ -86,22 +86,22 @@ class PaneGuard:
         return shown, PaneMoment(flags, attached, keys, late, command, ours, shown.cursor)
 
     def reset(self) -> None:
-        """Forgets what an earlier one left. Before the first look."""
+        """Clears what an earlier one left. To be called before the first look."""
         for name in ("@segue_hold", "@segue_held", "@segue_late"):
             self.tmux.run("set-option", "-p", "-q", "-u", "-t", self.pane, name)
 
     def begin(self, moment: PaneMoment) -> None:
-        """What is done from now on is done only as long as it is like then."""
+        """Actions from now on are carried out only while the state is unchanged."""
         self._began = moment
 
     def is_intact(self, moment: PaneMoment) -> bool:
-        """Whether no key went in since the beginning."""
+        """Whether no key was delivered since the beginning."""
         began = self._began
         return began is not None and moment.line in (began.line, _held(began).line)
 
     def act(self, *commands: str, cursor: tuple[int, int] | None = None) -> bool:
-        """Carries out tmux commands, all at once, if nothing changed since the beginning, and the
-        cursor is there. Whether it did."""
+        """Carries out tmux commands, all at once, if nothing has changed since the beginning and
+        the cursor is there. Returns whether it did."""
         if self._began is None:
             return False
         same = [f"#{{==:{self._form},{m.line}}}" for m in (self._began, _held(self._began))]
@@ -114,7 +114,7 @@ class PaneGuard:
         return out.strip() == _DONE
 
     def holding(self) -> list[str] | None:
-        """Makes a hold ready, and says what begins it: commands for the next `act`. None if the
+        """Prepares a hold, and returns the commands that begin it, for the next `act`. None if the
         user is in the middle of one of tmux's own key sequences."""
         form = "#{client_name}|#{client_key_table}|#{key-table}|#{pane_id}"
         form += "|#{client_readonly}#{client_control_mode}"
@@ -133,19 +133,19 @@ class PaneGuard:
         self._hold = table
         self.tmux.run_all(
             ("bind-key", "-T", table, "Any", self._kept_back(table, alone=len(names) == 1)),
-            # In case nobody is there to begin it.
+            # In case nothing begins it.
             ("run-shell", "-b", "-d", str(2 * HOLD_S), "-C", f"unbind-key -a -q -T {table}"),
         )
         return [
             f'set-option -p -t "{self.pane}" @segue_hold {table}',
             *(f'switch-client -c "{name}" -T {table}' for name in names),
-            # In case nobody is there to release it. This waits behind keys that are kept back,
-            # so those end by themselves.
+            # In case nothing releases it. This waits behind keys that are held back, so those end
+            # by themselves.
             f'run-shell -b -d {HOLD_S} -C "unbind-key -a -q -T {table}"',
         ]
 
     def release(self) -> None:
-        """Lets the user's keys continue. May be called at any time, and again."""
+        """Releases the user's keys. May be called at any time, and repeatedly."""
         table, self._hold = self._hold, ""
         if not table:
             return
@@ -156,14 +156,14 @@ class PaneGuard:
             with contextlib.suppress(TmuxError):
                 self.tmux.run(*command)
         with contextlib.suppress(TmuxError):
-            if self._told("@segue_held"):  # "0", too. Whoever looks next shall see what went in
+            if self._told("@segue_held"):  # "0" too, so that the next look sees what was delivered
                 until = time.monotonic() + _ECHO_S
                 while time.monotonic() < until and not self._told("@segue_late"):
                     time.sleep(_POLL_S / 5)
                 time.sleep(_POLL_S * 2)
 
     def mark(self, digest: str) -> str:
-        """The command that notes whose text is in the input line now; "": nobody's."""
+        """The command that records whose text is in the input line now; "": nobody's."""
         if not digest or self._began is None:
             return f'set-option -p -q -u -t "{self.pane}" @segue_text'
         return f'set-option -p -t "{self.pane}" @segue_text "{note(digest, self._began)}"'
@@ -173,7 +173,7 @@ class PaneGuard:
         return f'send-keys -t "{self.pane}" ' + " ".join(names)
 
     def put(self, buffer: str, *, bracketed: bool) -> str:
-        """The command that puts a buffer's text in, once."""
+        """The command that inserts a buffer's text, once."""
         flag = "-p" if bracketed else ""
         return f'paste-buffer -d -r {flag} -b {buffer} -t "{self.pane}"'
 
@@ -182,8 +182,8 @@ class PaneGuard:
         return self.tmux.run("display-message", "-p", "-t", self.pane, form).strip()
 
     def _kept_back(self, table: str, *, alone: bool) -> str:
-        """What a key of the user's does meanwhile. With several clients, a key that is kept back
-        says nothing about those of the others, so it counts like one that went in."""
+        """What a user's key does meanwhile. With several clients, a key that is held back says
+        nothing about those of the others, so it counts as delivered."""
         here = f'-t "{self.pane}"'
         wait = f'if-shell -F {here} "#{{==:#{{@segue_hold}},{table}}}" "run-shell -d {_POLL_S}"'
         return " ; ".join(
@@ -197,8 +197,8 @@ class PaneGuard:
 
 
 def note(digest: str, moment: PaneMoment) -> str:
-    """What is in a pane's option while one of segue's texts is in its input line: which text,
-    and when the user had last pressed a key."""
+    """The value of a pane's option while a text of segue's is in its input line: which text, and
+    when the user had last pressed a key."""
     return f"{digest}/{moment.keys.replace(';', '.')}"
 
 

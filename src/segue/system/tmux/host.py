@@ -17,19 +17,19 @@ import sys
 import time
 from typing import Any
 
-WAIT_S = 30  # for what is to be started, and for the first terminal that shows it
-SEEN_S = 10.0  # for a terminal that showed it to the end, to take over what is there
+WAIT_S = 30  # for the command to start, and for the first terminal that shows it
+SEEN_S = 10.0  # for a terminal that showed it to the end, to take over the last screen
 END_FILE = "SEGUE_OPEN_END"
-"""Names, to a terminal's tmux client, the file into which it writes the exit code."""
+"""Tells a terminal's tmux client the file into which it writes the exit code."""
 _LOOK_S = 0.1
 _OF_THE_TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION")
-_SIZES = ("COLUMNS", "LINES")  # of a terminal that may change its size
+_SIZES = ("COLUMNS", "LINES")  # of a terminal whose size may change
 _SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def main(pipe: str) -> None:
     """Runs until the agent has ended."""
-    signal.alarm(WAIT_S)  # whoever should have told it is gone
+    signal.alarm(WAIT_S)  # the process that should have sent the command is gone
     with open(pipe, "rb") as file:
         told = json.loads(file.read())
     signal.alarm(0)
@@ -47,7 +47,8 @@ def main(pipe: str) -> None:
 
 
 def _become(told: dict[str, Any]) -> None:
-    """In a group of its own, in front: Ctrl+C in a terminal that is not raw is for it alone."""
+    """Starts it in its own foreground group: Ctrl+C in a terminal that is not raw is for it
+    alone."""
     argv = told["argv"]
     try:
         os.setpgid(0, 0)
@@ -61,14 +62,15 @@ def _become(told: dict[str, Any]) -> None:
                 env[name] = os.environ[name]
         os.chdir(told["cwd"])
         os.execve(argv[0], argv, {**env, "PWD": told["cwd"]})  # noqa: S606 - no shell is wanted
-    except BaseException as fault:  # whatever it is: there must be no second host
+    except BaseException as fault:  # in any case: there must be no second host
         why = getattr(fault, "strerror", "") or str(fault)
         os.write(2, f"segue: {argv[0]}: {why}\r\n".encode("utf-8", "replace"))
         os._exit(127 if isinstance(fault, FileNotFoundError) else 126)
 
 
 def _end_of(agent: int) -> int:
-    """Its exit code, as a shell tells it. One that stops itself continues: nobody could wake it."""
+    """Its exit code, as a shell reports it. If it stops itself, it is continued, because nobody
+    else could do it."""
     while True:
         _, status = os.waitpid(agent, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
@@ -79,10 +81,11 @@ def _end_of(agent: int) -> int:
 
 
 def _say(code: int) -> None:
-    """Has all terminals leave, with the exit code, and waits until what stands here was taken."""
+    """Makes all terminals leave, with the exit code, and waits until the last screen was taken
+    over."""
     pane = os.environ["TMUX_PANE"]
     session = _tmux("display-message", "-p", "-t", pane, "#{session_id}")
-    _tmux("set-option", "-u", "-t", session, "@segue_agent")  # nobody shall return to it
+    _tmux("set-option", "-u", "-t", session, "@segue_agent")  # nobody can return to it
     until = time.monotonic() + WAIT_S
     # One that ended at once is not shown anywhere yet.
     while not (_clients(session) or _was_shown(session)) and time.monotonic() < until:
@@ -104,13 +107,13 @@ def _clients(session: str) -> str:
 
 
 def _was_shown(session: str) -> bool:
-    """Whether it was before nobody noticed its end: then nobody waits for it."""
+    """Whether no terminal showed it when it ended: then nobody waits for it."""
     told = _tmux("display-message", "-p", "-t", f"{session}:", "#{session_last_attached}")
     return told not in ("", "0")
 
 
 def _tmux(*words: str) -> str:
-    """What it prints; nothing if it cannot."""
+    """The output of a command; "" if it fails."""
     import subprocess
 
     socket = os.environ["TMUX"].rsplit(",", 2)[0]

@@ -34,7 +34,7 @@ _HOSTS = (
     os.path.join("segue", "system", "tmux", "host.py"),
     os.path.join("segue", "io", "host.py"),
 )
-"""Of this version and of earlier ones, which may still be behind a pane."""
+"""Host programs of this version and of earlier ones, which may still run in a pane."""
 _MARK = f"<{secrets.token_hex(8)}>"
 _FIELDS = (
     *("session_name", "session_id", "pane_id", "session_created"),
@@ -62,16 +62,16 @@ class Hosted(Struct, frozen=True, kw_only=True):
     agent: str
     cwd: str
     started_at: float
-    clients: int  # terminals that show it
+    clients: int  # number of terminals that show it
 
 
 def tmux() -> Tmux:
-    """The server, whether it runs or not."""
+    """The server, whether or not it is running."""
     return Tmux(state.open_socket_path())
 
 
 def is_there() -> bool:
-    """Whether there may be a server: quick, and right unless one was killed."""
+    """Whether there may be a server: fast, and correct unless one was killed."""
     with suppress(OSError):
         return stat.S_ISSOCK(os.lstat(state.open_socket_path()).st_mode)
     return False
@@ -93,12 +93,12 @@ def hosted() -> list[Hosted]:
 
 
 def is_host(arguments: Sequence[str]) -> bool:
-    """Whether a process with these arguments is that behind a pane of it."""
+    """Whether a process with these arguments is the host of a pane."""
     return any(word.endswith(_HOSTS) for word in arguments[1:5])
 
 
 def check_tmux(env: Mapping[str, str]) -> None:
-    """Raises InputError, in one line, if there is no tmux that will do."""
+    """Raises InputError with one line if no suitable tmux is installed."""
     path = env.get("PATH")
     program = shutil.which("tmux", path=path)
     packager = next((name for name in _PACKAGERS if shutil.which(name, path=path)), "")
@@ -127,8 +127,8 @@ def start(
     size: tuple[int, int] = (80, 24),
     line: str = "",
 ) -> Hosted:
-    """Starts an agent in a session of its own, before nobody yet. `line` stands above what the
-    agent shows. Raises TmuxError or StateError."""
+    """Starts an agent in its own session, which no terminal shows yet. `line` appears above the
+    agent's output. Raises TmuxError or StateError."""
     folder = _folder()
     pipe = folder / f"start-{secrets.token_hex(8)}"
     try:
@@ -153,13 +153,13 @@ def start(
 
 
 def detach(each: Hosted) -> None:
-    """Has every terminal leave it; the agent stays."""
+    """Makes every terminal leave it; the agent keeps running."""
     tmux().run("detach-client", "-s", each.session, "-E", "exit 0")
 
 
 def last_screen(there: Hosted) -> str:
-    """What an agent that has ended left in its terminal, "" if that was not for keeping; lets its
-    session end. Raises TmuxError."""
+    """The last screen of an agent that has ended, "" if it is not worth showing; lets its session
+    end. Raises TmuxError."""
     told = tmux().run_all(
         ("display-message", "-p", "-t", there.pane, "#{alternate_on}"),
         ("capture-pane", "-p", "-J", "-t", there.pane),
@@ -180,10 +180,10 @@ def _new_session(agent: str, pipe: Path, size: tuple[int, int]) -> tuple[str, st
         new = ("new-session", *how, "-x", str(size[0]), "-y", str(size[1]), "--", *begins)
         start = ("-f", "/dev/null", "start-server")
         try:
-            # Not from this folder: the server would keep it busy for as long as it lives.
+            # Not from this folder: the server would keep it in use for as long as it runs.
             told = tmux()._call([start, *setup.commands(), new], cwd="/")
         except TmuxError as fault:
-            if "duplicate session" in str(fault):  # another was quicker
+            if "duplicate session" in str(fault):  # another process was faster
                 continue
             raise
         return name, told.strip()
@@ -191,7 +191,7 @@ def _new_session(agent: str, pipe: Path, size: tuple[int, int]) -> tuple[str, st
 
 
 def _tell(pipe: Path, data: bytes) -> None:
-    """Gives the process in the pane what to start. Raises OSError or StateError."""
+    """Sends the process in the pane the command to start. Raises OSError or StateError."""
     until = time.monotonic() + host.WAIT_S
     while True:
         try:
@@ -210,14 +210,14 @@ def _tell(pipe: Path, data: bytes) -> None:
 
 
 def _folder() -> Path:
-    """For the socket and what passes between processes: nobody else's."""
+    """The private folder for the socket and for files between the processes."""
     folder = os.path.dirname(state.open_socket_path())
     state.private_folder(folder)
     return Path(folder)
 
 
 def end_file() -> Path:
-    """A new name for the file that `END_FILE` names."""
+    """A new name for the file that `END_FILE` refers to."""
     return _folder() / f"end-{secrets.token_hex(8)}"
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 DETACH_KEY = "C-\\"
 DETACH_KEY_NAME = "Ctrl+\\"
-"""No agent has it: terminals take it for a signal, so agents leave it alone."""
+"""No agent uses this key: terminals treat it as a signal."""
 _HISTORY_LINES = 20_000
 _FEATURES = (
     *("256", "bpaste", "ccolour", "clipboard", "cstyle", "extkeys", "focus", "mouse", "overline"),
-    *("strikethrough", "title", "usstyle", "hyperlinks"),  # tmux stops at an unknown one
+    *("strikethrough", "title", "usstyle", "hyperlinks"),  # tmux stops at an unknown command
 )
 _FEW_COLOURS = re.compile(r"linux|vt\d|ansi|cons|dumb|.*-(?:16|88)color")
 
@@ -22,16 +22,16 @@ def client_argv(env: Mapping[str, str], socket: str, target: str) -> list[str]:
 
 
 def client_env(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of that command: tmux refuses to start in itself, and needs to know the
+    """The environment of that command: tmux refuses to start inside itself, and needs to know the
     terminal."""
     found = {name: value for name, value in env.items() if name not in ("TMUX", "TMUX_PANE")}
     if not is_known(found.get("TERM", "")):
-        found["TERM"] = "xterm-256color"  # as nearly all that are too new to be known
+        found["TERM"] = "xterm-256color"  # like nearly all terminals that are too new to be known
     return found
 
 
 def has_all_colours(env: Mapping[str, str]) -> bool:
-    """Whether the agent's 24-bit colours may be passed on as they are."""
+    """Whether the agent's 24-bit colours can be passed on unchanged."""
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return True
     term = env.get("TERM", "")
@@ -41,7 +41,7 @@ def has_all_colours(env: Mapping[str, str]) -> bool:
 
 
 def is_known(term: str) -> bool:
-    """Whether this machine knows that terminal."""
+    """Whether this machine has an entry for that terminal."""
     import curses
 
     try:
@@ -52,12 +52,12 @@ def is_known(term: str) -> bool:
 
 
 def inner_term() -> str:
-    """What agents are told of their terminal."""
+    """What agents are told about their terminal."""
     return "tmux-256color" if is_known("tmux-256color") else "screen-256color"
 
 
 def commands() -> list[tuple[str, ...]]:
-    """What makes it one that nobody notices. Each may be unknown to an older tmux."""
+    """The options that make it unnoticeable. An older tmux may not know some of them."""
     options = {
         "-s": {
             "default-terminal": inner_term(),
@@ -69,7 +69,8 @@ def commands() -> list[tuple[str, ...]]:
             "set-clipboard": "on",
         },
         "-g": {
-            "assume-paste-time": "0",  # else keys that come together reach the agent, Ctrl+\\ too
+            # otherwise keys that arrive together reach the agent, including Ctrl+\\
+            "assume-paste-time": "0",
             "default-shell": "/bin/sh",
             "destroy-unattached": "off",
             "detach-on-destroy": "on",
@@ -79,7 +80,7 @@ def commands() -> list[tuple[str, ...]]:
             "prefix": "None",
             "prefix2": "None",
             "set-titles": "on",
-            # A pane that was given no title has the machine's name.
+            # A pane without a title has the machine's name.
             "set-titles-string": "#{?#{==:#{pane_title},#{host}},#{window_name},#{pane_title}}",
             "status": "off",
             "update-environment": "",
@@ -100,7 +101,7 @@ def commands() -> list[tuple[str, ...]]:
         for name, value in values.items()
     ]
     for table in ("prefix", "root", "copy-mode"):
-        # Emptied before, a table is no more, and to unbind in it would be an error.
+        # A table that was emptied before no longer exists, and unbinding in it would be an error.
         found += [
             ("bind-key", "-T", table, "F12", "select-pane"),
             ("unbind-key", "-a", "-T", table),
@@ -109,13 +110,13 @@ def commands() -> list[tuple[str, ...]]:
 
 
 def _bindings() -> list[tuple[str, ...]]:
-    """Keys go to the agent. The mouse does if the agent asked for it; else the wheel scrolls back,
-    and what is marked is copied."""
+    """Keys go to the agent. So does the mouse if the agent requested it; otherwise the wheel
+    scrolls back, and a selection is copied."""
     leave = ("detach-client", "-E", "exit 0")
     asked, alternate = "#{mouse_any_flag}", "#{alternate_on}"
 
     def unless_asked(key: str, *, full: str, else_: str) -> tuple[str, ...]:
-        """`full`: on a full screen, where there is nothing to scroll back to."""
+        """`full`: in full-screen mode, where there is nothing to scroll back to."""
         rest = f"if-shell -F '{alternate}' '{full}' '{else_}'"
         return ("root", key, "if-shell", "-F", "-t", "=", asked, "send-keys -M", rest)
 
@@ -132,7 +133,7 @@ def _bindings() -> list[tuple[str, ...]]:
             unless_asked(key, full=copied.format(what), else_=copied.format(what))
             for key, what in clicks.items()
         ),
-        # Whoever scrolled back and continues typing types to the agent.
+        # A user who scrolled back and types again types to the agent.
         ("copy-mode", "Any", "send-keys", "-X", "cancel", ";", "send-keys"),
         ("copy-mode", "WheelUpPane", "send-keys", "-N", "3", "-X", "scroll-up"),
         ("copy-mode", "WheelDownPane", "send-keys", "-N", "3", "-X", "scroll-down"),

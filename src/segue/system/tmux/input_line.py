@@ -21,11 +21,11 @@ _ECHO_S = 1.0  # for an agent to show what was typed
 _ERASED_S = 0.15
 _ERASES = 12
 _MOST_ROWS = 100
-_TIDY_S = 20.0  # for a pause in which the user's own words are put back
+_TIDY_S = 20.0  # for a pause in which the user's draft can be restored
 
 
 class Times(NamedTuple):
-    """What tells the time, and how long a user must have pressed no key."""
+    """The clock, and how long the user must not have pressed a key."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -41,8 +41,8 @@ class InputView(NamedTuple):
 
 
 class InputLine:
-    """The input line of a seat. Methods may raise a TmuxError. Until `sit_down` it is only looked
-    at, which may be while another call types."""
+    """The input line of a pane. Methods may raise a TmuxError. Until `sit_down` it is only
+    observed, which is allowed while another call types."""
 
     def __init__(
         self, seat: AgentPane, terminal: Terminal, tmux: Tmux, pane: Pane, on: System, times: Times
@@ -51,11 +51,11 @@ class InputLine:
         self.guard = PaneGuard(tmux, pane)
         self._on = on
         self._times = times
-        # Where a draft of the user's is kept while it is not in the input line.
+        # Where the user's draft is stored while it is not in the input line.
         self._buffer = f"segue-draft-{pane.id[1:]}-{seat.pid}-{seat.start_ticks}"
 
     def sit_down(self) -> None:
-        """Before anything is done to it: forgets what a call that was killed left."""
+        """To be called before any change: clears what a killed call left."""
         self.guard.reset()
 
     def look(self) -> InputView:
@@ -64,7 +64,7 @@ class InputLine:
         return InputView(self.terminal.read(shown), moment)
 
     def wait(self, met: Callable[[InputView], bool], max_s: float) -> InputView:
-        """Looks until something is met, or for so long; the last look."""
+        """Looks until a condition holds, or for this long; returns the last look."""
         until = self._times.clock() + max_s
         while True:
             view = self.look()
@@ -73,11 +73,11 @@ class InputLine:
             self._times.sleep(LOOK_S)
 
     def left(self) -> Literal["", "gone", "not_in_front"]:
-        """Why the agent is not to be spoken to any more."""
+        """Why segue must no longer type to the agent."""
         return seats.left(self.seat, self.tmux.pane(self.seat.pane), self._on)
 
     def is_quiet(self, moment: PaneMoment) -> bool:
-        """Whether the user has pressed no key for a while, and none waits."""
+        """Whether the user has pressed no key for a while, and none is pending."""
         if moment.late or moment.keys == "held":
             return False
         return moment.quiet_s(self._times.wall()) >= self._times.quiet_s
@@ -85,15 +85,15 @@ class InputLine:
     # Ours
 
     def stands(self, view: InputView, text: str) -> bool:
-        """Whether our text, and only that, is there from a call that was killed."""
+        """Whether our text, and nothing else, is there from a call that was killed."""
         was_put = view.moment.ours == note(_digest(text), view.moment)
         return is_all(view.screen, text) or (was_put and shows(view.screen, text))
 
     def put(self, text: str, *first: str, cursor: tuple[int, int] | None = None) -> bool:
-        """Puts our text into the empty input line; whether it did."""
+        """Inserts our text into the empty input line; returns whether it did."""
         name = f"segue-{secrets.token_hex(8)}"
         self.tmux.load(name, text)
-        # A command is typed: pasted, it is a text to some agents.
+        # A command is typed: some agents treat a pasted one as text.
         is_pasted = self.terminal.takes_paste and not text.startswith("/")
         commands = (self.guard.mark(_digest(text)), self.guard.put(name, bracketed=is_pasted))
         if self.guard.act(*first, *commands, cursor=cursor):
@@ -102,35 +102,37 @@ class InputLine:
         return False
 
     def submit(self, cursor: tuple[int, int]) -> bool:
-        """Presses Enter, if nothing changed; whether it did."""
+        """Presses Enter if nothing has changed; returns whether it did."""
         enter = self.guard.press((key(self.terminal.submit),))
         return self.guard.act(enter, self.guard.mark(""), cursor=cursor)
 
     # The user's
 
     def kept(self) -> str:
-        """A draft that was taken out and not put back."""
+        """A draft that was removed and not restored."""
         try:
             return self.tmux.run("show-buffer", "-b", self._buffer)
         except TmuxError:
             return ""
 
     def kept_with(self, draft: str) -> str:
-        """That, and what is there. A call that was killed may have kept what it did not take out
-        any more."""
+        """That draft, and what is there now. A call that was killed may have stored a draft that it
+        never removed."""
         kept = self.kept()
         return kept if same(kept, draft) else kept + draft
 
     def keep(self, draft: str) -> bool:
-        """Takes the user's draft out, to be put back by `tidy`; whether the line is empty now."""
+        """Removes the user's draft, to be restored by `tidy`; returns whether the line is empty
+        now."""
         self.tmux.load(self._buffer, draft)
         return self._erase(draft)
 
     def tidy(self, text: str, kept: str) -> bool:
-        """Leaves in the input line what is the user's: what was kept of it, and what they typed
-        since. If keys of theirs went in, waits for a pause. Whether it is so."""
+        """Leaves only the user's text in the input line: the stored draft, and what they typed
+        since. If keys of theirs were delivered, waits for a pause. Returns whether it succeeded."""
         until = self._times.clock() + _TIDY_S
-        seen_at = None  # that keys of theirs went in: they may have waited, so when is unknown
+        # keys of theirs were delivered; they may have been held back, so the time is unknown
+        seen_at = None
         while True:
             view = self.look()
             is_intact = self.guard.is_intact(view.moment)
@@ -149,7 +151,7 @@ class InputLine:
             self._times.sleep(LOOK_S)
 
     def _renew(self) -> InputView | None:
-        """Begins again, in a pause of the user's."""
+        """Starts over, in a pause of the user's."""
         self.guard.release()
         self.guard.reset()
         view = self.look()
@@ -166,7 +168,7 @@ class InputLine:
             if self.kept():
                 self.tmux.run("delete-buffer", "-b", self._buffer)
             return True
-        if wanted:  # before anything is taken out
+        if wanted:  # before anything is removed
             self.tmux.load(self._buffer, wanted)
         if view.screen.draft and not self._erase(view.screen.draft):
             return False
@@ -176,10 +178,10 @@ class InputLine:
         return self.guard.act(self.guard.mark(""), put)
 
     def _erase(self, draft: str) -> bool:
-        """Empties the input line; whether it is empty."""
+        """Empties the input line; returns whether it is empty."""
         names = [key(name) for name in self.terminal.erase]
         for _ in range(_ERASES if names else 0):
-            # Once for each line, and more do nothing.
+            # Once for each line; more do no harm.
             if not self.guard.act(self.guard.press(names * min(rows(draft), _MOST_ROWS))):
                 return False
             view = self.wait(lambda v: not v.screen.draft, _ERASED_S)

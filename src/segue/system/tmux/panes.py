@@ -19,13 +19,13 @@ from segue.system.tmux.tmux import Pane, Tmux, TmuxError
 
 SHELLS = ("sh", "bash", "zsh", "fish", "dash", "ksh", "mksh", "nu", "xonsh")
 _IS_LINUX = sys.platform == "linux"
-_ABOVE = 64  # how many parents are looked at
+_ABOVE = 64  # how many ancestors are checked
 
 
 class AgentPane(Struct, frozen=True, kw_only=True):
-    """An agent's process in a pane. It holds as long as both are the same."""
+    """An agent's process in a pane. Valid as long as both are the same."""
 
-    socket: str  # of the tmux server; "" for the user's usual one
+    socket: str  # of the tmux server; "" for the user's default one
     pane: str
     tty: str
     pid: int
@@ -34,7 +34,7 @@ class AgentPane(Struct, frozen=True, kw_only=True):
 
 
 class _Posture(NamedTuple):
-    """How a process stands to its terminal."""
+    """How a process relates to its terminal."""
 
     state: str
     group: int
@@ -45,9 +45,8 @@ class _Posture(NamedTuple):
 def seat_of(
     process: Process, *, tmux_for: Callable[[str], Tmux] = Tmux, on: System | None = None
 ) -> AgentPane | None:
-    """The pane that a process is in; None if it is in none that can be found. What its
-    environment says counts only if the pane's terminal is the process's: it is inherited by
-    whatever is started from a pane."""
+    """The pane of a process, or None. Its environment counts only if the pane's terminal is the
+    process's, because everything started from a pane inherits it."""
     on = on or system()
     for socket, wanted in _told(process.pid):
         try:
@@ -69,12 +68,12 @@ def seat_of(
 
 
 def in_run(pid: int) -> bool:
-    """Whether a `segue run` started it, or something above it."""
+    """Whether a `segue run` started it or one of its ancestors."""
     return bool(_variables(pid, ("SEGUE_RUN",)))
 
 
 def left(seat: AgentPane, pane: Pane | None, on: System) -> Literal["", "gone", "not_in_front"]:
-    """Why an agent is no more to be spoken to in its pane; "" if it is."""
+    """Why segue must no longer type to an agent in its pane; "" if it may."""
     facts = on.facts(seat.pid)
     if pane is None or pane.dead or facts is None or facts.start_ticks != seat.start_ticks:
         return "gone"
@@ -87,8 +86,8 @@ def left(seat: AgentPane, pane: Pane | None, on: System) -> Literal["", "gone", 
 
 
 def shell_in(pane: Pane) -> bool:
-    """Whether the pane's own shell waits at its prompt: it is in the foreground, it was given
-    neither a script nor a command, and nothing of it runs there."""
+    """Whether the pane's own shell waits at its prompt: it is in the foreground, has neither a
+    script nor a command, and runs nothing there."""
     on = system()
     arguments = on.arguments(pane.pid)
     named = os.path.basename(arguments[0]).removeprefix("-") if arguments else ""
@@ -99,7 +98,7 @@ def shell_in(pane: Pane) -> bool:
         return False
     if posture.state != "S" or posture.group != posture.front:
         return False
-    # Without job control, what a shell runs stays in its group.
+    # Without job control, a shell's commands stay in its group.
     same = (_posture(child) for child in _children(pane.pid))
     return not any(p is not None and p.group == posture.group for p in same)
 
@@ -111,7 +110,8 @@ def sits_in(pid: int, pane: Pane, on: System) -> bool:
         return False
     try:
         return os.stat(pane.tty).st_rdev == posture.terminal
-    except OSError:  # another view of /dev: then it must be below what the pane was opened with
+    # another view of /dev: then it must be a descendant of the pane's first process
+    except OSError:
         return any(above == pane.pid for above in _above(pid, on))
 
 
@@ -125,14 +125,14 @@ def _above(pid: int, on: System) -> Iterator[int]:
 
 
 def _told(pid: int) -> Iterator[tuple[str, str]]:
-    """Servers and panes that a process may be in; "": any pane of it."""
+    """Servers and panes that a process may be in; "": any pane of the server."""
     told = _variables(pid, ("TMUX", "TMUX_PANE"))
     socket = told.get("TMUX", "").rsplit(",", 2)[0]
     if socket and told.get("TMUX_PANE"):
         yield socket, told["TMUX_PANE"]
     if socket:
         yield socket, ""
-    if hosting.is_there():  # agents in there are not told of it
+    if hosting.is_there():  # agents in there do not know about it
         yield state.open_socket_path(), ""
     yield "", ""
 
@@ -168,7 +168,7 @@ def _posture(pid: int) -> _Posture | None:
         group, device, front = int(fields[2]), int(fields[4]), int(fields[5])
     except (OSError, IndexError, ValueError):
         return None
-    # The kernel's own form of a device number is not that of `stat`.
+    # The kernel's own form of a device number differs from that of `stat`.
     major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
     return _Posture(fields[0].decode(), group, os.makedev(major, minor) if device else 0, front)
 

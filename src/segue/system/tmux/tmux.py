@@ -29,18 +29,18 @@ _FIELDS = (
 
 
 class TmuxError(SegueError):
-    """tmux is not there, does not answer, or says no. One line."""
+    """tmux is missing, does not respond, or refuses. One line."""
 
 
 class Pane(Struct, frozen=True, kw_only=True):
-    """A pane at one moment."""
+    """The state of a pane."""
 
     id: str  # "%5"
-    pid: int  # of what it was opened with: mostly a shell
+    pid: int  # of the first process in it, usually a shell
     tty: str
-    dead: bool  # its process has ended, and it was told to remain
-    in_mode: bool  # copy mode, or another in which keys do not reach its program
-    command: str  # what is in the foreground
+    dead: bool  # its process has ended, and it was set to remain
+    in_mode: bool  # copy mode, or another one in which keys do not reach the program
+    command: str  # the foreground program
     width: int
     height: int
     cwd: str
@@ -52,24 +52,24 @@ class Tmux:
     """One server. Every method may raise a TmuxError."""
 
     def __init__(self, socket: str = "") -> None:
-        self.socket = socket  # "": the user's usual one
+        self.socket = socket  # "": the user's default server
         # Without TMUX, which would lead to the server that this process itself is in.
         self._env = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE")}
 
     def run(self, *arguments: str, input: bytes = b"") -> str:
-        """One command; what it prints."""
+        """Runs one command; returns its output."""
         return self._call([arguments], input)
 
     def run_all(self, *commands: Sequence[str]) -> str:
-        """Several commands at once; what they print."""
+        """Runs several commands at once; returns their output."""
         return self._call(commands)
 
     def _call(self, commands: Sequence[Sequence[str]], input: bytes = b"", cwd: str = ".") -> str:
-        """Several commands, with nothing of anybody else's in between."""
+        """Runs several commands, with no other client's commands in between."""
         argv = ["tmux", "-u", *(("-S", self.socket) if self.socket else ())]
         for number, command in enumerate(commands):
             argv += [";"] if number else []
-            # A semicolon at an argument's end would separate commands.
+            # A semicolon at the end of an argument would separate commands.
             argv += [a[:-1] + "\\;" if a.endswith(";") else a for a in command]
         try:
             done = subprocess.run(  # noqa: S603
@@ -91,7 +91,7 @@ class Tmux:
         return list({pane.id: pane for pane in self._list("-a")}.values())
 
     def pane(self, id: str) -> Pane | None:
-        """None if it is gone, or its whole server."""
+        """None if it or its whole server is gone."""
         try:
             found = self._list("-t", checked(id))  # all panes of its window
         except TmuxError:
@@ -99,7 +99,7 @@ class Tmux:
         return next((pane for pane in found if pane.id == id), None)
 
     def _list(self, *which: str) -> list[Pane]:
-        # Paths and names may hold anything but this.
+        # Paths and names may contain anything but this.
         mark = f"<{secrets.token_hex(8)}>"
         form = mark.join(f"#{{{name}}}" for name in _FIELDS) + mark * 2
         records = self.run("list-panes", *which, "-F", form).split(mark * 2 + "\n")
@@ -111,7 +111,7 @@ class Tmux:
         return self.seen(pane, "")[0]
 
     def seen(self, pane: str, form: str) -> tuple[PaneCapture, str]:
-        """What it shows, and a one-line format of tmux's as it was at that same moment."""
+        """What it shows, and the value of a one-line tmux format at the same time."""
         target = ("-t", checked(pane))
         sizes = "#{cursor_x} #{cursor_y} #{pane_width} #{pane_height} #{alternate_on} "
         asked = ("display-message", "-p", *target, sizes + form)
@@ -127,13 +127,13 @@ class Tmux:
         return shown, first.split(" ", 5)[5]
 
     def shell_line(self, pane: str) -> str:
-        """The line that the cursor is in: a shell's prompt and what is typed behind it."""
+        """The cursor's line: a shell's prompt and what is typed after it."""
         shown = self.shown(pane)
         return "".join(shown.lines[shown.cursor[1] :][:1]).rstrip()
 
     def active_s(self, pane: str) -> float:
-        """Since the last key of somebody who has this pane before them, to the second; infinite if
-        nobody has."""
+        """Time since the last key of a client that shows this pane, in whole seconds; infinite if
+        none does."""
         form = "#{pane_id} #{client_activity}"
         told = (line.split() for line in self.run("list-clients", "-F", form).splitlines())
         latest = [int(words[1]) for words in told if words[:1] == [pane] and words[1].isdecimal()]
@@ -142,50 +142,51 @@ class Tmux:
     # What is done
 
     def show_message(self, pane: str, text: str, *, shown_s: float) -> None:
-        """Shows a line, for so long or until a key is pressed, to everybody who has the pane in the
-        window before them. The key is the program's all the same."""
+        """Shows a line, for this long or until a key is pressed, to every client that shows the
+        pane. The key still reaches the program."""
         window = self.run("display-message", "-p", "-t", checked(pane), "#{window_id}").strip()
         mark = f"<{secrets.token_hex(8)}>"
         form = f"#{{client_name}}{mark}#{{window_id}}{mark}"
         told = (line.split(mark) for line in self.run("list-clients", "-F", form).splitlines())
-        # It is a format, and a time's: both have one sign.
+        # It is a format for tmux and for times: both have one special character.
         plain = one_line(text).replace("#", "##").replace("%", "%%")
         for client in [words[0] for words in told if words[1:2] == [window]]:
             how = ("-c", client, "-d", str(round(shown_s * 1000)))
             self.run("display-message", *how, "--", plain)
 
     def set_pane_option(self, pane: str, name: str, value: str) -> None:
-        """Sets an option of that pane alone."""
+        """Sets an option of that pane only."""
         self.run("set-option", "-p", "-t", checked(pane), name, one_line(value))
 
     def unset_pane_option(self, pane: str, name: str) -> None:
-        """Takes it away."""
+        """Unsets it."""
         self.run("set-option", "-p", "-u", "-t", checked(pane), name)
 
     def load(self, name: str, text: str) -> None:
-        """Keeps a text in a buffer of that name."""
+        """Stores a text in a buffer with that name."""
         self.run("load-buffer", "-b", name, "-", input=text.encode("utf-8", "replace"))
 
     def paste(self, pane: str, text: str, *, bracketed: bool = True) -> None:
-        """Puts a text in as it is; as a paste, if the program asked to be told of pastes."""
+        """Inserts a text as it is; as a paste, if the program requested to be told of pastes."""
         name = f"segue-{secrets.token_hex(8)}"
         self.load(name, text)
         how = "-drp" if bracketed else "-dr"
         self.run("paste-buffer", how, "-b", name, "-t", checked(pane))
 
     def literal(self, pane: str, text: str) -> None:
-        """Puts a text in as if it were typed."""
+        """Inserts a text as if it were typed."""
         self.paste(pane, text, bracketed=False)
 
     def keys(self, pane: str, *names: str) -> None:
-        """Presses keys, by tmux's names."""
+        """Presses keys, by their tmux names."""
         self.run("send-keys", "-t", checked(pane), "--", *map(key, names))
 
     def new_window(
         self, cwd: str, argv: Sequence[str], env: Mapping[str, str], name: str, session: str = ""
     ) -> str:
-        """Opens a window, not in front of anybody, that runs this; its pane. No shell reads it."""
-        # One argument alone would be a shell's.
+        """Opens a window in the background that runs this command; returns its pane. No shell
+        parses it."""
+        # A single argument would be parsed by a shell.
         direct = tuple(argv) if len(argv) > 1 else ("sh", "-c", 'exec "$0"', *argv)
         given = [part for pair in env.items() for part in ("-e", "=".join(pair))]
         where = ("-t", f"={session}:") if session else ()
@@ -196,14 +197,14 @@ class Tmux:
 
 
 def checked(pane: str) -> str:
-    """The same, if it is a pane's id: it also is in commands that tmux parses."""
+    """Checks that this is a pane's id: it is also used in commands that tmux parses."""
     if not _PANE.fullmatch(pane):
         raise TmuxError(f"{pane!r} is not a pane")
     return pane
 
 
 def key(name: str) -> str:
-    """The same, if it is a key's name."""
+    """Checks that this is the name of a key."""
     if not _KEY.fullmatch(name):
         raise TmuxError(f"{name!r} is not a key")
     return name

@@ -24,7 +24,7 @@ from segue.system.tmux.input_line import LOOK_S, InputLine, InputView, Times
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.tmux import Tmux, TmuxError, key
 
-QUIET_S = 2.0  # without a key of the user's. tmux tells seconds, so never less than 1
+QUIET_S = 2.0  # without a key from the user; tmux reports whole seconds, so at least 1
 Why = Literal[
     "gone",
     "not_in_front",
@@ -37,16 +37,17 @@ Why = Literal[
     "user_active",
     "swallowed",
 ]
-_SHOW_S = 1.5  # for a text to be seen in the input line, beyond what it takes to settle
+_SHOW_S = 1.5  # for a text to appear in the input line, in addition to the time to settle
 _LEAVE_S = 0.8  # for it to leave once it is submitted
 _BETWEEN_KEYS_S = 0.15
 _CHANGES = 6  # of the screen, between a look and the Enter
-_WORD = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./:=@%+-]*")  # nothing that a shell would act on
+# contains nothing that a shell would interpret
+_WORD = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./:=@%+-]*")
 
 
 class TypingRefused(Struct, frozen=True):
-    """Why nothing was typed, or nothing came of it. No text of ours is left in the input line, if
-    it could be taken out."""
+    """Why nothing was typed, or why it had no effect. None of our text is left in the input line,
+    if it could be removed."""
 
     why: Why
     detail: str = ""
@@ -56,7 +57,7 @@ _CHANGED = TypingRefused("user_active", "the pane changed just then")
 
 
 class Typist:
-    """Types. One text at a time into one pane; several at once into several."""
+    """Types one text at a time into a pane; several panes in parallel."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Typist:
         self._on = on or system()
 
     def look(self, seat: AgentPane, terminal: Terminal) -> Screen | TypingRefused:
-        """What the agent shows; refused if it is not to be spoken to, whatever it shows."""
+        """What the agent shows; refused if segue must not type to it, whatever it shows."""
         try:
             desk = self._approach(seat, terminal)
             return desk if isinstance(desk, TypingRefused) else desk.look().screen
@@ -94,9 +95,8 @@ class Typist:
         tries: int = 3,
     ) -> TypingRefused | None:
         """Types a text and submits it; None once `landed` says that the agent has it. With
-        `keep_draft`, a draft of the user's is taken out and put back behind it. If the text
-        is in the input line already, because an earlier call was killed, it is only
-        submitted."""
+        `keep_draft`, a draft of the user's is removed and restored afterwards. If the text is
+        already in the input line, because an earlier call was killed, it is only submitted."""
         text, dropped = typeable(text)
         if dropped:
             self._say(f"{dropped} characters that a terminal takes for keys were left out")
@@ -150,9 +150,9 @@ class Typist:
     def command(
         self, socket: str, pane_id: str, words: Sequence[str], *, line: str
     ) -> TypingRefused | None:
-        """Has a pane's own shell, which waits at its prompt, run one command. `line` is what
-        `Tmux.shell_line` showed when it was judged to be a prompt with nothing behind it. The words
-        are plain ones, of which no shell makes anything else."""
+        """Makes a pane's own shell, which waits at its prompt, run one command. `line` is what
+        `Tmux.shell_line` returned when it was judged to be an empty prompt. The words are plain, so
+        no shell expands them."""
         if not words or not all(map(_WORD.fullmatch, words)):
             return TypingRefused("unknown", "this text must not be typed into a shell")
         try:
@@ -174,7 +174,7 @@ class Typist:
             guard.begin(moment)
             name = f"segue-{secrets.token_hex(8)}"
             tmux.load(name, " ".join(words))
-            # A shell needs no pause before the Enter, so that no key comes in between.
+            # A shell needs no pause before Enter, so no key can come in between.
             put = guard.put(name, bracketed=False)
             if guard.act(put, guard.press(("Enter",)), cursor=moment.cursor):
                 return None
@@ -195,7 +195,7 @@ class Typist:
         return InputLine(seat, terminal, tmux, pane, self._on, self._times)
 
     def _present(self, desk: InputLine, moment: PaneMoment) -> TypingRefused | None:
-        """Refused if the agent is not there, or the user is."""
+        """Refused if the agent is gone, or the user is active."""
         if why := desk.left():
             return TypingRefused(why)
         if moment.flags[1:2] == "1":
@@ -233,7 +233,7 @@ class Typist:
     def _place(
         self, desk: InputLine, view: InputView, text: str, *, stands: bool, kept: str
     ) -> TypingRefused | None:
-        """Keeps the user's keys back, and has our text stand alone in the input line."""
+        """Holds back the user's keys, and puts our text alone into the input line."""
         cursor = view.moment.cursor
         hold = desk.guard.holding()
         if hold is None:
@@ -250,8 +250,8 @@ class Typist:
     def _submit(
         self, desk: InputLine, text: str, landed: Callable[[], bool], tries: int
     ) -> TypingRefused | None:
-        """Presses Enter while our text is in the input line and nothing else does, until it has
-        left. The text itself is never typed again."""
+        """Presses Enter while our text, and only that, is in the input line, until it has left. The
+        text itself is never typed again."""
         settled = self._times.clock() + desk.terminal.settle_s
         desk.wait(lambda view: shows(view.screen, text), desk.terminal.settle_s + _SHOW_S)
         self._times.sleep(max(0.0, settled - self._times.clock()))
