@@ -236,7 +236,7 @@ def test_what_hides_nothing_is_not_a_contradiction() -> None:
     ("name", "told"),
     [
         ("sucess", "no scenario 'sucess': did you mean success?"),
-        ("zzzz", "no scenario 'zzzz': `segue drill --list` shows"),
+        ("zzzz", "no scenario 'zzzz': `segue drill --list` lists"),
         ("", "no scenario ''"),
         ("../success", "../success: no such file"),
         ("none.toml", "none.toml: no such file"),

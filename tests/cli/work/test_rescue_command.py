@@ -331,7 +331,7 @@ def test_a_session_in_a_home_that_the_agent_would_not_look_into_continues_in_a_n
 
 def test_on_a_terminal_it_asks_which_one_continues(own_home: Path, project: Path) -> None:
     killed(own_home, project)
-    assert "Which one should resume?" in at_terminal(own_home, "\n", 0)
+    assert "Which one do you want to resume?" in at_terminal(own_home, "\n", 0)
     assert "is not installed" in at_terminal(own_home, "1\n", 2)
 
 
