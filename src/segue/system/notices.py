@@ -176,7 +176,7 @@ def _is_fresh(kind: Kind, age_s: float) -> bool:
 
 
 def make_notice(kind: Kind, title: str, body: str, detail: str, *, terse: bool) -> Notice:
-    """The visible part of a text, without secrets and control characters."""
+    """A notice without secrets and control characters."""
     from segue.core.secrets.redact import redact
 
     if terse:

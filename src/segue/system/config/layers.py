@@ -87,16 +87,14 @@ class Value(Struct, frozen=True):
 
 
 class Layer(Struct):
-    """The settings from one source, typed. Keys are ("run", "agent"), and for the policy a scope
-    and a key."""
+    """The settings of one source, typed. Keys are ("run", "agent"); in the policy, a scope and key."""
 
     policy: dict[Scope, dict[str, Value]] = field(default_factory=dict)
     rest: dict[tuple[str, str], Value] = field(default_factory=dict)
 
 
 class _Taker:
-    """Adds the settings of one source to a layer, key by key, and reports what is wrong with
-    them."""
+    """Adds the settings of one source to a layer, key by key. Raises ConfigError."""
 
     def __init__(self, kind: Kind, place: config.Written | str) -> None:
         self.kind, self.place, self.layer = kind, place, Layer()
@@ -127,7 +125,7 @@ class _Taker:
         return self.layer
 
     def allow(self, name: str, table: Mapping[str, Any]) -> None:
-        """Whether these come from a project's file, and so from whoever wrote the repository."""
+        """Raises ConfigError for keys that a project's file must not set."""
         if self.kind != "project file":
             return
         for key in table:
@@ -311,8 +309,7 @@ class _Taker:
         self.layer.rest[table, name] = Value(value, self.source(*keys))
 
     def typed(self, value: Any, kind: Any, keys: tuple[str, ...]) -> Any:
-        """Converts a value to its type. The text of a flag or variable may be a number or a
-        boolean."""
+        """Converts a value to its type; the text of a flag or variable may be a number."""
         try:
             return msgspec.convert(value, kind, strict=not isinstance(self.place, str))
         except msgspec.ValidationError as fault:

@@ -107,7 +107,7 @@ def _clients(session: str) -> str:
 
 
 def _was_shown(session: str) -> bool:
-    """Whether no terminal showed it when it ended: then nobody waits for it."""
+    """Whether a terminal was showing it when it ended; if none was, nobody waits for it."""
     told = _tmux("display-message", "-p", "-t", f"{session}:", "#{session_last_attached}")
     return told not in ("", "0")
 
