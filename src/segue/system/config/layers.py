@@ -87,7 +87,7 @@ class Value(Struct, frozen=True):
 
 
 class Layer(Struct):
-    """The settings of one source, typed. Keys are ("run", "agent"); in the policy, a scope and key."""
+    """The settings of one source, typed. Keys are ("run", "agent"); in the policy, scope, key."""
 
     policy: dict[Scope, dict[str, Value]] = field(default_factory=dict)
     rest: dict[tuple[str, str], Value] = field(default_factory=dict)
