@@ -145,7 +145,7 @@ def test_a_broken_git_config_of_the_user_and_hooks_in_the_repository_do_not_stop
 def test_a_folder_that_is_not_a_repository_or_has_a_job_already_is_one_clear_line(
     repo: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(StateError, match="cannot be made"):
+    with pytest.raises(StateError, match="cannot be created"):
         job.make(repo, SMALL)
     (tmp_path / "bare").mkdir()
     with pytest.raises(StateError, match="git log failed") as told:
