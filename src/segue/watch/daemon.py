@@ -11,14 +11,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any
 
 import msgspec
 
 from segue.agents import terminals
 from segue.core.handoffs.machine.types import TerminalHandoff
 from segue.core.sessions.types import Session, SessionState
-from segue.errors import SegueError
+from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
 from segue.runs.store import leases
 from segue.system.notices import Notices
@@ -36,7 +35,7 @@ from segue.watch.resumes.resuming import Resumer
 from segue.watch.resumes.stops import Stops
 from segue.watch.resumes.takeups import Takeups
 from segue.watch.rules import Rules
-from segue.watch.state import DaemonState, TrackedSession, label
+from segue.watch.state import DaemonState, Name, TrackedSession, contained, label
 
 TICK_S = 1.0
 """How often what only time changes is looked at, while there is such a thing."""
@@ -95,6 +94,8 @@ class Watch:
         self.began_at = self.clock.now()
         self._boot = leases.here().boot if boot is None else boot
         self._ended: list[tuple[float, Sighting]] = []
+        self._unwritten: dict[Name, Sighting] = {}
+        """What was seen and could not be logged: it is seen again until there is room."""
         self._reload = threading.Event()
         self._stop = threading.Event()
         self._pruned_at = float("-inf")
@@ -135,7 +136,7 @@ class Watch:
 
     def turn(self) -> bool:
         """Waits until something changes or is due, and acts on it; whether that went well."""
-        with _told(self.world) as step:
+        with contained(self.world) as step:
             self._take(self.observer.step(self.pause_s()))
             with self.world.lock:
                 self._tick()
@@ -172,6 +173,7 @@ class Watch:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.world.lock:
             busy = bool(self.hands.cycles or self.gauge.queued or self._is_arriving)
+            busy = busy or bool(self._unwritten)
             next_at = min(self.stops.next_at() or self.takeups.next_at, self.takeups.next_at)
             critical = any(
                 kept.memory.reminded_at is not None and kept.session.process is not None
@@ -183,31 +185,57 @@ class Watch:
     # Seeing
 
     def _take(self, sightings: Sequence[Sighting]) -> None:
-        for sighting in sightings:
-            with self.world.lock, _told(self.world):
-                self._see(sighting)
+        for sighting in self._with_unwritten(sightings):
+            session = sighting.session
+            with self.world.lock:
+                if not self._see(sighting):
+                    # Its end, if it is one, is remembered by itself.
+                    again = msgspec.structs.replace(sighting, ended=None)
+                    self._unwritten[session.agent, session.session_id] = again
         while self.observer.notes:
             self.world.say(self.observer.notes.popleft())
         while self.world.rules.notes:
             self.world.say(self.world.rules.notes.popleft())
 
-    def _see(self, sighting: Sighting) -> None:
+    def _with_unwritten(self, sightings: Sequence[Sighting]) -> list[Sighting]:
+        """These, and what could not be logged before: each session once, as it is now."""
+        before, self._unwritten = self._unwritten, {}
+        found = []
+        for sighting in sightings:
+            old = before.pop((sighting.session.agent, sighting.session.session_id), None)
+            found.append(msgspec.structs.replace(sighting, before=old.before) if old else sighting)
+        return [*before.values(), *found]
+
+    def _see(self, sighting: Sighting) -> bool:
+        """Takes in what changed; returns False if not all of it could be logged. What is not
+        logged about its size does not hide that it has stopped."""
         session = self.adaptive.applied(sighting.session)
         name = (session.agent, session.session_id)
         kept = self.world.kept.get(name)
         if kept is None:
             kept = self.world.kept[name] = TrackedSession(session)
-        before, kept.session = kept.session, session
-        if session.process is not None and self.seating.learn(kept, session.process):
-            self._note_live(kept, session.process.pid)
-        if session.process is not None or sighting.before is not None:
+        before, kept.session = sighting.before or kept.session, session
+        with contained(self.world) as measured:
+            self._measure(kept, is_new=sighting.before is None)
+        with contained(self.world) as judged:
+            if session.process is None:
+                self.gauge.panes.clear(kept)
+            if sighting.ended is not None and session.process is None:
+                self._ended.append((self.clock.awake() + SETTLE_S, sighting))
+            elif session.process is not None:
+                self._see_live(kept, before)
+        return not (measured.is_unwritten or judged.is_unwritten)
+
+    def _measure(self, kept: TrackedSession, *, is_new: bool) -> None:
+        process = kept.session.process
+        if process is not None and self.seating.learn(kept, process):
+            try:
+                self._note_live(kept, process.pid)
+            except StateError:
+                kept.seen_pid = 0  # it is learned again once that can be logged
+                raise
+        if process is not None or not is_new:
             self.gauge.measure(kept)
-        if session.process is None:
-            self.gauge.panes.clear(kept)
-        if sighting.ended is not None and session.process is None:
-            self._ended.append((self.clock.awake() + SETTLE_S, sighting))
-        elif session.process is not None:
-            self._see_live(kept, before)
 
     def _handed_over(self, cycle: TerminalHandoff) -> None:
         self.adaptive.learn(cycle)
@@ -247,12 +275,17 @@ class Watch:
             self._read_config()
         now = self.clock.awake()
         while self._ended and self._ended[0][0] <= now:
-            self._see_end(self._ended.pop(0)[1])
+            due, sighting = self._ended.pop(0)
+            try:
+                self._see_end(sighting)
+            except StateError:
+                self._ended.insert(0, (due, sighting))
+                raise
         self.gauge.remind()
         self.gauge.hand_over_next()
         self.stops.tick(self.clock.now())
         self._is_arriving = self.arrivals.tick()
-        with _told(self.world):
+        with contained(self.world):
             self.takeups.tick(self.clock.now())
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
@@ -266,14 +299,18 @@ class Watch:
         sighting = msgspec.structs.replace(sighting, session=kept.session)
         stop = self.observer.ending_of(sighting, hook=kept.hook_end)
         kept.ended_at = self.clock.now()
-        has_tmux = False
-        if kept.seat is not None:
+        has_tmux, seat = False, kept.seat
+        if seat is not None:
             has_tmux, kept.shell_line, there = self.seating.shell_of(kept)
             if not there:
                 kept.seat = None
         mid_turn = endings.is_mid_turn(kept.session, sighting.ended)
         code = self.observer.after(sighting.ended).exit_code if sighting.ended else None
-        self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
+        try:
+            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
+        except StateError:
+            kept.seat = seat
+            raise
 
     def _see_what_was_missed(self) -> None:
         """Handles sessions whose agent ended while no daemon was running, for example in a crash
@@ -346,26 +383,3 @@ class Watch:
                     self.world.learn_cost(note.project, tokens)
         self.stops.restore()
         self.arrivals.restore()
-
-
-class _told:  # noqa: N801 - a block
-    """Reports an error in one session, or on the state's disk, and contains it. The same error
-    is not reported again and again."""
-
-    def __init__(self, world: DaemonState) -> None:
-        self.world, self.has_failed = world, False
-
-    def __enter__(self) -> "_told":
-        return self
-
-    def __exit__(self, kind: Any, fault: BaseException | None, _: Any) -> bool:
-        if fault is None or not isinstance(fault, Exception):
-            return False
-        self.has_failed = True
-        said = str(fault)
-        if not isinstance(fault, SegueError):  # a mistake of ours must not end the watch over all
-            said = f"internal error: {type(fault).__name__}: {fault}"
-        if said != self.world.fault:
-            self.world.fault = said
-            self.world.say(said)
-        return True

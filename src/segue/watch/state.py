@@ -14,6 +14,7 @@ from segue.core.secrets.redact import scrub
 from segue.core.sessions import zones
 from segue.core.sessions.types import Session
 from segue.core.terminals.screen import Screen
+from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
 from segue.system.notices import Notices
 from segue.system.tmux.panes import AgentPane
@@ -145,3 +146,26 @@ def label(session: Session) -> str:
     folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
     said = f"{session.agent} in {folder} ({session.session_id[:8]})"
     return "".join(c if c.isprintable() else "?" for c in said)  # names may be made to mislead
+
+
+class contained:  # noqa: N801 - a block
+    """Reports an error in one session, or on the state's disk, and contains it. The same error
+    is not reported again and again. `is_unwritten`: something could not be logged."""
+
+    def __init__(self, world: DaemonState) -> None:
+        self.world, self.has_failed, self.is_unwritten = world, False, False
+
+    def __enter__(self) -> "contained":
+        return self
+
+    def __exit__(self, kind: Any, fault: BaseException | None, _: Any) -> bool:
+        if fault is None or not isinstance(fault, Exception):
+            return False
+        self.has_failed, self.is_unwritten = True, isinstance(fault, StateError)
+        said = str(fault)
+        if not isinstance(fault, SegueError):  # a mistake of ours must not end the watch over all
+            said = f"internal error: {type(fault).__name__}: {fault}"
+        if said != self.world.fault:
+            self.world.fault = said
+            self.world.say(said)
+        return True

@@ -19,6 +19,7 @@ from support.waiting import until
 from support.watch.stops import NOON, FakeRules
 
 from segue.agents import terminals
+from segue.core.accounts import Answer
 from segue.core.handoffs.machine.types import HandoffStep
 from segue.core.resumes import decisions as wake
 from segue.core.sessions.types import Process, Session, SessionState
@@ -376,6 +377,20 @@ def test_a_session_that_is_being_handed_over_is_not_told_anything(scene: Scene) 
     scene.hands.cycle = SimpleNamespace(step=HandoffStep.ASKING)
     pending = scene.pending(state="at_prompt")
     assert scene.carry(pending, "pane", "continue") == ("a handoff is in progress", True)
+
+
+def test_a_limit_that_its_account_met_while_it_waited_for_its_turn_holds(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [Answer(until=time.time() + 60), Answer()]
+    monkeypatch.setattr(scene.waking.gate, "ask", lambda kept, *, takes_turn: answers.pop(0))
+    scene.world.typist = typing = Typing(Screen("idle"))  # type: ignore[assignment]
+    pending = scene.pending(state="at_prompt")
+    sit(pending, SEAT)
+    assert scene.carry(pending, "pane", "continue") == ("its account is limited", True)
+    assert not typing.typed
+    assert scene.carry(pending, "pane", "continue") == ("", False)
+    assert typing.typed
 
 
 # `segue back`

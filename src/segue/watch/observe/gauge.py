@@ -8,7 +8,7 @@ import msgspec
 from segue.core.sessions import zones
 from segue.core.sessions.reading import Zone
 from segue.core.sessions.types import Session, SessionState
-from segue.errors import SegueError
+from segue.errors import SegueError, StateError
 from segue.watch.handoffs.pane_notices import PaneNotices, message
 from segue.watch.handoffs.worker import HandoffWorker
 from segue.watch.state import DaemonState, Name, TrackedSession, label
@@ -33,10 +33,11 @@ class ZoneGauge:
         if reading is None or zone is None:
             return
         if abs(reading.fraction - kept.noted) >= READING_STEP:
-            kept.noted = reading.fraction
             world.note("reading", session, msgspec.to_builtins(reading))
+            kept.noted = reading.fraction
         if kept.memory.zone is None:
             kept.memory = self._remembered(session)
+        before = kept.memory
         kept.memory, told = zones.observe(
             kept.memory,
             reading,
@@ -50,8 +51,12 @@ class ZoneGauge:
         if not is_due:
             kept.is_declined = False
         wants = is_due and self._may_hand_over(kept)
-        for each in told:
-            self._note(kept, each, wants=wants)
+        try:
+            for each in told:
+                self._note(kept, each, wants=wants)
+        except StateError:
+            kept.memory = before  # it is told once there is room for it
+            raise
         name = (session.agent, session.session_id)
         if wants and name not in self.queued and self.hands.of(session) is None:
             self.queued.append(name)

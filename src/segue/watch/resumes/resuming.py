@@ -96,6 +96,10 @@ class Resumer:
             return NotDone(why)
         if isinstance(verdict, wake.Relay):
             return self._relay(kept, pending, verdict)
+        with self.world.lock:  # others were resumed first: its account may have met a limit since
+            answer = self.gate.ask(kept, takes_turn=False)
+        if answer.until is not None:
+            return NotDone("its account is limited", retry=True)
         if pending.ending.state == "at_prompt":
             if verdict.prompt == "handoff":
                 if handoff is not None:

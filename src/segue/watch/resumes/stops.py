@@ -16,6 +16,7 @@ from segue.core.sessions.types import Session, SessionState
 from segue.core.stops.exits import signal_of
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
+from segue.errors import StateError
 from segue.system.tmux.typist import TypingRefused
 from segue.watch.observe import endings
 from segue.watch.resumes import relaying
@@ -84,6 +85,7 @@ class Stops:
         """Sessions that were resumed and of which the user has not taken over again."""
         self._draw = draw
         self._noted: dict[Name, tuple[str, float | None, float]] = {}
+        self._at_prompt: set[Name] = set()  # stopped there, whether or not that could be logged
         self._again: dict[Name, float] = {}  # when to look once more whether it is stopped
         self._relayed: dict[Name, float] = {}  # sessions that another agent took over, and when
         self._left_at: dict[str, float] = {}
@@ -106,9 +108,7 @@ class Stops:
         """Its process is gone."""
         session, now = kept.session, self.world.clock.now()
         key = (session.agent, session.session_id)
-        was_at_prompt = key in self._noted
-        self._noted.pop(key, None)
-        self._again.pop(key, None)
+        was_at_prompt = key in self._at_prompt
         by_system = stop.ended_by == "system" or signal_of(exit_code) not in _BY_USER_SIGNALS
         if was_at_prompt and stop.ended_by == "unknown" and not by_system:
             # Whatever had stopped it there: an agent leaves its prompt when its user does.
@@ -125,6 +125,7 @@ class Stops:
             self._left_at[session.cwd] = now
         if not self._is_relayed(session):
             self._open(kept, ending)
+        self._left_prompt(key)
 
     def at_prompt(self, kept: TrackedSession) -> None:
         """It may be at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
@@ -146,13 +147,18 @@ class Stops:
             if is_busy:
                 self._again[key] = now + AGAIN_S
                 return
-        self._again.pop(key, None)
-        self._noted[key] = mark
+        self._at_prompt.add(key)
         stop = endings.ending_of(session, None, endings.After(terminal="there"))
         if before is not None or not self._is_noted(session, mark):
             self._note_stop(kept, stop, "at_prompt")
-        if self._is_relayed(session):
-            return
+        if not self._is_relayed(session):
+            self._stopped_at_prompt(kept, stop)
+        self._noted[key] = mark
+        self._again.pop(key, None)
+
+    def _stopped_at_prompt(self, kept: TrackedSession, stop: Stop) -> None:
+        session, now = kept.session, self._now()
+        key = (session.agent, session.session_id)
         ending = ending_of(kept, stop, "at_prompt", session.last_at or now)
         ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
         waiting = self.pending.get(key)
@@ -162,6 +168,11 @@ class Stops:
             again = wake.told_again(waiting.ending.stop, stop)
             ending = msgspec.structs.replace(ending, stop=again)
         self._open(kept, ending)
+
+    def _left_prompt(self, key: Name) -> None:
+        self._at_prompt.discard(key)
+        self._noted.pop(key, None)
+        self._again.pop(key, None)
 
     def _is_relayed(self, session: Session) -> bool:
         """Whether another agent does its work, and nobody continued it since."""
@@ -188,8 +199,7 @@ class Stops:
         key = (session.agent, session.session_id)
         if (kept := self.world.kept.get(key)) is not None:
             self.gate.replied(kept)
-        self._noted.pop(key, None)
-        self._again.pop(key, None)
+        self._left_prompt(key)
         self._attend_woken(session)
         found = self.pending.get(key)
         if found is None or found.doing:
@@ -268,11 +278,18 @@ class Stops:
         )
         if isinstance(verdict, wake.Resume):
             verdict = self._at_gate(kept, pending, verdict, now)
+        before, counted, last_wake_at = pending.verdict, pending.counted, self._last_wake_at
         if isinstance(verdict, wake.Resume | wake.Relay):
             pending.doing = True
             pending.resumes += 1
             pending.last_resume_at = self._last_wake_at = now
-        self._decided(pending, session, verdict)
+        try:
+            self._decided(pending, session, verdict)
+        except StateError:  # what is not logged is not done: it is decided again
+            pending.verdict, pending.doing, self._last_wake_at = before, False, last_wake_at
+            pending.resumes, pending.last_resume_at = counted
+            self.gate.left(kept)
+            raise
         if isinstance(verdict, wake.Leave):
             self.pending.pop((session.agent, session.session_id), None)
         elif isinstance(verdict, wake.Resume | wake.Relay):
