@@ -109,7 +109,7 @@ class Scene:
             seating=Seats(),  # type: ignore[arg-type]
         )
         self.watch.stops.carrier = self
-        self.watch.takeups.tick = lambda now: None  # type: ignore[method-assign,assignment]
+        self.watch.takeups.tick = lambda now: None  # type: ignore[method-assign]
 
     # In place of notices, of tmux, and of who carries out
 

@@ -262,20 +262,20 @@ def ahead(scene: Scene, used: int, step: int) -> Forecast:
 def test_one_that_grows_fast_is_interrupted_before_the_agent_compacts_by_itself(
     scene: Scene, runs: bool
 ) -> None:
-    """Long before `busy_wait_s`, between two tools; with one running only when it is too late for
-    that."""
+    """Long before `busy_wait_s`, between two tools; with one running only if its result may bring
+    the session past 90%."""
     (agent,) = scene.agents
     scene.rules.given = replace(AUTO, busy_wait_s=120)
     agent.forecast = lambda: ahead(scene, agent.used, 4_000)
     scene.use(agent, 171_000)
     scene.tick()
     assert scene.cycles()[0]["near_tokens"] is None  # another one fits below 90%
-    scene.use(agent, 177_000)
+    scene.use(agent, 173_000)
     scene.tick()
     scene.tick()
-    assert (scene.cycles()[0]["near_tokens"], agent.pressed) == (177_000, [])  # a tool runs
+    assert (scene.cycles()[0]["near_tokens"], agent.pressed) == (173_000, [])  # a tool runs
     if runs:
-        scene.use(agent, 183_000)
+        scene.use(agent, 176_000)
     else:
         done = {"type": "tool_result", "tool_use_id": "toolu_Bash", "content": "ok"}
         record = json.loads(prompt("", at=scene.clock.at, session=agent.session_id))
@@ -284,6 +284,19 @@ def test_one_that_grows_fast_is_interrupted_before_the_agent_compacts_by_itself(
     assert agent.pressed == [("Escape",)]
     scene.until(HandoffStep.DONE)
     assert kinds(agent) == ["request", "clear", "resume"]
+
+
+def test_a_running_tool_whose_result_may_bring_the_session_past_90_percent_is_interrupted(
+    scene: Scene,
+) -> None:
+    (agent,) = scene.agents
+    scene.rules.given = replace(AUTO, busy_wait_s=120)
+    agent.forecast = lambda: ahead(scene, agent.used, 4_000)
+    scene.use(agent, 171_000)
+    scene.tick()
+    scene.use(agent, 177_000)  # in one reply, which has called a tool
+    scene.tick()
+    assert agent.pressed == [("Escape",)]
 
 
 def test_below_the_mark_a_session_whose_next_reply_may_pass_its_limit_does_not_wait_for_others(

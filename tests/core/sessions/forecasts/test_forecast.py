@@ -379,14 +379,31 @@ def test_a_policy_whose_mark_is_later_is_asked_later(mark: float, used: int, pas
     assert forecast(at(used), Growth(large_reply_tokens=10 * K), late).next_passes is passes
 
 
-def test_a_session_is_close_a_few_replies_before_and_full_with_the_next_result() -> None:
+def test_a_session_is_close_a_few_replies_before() -> None:
     pace = Growth(large_reply_tokens=10 * K)
-    sizes = (129_999, 130 * K, 189_999, 190 * K)
-    found = [forecast(at(used), pace, Policy()) for used in sizes]
-    assert [each.is_close for each in found] == [False, True, True, True]
-    assert [each.result_passes for each in found] == [False, False, False, True]
-    off = forecast(at(190 * K), pace, Policy(hard_mark=2))
-    assert (off.is_close, off.result_passes) == (False, False)
+    found = [forecast(at(used), pace, Policy()) for used in (129_999, 130 * K, 190 * K)]
+    assert [each.is_close for each in found] == [False, True, True]
+    assert not forecast(at(190 * K), pace, Policy(hard_mark=2)).is_close
+
+
+@pytest.mark.parametrize(
+    ("policy", "enforced", "first"),
+    [
+        (Policy(), None, 170 * K),  # a request after it would be read above 90%
+        (Policy(soft_mark=0.95, hard_mark=0.95), None, 180 * K),  # as late as the user wants it
+        (Policy(), 167 * K, 157 * K),  # the agent compacts there
+    ],
+)
+def test_the_output_of_a_running_tool_may_make_the_request_late(
+    policy: Policy, enforced: int | None, first: int
+) -> None:
+    pace = Growth(large_reply_tokens=10 * K)
+    found = [
+        forecast(at(used), pace, policy, enforced_at_tokens=enforced).result_passes
+        for used in (first - 1, first)
+    ]
+    assert found == [False, True]
+    assert not forecast(at(190 * K), pace, Policy(hard_mark=2)).result_passes
 
 
 def test_one_spike_is_not_a_guide_and_many_are() -> None:

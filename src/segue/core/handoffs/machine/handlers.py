@@ -143,8 +143,8 @@ def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
 
 def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
     """Whether to interrupt now a turn that comes near the agent's own limit: between two tools;
-    or while a tool runs, if that moment was missed once or there is no room for another
-    result."""
+    or while a tool runs, if that moment was missed once or its result may make the request
+    late."""
     if cycle.cut_at is not None or cycle.near_tokens is None:
         return False
     is_late = cycle.is_past or cycle.last_used_tokens > cycle.near_tokens

@@ -92,7 +92,7 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     is_declined: bool = False  # the user interrupted what segue asked for
     near_tokens: int | None = None
     """The size at which it was first seen that the next reply may reach the agent's own limit."""
-    is_past: bool = False  # and no room is left for what a tool prints
+    is_past: bool = False  # and what a tool prints now may make the request late
     question: str = ""  # what the user is asked once the rule-made document is written
 
     asked_at: float | None = None

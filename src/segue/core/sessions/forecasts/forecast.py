@@ -46,7 +46,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
     for a checkpoint. `next_passes`: the session would be there after its next reply, or past
     the point where it should have been asked, if that reply is as large as its large ones;
     `is_close`: it would be after a few. `result_passes`: the output of its current tool may
-    reach `full`. None and False if handoffs are off."""
+    reach `full`, or the size at which a request is read late. None and False if handoffs are
+    off."""
 
     zone: Zone
     zones: dict[Zone, Ahead]
@@ -90,6 +91,7 @@ def forecast(
     full = _least(window or None, _limit(enforced_at_tokens))
     last = None if full is None or handoff is None else _before(full, reserve_tokens)
     asked_by = _asked_by(last, handoff, window)
+    late = None if full is None or handoff is None else _least(full, _read_by(handoff, window))
     missed = _missed_turns(growth)
     return Forecast(
         zone=_zone(used, points),
@@ -100,9 +102,7 @@ def forecast(
         next_passes=asked_by is not None and later(used, growth, turns=2 + missed) >= asked_by,
         is_close=asked_by is not None
         and later(used, growth, turns=CLOSE_TURNS + missed) >= asked_by,
-        result_passes=full is not None
-        and handoff is not None
-        and later(used, growth, turns=1) >= full,
+        result_passes=late is not None and later(used, growth, turns=1) >= late,
     )
 
 
@@ -135,10 +135,14 @@ def last_request(
 def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
     """The size by which a session must have been asked for a checkpoint; None if handoffs are
     off."""
+    read_by = _read_by(handoff, window)
+    return last if last is None or read_by is None else min(last, read_by)
+
+
+def _read_by(handoff: int | None, window: int) -> int | None:
+    """The share of the window at which a request is read late; later, if the handoff is later."""
     share = _tokens_at(ASKED_BY, window)
-    if last is None or handoff is None or share is None:
-        return last
-    return min(last, max(handoff, share))
+    return None if handoff is None or share is None else max(handoff, share)
 
 
 def _missed_turns(growth: Growth | None) -> float:
