@@ -53,11 +53,17 @@ def test_what_a_terminal_acts_on_is_taken_out_or_spelled_out(given: str, shown: 
     assert "\t" not in one_line(given)
 
 
-def test_no_text_takes_longer_than_its_length_says() -> None:
+def test_each_character_is_shown_or_spelled_out_alike_alone_and_among_hostile_ones() -> None:
+    """A text of harmless characters is returned as it is, without a search: the quick look and the
+    search agree on every character that there is."""
+    shown = [visible(f"\x00{chr(code)}")[len("\\x00") :] for code in range(0x110000)]
+    assert [visible(chr(code)) for code in range(0x110000)] == shown
+
+
+def test_a_text_of_a_million_pieces_that_begin_a_sequence_is_spelled_out_whole() -> None:
+    """A search that went back for each of them would not end within a day."""
     for piece in ("\x1b]", "\x9d", "\x1b[", "\x1b[1;", "\x1bP", "\x9b0", "\u200d", "\x1b]a\n"):
-        begun = time.process_time()
-        visible(piece * (1_000_000 // len(piece)))
-        assert time.process_time() - begun < 20  # minutes, if it were quadratic
+        assert visible(piece * 1_000_000) == visible(piece) * 1_000_000
 
 
 def test_styles_of_our_own_are_told_from_those_in_the_data() -> None:
@@ -98,6 +104,7 @@ WAYS = {
         "click.progressbar",
         "Console",
     },
+    "cli/__init__.py": {"click.echo"},  # segue's own version, for which nothing else is loaded
     "views/out.py": {"os.write"},  # an agent's bytes, for a pipe; `visible` on a terminal
     "cli/daemon/watch.py": {"os.write"},  # a thread of its own; `printing.rendered` before
     "views/run/view.py": {"stream.write"},

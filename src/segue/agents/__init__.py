@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from segue.agents import plugins
 from segue.agents.places import STORES, SessionStore
 from segue.agents.plugins import BUILT_IN as BUILT_IN
-from segue.agents.signs import SIGNS, Signs
 
 if TYPE_CHECKING:
     from segue.agents.contracts.counter import Count
     from segue.agents.contracts.profile import Profile
+    from segue.agents.signs import Signs
 
 _ALIASES = {
     "claude-code": "claude",
@@ -125,8 +125,10 @@ def stores() -> dict[str, SessionStore]:
     return {**STORES, **{p.name: p.store for p in _added_profiles() if p.store is not None}}
 
 
-def signs_of(name: str) -> Signs | None:
+def signs_of(name: str) -> "Signs | None":
     """How to tell that an agent is running, without loading the parsers of built-in agents."""
+    from segue.agents.signs import SIGNS
+
     if name in SIGNS:
         return SIGNS[name]
     return next((p.signs for p in _added_profiles() if p.name == name), None)

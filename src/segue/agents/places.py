@@ -4,14 +4,16 @@
 `~` and `$XDG_…` are expanded, with the XDG defaults; all existing homes are searched.
 """
 
-import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from segue.agents.shared.fields import JSON, text
+from segue.core.lazy_pattern import lazy_pattern
 
-_NO_WORD = re.compile(r"[^A-Za-z0-9]")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+if TYPE_CHECKING:
+    from segue.agents.shared.fields import JSON
+
+_NO_WORD = lazy_pattern(r"[^A-Za-z0-9]")
+_UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def no_parent(path: str) -> str:
@@ -29,7 +31,7 @@ def unnamed(name: str) -> str:
     return ""
 
 
-def untold(records: list[JSON]) -> str:
+def untold(records: "list[JSON]") -> str:
     """The records do not name the parent."""
     return "?"
 
@@ -56,7 +58,7 @@ class SessionStore(NamedTuple):
     parent_id: Callable[[str], str] = no_parent
     """For a sub-agent's file: its parent's id from the path below the home; "?" if only the records
     have it; otherwise ""."""
-    told_parent: Callable[[list[JSON]], str] = untold
+    told_parent: "Callable[[list[JSON]], str]" = untold
     """If only the records have it: the parent's id from the first of them; "" if there is none, "?"
     if they do not name it."""
     folder: Callable[[str, str], str] = as_told
@@ -79,8 +81,10 @@ def _claude_parent(path: str) -> str:
     return "?" if parts[-1].startswith("agent-") else ""
 
 
-def _claude_told_parent(records: list[JSON]) -> str:
+def _claude_told_parent(records: "list[JSON]") -> str:
     """A sub-agent's records have its parent's session id."""
+    from segue.agents.shared.fields import text
+
     return next(filter(None, (text(record, "sessionId") for record in records)), "?")
 
 
@@ -106,8 +110,10 @@ def _codex_parent(path: str) -> str:
     return "?"
 
 
-def _codex_told_parent(records: list[JSON]) -> str:
+def _codex_told_parent(records: "list[JSON]") -> str:
     """The first such record is its own; a copy of its parent's history may follow."""
+    from segue.agents.shared.fields import text
+
     meta = next((r for r in records if text(r, "type") == "session_meta"), None)
     return text(meta, "payload", "source", "subagent", "thread_spawn", "parent_thread_id")
 

@@ -15,13 +15,13 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 
 from segue.errors import ConfigError
 
 GROUP = "segue.agents"
 BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
 _MAX_BYTES = 200_000
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)
 
 
 class BrokenPluginError(ConfigError):
@@ -34,6 +34,8 @@ def added() -> dict[str, str]:
     nobody can take their names."""
     found: dict[str, str] = {}
     for place in dict.fromkeys(sys.path):
+        if place == _STANDARD_LIBRARY:
+            continue
         for name, package in _in_folder(place or os.curdir):
             if name not in BUILT_IN:
                 found.setdefault(name, package)
@@ -53,6 +55,8 @@ def part(name: str, module: str, attribute: str) -> object | None:
         return None
     if name in BUILT_IN:
         return _own_part(package, module, attribute)
+    from importlib.util import find_spec
+
     try:
         if find_spec(f"{package}.{module}") is None:
             return None
@@ -78,16 +82,21 @@ def _own_part(package: str, module: str, attribute: str) -> object | None:
 
 def _in_folder(folder: str) -> list[tuple[str, str]]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".dist-info"))
+        names = [name for name in os.listdir(folder) if name.endswith(".dist-info")]
     except OSError:
         return []
     found = []
-    for name in names:
-        try:
-            with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                text = file.read(_MAX_BYTES)
+    for name in sorted(names):
+        try:  # every command looks into each package: a file object would cost twice as much
+            file = os.open(f"{folder}/{name}/entry_points.txt", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             continue
+        try:
+            text = os.read(file, _MAX_BYTES)
+        except OSError:
+            continue
+        finally:
+            os.close(file)
         if GROUP.encode() in text:
             found += _of_group(text.decode("utf-8", "replace"))
     return found

@@ -204,6 +204,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and name not in _UNLISTED:
             return None
         command: click.Command = import_module(f"segue.cli.{_folder(name)}.{name}").command
+        _add_help(command)
         if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at
             gc.freeze()
             gc.enable()
@@ -238,12 +239,42 @@ class LazyGroup(click.Group):
             ctx.exit(fault.exit_code)
 
 
+def _say_version(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:
+    if is_given and not ctx.resilient_parsing:
+        click.echo(f"segue {__version__}")
+        ctx.exit()
+
+
+def _say_help(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:
+    if is_given and not ctx.resilient_parsing:
+        _printing().say(ctx.get_help())
+        ctx.exit()
+
+
+def _flag(*names: str, help: str, callback: Any) -> click.Option:
+    given = {"is_flag": True, "is_eager": True, "expose_value": False}
+    return click.Option(names, help=help, callback=callback, **given)
+
+
+def _add_help(command: click.Command) -> None:
+    """Gives a command the help option that click would give it. Click looks for translations of
+    its text, of which it has none: in this, a scan that finds nothing new would spend 2% of its
+    time."""
+    if command.add_help_option:
+        command.add_help_option = False
+        said = "Show this message and exit."
+        command.params.append(_flag("-h", "--help", help=said, callback=_say_help))
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="segue", message="%(prog)s %(version)s")
 def cli() -> None:
     """Keep AI coding agents working despite full windows, limits, hangs and crashes."""
     if os.environ.get("NO_COLOR"):
         click.get_current_context().color = False
+
+
+cli.params.append(_flag("--version", help="Show the version and exit.", callback=_say_version))
+_add_help(cli)
 
 
 def main() -> None:
@@ -255,7 +286,9 @@ def main() -> None:
             return
     streams.settle()
     with suppress(_ReaderGone, BrokenPipeError):
-        sys.exit(_run())
+        code = _run()
+        gc.freeze()  # Python would look for garbage once more, which takes longer than `--version`
+        sys.exit(code)
     # Not an error, and nobody is left to tell.
     streams.leave()
     sys.exit(141)

@@ -1,6 +1,5 @@
 """Finds the sessions on this machine, of every agent and in each of its homes."""
 
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -197,6 +196,8 @@ def open_file(path: str) -> int:
 
 def project_folder(home: str, store: SessionStore, path: str) -> str:
     """The project's folder, if the agent stores it in a file of its own; "" if unknown."""
+    import json
+
     try:
         with open(os.path.join(home, store.projects), encoding="utf-8") as file:
             known = json.load(file)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from segue.core.lazy_pattern import lazy_pattern
 from segue.core.terminals.visible import one_line, to_json, visible
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ __all__ = [
 
 SCHEMA = 1
 _MARK = f"\x1b[{int.from_bytes(os.urandom(6), 'big')}m"
-_MARKED = re.compile(re.escape(_MARK) + r"(\x1b\[[0-9;]*m)")
-_PAINT = re.compile(r"\x1b\[[0-9;]{1,20}m")
+_MARKED = lazy_pattern(re.escape(_MARK) + r"(\x1b\[[0-9;]*m)")
+_PAINT = lazy_pattern(r"\x1b\[[0-9;]{1,20}m")
 _USUAL_WIDTH = 80
 _MOST_WIDTH = 1_000
 _PIPE_WIDTH = 400

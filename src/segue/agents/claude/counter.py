@@ -202,10 +202,11 @@ class ClaudeCounter:
         if parts is not None:
             for_an_hour = parts.ephemeral_1h_input_tokens
             written = parts.ephemeral_5m_input_tokens + for_an_hour or written
+            if not 0 <= for_an_hour <= written:
+                for_an_hour = 0 if for_an_hour < 0 else written
         used = given + said + read + written
         if given < 0 or said < 0 or read < 0 or written < 0 or not used:
             return 0
-        for_an_hour = min(max(0, for_an_hour), written)
         again = name == self.name and self.key  # the same reply, possibly continued
         if not again:
             self.name = name
@@ -214,10 +215,10 @@ class ClaudeCounter:
         self.usage = usage if message.id else None
         flags = (SIDE if name[2] else 0) | (ENDS_TURN if message.stop_reason == "end_turn" else 0)
         at_ms = 0 if again else milliseconds(record.timestamp)
-        spent = (given, said, read, written, for_an_hour)
-        if not self.ledger.add(self.key, at_ms, message.model, flags, *spent):
-            return 0
-        return used
+        is_new = self.ledger.add(
+            self.key, at_ms, message.model, flags, given, said, read, written, for_an_hour
+        )
+        return used if is_new else 0
 
     def odd(self, line: bytes) -> _Line:
         """A record with unexpected fields; what can be read of it counts."""

@@ -549,6 +549,8 @@ class Reader:
 def _tokens(usage: JSON, name: str) -> int:
     """Like `amount`, but faster for the usual case."""
     found = usage.get(name)
+    if found is None:
+        return 0
     return found if type(found) is int and 0 <= found < 10**18 else amount(usage, name)
 
 

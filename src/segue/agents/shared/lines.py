@@ -2,12 +2,13 @@
 counting needs no parsers."""
 
 import json
-import re
 from typing import Any
 
 import msgspec
 
-_HALF_PAIR = re.compile(
+from segue.core.lazy_pattern import lazy_pattern
+
+_HALF_PAIR = lazy_pattern(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )

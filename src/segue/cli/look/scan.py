@@ -10,7 +10,6 @@ from segue.errors import InputError
 from segue.sessions import find
 from segue.sessions.count.index import Index, Total, open_index, set_aside
 from segue.sessions.count.scan import Scan, scan, unread_bytes
-from segue.system import clock
 from segue.system.files import state
 from segue.system.files.sqlite import raise_if_ours
 from segue.views import printing
@@ -44,6 +43,7 @@ def command(as_json: bool, cost: bool, by: "By | None", since: str | None) -> No
     begun = None
     if since is not None:
         from segue.cli.support.times import instant
+        from segue.system import clock
 
         begun = instant(since, clock.now())
     homes = find.homes(os.environ, state.added_homes())
@@ -74,6 +74,7 @@ def _break_down(
     homes: list[find.Home], index: Index, by: "By", since: float | None, as_json: bool
 ) -> None:
     from segue.sessions.count.breakdown import breakdown
+    from segue.system import clock
     from segue.system.config import prices
     from segue.views.report import spending
     from segue.views.verdicts import iso

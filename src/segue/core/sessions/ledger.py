@@ -12,6 +12,7 @@ way, so totals can be compared to the token.
 
 from array import array
 from collections.abc import Iterator
+from struct import Struct as Packed
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ _KINDS = 4  # of tokens, from the fourth number on; the last one tells of what t
 SIDE, ENDS_TURN = 1, 2
 """Flags: a sub-agent's request; a reply after which it is the user's turn."""
 
+_ROW = Packed(f"={WIDTH}q")
 ROW_BYTES = WIDTH * 8
 _MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
 
@@ -90,18 +92,17 @@ class Ledger:
         end = len(rows) // WIDTH
         place = self._places.setdefault(key, end) if key else end
         if place == end:
-            rows.extend(
-                (
-                    key,
-                    at_ms,
-                    number << 8 | flags,
-                    input_tokens,
-                    output_tokens,
-                    cache_read_tokens,
-                    cache_write_tokens,
-                    hour_write_tokens,
-                )
+            row = _ROW.pack(  # and `frombytes`: in half the time of `extend`
+                key,
+                at_ms,
+                number << 8 | flags,
+                input_tokens,
+                output_tokens,
+                cache_read_tokens,
+                cache_write_tokens,
+                hour_write_tokens,
             )
+            rows.frombytes(row)
             return True
         start = place * WIDTH
         old = rows[start + 2]

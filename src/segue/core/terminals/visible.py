@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from segue.core.lazy_pattern import lazy_pattern
+
 # Payloads end at a line's end and at any other control character: a sequence that is never closed
 # takes no text with it, and no input is read more than twice.
 _SEQUENCE = (
@@ -28,13 +30,20 @@ _JOINER = (
     r"(?<![^\x00-\x7f\u200b-\u200d])[\u200c\u200d]"
     r"|[\u200c\u200d](?![^\x00-\x7f\u200b-\u200d])"
 )
-_TEXT = re.compile(rf"\r\n|{_SEQUENCE}|[{_UNSEEN}]|{_JOINER}")
-_JSON = re.compile(rf"[{_UNSEEN}\u200c\u200d]")
+_TEXT = lazy_pattern(rf"\r\n|{_SEQUENCE}|[{_UNSEEN}]|{_JOINER}")
+_JSON = lazy_pattern(rf"[{_UNSEEN}\u200c\u200d]")
+
+
+_HIDDEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+"""What Python calls printable although it is not seen as itself, below the last planes."""
 
 
 def visible(text: str) -> str:
     """The text with its lines and tabs, and nothing else that a terminal acts on."""
-    if text.isascii() and text.isprintable():
+    bare = text.replace("\n", "").replace("\t", "")
+    if bare.isprintable() and (
+        bare.isascii() or (_HIDDEN.isdisjoint(bare) and max(bare) < "\U000e0000")
+    ):
         return text
     return _TEXT.sub(_shown, text)
 

@@ -18,7 +18,6 @@ All in one file: all of its SQL, in view of the tables.
 """
 
 import json
-from binascii import crc32
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -510,6 +509,8 @@ class Index(Database):
 
 
 def _sealed(data: bytes) -> bytes:
+    from binascii import crc32
+
     return data + crc32(data).to_bytes(_SEAL_BYTES, "little")
 
 

@@ -15,6 +15,7 @@ also "a limit that was exceeded". And a denial ("not your usage limit") is not a
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import re2
@@ -39,6 +40,7 @@ from segue.core.stops.claims.table import (
     Claim,
 )
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.text.literals import may_match, required
 
 Spoken = tuple[StopReason, float, str]
 """Other evidence for a reason: the reason, its weight, and what it is."""
@@ -120,7 +122,8 @@ class Vocabulary:
 
     def terms_in(self, text: str) -> list[str]:
         """Which terms a text uses, in any sense."""
-        return [name for name in self._terms if self._term(name).search(text)]
+        folded = text.casefold()
+        return [name for name in self._terms if self._spans(name, text, folded, hits=1)]
 
     def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
         """What a text claims, or None. `others` is other evidence."""
@@ -140,7 +143,7 @@ class Vocabulary:
         # the answer is capped, the window is not full
         if (StopReason.ERROR, "answer_cap") in found:
             found.pop((StopReason.CONTEXT_EXHAUSTED, "window"), None)
-        return _heaviest(found, waits=bool(self._spans("later", _flat(text))))
+        return _heaviest(found, waits=bool(self._finder(_flat(text))("later")))
 
     def _add_claims(self, sentence: str, found: _Found) -> None:
         if not sentence or statements.is_condition(sentence):
@@ -167,28 +170,27 @@ class Vocabulary:
     def _finder(self, sentence: str) -> Callable[[str], list[_Span]]:
         """Finds each term in a sentence, once."""
         known: dict[str, list[_Span]] = {}
+        folded = sentence.casefold()
 
         def find(name: str) -> list[_Span]:
             if name not in known:
-                known[name] = self._spans(name, sentence)
+                known[name] = self._spans(name, sentence, folded)
             return known[name]
 
         return find
 
-    def _spans(self, name: str, sentence: str) -> list[_Span]:
-        spans: list[_Span] = []
-        for match in self._term(name).finditer(sentence):
-            spans.append((match.start(), match.end()))
-            if len(spans) == _HITS_EACH:
-                break
-        return spans
-
-    def _term(self, name: str) -> Any:
-        if name not in self._compiled:
+    def _spans(self, name: str, sentence: str, folded: str, hits: int = _HITS_EACH) -> list[_Span]:
+        """Where a sentence has a term. `folded` is the sentence with its case folded: a term is
+        compiled when a sentence has the words that it needs."""
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            if not may_match(required(self._terms[name]), folded):
+                return []
             options = re2.Options()
             options.log_errors = False  # RE2 would write to stderr by itself
-            self._compiled[name] = re2.compile(f"(?i){self._terms[name]}", options=options)
-        return self._compiled[name]
+            compiled = re2.compile(f"(?i){self._terms[name]}", options=options)
+            self._compiled[name] = compiled
+        return [(match.start(), match.end()) for match in islice(compiled.finditer(sentence), hits)]
 
 
 _GO_CONTEXT = lazy_pattern(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's

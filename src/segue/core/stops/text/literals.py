@@ -1,4 +1,4 @@
-"""The words that a wording's pattern cannot do without, found by reading the pattern.
+"""The words that a pattern cannot do without, found by reading the pattern.
 
 RE2's filter knows this better, but has to compile every pattern first: more work than the rest of
 `segue classify`. For a few texts it is cheaper to look for plain words, and to compile only the
@@ -8,9 +8,14 @@ vain, but never too much.
 
 import re
 from collections.abc import Iterator
+from functools import cache
+
+Need = tuple[tuple[str, ...], ...]
+"""Groups of lower-case words. A text meets the need if it has one word of each group."""
 
 _TOKENS = re.compile(
-    r"(?P<word>[a-zA-Z0-9'\"_,:;/<>=@#%&!~-]+(?![?*{]))"
+    r"(?P<word>[a-zA-Z0-9'\"_,:;/<>=@#%&!~-]+(?![?*{])"
+    r"|[\u3040-\u9fff\uac00-\ud7af]+(?![?*{]))"  # scripts without case
     r"|(?P<open>\((?:\?(?::|P<\w+>)|(?!\?)))"  # a group that must match something
     r"|(?P<close>\)(?P<optional>[?*]|\{[^}]*\})?)"
     r"|(?P<or>\|)"
@@ -18,40 +23,64 @@ _TOKENS = re.compile(
     r"|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{[^}]*\}|.",
     re.DOTALL,
 )
-_SHORTEST = 3
+_SHORTEST = 2
 
 
-def required(pattern: str) -> tuple[str, ...]:
-    """Lower-case words, one of which is in every text that the pattern matches without regard to
-    case; empty if there is no telling."""
+@cache
+def required(pattern: str) -> tuple[Need, ...]:
+    """Every text that the pattern matches without regard to case meets one of these needs. A need
+    without groups is met by any text: there is no telling."""
     found = _alternatives(_TOKENS.finditer(pattern))
-    return found[0] if found is not None else ()
+    return tuple(map(tuple, found[0])) if found is not None else ((),)
 
 
-def _alternatives(tokens: Iterator[re.Match[str]]) -> tuple[tuple[str, ...], bool] | None:
-    """The words of a group or of the whole pattern, up to its end, and whether the group may be
-    left out; None if there is something that is not understood."""
-    words: tuple[str, ...] | None = ()  # of the branches so far; None once one of them has none
-    best: tuple[str, ...] = ()  # of this branch
+def may_match(needs: tuple[Need, ...], folded: str) -> bool:
+    """Whether a text, given with its case folded, meets one of the needs."""
+    for need in needs:
+        for words in need:
+            for word in words:
+                if word in folded:
+                    break
+            else:
+                break
+        else:
+            return True
+    return False
+
+
+def _alternatives(
+    tokens: Iterator[re.Match[str]],
+) -> tuple[list[list[tuple[str, ...]]], bool] | None:
+    """What each branch of a group or of the whole pattern needs, up to its end, and whether the
+    group may be left out; None if there is something that is not understood."""
+    branches: list[list[tuple[str, ...]]] = [[]]
     optional = False
     for token in tokens:
         kind = token.lastgroup
         if kind == "word":
-            word = token[0].lower()
-            if len(word) >= _SHORTEST and (len(best) != 1 or len(word) > len(best[0])):
-                best = (word,)
+            if len(token[0]) >= _SHORTEST:
+                branches[-1].append((token[0].lower(),))
         elif kind == "open":
             group = _alternatives(tokens)
             if group is None:
                 return None
-            if not best and not group[1]:
-                best = group[0]
+            if not group[1]:
+                branches[-1] += _of_group(group[0])
         elif kind == "or":
-            words = (*words, *best) if best and words is not None else None
-            best = ()
+            branches.append([])
         elif kind in ("close", "optional"):
             optional = token["optional"] is not None
             break
         elif kind == "strange":
             return None
-    return ((*words, *best) if best and words is not None else ()), optional
+    return branches, optional
+
+
+def _of_group(branches: list[list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
+    """What a group inside a branch needs: with several branches, the most telling words of each."""
+    if len(branches) == 1:
+        return branches[0]
+    if not all(branches):
+        return []
+    telling = [min(each, key=lambda words: (len(words), -len(words[0]))) for each in branches]
+    return [tuple(dict.fromkeys(word for words in telling for word in words))]

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from segue.core.stops.claims.likeness import Likeness
 from segue.core.stops.claims.vocabulary import Vocabulary
-from segue.core.stops.text.literals import required
+from segue.core.stops.text.literals import Need, may_match, required
 from segue.core.stops.types import Strength
 
 Where = Literal["error", "start", "line", "prompt", "tool"]
@@ -90,7 +90,7 @@ _ANCHORS: dict[Where, str] = {
     "tool": r"^(?:{})\s*[.!]?$",
 }
 _HITS_EACH = 3  # a message that says a thing more often says nothing more
-_FEW_TEXTS = 12  # for so many texts it is cheaper to compile only what they need
+_FEW_TEXTS = 60  # for so many texts it is cheaper to compile only what they need: measured
 
 
 def bad_pattern(wording: Wording) -> str:
@@ -184,7 +184,7 @@ class _Place:
     def __init__(self) -> None:
         self._entries: list[tuple[Wording, bool]] = []
         self._sources: list[str] = []
-        self._words: list[tuple[str, ...]] = []
+        self._needs: list[tuple[Need, ...]] = []
         self._compiled: dict[int, Any] = {}
         self._filter: Any = None
         self._texts_left = _FEW_TEXTS
@@ -219,16 +219,16 @@ class _Place:
             for source in self._sources:
                 self._filter.Add(source, _options())
             self._filter.Compile()
-            self._compiled, self._words = {}, []
+            self._compiled, self._needs = {}, []
         found = sorted(self._filter.Match(text, True) or ())
         return ((index, self._filter.re(index)) for index in found)
 
     def _by_words(self, text: str) -> Iterator[tuple[int, Any]]:
-        if not self._words:
-            self._words = [required(wording.pattern) for wording, _ in self._entries]
+        if not self._needs:
+            self._needs = [required(wording.pattern) for wording, _ in self._entries]
         folded, compiled = text.casefold(), self._compiled
-        for index, words in enumerate(self._words):
-            if words and not any(word in folded for word in words):
+        for index, needs in enumerate(self._needs):
+            if not may_match(needs, folded):
                 continue
             if index not in compiled:
                 compiled[index] = re2.compile(self._sources[index], options=_options())
