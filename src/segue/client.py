@@ -1,13 +1,13 @@
-"""What claude runs for its hooks and its status line: asks the daemon, and is gone.
+"""The program behind claude's hooks and its status line: asks the daemon, prints, exits.
 
-Started as `python -I -S client.py hook SOCKET EVENT` or `… statusline SOCKET - [FORMER]`, a hundred
-times an hour: so one file, no module of the standard library that is not built in, and no way to
-fail. A hook without an answer says nothing and ends with 0. `setup` writes these words; see
+claude starts it as `python -I -S client.py hook SOCKET EVENT` or `… statusline SOCKET - [FORMER]`,
+a hundred times an hour. So it is one file that imports only built-in modules, and it must not fail:
+a hook without an answer prints nothing and exits with 0. `setup` writes these command lines; see
 docs/claude.md.
 
-Which policy counts, and so which zone it is, is unknown here: without the daemon `segue statusline`
-is run, which knows; if that takes too long, the line has no zone. FORMER is a file with the command
-that was the status line before: its output stays first.
+The client does not know which policy applies, and so not which zone the session is in. Without the
+daemon it runs `segue statusline`, which does; if that takes too long, the line has no zone. FORMER
+is a file with the user's former status-line command, whose output stays above segue's.
 """
 
 import posix
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from _socket import socket
 
 HOOK_S = 1.0
-LINE_S = 0.4  # then it is made without the daemon: a line that comes late is not shown at all
-ALONE_S = 1.5  # for that
-MOST_S = {"hook": 1.3, "statusline": 3.0}  # whatever happens, and whatever the former one does
-MOST_BYTES = 4_000_000
+LINE_S = 0.4  # after this, the line is made without the daemon: a late line is not shown at all
+ALONE_S = 1.5  # the time for that
+LIMIT_S = {"hook": 1.3, "statusline": 3.0}  # in total, the user's former status line included
+MAX_BYTES = 4_000_000
 SPOOL_BYTES = 1_000_000
 SPOOLED = ("SessionEnd", "StopFailure")
-"""What nothing else tells later: kept for the daemon, if it does not answer."""
+"""Events that nothing else reports later: stored for the daemon if it does not respond."""
 
 BARS = 10
 COLOURS = {"normal": 32, "monitor": 36, "warning": 33, "critical": 35, "handoff": 31}
@@ -44,37 +44,37 @@ class Late(Exception):  # noqa: N818 - not an error
 
 def main(argv: "list[str]") -> int:
     """Does what `argv` says; returns the exit code, 0 or 2."""
-    kind, place, told = argv[1:4]
-    _set_timer(MOST_S[kind])
+    kind, socket_path, event = argv[1:4]
+    _set_timer(LIMIT_S[kind])
     if b"SEGUE_RUN" in posix.environ:
-        # A run has its own eyes, and leads its sessions itself: nothing is said between them.
+        # A run watches and leads its sessions itself, so hooks and runs do not interact.
         return 0
-    given = _read(0)
+    payload = _read(0)
     if kind == "hook":
-        return _hook(place, told, given)
-    _line(place, given, argv[4] if len(argv) > 4 else "")
+        return _hook(socket_path, event, payload)
+    _line(socket_path, payload, argv[4] if len(argv) > 4 else "")
     return 0
 
 
-def _hook(place: str, event: str, given: bytes) -> int:
-    said = ask(place, "/v1/hook", given, HOOK_S) if len(given) <= MOST_BYTES else None
-    if said is None:
+def _hook(socket_path: str, event: str, payload: bytes) -> int:
+    answer = ask(socket_path, "/v1/hook", payload, HOOK_S) if len(payload) <= MAX_BYTES else None
+    if answer is None:
         if event in SPOOLED:
-            _spool(place + ".hooks", given)
+            _spool(socket_path + ".hooks", payload)
         return 0
-    code, body = said
-    _write(2 if code else 1, body)  # what goes with a 2 is read from stderr
+    code, body = answer
+    _write(2 if code else 1, body)  # with exit code 2, claude reads stderr
     return code
 
 
-def _line(place: str, given: bytes, former: str) -> None:
-    pid, pipe = _start("/bin/sh", ["sh", former], given) if former else (0, -1)
+def _line(socket_path: str, payload: bytes, former: str) -> None:
+    pid, pipe = _start("/bin/sh", ["sh", former], payload) if former else (0, -1)
     color = b"NO_COLOR" not in posix.environ
     width = posix.environ.get(b"COLUMNS", b"")
     columns = int(width) if width.isdigit() and len(width) < 6 else 0
-    said = ask(place, "/v1/statusline", with_terminal(given, columns, color), LINE_S)
-    own = said[1] if said is not None and said[1] else _line_alone(given)
-    own = own or local_line(given, color)
+    answer = ask(socket_path, "/v1/statusline", with_terminal(payload, columns, color), LINE_S)
+    own = answer[1] if answer is not None and answer[1] else _line_alone(payload)
+    own = own or local_line(payload, color)
     before = b""
     try:
         if pipe >= 0:
@@ -86,11 +86,11 @@ def _line(place: str, given: bytes, former: str) -> None:
     _write(1, before + own.rstrip(b"\n") + b"\n")
 
 
-def _line_alone(given: bytes) -> bytes:
+def _line_alone(payload: bytes) -> bytes:
     """The output of `segue statusline` without the daemon; b"" if there is none in time. Nothing
     is imported from the folder that claude works in (-P)."""
     words = [sys.executable, "-P", "-m", "segue", "statusline", "--no-daemon"]
-    pid, pipe = _start(sys.executable, words, given)
+    pid, pipe = _start(sys.executable, words, payload)
     own = b""
     try:
         if pipe >= 0:
@@ -98,11 +98,11 @@ def _line_alone(given: bytes) -> bytes:
             own = _read(pipe)
     except Late:
         posix.killpg(pid, 9)
-    _set_timer(MOST_S["statusline"] - LINE_S - ALONE_S)
+    _set_timer(LIMIT_S["statusline"] - LINE_S - ALONE_S)
     return own
 
 
-def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, bytes] | None":
+def ask(socket_path: str, route: str, body: bytes, patience_s: float) -> "tuple[int, bytes] | None":
     """The daemon's answer: exit code and text. None if the daemon is missing, too slow, or
     cannot answer."""
     from _socket import AF_UNIX, SOCK_STREAM, socket
@@ -111,19 +111,19 @@ def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, b
     head = f"POST {route} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     line = socket(AF_UNIX, SOCK_STREAM)
     try:
-        if not is_own_folder(place):
+        if not is_own_folder(socket_path):
             return None
         line.settimeout(patience_s)
-        line.connect(place)
-        if peer_uid(line) != posix.getuid():  # what was at the path a moment ago says nothing
-            return None  # nothing is told to a stranger, nor believed
+        line.connect(socket_path)
+        if peer_uid(line) != posix.getuid():  # what was at the path earlier proves nothing
+            return None  # neither sends data to a stranger nor believes one
         line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        got = b""
-        while len(got) <= MOST_BYTES:
+        received = b""
+        while len(received) <= MAX_BYTES:
             line.settimeout(max(0.001, until - monotonic()))
             more = line.recv(65536)
-            got += more
-            answer = _answer(got, not more)
+            received += more
+            answer = _answer(received, not more)
             if answer is not None or not more:
                 return answer
     except (OSError, ValueError):
@@ -133,10 +133,10 @@ def ask(place: str, route: str, body: bytes, patience_s: float) -> "tuple[int, b
     return None
 
 
-def is_own_folder(place: str) -> bool:
+def is_own_folder(socket_path: str) -> bool:
     """Whether nobody else can create something at this path: its folder belongs to this user,
     links included."""
-    folder = place.rpartition("/")[0] or ("/" if place.startswith("/") else ".")
+    folder = socket_path.rpartition("/")[0] or ("/" if socket_path.startswith("/") else ".")
     own = posix.getuid()
     info = posix.stat(folder)
     return info.st_uid == own == posix.lstat(folder).st_uid and not info.st_mode & 0o022
@@ -148,8 +148,8 @@ def peer_uid(line: "socket") -> int:
         level, option, length = 0, 1, 76  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
     else:
         level, option, length = 1, 17, 12  # SOL_SOCKET, SO_PEERCRED: pid, uid, gid
-    told = line.getsockopt(level, option, length)
-    return int.from_bytes(told[4:8], sys.byteorder) if len(told) >= 8 else -1
+    credentials = line.getsockopt(level, option, length)
+    return int.from_bytes(credentials[4:8], sys.byteorder) if len(credentials) >= 8 else -1
 
 
 def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
@@ -172,20 +172,21 @@ def _answer(got: bytes, is_all: bool) -> "tuple[int, bytes] | None":
     return (2 if fields.get(b"x-exit", b"").strip() == b"2" else 0), body
 
 
-def local_line(given: bytes, color: bool) -> bytes:
+def local_line(payload: bytes, color: bool) -> bytes:
     """The gauge from claude's own numbers; missing numbers are not invented."""
-    return head(fullness_of(parsed(given))[0], "", color=color).encode()
+    return head(fullness_of(parsed(payload))[0], "", color=color).encode()
 
 
-def parsed(given: bytes) -> "dict[str, object]":
+def parsed(payload: bytes) -> "dict[str, object]":
     """A JSON object, without the cost of `json`; {} if it is not one."""
     try:
-        text = given.decode("utf-8", "replace").strip()
+        text = payload.decode("utf-8", "replace").strip()
         try:
             from _json import make_scanner
 
             found = make_scanner(_Plain())(text, 0)[0]  # type: ignore[arg-type]
-        except (ImportError, AttributeError, TypeError):  # not as this interpreter has it
+        # not in the form that this interpreter expects
+        except (ImportError, AttributeError, TypeError):
             from json import loads
 
             found = loads(text)
@@ -219,7 +220,7 @@ def fullness_of(payload: "dict[str, object]") -> "tuple[float | None, float]":
     if isinstance(usage, dict):
         used = sum(number(usage.get(name)) or 0.0 for name in _USAGE)
     if used and size:
-        # More than fits was accepted: the size told is that of another model.
+        # More than fits was accepted: the stated size belongs to another model.
         size = max(size, _LARGE_WINDOW if used > size else 0.0)
         return used / size, size
     percent = number(window.get("used_percentage"))
@@ -238,9 +239,9 @@ def head(fraction: "float | None", zone: str, *, color: bool) -> str:
         return paint("░" * BARS, 2, color) + " context unknown"
     filled = min(BARS, int(fraction * BARS + 0.5))
     code = COLOURS.get(zone, 32)
-    said = f" {fraction * 100:.0f}%{' ' if zone else ''}{zone}"
+    text = f" {fraction * 100:.0f}%{' ' if zone else ''}{zone}"
     empty = paint("░" * (BARS - filled), 2, color) if filled < BARS else ""
-    return (paint("█" * filled, code, color) if filled else "") + empty + paint(said, code, color)
+    return (paint("█" * filled, code, color) if filled else "") + empty + paint(text, code, color)
 
 
 def paint(text: str, code: int, color: bool) -> str:
@@ -248,48 +249,48 @@ def paint(text: str, code: int, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
-def with_terminal(given: bytes, columns: int, color: bool) -> bytes:
+def with_terminal(payload: bytes, columns: int, color: bool) -> bytes:
     """The payload, plus what only the client knows: the width, and whether to use colour."""
-    start = given.lstrip()
+    start = payload.lstrip()
     rest = start[1:].lstrip()
     if not start.startswith(b"{") or rest.startswith(b"}"):
-        return given
-    wished = b"true" if color else b"false"
-    return b'{"segue":{"columns":%d,"color":%s},' % (columns, wished) + rest
+        return payload
+    colored = b"true" if color else b"false"
+    return b'{"segue":{"columns":%d,"color":%s},' % (columns, colored) + rest
 
 
-def _start(program: str, words: "list[str]", given: bytes) -> "tuple[int, int]":
+def _start(program: str, words: "list[str]", payload: bytes) -> "tuple[int, int]":
     """Starts a command: returns its group, and where its output can be read, or -1. Its other
     output is not kept: waiting for that would mean waiting for everything it starts."""
     try:
-        taken, filled = posix.pipe()
-        heard, said = posix.pipe()
-        posix.write(filled, given[:60_000])  # less than a pipe holds: it never waits
-        posix.close(filled)
+        stdin, stdin_writer = posix.pipe()
+        output, output_writer = posix.pipe()
+        posix.write(stdin_writer, payload[:60_000])  # fits into a pipe, so this never blocks
+        posix.close(stdin_writer)
         pid = posix.posix_spawn(
             program,
             words,
             posix.environ,
             file_actions=[
-                (posix.POSIX_SPAWN_DUP2, taken, 0),
-                (posix.POSIX_SPAWN_DUP2, said, 1),
+                (posix.POSIX_SPAWN_DUP2, stdin, 0),
+                (posix.POSIX_SPAWN_DUP2, output_writer, 1),
                 (posix.POSIX_SPAWN_OPEN, 2, "/dev/null", posix.O_WRONLY, 0),
             ],
             setpgroup=0,
             setsigdef=[13],  # SIGPIPE, which Python ignores
         )
-        posix.close(said)
+        posix.close(output_writer)
     except OSError:
         return 0, -1
-    return pid, heard
+    return pid, output
 
 
-def _spool(path: str, given: bytes) -> None:
+def _spool(path: str, payload: bytes) -> None:
     """Stores an event, with its time, on one line."""
-    one_line = given.replace(b"\n", b" ").replace(b"\r", b" ")
+    one_line = payload.replace(b"\n", b" ").replace(b"\r", b" ")
     try:
         if not is_own_folder(path):
-            return  # a stranger's folder, in a place that is everybody's
+            return  # another user's folder, in a shared place
         flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC
         flags |= posix.O_NOFOLLOW | posix.O_NONBLOCK  # a link leads elsewhere, a pipe has no reader
         handle = posix.open(path, flags, 0o600)
@@ -328,4 +329,4 @@ if __name__ == "__main__":
         code = main(sys.argv)
     except BaseException:
         code = 0
-    posix._exit(code)  # nothing is to be put in order first
+    posix._exit(code)  # exits without cleaning up

@@ -19,7 +19,8 @@ from segue.core.sessions.spend import Spend
 
 _BUSY_S = 2.0
 _LAST_MESSAGES = 60
-"""So many are looked at first; a turn has a few dozen at most, and more are asked for if not."""
+"""How many messages are read first; a turn has a few dozen at most, and more are read if
+necessary."""
 
 
 class Row(NamedTuple):
@@ -42,7 +43,8 @@ def connect(path: str) -> sqlite3.Connection:
     """Opens a database for reading only; raises Unreadable."""
     try:
         db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=_BUSY_S)
-        db.text_factory = lambda data: data.decode("utf-8", "replace")  # one bad row is not all
+        # one bad row must not hide the others
+        db.text_factory = lambda data: data.decode("utf-8", "replace")
         return db
     except (sqlite3.Error, UnicodeError, ValueError) as fault:
         raise Unreadable(f"{path}: {fault}") from None
@@ -73,7 +75,7 @@ def sessions(path: str) -> list[Row]:
 
 
 def _text(value: Any) -> str:
-    """A column may hold anything, whatever its type says."""
+    """A column may contain anything, whatever its type says."""
     return value if isinstance(value, str) else ""
 
 
@@ -133,8 +135,8 @@ def _parts(rows: list[tuple[Any, ...]], session_id: str) -> Iterator[Record]:
 
 
 def changed_messages(path: str, since_ms: int) -> tuple[list[dict[str, Any]], int]:
-    """Messages that were written at that time or later, with their session's parent, oldest first;
-    and how many there are in all."""
+    """Messages written at that time or later, with their session's parent, oldest first; and the
+    total number of messages."""
     with closing(connect(path)) as db:
         try:
             db.execute("BEGIN")
@@ -152,7 +154,7 @@ def changed_messages(path: str, since_ms: int) -> tuple[list[dict[str, Any]], in
 
 
 def todos(path: str, session_id: str) -> list[tuple[str, str]]:
-    """The session's list: what, and how far it is."""
+    """The session's todo list: items and their states."""
     with closing(connect(path)) as db:
         try:
             rows = db.execute(
@@ -165,7 +167,7 @@ def todos(path: str, session_id: str) -> list[tuple[str, str]]:
 
 
 def todo_status(said: str) -> TodoStatus:
-    """The list knows more states than we do."""
+    """The list has more states than segue."""
     if said == "in_progress":
         return "in_progress"
     return "completed" if said in ("completed", "cancelled") else "pending"
@@ -182,7 +184,7 @@ def spent(path: str, session_id: str) -> list[tuple[str, Spend]]:
 
 
 def compactions(path: str, session_id: str) -> int:
-    """How often the session was summed up."""
+    """How often the session was compacted."""
     return sum(
         message.get("summary") is True and text(message, "finish") == "stop"
         for message in _assistant(path, session_id)
@@ -204,7 +206,7 @@ def _assistant(path: str, session_id: str) -> list[dict[str, Any]]:
 
 
 def files_changed(path: str, session_id: str) -> list[str]:
-    """What its tools wrote to, in order."""
+    """The files that its tools wrote to, in order."""
     with closing(connect(path)) as db:
         try:
             rows = db.execute(

@@ -17,16 +17,16 @@ from segue.core.stops.events import Event, Reply
 from segue.sessions import database, find, tail
 
 _CHUNK_BYTES = 1 << 20
-_LINE_BYTES = 32 << 20  # a longer one is passed over
-_MESSAGES = 100  # of a database, at once
+_LINE_BYTES = 32 << 20  # a longer line is skipped
+_MESSAGES = 100  # rows of a database read at once
 _MARKDOWN_BYTES = 4 << 20
 
 
 class Feeds(Protocol):
-    """Takes a session's events in."""
+    """Anything that collects a session's events."""
 
     def feed(self, event: Event) -> None:
-        """The next one."""
+        """Receives the next event."""
 
 
 def read_session(builder: Feeds, agent: str, path: str, session_id: str = "") -> None:
@@ -69,7 +69,7 @@ def _read_file(builder: Feeds, profile: Profile, path: str) -> None:
 
 
 def _records(handle: int) -> Iterator[Record]:
-    """The records of a file, a piece at a time; also of a last line without its end."""
+    """The records of a file, in portions; including a last line without a newline."""
     rest, offset, skips = b"", 0, False
     while data := os.pread(handle, _CHUNK_BYTES, offset):
         offset += len(data)
@@ -85,8 +85,8 @@ def _records(handle: int) -> Iterator[Record]:
 
 
 def _rows(path: str, session_id: str) -> Iterator[list[Record]]:
-    """The messages of a database with their parts, in order, some at a time."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+    """The messages of a database with their parts, in order, in portions."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would block at the end of a pipe
         return
     with closing(database.connect(path)) as db:
         messages = db.execute(
@@ -109,7 +109,7 @@ def _rows(path: str, session_id: str) -> Iterator[list[Record]]:
 
 
 def _read_markdown(builder: Feeds, path: str) -> None:
-    """A workflow's own notes: they are the agent's words."""
+    """A workflow's own notes count as the agent's words."""
     try:
         handle = find.open_file(path)
     except (OSError, ValueError):

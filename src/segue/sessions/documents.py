@@ -26,20 +26,20 @@ from segue.system.files import tree
 from segue.system.files.documents import read_document
 from segue.system.git import git
 
-_HEADS = (16 << 10, 128 << 10, 1 << 20, 8 << 20)  # bytes; a task may have pictures in it
+_HEADS = (16 << 10, 128 << 10, 1 << 20, 8 << 20)  # bytes; a task may contain images
 _FIRST_MESSAGES = 20
 
 
 class Known(NamedTuple):
     """A session, live or dead, as far as its records show without its agent."""
 
-    task: str  # word for word; "" if it cannot be read
+    task: str  # verbatim; "" if it cannot be read
     salvaged: Salvaged
 
 
 def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
-    """What a session was asked to do, and what it did. If it was itself started by a handoff,
-    its task and the user's words come from that. Never raises."""
+    """What a session was asked to do, and what it did. If it was itself started by a handoff, its
+    task and the user's words come from there. Never raises."""
     if path.endswith(".md"):
         return Known(_markdown_task(path), Salvaged())
     task, before = _begun(agent, path, session_id, cwd)
@@ -49,7 +49,7 @@ def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
 
 
 def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
-    """Only its task: reads no more than the beginning."""
+    """Only its task: reads just the beginning."""
     if path.endswith(".md"):
         return _markdown_task(path)
     return _begun(agent, path, session_id, cwd)[0]
@@ -97,10 +97,10 @@ def own_document(
     percent: float,
     env: Mapping[str, str],
 ) -> str:
-    """The rule-made document of a session, live or dead, from its records and the files. If
-    `path` is "", the agent's home is searched according to `env`. If the session was itself
-    started by a handoff, the user's words of that are handed over too. Never raises; the less
-    can be read, the less it says."""
+    """The rule-made document of a session, live or dead, from its records and the files. If `path`
+    is "", the agent's home is searched according to `env`. If the session was itself started by a
+    handoff, the user's words from there are included. Never raises; the less can be read, the less
+    it says."""
     path = path or _path_of(agent, session_id, cwd, env)
     return own(
         checkpoint_of(known(agent, path, session_id, cwd), agent, path, session_id, cwd),
@@ -114,7 +114,7 @@ def own_document(
 
 
 def first_prompt(agent: str, path: str, session_id: str) -> str:
-    """The user's first prompt in a session, whole; "" if it cannot be read."""
+    """The user's first prompt in a session, complete; "" if it cannot be read."""
     profile = agents.find(agent)
     if profile is None or not path:
         return ""
@@ -147,7 +147,7 @@ def _first(profile: Profile, records: Iterable[Record]) -> str:
 
 def _first_records(path: str, session_id: str) -> list[Record]:
     """The first messages of a session in a database, with their parts."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would block at the end of a pipe
         return []
     found: list[Record] = []
     with closing(database.connect(path)) as db:
@@ -172,7 +172,7 @@ def _first_records(path: str, session_id: str) -> list[Record]:
 
 
 def _before(prompt: str, cwd: str) -> Recorded | None:
-    """What the document holds that a session was begun with."""
+    """The content of the document with which a session began."""
     for name in names_in(prompt):
         for path in _paths(prompt, name):
             text, _ = read_document(os.path.join(cwd, path))
@@ -182,7 +182,8 @@ def _before(prompt: str, cwd: str) -> Recorded | None:
 
 
 def _paths(prompt: str, name: str) -> Iterable[str]:
-    """The paths that a text may name a file by: it may have blanks in it, and words before it."""
+    """The paths with which a text may name a file: the path may contain spaces, and follow other
+    words."""
     for line in prompt.split("\n"):
         end = line.find(name)
         if end < 0:

@@ -24,8 +24,8 @@ from segue.core.stops.events import (
 from segue.core.stops.reasons import StopReason
 from segue.sessions import database, find, tail
 
-_SLACK_S = 1.0  # a record's time is cut to what its agent counts in
-_MESSAGES = (60, 400)  # of a database
+_SLACK_S = 1.0  # an agent truncates its records' times
+_MESSAGES = (60, 400)  # rows of a database
 
 T = TypeVar("T")
 
@@ -34,18 +34,18 @@ class MessageEvidence(Struct, frozen=True, kw_only=True):
     """What the records show about one of segue's messages. Times are the records' own."""
 
     prompt_at: float | None = None  # None: it is not there
-    read_at: float | None = None  # a tool was called with the document's name, after it
+    read_at: float | None = None  # after it, a tool was called with the document's name
     went_on: bool = False  # and something was done or said after that
-    spoken_at: float | None = None  # the newest prompt that does not name it, since then
+    spoken_at: float | None = None  # the newest prompt since then that does not name it
     session_id: str = ""
 
 
 class LatestTurn(Struct, frozen=True, kw_only=True):
-    """The last turn, by the records alone."""
+    """The last turn, from the records alone."""
 
-    turn: Literal["", "open", "over", "interrupted"] = ""  # "": they do not tell
+    turn: Literal["", "open", "over", "interrupted"] = ""  # "": the records do not say
     ended_at: float | None = None  # by the record's own time
-    spoken_at: float | None = None  # the newest prompt, as far as it was looked for
+    spoken_at: float | None = None  # the newest prompt, as far as it was searched
     tool_runs: bool = False  # a call has no result yet
 
 
@@ -65,14 +65,14 @@ def latest(agent: str, path: str, session_id: str) -> LatestTurn:
 
 
 def latest_in(events: Iterable[Event]) -> LatestTurn:
-    """How the last turn stands by these events."""
+    """The state of the last turn according to these events."""
     turn: Literal["", "open", "over", "interrupted"] = ""
     ended_at: float | None = None
     spoken_at: float | None = None
     calls: set[str] = set()
     for event in events:
         if isinstance(event, Prompt | Reply | ToolCall | ToolResult | Usage):
-            # What an agent writes about a tool that was cut comes after the end of its turn.
+            # What an agent writes about an interrupted tool comes after the end of its turn.
             if turn not in ("over", "interrupted") or isinstance(event, Prompt | Reply | ToolCall):
                 turn = "open"
             if isinstance(event, Prompt):
@@ -91,7 +91,7 @@ def latest_in(events: Iterable[Event]) -> LatestTurn:
 
 def recent(agent: str, path: str, session_id: str, count: int = 1) -> list[Event]:
     """The last prompts, replies, tool calls and errors of a session, oldest first: at least
-    `count`, if it has as many. Never raises."""
+    `count`, if there are that many. Never raises."""
     profile = agents.find(agent)
     if profile is None or not path:
         return []
@@ -108,9 +108,9 @@ def recent(agent: str, path: str, session_id: str, count: int = 1) -> list[Event
 
 
 def look(agent: str, path: str, session_id: str, marker: str, since: float) -> MessageEvidence:
-    """Looks in a session's file, or in a database for that session, for the newest prompt that
-    holds `marker` (the document's file name) and was written since then. Never raises; nothing is
-    heard of what cannot be read."""
+    """Searches a session's file, or a database for that session, for the newest prompt that
+    contains `marker` (the document's file name) and was written since then. Never raises;
+    unreadable parts count as missing."""
     profile = agents.find(agent)
     if profile is None or not marker:
         return MessageEvidence(session_id=session_id)
@@ -133,7 +133,7 @@ def _read(
     is_enough: Callable[[T], bool],
     nothing: T,
 ) -> T:
-    """What the end of a session's file, or of what a database has of it, shows."""
+    """What the end of a session's file, or of its rows in a database, shows."""
     store = agents.stores().get(profile.name)
     try:
         if store is not None and store.database:
@@ -162,7 +162,7 @@ def _in_database(
     nothing: T,
 ) -> T:
     found = nothing
-    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+    if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would block at the end of a pipe
         return found
     for last in _MESSAGES:
         found = view(database.records(path, session_id, last))
@@ -174,7 +174,7 @@ def _in_database(
 def heard_in(
     events: Iterable[Event], marker: str, since: float, session_id: str
 ) -> MessageEvidence:
-    """What these events show of the newest prompt with `marker` since then."""
+    """What these events show about the newest prompt with `marker` since then."""
     prompt_at: float | None = None
     read_at: float | None = None
     spoken_at: float | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from segue.agents.contracts.profile import Profile
 
 MARKDOWN = "markdown"
-"""Not an agent's own form: sessions that a workflow keeps as Markdown with front matter."""
+"""Not an agent's own format: sessions that a workflow stores as Markdown with front matter."""
 
 _DEFAULTS = {
     "PI_CODING_AGENT_DIR": "~/.pi/agent",
@@ -26,17 +26,17 @@ _IN_MEMORY = ":memory:"  # SQLite's name for a database without a file
 _MARKDOWN_STORE = SessionStore(homes=("~/.opencode",), files=("*.md", "*/*.md"))
 
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size and time: the same as long as the file is."""
+"""Device, inode, size and time: they identify the state of a file."""
 
 
 class FileOnDisk(NamedTuple):
-    """A session file, or a database with sessions in it, as it is on disk now."""
+    """A session file, or a database with sessions, as it is on disk now."""
 
     agent: str
     home: str
     path: str
-    session_id: str  # "" if only the records tell
-    parent_id: str  # of a sub-agent's file; "?" if only the records tell
+    session_id: str  # "" if only the records name it
+    parent_id: str  # of a sub-agent's file; "?" if only the records name it
     stamp: Stamp
 
     @property
@@ -66,17 +66,17 @@ class Home(NamedTuple):
 def homes(
     environment: Mapping[str, str], added: Mapping[str, Iterable[str]] | None = None
 ) -> list[Home]:
-    """Where to look, each folder once: what the environment says or the default places, and what
-    the user's config adds. Folders that do not exist are left out."""
+    """The folders to search, each once: those from the environment or the defaults, and those that
+    the user's config adds. Missing folders are left out."""
     found: dict[tuple[str, str], Home] = {}
     for name, store in _stores():
         places = [*_places(store, environment), *((added or {}).get(name) or ())]
         for place in places:
             path = filled(place, environment)
             if "\0" in path:
-                continue  # no folder has such a name
+                continue  # no folder can have such a name
             path = os.path.realpath(path)
-            if store.database and os.path.isfile(path):  # named itself, not its folder
+            if store.database and os.path.isfile(path):  # the file itself is named, not its folder
                 folder, file = os.path.split(path)
                 found.setdefault((name, path), Home(name, folder, store._replace(database=file)))
             elif os.path.isdir(path):
@@ -95,14 +95,14 @@ def _places(store: SessionStore, environment: Mapping[str, str]) -> Iterator[str
             for place in filter(None, map(str.strip, value.split(","))):
                 if not store.database or os.path.isabs(place):
                     yield os.path.join(place, below)
-                elif place != _IN_MEMORY:  # else it is below the agent's own folder
+                elif place != _IN_MEMORY:  # otherwise it is below the agent's own folder
                     yield from (os.path.join(home, place) for home in store.homes)
             return
     yield from store.homes
 
 
 def filled(place: str, environment: Mapping[str, str]) -> str:
-    """A place with `~` and variables filled in."""
+    """A path with `~` and variables expanded."""
     for name, default in _DEFAULTS.items():
         if f"${name}" in place:
             place = place.replace(f"${name}", environment.get(name) or default)
@@ -112,8 +112,8 @@ def filled(place: str, environment: Mapping[str, str]) -> str:
 
 
 def sessions(places: Iterable[Home]) -> list[FileOnDisk]:
-    """All session files, in the order of their paths; a file that has two names is found once, by
-    the first of them in the first home that has it."""
+    """All session files, sorted by path; a file with two names is found once, under the first name
+    in the first home."""
     found: dict[tuple[int, int], FileOnDisk] = {}
     for home in places:
         patterns = (home.store.database,) if home.store.database else home.store.files
@@ -128,17 +128,18 @@ def sessions(places: Iterable[Home]) -> list[FileOnDisk]:
 def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], FileOnDisk]) -> None:
     try:
         info = entry.stat()
-    except OSError:  # gone meanwhile, a loop of links, or not ours to see
+    except OSError:  # gone meanwhile, a loop of links, or not accessible
         return
     if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in found:
         return
     if not entry.path.isascii():
         try:
             entry.path.encode()
-        except UnicodeEncodeError:  # no agent gives such names, and no index or JSON can hold them
+        # no agent gives such names, and neither the index nor JSON can store them
+        except UnicodeEncodeError:
             return
     size, changed_ns = info.st_size, info.st_mtime_ns
-    if home.store.database:  # what was written last is in a file beside it
+    if home.store.database:  # the newest writes are in a file next to it
         try:
             log = os.stat(f"{entry.path}-wal")
             size, changed_ns = size + log.st_size, max(changed_ns, log.st_mtime_ns)
@@ -156,7 +157,7 @@ def _take(home: Home, entry: "os.DirEntry[str]", found: dict[tuple[int, int], Fi
 
 
 def _match(folder: str, parts: list[str], found: "list[os.DirEntry[str]]") -> None:
-    """Adds the entries below a folder by a pattern; folders that cannot be read are passed over."""
+    """Adds the entries below a folder that match a pattern; unreadable folders are skipped."""
     first, rest = parts[0], parts[1:]
     if rest and "*" not in first:
         _match(os.path.join(folder, first), rest, found)
@@ -178,7 +179,7 @@ def _match(folder: str, parts: list[str], found: "list[os.DirEntry[str]]") -> No
 
 
 def _ending(pattern: str) -> str:
-    """What names by this pattern end with, if that is everything that it says."""
+    """The suffix of names that match this pattern, if the pattern is nothing but a suffix."""
     return pattern[1:] if pattern[0] == "*" and "*" not in pattern[1:] else ""
 
 
@@ -190,7 +191,7 @@ def _is_dir(entry: "os.DirEntry[str]", *, follow: bool) -> bool:
 
 
 def open_file(path: str) -> int:
-    """Opens a session file without waiting for another process; raises OSError."""
+    """Opens a session file without waiting for another process. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
 

@@ -17,7 +17,7 @@ from segue.sessions import find, tail
 from segue.sessions.find import FileOnDisk
 
 Judge = Callable[[Profile | None, Turn | str], Stop]
-"""Why a turn ended; given the turn of an agent's records, or the text of a Markdown session."""
+"""Why a turn ended; takes the turn of an agent's records, or the text of a Markdown session."""
 
 _MARKDOWN_BYTES = 1 << 20
 
@@ -91,7 +91,7 @@ def _look_at_markdown(handle: int, found: FileOnDisk, judge: Judge) -> Look:
     flow = markdown.workflow(text)
     if flow is None or not flow.has_steps:  # notes and agents' own files have a status too
         raise NotASession(found.path)
-    if found.size > _MARKDOWN_BYTES:  # the front matter, and how it ends
+    if found.size > _MARKDOWN_BYTES:  # the front matter, and the end
         front = text[: len(text) - len(markdown.body(text))]
         end = os.pread(handle, _MARKDOWN_BYTES, found.size - _MARKDOWN_BYTES)
         text = front + end.decode("utf-8", "replace")

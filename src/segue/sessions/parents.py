@@ -11,13 +11,13 @@ from segue.sessions.count.index import Index
 from segue.sessions.find import FileOnDisk, Home, Stamp, open_file
 
 UNTOLD = "?"
-_FIRST_BYTES, _MOST_BYTES = 16 << 10, 4 << 20  # of instructions, there may be many in one line
+_FIRST_BYTES, _MOST_BYTES = 16 << 10, 4 << 20  # a line of instructions may be long
 
 Told = tuple[str, Stamp, str]
 
 
 class Resolved(NamedTuple):
-    """Files with their parents, and what was found out that the index does not know."""
+    """Files with their parents, and new findings that the index does not have."""
 
     found: list[FileOnDisk]
     new: list[Told]
@@ -26,8 +26,8 @@ class Resolved(NamedTuple):
 def resolve(
     found: Sequence[FileOnDisk], homes: Mapping[str, Home], index: Index | None
 ) -> Resolved:
-    """Fills in the parents that only records name. Each file is read once: its first records do
-    not change. A sub-agent's sub-agents belong to the session at the top."""
+    """Fills in the parents that only records name. Each file is read once, because its first
+    records do not change. A sub-agent's sub-agents belong to the session at the top."""
     asked = {file.path for file in found if file.parent_id == UNTOLD}
     if not asked:
         return Resolved(list(found), [])
@@ -59,7 +59,7 @@ def resolve(
 
 
 def _first_records(path: str) -> list[JSON]:
-    """At least one, if there is one."""
+    """At least one record, if there is one."""
     try:
         handle = open_file(path)
     except OSError:

@@ -36,13 +36,13 @@ __all__ = ["Salvaged", "Salvager", "combine", "merge", "salvage"]
 
 TAIL_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
-_LINE_BYTES = 32 << 20  # a longer one is passed over
-_MESSAGES = 400  # of a database
+_LINE_BYTES = 32 << 20  # a longer line is skipped
+_MESSAGES = 400  # rows of a database
 _TEXT_CHARS = 4_000
 _PROMPT_CHARS = 4_000
 _PROMPTS = 50
 _FILES = 400
-_STOPPED = (129, 130, 131, 137, 143)  # exit codes of commands that a signal ended
+_STOPPED = (129, 130, 131, 137, 143)  # exit codes of commands that were ended by a signal
 
 
 def salvage(
@@ -54,11 +54,10 @@ def salvage(
     told: Collection[str] = (),
     cwd: str = "",
 ) -> Salvaged:
-    """What a session's file says, or its rows if the agent keeps a database (`session_id` says
-    which). `since`: only what happened from then on (but the current todos). `told`: what
-    segue itself said in it, including the task; if that is unknown, the first prompt is the
-    task. `cwd`: files below it are named relative to it. Never raises; nothing is known about
-    parts that cannot be read."""
+    """What a session's file says, or its rows if the agent uses a database (`session_id` says
+    which). `since`: only what happened from then on (but the current todos). `told`: what segue
+    itself said in it, including the task; if that is unknown, the first prompt is the task. `cwd`:
+    files below it get relative names. Never raises; unreadable parts count as missing."""
     profile = agents.find(agent)
     if profile is None:
         return Salvaged()
@@ -72,7 +71,7 @@ def salvage(
 
 
 class _Outcome(Struct, frozen=True):
-    """What is kept of a tool's result: not its output."""
+    """What is stored of a tool's result: not its output."""
 
     exit_code: int | None
     failed: bool
@@ -80,15 +79,13 @@ class _Outcome(Struct, frozen=True):
 
 
 class Salvager:
-    """Takes in the events of one session, and says at any time what they tell. What it keeps is
-    bounded, however long the session is.
-
-    Of what a leg prints, `see_records` takes the records too: lists of todos are told by their
-    form. `combine` adds that to what the session's file tells."""
+    """Collects the events of one session, and can report on them at any time. Its memory is
+    bounded, however long the session is. From a leg's output, `see_records` also takes the records:
+    lists of todos are recognised by their form. `combine` merges that with the session's file."""
 
     def __init__(self, cwd: str = "", since: float | None = None) -> None:
         self.since, self.cwd = since, cwd
-        self.is_whole = True  # the events begin where the session does
+        self.is_whole = True  # the events begin at the start of the session
         self.prompts: list[str] = []
         self.calls: dict[str, CallMade] = {}
         self.results: dict[str, _Outcome] = {}
@@ -99,7 +96,7 @@ class Salvager:
         self.text = ""
 
     def see_records(self, records: Iterable[dict[str, Any]]) -> None:
-        """Of a stream: the last list of todos that is not a sub-agent's."""
+        """The last list of todos in a stream that is not a sub-agent's."""
         for record in records:
             if not record.get("parent_tool_use_id"):
                 self.todos = next(todo_lists(record), self.todos)
@@ -123,7 +120,7 @@ class Salvager:
                 del self.prompts[1 : -2 * _PROMPTS]
 
     def call(self, event: ToolCall) -> None:
-        # Some agents number their calls again in each leg, others give them no name.
+        # Some agents restart the numbers of their calls in each leg, others use none.
         key = f"{event.call_id} {len(self.calls)}"
         self.open.append(key)
         said = event.command or f"{event.name} {event.argument}".strip()
@@ -149,7 +146,7 @@ class Salvager:
             self.files[path] = None
 
     def take(self, tally: Tally) -> None:
-        """What the whole file told."""
+        """Adds what the whole file says."""
         self.todos = self.todos or list(tally.todos.values())
         self.cwd = self.cwd or tally.cwd
         if self.since is None:
@@ -157,8 +154,8 @@ class Salvager:
             self.files = dict(list({**files, **self.files}.items())[-_FILES:])
 
     def result(self, told: Collection[str] = ()) -> Salvaged:
-        """`told`: what segue itself said in the session, the task too; if that is unknown, the
-        first prompt is the task."""
+        """`told`: what segue itself said in the session, including the task; if that is unknown,
+        the first prompt is the task."""
         flat = {_flat(text) for text in told}
         prompts = self.prompts if flat or not self.is_whole else self.prompts[1:]
         own = dict.fromkeys(p for p in prompts if _is_users(p, flat))
@@ -188,7 +185,7 @@ class Salvager:
 
 
 def _is_users(prompt: str, told: set[str]) -> bool:
-    """Whether segue did not say it."""
+    """Whether it was not said by segue."""
     if not prompt or is_automatic(prompt):
         return False
     flat = _flat(prompt)
@@ -197,8 +194,8 @@ def _is_users(prompt: str, told: set[str]) -> bool:
 
 
 def _in_doubt(call: CallMade, result: _Outcome | None) -> bool:
-    """Whether nobody saw how it ended: there is no result, or it was stopped on the way. Some
-    clients say of a command that they stopped that it was refused."""
+    """Whether the outcome is unknown: there is no result, or it was stopped on the way. Some
+    clients describe a command that they stopped as refused."""
     if result is None:
         return True
     if not call.is_command or not result.failed:
@@ -236,7 +233,7 @@ def _read_file(seen: Salvager, profile: Profile, path: str) -> None:
 
 
 def _count(handle: int, size: int, counter: Counter) -> None:
-    """Feeds whole lines. A last one without its end is passed over: the events have it."""
+    """Feeds whole lines. A last one without a newline is skipped: the events have it."""
     offset, length = 0, _CHUNK_BYTES
     while offset < size:
         data = os.pread(handle, min(length, size - offset), offset)
@@ -268,7 +265,7 @@ def _next_line(handle: int, offset: int, size: int) -> int:
 
 def _read_database(seen: Salvager, profile: Profile, path: str, session_id: str) -> None:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would wait at a pipe's end
+        if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would block at the end of a pipe
             return
         records = database.records(path, session_id, _MESSAGES)
         seen.is_whole = sum(r.data["table"] == "message" for r in records) < _MESSAGES
@@ -284,7 +281,7 @@ def _read_database(seen: Salvager, profile: Profile, path: str, session_id: str)
 
 
 def _below(cwd: str, path: str) -> str:
-    """From the folder on, if the file is below it."""
+    """The relative path, if the file is below the folder."""
     if not cwd:
         return path
     whole = os.path.normpath(os.path.join(cwd, path))

@@ -46,8 +46,8 @@ class SessionSeen(NamedTuple):
 
 
 class Survey:
-    """Looks at sessions, stores what it saw in the index, and lists anything odd in `notes`.
-    Raises only sqlite3.DatabaseError, if the index is broken."""
+    """Looks at sessions, stores the results in the index, and lists anything odd in `notes`. Raises
+    only sqlite3.DatabaseError, if the index is broken."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Survey:
     def seen(
         self, since: float | None = None, processes: Sequence[Process] = ()
     ) -> list[SessionSeen]:
-        """The sessions that were active since then, and those that one of these processes may
-        have open; without their sub-agents."""
+        """The sessions that were active since then, and those that one of these processes may have
+        open; without their sub-agents."""
         wanted = _Wanted(since, processes)
         seen: list[SessionSeen] = []
         for file in self.found:
@@ -97,12 +97,12 @@ class Survey:
         except sqlite3.Error as fault:
             if is_damage(fault):
                 raise
-            # Only a cache: what was seen is seen.
+            # It is only a cache: the results are still valid.
             self.notes.append(f"the index was not written: {fault}")
 
     def look_at_file(self, file: FileOnDisk) -> Look | None:
-        """What its end shows; None if it is not a session, or cannot be read. New looks are
-        added to `new`."""
+        """What its end shows; None if it is not a session, or cannot be read. New looks are added
+        to `new`."""
         kept = self.kept(file.path, file.stamp)
         if kept is not None:
             return kept
@@ -113,7 +113,7 @@ class Survey:
             return None
         except sqlite3.Error:
             raise
-        except Exception as fault:  # whatever is in one file, the others are seen
+        except Exception as fault:  # whatever is in one file, the others are shown
             name = file.session_id or os.path.basename(file.path)
             return Look(session_id=name, last_at=file.changed_at, unreadable=why_not(fault))
         return found
@@ -131,7 +131,8 @@ class Survey:
         return found
 
     def _remember(self, file: FileOnDisk, found: Look) -> None:
-        """What the window was once seen to hold, though it is too far back to be seen now."""
+        """The window size that was seen earlier, although that record is too far back to be read
+        now."""
         stamp, data = self.known.get(file.path, ((0, 0, 0, 0), b""))
         if stamp[:2] == file.stamp[:2] and stamp[2] <= file.size:
             old = self._decoded(data)
@@ -139,8 +140,8 @@ class Survey:
                 found.accepted_tokens = max(found.accepted_tokens, old.accepted_tokens)
 
     def kept(self, name: str, stamp: Stamp) -> Look | None:
-        """A former look, if the file has not changed since. Asked before each look: who keeps
-        looks elsewhere than in `known` puts that one there first."""
+        """An earlier look, if the file has not changed since. Called before each look: callers that
+        store looks elsewhere than in `known` put that one there first."""
         old = self.known.get(name)
         return self._decoded(old[1]) if old is not None and old[0] == stamp else None
 
@@ -178,10 +179,10 @@ class Survey:
     def _look_at_row(self, path: str, row: database.Row, profile: Profile) -> Look:
         try:
             found = self._look_in_row(path, row, profile)
-            _encode(found)  # what cannot be kept cannot be told either
+            _encode(found)  # what cannot be stored cannot be reported either
         except (sqlite3.Error, database.Unreadable):
             raise
-        except Exception as fault:  # whatever is in one row, the others are seen
+        except Exception as fault:  # whatever is in one row, the others are shown
             return Look(
                 session_id=row.session_id,
                 last_at=row.changed_at,
@@ -215,7 +216,7 @@ class Survey:
         only: Callable[[SessionSeen], bool] | None = None,
     ) -> list[Session]:
         """Sessions with their state, the most recently active first. `only`: which of them are
-        wanted; the others count for whose a process is."""
+        wanted; the others are used to decide which process belongs to which session."""
         seen = _each_once(seen)
         subjects = [
             alive.Subject(
@@ -321,18 +322,18 @@ class Survey:
                 self.index.keep_window(model, tokens)
             except sqlite3.Error as fault:
                 if is_damage(fault):
-                    raise  # else it is asked again next time
+                    raise  # otherwise it is looked up again next time
         return tokens
 
 
 class _Wanted:
-    """Which sessions are looked at: those that were active since a time, those that a process says
-    or shows, and those that a process may be behind that does neither (see `core.alive`)."""
+    """Which sessions are examined: those that were active since a time, those that a process names
+    or shows, and those that may belong to a process that does neither (see `core.alive`)."""
 
     def __init__(self, since: float | None, processes: Sequence[Process]) -> None:
         self.since = since
         self.names: set[tuple[str, str]] = set()
-        self.named: set[str] = set()  # agents of which a session is named
+        self.named: set[str] = set()  # agents with a named session
         self.paths: set[str] = set()
         self.begun: dict[str, float] = {}  # by agent: the first process that shows nothing
         for process in processes:
@@ -346,7 +347,7 @@ class _Wanted:
                 self.begun[agent] = min(begun, process.started_at)
 
     def has(self, agent: str, session_id: str, path: str, changed_at: float) -> bool:
-        """Whether to look at this one. Where the file's name is not the session's, it may be."""
+        """Whether to look at this one. If the file's name is not the session's, it may be."""
         return (
             self.since is None
             or changed_at >= min(self.since, self.begun.get(agent, self.since))
@@ -356,8 +357,8 @@ class _Wanted:
 
 
 def _each_once(seen: Sequence[SessionSeen]) -> list[SessionSeen]:
-    """A session that is in several files: a stub that a resume left, a copy in an archive. The
-    one that tells most counts, then the newest."""
+    """A session in several files: a stub that a resume left, a copy in an archive. The one that
+    says most counts, then the newest."""
     best: dict[tuple[str, str], SessionSeen] = {}
     for each in seen:
         name = (each.agent, each.look.session_id)
@@ -399,8 +400,8 @@ def why_not(fault: Exception) -> str:
 
 
 def make_judge(policy_for: PolicyFor, now: float) -> Judge:
-    """Why turns ended, by the policy for all sessions of an agent: in which project it is, its file
-    has yet to tell. Wordings are compiled when the first message has to be read."""
+    """Why turns ended, by the policy for all sessions of an agent: its project is only known from
+    its file. Wordings are compiled when the first message must be read."""
 
     def judge(profile: Profile | None, ended: Turn | str) -> Stop:
         from segue.agents import ending

@@ -9,7 +9,7 @@ from segue.agents.shared.lines import read_line
 
 BLOCK_BYTES = 64 << 10
 CAP_BYTES = 32 << 20
-"""How far back is looked at most. A last reply further back is behind tens of megabytes of one
+"""How far back it reads at most. A last reply further back is behind tens of megabytes of one
 tool's output."""
 
 _GROWTH = 4
@@ -26,7 +26,7 @@ def read_back(
     block_bytes: int = BLOCK_BYTES,
     cap_bytes: int = CAP_BYTES,
 ) -> tuple[T, bool]:
-    """Shows `view` longer and longer tails until one is enough, or the file's start or the cap
+    """Passes longer and longer tails to `view` until one is enough, or the file's start or the cap
     is reached; the flag says that it was the cap."""
     length = block_bytes
     while True:
@@ -59,12 +59,12 @@ def document(handle: int, size: int) -> list[Record]:
 
 
 def first_records(handle: int, length: int = BLOCK_BYTES) -> Iterator[Record]:
-    """The first records, each read when it is asked for."""
+    """The first records, each read on demand."""
     data = os.pread(handle, length, 0)
     return records(data[: data.rfind(b"\n") + 1])
 
 
 def head(handle: int, length: int = BLOCK_BYTES) -> list[Record]:
-    """The first records: some agents say only there whose session it is."""
+    """The first records: some agents state only there whose session it is."""
     data = os.pread(handle, length, 0)
     return list(records(data[: data.rfind(b"\n") + 1]))

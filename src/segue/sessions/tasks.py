@@ -11,20 +11,20 @@ from segue.sessions.find import FileOnDisk
 from segue.system.files.sqlite import is_damage
 
 LINE_CHARS = 2_000
-_SLACK_CHARS = 500  # half a secret is hard to see
+_SLACK_CHARS = 500  # half a secret is hard to recognise
 _AT_ONCE = 100
 _BETWEEN = "\x1e"
 
 
 class Tasks:
-    """Reads them, and writes down what is new. `found`: the files as they are on disk now."""
+    """Reads first prompts, and stores new ones. `found`: the files as they are on disk now."""
 
     def __init__(self, index: Index | None, found: Iterable[FileOnDisk] = ()) -> None:
         self._index = index
         self._places = {file.path: (file.stamp[0], file.stamp[1]) for file in found}
 
     def of(self, sessions: Sequence[Session]) -> list[str]:
-        """Of each, without secrets; "" if there is none, or it cannot be read."""
+        """The first prompt of each, without secrets; "" if there is none, or it cannot be read."""
         kept = self._index.tasks() if self._index is not None else {}
         names = [f"{session.path}#{session.session_id}" for session in sessions]
         places = [self._places.get(session.path, (0, 0)) for session in sessions]
@@ -41,7 +41,7 @@ class Tasks:
         ]
 
     def _keep(self, told: Sequence[tuple[str, tuple[int, int], str]]) -> None:
-        """Only a cache: what cannot be written is read again."""
+        """Only a cache: what cannot be stored is read again."""
         if self._index is None:
             return
         try:
@@ -59,14 +59,15 @@ def _said(session: Session) -> str:
 
 
 def _lines(said: Sequence[str]) -> list[str]:
-    """Without secrets. Looking for them takes a while, but hardly longer for a hundred at once."""
+    """Without secrets. Searching for them takes a while, but hardly longer for a hundred at
+    once."""
     from segue.core.secrets.redact import redact
 
     found: list[str] = []
     for begin in range(0, len(said), _AT_ONCE):
         some = said[begin : begin + _AT_ONCE]
         clean = redact(f"\n{_BETWEEN}\n".join(some))[0].split(f"\n{_BETWEEN}\n")
-        if len(clean) != len(some):  # one reached over the next
+        if len(clean) != len(some):  # one secret extended into the next text
             clean = [redact(text)[0] for text in some]
         found += map(_line, clean)
     return found

@@ -17,11 +17,11 @@ _MAX_CONFIG_BYTES = 4_000_000
 
 
 PriceWindow = Callable[[str], int | None]
-"""The window of a model by the price list; None if it does not exist."""
+"""The window of a model according to the price list; None if the model is not on it."""
 
 
 def priced_window(model: str) -> int | None:
-    """By the list that is installed, which takes a quarter of a second to load."""
+    """Uses the installed list, which takes a quarter of a second to load."""
     from segue.system.config import prices
 
     return prices.window_tokens(model)
@@ -29,7 +29,7 @@ def priced_window(model: str) -> int | None:
 
 class Windows:
     """Caches what agents' own config files say. `price_window` is called only if nothing else
-    says how large a window is."""
+    states the size of a window."""
 
     def __init__(
         self, environment: Mapping[str, str], price_window: PriceWindow = priced_window
@@ -59,7 +59,7 @@ class Windows:
         return window, profile.enforced(window.tokens) if profile is not None else None
 
     def _configured(self, profile: Profile, told: Look) -> int | None:
-        """What the agent's own config says; files that are not plain JSON are passed over."""
+        """What the agent's own config says; files that are not plain JSON are skipped."""
         asked = (profile.name, told.model, told.cwd)
         if asked not in self.configured:
             self.configured[asked] = None

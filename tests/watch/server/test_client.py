@@ -407,7 +407,7 @@ def test_words_that_nobody_wrote_do_not_make_it_fail(words: tuple[str, ...]) -> 
 
 def test_every_zone_has_a_colour() -> None:
     assert [zone.value for zone in Zone] == list(client.COLOURS)
-    assert client.MOST_S["hook"] > client.HOOK_S
+    assert client.LIMIT_S["hook"] > client.HOOK_S
     assert state.spool_path() == state.socket_path() + ".hooks"
 
 

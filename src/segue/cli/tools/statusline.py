@@ -26,7 +26,7 @@ def command(no_color: bool, no_daemon: bool) -> None:
     """
     if sys.stdin.isatty():
         raise InputError("no JSON from claude on stdin; to let claude call it: segue setup claude")
-    given = sys.stdin.buffer.read(client.MOST_BYTES)
+    given = sys.stdin.buffer.read(client.MAX_BYTES)
     payload = client.parsed(given)
     color = not no_color and not os.environ.get("NO_COLOR")
     width = os.environ.get("COLUMNS", "")

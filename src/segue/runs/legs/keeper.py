@@ -34,29 +34,29 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # so that typing is not imported
+TYPE_CHECKING = False  # avoids the import of typing
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
 IS_LINUX: bool = sys.platform == "linux"
 SWEEP_GRACE_S = 1.0  # between SIGTERM and SIGKILL for what the agent left behind
-SWEEP_S = 15.0  # after that, what is left cannot be ended
-WRITE_S = 60.0  # how long a full disk may keep the exit record from being written
-MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0  # between two looks at how much the agent has printed
-FAST_BYTES_S = 1 << 28  # faster than that an agent hardly prints
+SWEEP_S = 15.0  # after that, the rest cannot be ended
+WRITE_S = 60.0  # how long a full disk may delay the exit record
+MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0  # how often the size of the agent's output is checked
+FAST_BYTES_S = 1 << 28  # agents hardly print faster than this
 PR_SET_CHILD_SUBREAPER = 36
 LEASH_LOOK_S = 0.5
-LEASH = "leash"  # by what it was ended
+LEASH = "leash"  # in the exit record: what ended the agent
 
 
 def since_boot_s() -> float:
-    """A clock that nobody sets, and that counts while the machine sleeps."""
+    """A clock that nobody sets, and that runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if IS_LINUX else time.monotonic()
 
 
 def is_held(path: str, era: str) -> bool:
-    """Whether the leash in this file is of that era, and was renewed in time."""
+    """Whether the leash in this file belongs to that era, and was renewed in time."""
     try:
         told = json.loads(read(path))
         age_s = since_boot_s() - told["heard"]
@@ -66,12 +66,13 @@ def is_held(path: str, era: str) -> bool:
 
 
 def main(folder: str) -> None:
-    """Keeps the leg in this folder, unless somebody does or did. Says why not in one line on
-    standard output, which is closed as soon as the agent runs."""
-    while os.open(os.devnull, os.O_RDWR) <= 2:  # so that no file of ours gets one of these numbers
+    """Keeps the leg in this folder, unless another keeper does or did. Reports a failure in one
+    line on standard output, which is closed as soon as the agent runs."""
+    # so that no file of ours gets one of these descriptors
+    while os.open(os.devnull, os.O_RDWR) <= 2:
         pass
-    os.closerange(3, 1 << 16)  # nothing of segue's is held open
-    if os.fork():  # nobody's child: segue need not wait for it
+    os.closerange(3, 1 << 16)  # inherits no open file from segue
+    if os.fork():  # detached from its parent: segue need not wait for it
         os._exit(0)
     os.setsid()
     os.chdir("/")
@@ -79,7 +80,7 @@ def main(folder: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return  # another one keeps it
+        return  # another keeper has it
     if any(os.path.exists(os.path.join(folder, name)) for name in ("keeper.json", "exit.json")):
         return
     try:
@@ -92,7 +93,7 @@ def main(folder: str) -> None:
         raise
     if not keeper.error:
         null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 1)  # segue reads the end of it: the agent runs
+        os.dup2(null, 1)  # segue reads the end of the pipe: the agent is running
         os.close(null)
     keeper.keep()
 
@@ -105,17 +106,17 @@ class Keeper:
         with open(self.path("spec.json"), "rb") as file:
             self.spec: dict[str, Any] = json.load(file)
         self.agent = 0
-        self.exit_code: int | None = None  # negative: the signal that it died of
+        self.exit_code: int | None = None  # negative: the signal that killed it
         self.error = ""
         self.input = -1  # our end of the agent's standard input
-        self.pending: list[memoryview] = []  # what it has yet to take
-        self.closing = not self.spec["stays_open"]  # its input, as soon as it took all
-        self.keys: set[str] = set()  # of the commands that were carried out
-        self.partial = b""  # a command whose end is not yet written
+        self.pending: list[memoryview] = []  # input that it has not accepted yet
+        self.closing = not self.spec["stays_open"]  # its input, once it has accepted all of it
+        self.keys: set[str] = set()  # offset of the commands that were carried out
+        self.partial = b""  # a command whose end has not been written yet
         self.ended_by = ""
         self.term_at: float | None = None  # monotonic time
         self.kill_at: float | None = None
-        self.is_hard = False  # no SIGTERM for what is left
+        self.is_hard = False  # skips SIGTERM for the rest
         self.told_to_end = False  # by SIGTERM
         self.max_output_bytes: int | None = self.spec.get("max_output_bytes")
         self.look_at: float | None = None if self.max_output_bytes is None else time.monotonic()
@@ -128,8 +129,9 @@ class Keeper:
     # Beginning
 
     def start(self) -> None:
-        """Starts the agent, or writes down why it cannot be started."""
-        self.write_keeper()  # before the agent is there: a killed keeper's leg is not begun again
+        """Starts the agent, or records why it cannot be started."""
+        # before the agent exists: the leg of a killed keeper is not started again
+        self.write_keeper()
         if IS_LINUX:
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.listen()
@@ -156,7 +158,7 @@ class Keeper:
         write(self.path("keeper.json"), record)
 
     def listen(self) -> None:
-        """Signals and the bell, from now on."""
+        """Installs signal handlers, and opens the bell."""
         self.woken, wake = os.pipe()
         os.set_blocking(self.woken, False)
         os.set_blocking(wake, False)
@@ -168,7 +170,7 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self.path("bell"), 0o600)
-        # For writing too: else it would be at its end whenever nobody else has it open.
+        # Also for writing: otherwise it would be at its end whenever nobody else has it open.
         self.bell = os.open(self.path("bell"), os.O_RDWR | os.O_NONBLOCK)
         self.control = os.open(self.path("control.jsonl"), os.O_RDONLY | os.O_CREAT, 0o600)
         self.poll.register(self.woken, select.POLLIN)
@@ -178,11 +180,11 @@ class Keeper:
         self.told_to_end = True
 
     def spawn(self) -> str:
-        """Starts the agent; why it could not be started, in one line, or ""."""
+        """Starts the agent; returns why it could not be started, in one line, or ""."""
         argv, cwd = self.spec["argv"], self.spec["cwd"]
         env = dict(os.environb)
         if "LC_CTYPE" not in self.spec["env_names"]:
-            env.pop(b"LC_CTYPE", None)  # Python sets it by itself where the locale is C
+            env.pop(b"LC_CTYPE", None)  # Python sets it by itself in the C locale
         if self.pending or self.spec["stays_open"]:
             given, self.input = os.pipe()
             os.set_blocking(self.input, False)
@@ -207,7 +209,7 @@ class Keeper:
     # The agent runs
 
     def keep(self) -> None:
-        """Until the agent has ended, and everything that it left behind; then writes down how."""
+        """Waits until the agent and everything that it left behind have ended; then records how."""
         while self.exit_code is None:
             self.obey()
             self.feed()
@@ -217,7 +219,7 @@ class Keeper:
             self.rest()
             self.reap()
         ended_at = time.time()
-        self.poll.unregister(self.bell)  # nobody is left to carry out commands on
+        self.poll.unregister(self.bell)  # no agent is left to carry out commands on
         self.pending.clear()
         self.closing = True
         self.feed()
@@ -241,7 +243,7 @@ class Keeper:
             time.sleep(0.5)
 
     def rest(self) -> None:
-        """Until something happens, or is due."""
+        """Waits until something happens, or is due."""
         known = (self.term_at, self.kill_at, self.look_at, self.leash_at)
         due = [at for at in known if at is not None]
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
@@ -250,7 +252,7 @@ class Keeper:
                 drain(file)
 
     def reap(self) -> None:
-        """Takes leave of the agent, and of orphans that came to us."""
+        """Reaps the agent, and orphans that were reparented to us."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -262,14 +264,14 @@ class Keeper:
                 self.exit_code = os.waitstatus_to_exitcode(status)
 
     def feed(self) -> None:
-        """Gives the agent as much of its input as it takes now."""
+        """Writes as much input to the agent as it accepts now."""
         while self.input >= 0 and self.pending:
             try:
                 written = os.write(self.input, self.pending[0])
             except BlockingIOError:
                 self.poll.register(self.input, select.POLLOUT)
                 return
-            except OSError:  # it does not read any more
+            except OSError:  # it no longer reads
                 self.pending.clear()
                 self.closing = True
                 break
@@ -283,7 +285,7 @@ class Keeper:
                 self.input = -1
 
     def obey(self) -> None:
-        """Carries out what is new in control.jsonl."""
+        """Carries out new commands in control.jsonl."""
         if self.told_to_end:
             self.told_to_end = False
             patience_s = self.spec["grace_s"]
@@ -299,7 +301,7 @@ class Keeper:
                     self.carry_out(command, key)
                     self.keys.add(key)
             except (ValueError, KeyError, TypeError, RecursionError):
-                pass  # half a line of a writer that was killed, or no command at all
+                pass  # half a line from a writer that was killed, or not a command
 
     def carry_out(self, command: dict[str, Any], key: str) -> None:
         kind = command["kind"]
@@ -321,8 +323,8 @@ class Keeper:
             self.kill_at = time.monotonic()
 
     def measure(self) -> None:
-        """An agent that prints forever would fill the disk, also while no segue is there. It is
-        looked at the more often the less is left."""
+        """An agent that prints forever would fill the disk, even while no segue is running. The
+        less room is left, the more often this is checked."""
         now = time.monotonic()
         if self.max_output_bytes is None or self.look_at is None or now < self.look_at:
             return
@@ -337,12 +339,12 @@ class Keeper:
             self.look_at = now + min(MAX_LOOK_S, max(MIN_LOOK_S, left / FAST_BYTES_S))
 
     def is_leashed(self) -> bool:
-        """Whether it may run, as far as its leash says."""
+        """Whether the agent may run, according to its leash."""
         leash = self.spec.get("leash")
         return not leash or is_held(*leash)
 
     def heel(self) -> None:
-        """Kills an agent whose leash nobody holds any more."""
+        """Kills an agent whose leash is no longer renewed."""
         now = time.monotonic()
         if self.leash_at is None or now < self.leash_at:
             return
@@ -352,7 +354,7 @@ class Keeper:
             self.ended_by = LEASH
 
     def press(self) -> None:
-        """SIGTERM and SIGKILL, when they are due."""
+        """Sends SIGTERM and SIGKILL when they are due."""
         now = time.monotonic()
         if self.kill_at is not None and now >= self.kill_at:
             self.term_at = self.kill_at = None
@@ -361,17 +363,17 @@ class Keeper:
         elif self.term_at is not None and now >= self.term_at:
             self.term_at = None
             self.signal(signal.SIGTERM)
-            self.signal(signal.SIGCONT)  # a stopped process hears nothing
+            self.signal(signal.SIGCONT)  # a stopped process does not handle signals
 
     def signal(self, number: signal.Signals) -> None:
-        """To the agent alone. Until it is waited for, nobody else can have its number."""
+        """Signals the agent alone. Until it is waited for, its pid cannot be reused."""
         with contextlib.suppress(OSError):
             os.kill(self.agent, number)
 
     # It has ended
 
     def sweep(self) -> list[dict[str, Any]]:
-        """Ends what the agent left behind, at any remove; what had to be ended."""
+        """Ends all descendants that the agent left behind; returns what had to be ended."""
         if not IS_LINUX:
             return self.sweep_group()
         begun = time.monotonic()
@@ -393,7 +395,7 @@ class Keeper:
                         ended["by"] = number.name
                     except ProcessLookupError:
                         continue
-                    except OSError:  # of another user
+                    except OSError:  # another user's
                         beyond.add(found)
                     swept[found] = ended
             self.poll.poll(nap_ms)
@@ -402,7 +404,7 @@ class Keeper:
         return list(swept.values())
 
     def sweep_group(self) -> list[dict[str, Any]]:
-        """Where orphans do not come to us, the agent's own group is everything that can be
+        """Where orphans are not reparented to us, only the agent's own process group can be
         found."""
         with contextlib.suppress(OSError):  # nothing is left
             if not self.is_hard:
@@ -416,7 +418,7 @@ class Keeper:
 
 
 def become(argv: list[str], cwd: str, env: dict[bytes, bytes], files: list[int], tell: int) -> None:
-    """In the new process: the agent. Says why not, if it cannot."""
+    """Runs in the new process and becomes the agent. Reports the reason if it cannot."""
     fault = ""
     try:
         os.setsid()
@@ -442,8 +444,8 @@ def become(argv: list[str], cwd: str, env: dict[bytes, bytes], files: list[int],
 
 
 def descendants(pid: int) -> list[tuple[int, int]]:
-    """What runs below this process: (start ticks, pid), the oldest first, because a shell whose
-    command ends before it would go on to the next."""
+    """The descendants of this process as (start ticks, pid), the oldest first, because a shell
+    whose command is killed before it would continue with the next one."""
     below: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -451,13 +453,13 @@ def descendants(pid: int) -> list[tuple[int, int]]:
             if state not in (b"", b"Z", b"X"):
                 below.setdefault(parent, []).append((ticks, int(name)))
     found = list(below.get(pid, ()))
-    for _, parent in found:  # grows as we go
+    for _, parent in found:  # grows during the loop
         found += below.get(parent, ())
     return sorted(found)
 
 
 def send(found: tuple[int, int], number: signal.Signals) -> None:
-    """A signal to the process that was found, and to no later one with its number."""
+    """Signals exactly the process that was found, not a later one with the same pid."""
     ticks, pid = found
     try:
         handle = os.pidfd_open(pid)
@@ -480,19 +482,19 @@ def argv_of(pid: int) -> list[str]:
 
 
 def start_ticks(pid: int) -> int:
-    """When it started, in ticks since the machine did; 0 if it is unknown."""
+    """When it started, in ticks since boot; 0 if unknown."""
     return stat_of(pid)[2]
 
 
 def stat_of(pid: int) -> tuple[bytes, int, int]:
     """State, parent, start ticks; (b"", 0, 0) if it is gone."""
-    # The name in brackets may hold anything, also brackets and spaces.
+    # The name in brackets may contain anything, including brackets and spaces.
     fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return (fields[0], int(fields[1]), int(fields[19])) if len(fields) > 19 else (b"", 0, 0)
 
 
 def read(path: str) -> bytes:
-    """The first page of a small file; nothing if it cannot be read."""
+    """The first page of a small file; empty if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -506,13 +508,13 @@ def read(path: str) -> bytes:
 
 
 def write(path: str, record: dict[str, Any]) -> None:
-    """A whole file or none."""
+    """Writes the file completely or not at all."""
     aside = path + ".new"
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(file, "wb") as out:
         out.write(json.dumps(record).encode() + b"\n")
         out.flush()
-        os.fsync(file)  # else a power cut may leave the name with nothing in it
+        os.fsync(file)  # otherwise a power cut may leave the name with nothing in it
     os.rename(aside, path)
 
 

@@ -19,7 +19,7 @@ _HISTORY_FILES = 200
 
 
 class SessionAccount(Struct, kw_only=True):
-    """Sums over a session's file and those of its sub-agents."""
+    """Totals of a session's file and those of its sub-agents."""
 
     started_at: float | None = None
     compactions: int = 0
@@ -27,14 +27,14 @@ class SessionAccount(Struct, kw_only=True):
     files: list[str] = field(default_factory=list)
     limits: dict[str, LimitSeen] = field(default_factory=dict)
     spend: dict[str, Spend] = field(default_factory=dict)
-    unread: int = 0  # lines that are no records
+    unread: int = 0  # lines that are not records
     typical: Typical | None = None
 
 
 def account(
     session: Session, found: Sequence[FileOnDisk], index: Index, homes: Sequence[Home]
 ) -> SessionAccount:
-    """Counts the session's files if they changed, and sums them up."""
+    """Counts the session's files if they changed, and adds them up."""
     mine = [file for file in found if file.path == session.path]
     children = [
         file
@@ -62,8 +62,8 @@ def account(
 
 
 def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
-    """Each reply once: a sub-agent's may be in its parent's file too. By the same rules as in a
-    scan."""
+    """Counts each reply once, by the same rules as a scan: a sub-agent's reply may be in its
+    parent's file too."""
     merged = Ledger()
     for row in rows:
         for entry in Ledger(row.ledger, row.models):
@@ -98,7 +98,7 @@ def _from_database(told: SessionAccount, session: Session) -> None:
 
 
 def typical(agent: str, index: Index, found: Sequence[FileOnDisk]) -> Typical | None:
-    """What a turn usually costs, by this user's own history with this agent."""
+    """What a turn usually costs, from this user's own history with this agent."""
     newest = sorted(
         (file for file in found if file.agent == agent and not file.parent_id),
         key=lambda file: file.changed_at,

@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 
 class SpendOf(Struct, frozen=True):
-    """What one model was used for in one day, project, …"""
+    """The usage of one model in one day, project, …"""
 
     name: str
     model: str
@@ -28,7 +28,8 @@ class SpendOf(Struct, frozen=True):
 def breakdown(
     index: Index, found: Sequence[FileOnDisk], by: By, tz: tzinfo, since: float | None = None
 ) -> list[SpendOf]:
-    """By name, then by model. `since` leaves out what was asked before, and what has no time."""
+    """Usage by name, then by model. `since` leaves out earlier requests, and those without a
+    time."""
     once: dict[int, tuple[tuple[bool, int, str], Entry, FileOnDisk]] = {}
     rest: list[tuple[Entry, FileOnDisk]] = []
     projects: dict[str, str] = {}

@@ -17,7 +17,8 @@ from segue.sessions.find import FileOnDisk, Stamp
 
 _PRINT_BYTES = 512
 _BATCH_BYTES = 1 << 30
-"""So much is read between two transactions, two seconds' work: what a killed scan loses at most."""
+"""How much is read between two transactions, about two seconds of work: the most that a killed scan
+loses."""
 
 _line = msgspec.json.Encoder().encode
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,7 +42,7 @@ class Batch:
         self.unreadable: list[str] = []
         self.forks: dict[
             str, tuple[FileOnDisk, CountedFile, Ledger]
-        ] = {}  # until their parents are known
+        ] = {}  # waits until its parent is known
 
     def forget(self, paths: Iterable[str]) -> None:
         """Files that are gone."""
@@ -51,7 +52,7 @@ class Batch:
         """Counts a file, from where counting stopped if it only grew."""
         old = self.index.counted(file.path) if file.path in self.known else None
         if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
-            old = None  # everything that it had was its parent's: more of it may be
+            old = None  # everything in it came from its parent, and more of it may
         try:
             counted = count(file, old)
         except OSError as fault:
@@ -85,7 +86,7 @@ class Batch:
                 for path, (_, row, _) in self.forks.items()
                 if row.session_id in above[row.session_id] or not waiting & above[row.session_id]
             ]
-            for path in ready:  # never none: those that wait for each other are in a circle
+            for path in ready:  # never empty: forks that wait for each other form a circle
                 file, row, ledger = self.forks.pop(path)
                 done.add(path)
                 if row.session_id not in above[row.session_id]:
@@ -94,21 +95,21 @@ class Batch:
             self.flush()  # they may be parents themselves
 
     def _take_outdated(self, done: set[str]) -> bool:
-        """Counts forks that are to be matched again; whether any fork waits."""
+        """Counts forks that must be matched again; returns whether any fork is waiting."""
         for path in self.index.outdated():
             if path in self.found and path not in self.forks and path not in done:
                 done.add(path)  # also if it cannot be read
                 try:
                     counted = count(self.found[path], None)
-                except Exception:  # told when it was added
+                except Exception:  # reported when it was added
                     counted = None
                 if counted is not None:
                     self.forks[path] = (self.found[path], counted[0], counted[1])
         return bool(self.forks)
 
     def _matched(self, agent: str, row: CountedFile, ledger: Ledger) -> CountedFile:
-        """A fork may begin with a copy of its parent's requests, at new times: those are the
-        parent's, so they get its keys."""
+        """A fork may begin with a copy of its parent's requests, with new times: those belong to
+        the parent, so they get its keys."""
         adopted = parent_rows = 0
         for path in self.index.of_session(agent, row.forked_from):
             parent = self.index.counted(path)
@@ -134,8 +135,8 @@ class Batch:
 
 
 def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledger, int] | None:
-    """Counts a file, and returns from where it was read; None if files of its agent are not
-    counted. Raises OSError if it cannot be read."""
+    """Counts a file, and returns the offset from which it was read; None if files of its agent are
+    not counted. Raises OSError if it cannot be read."""
     make = agents.counter(file.agent)
     if make is None:
         return None
@@ -173,7 +174,7 @@ def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledge
 def _count_database(
     file: FileOnDisk, make: Count, old: CountedFile | None
 ) -> tuple[CountedFile, Ledger, int] | None:
-    """All messages of a database, or those that were written since it was last counted."""
+    """All messages of a database, or those written since it was last counted."""
     from segue.sessions import database
 
     tally, ledger = Tally(), Ledger()
@@ -182,7 +183,7 @@ def _count_database(
     until, had = int(tally.memory.get("until", 0)), int(tally.memory.get("ids", 0))
     try:
         rows, have = database.changed_messages(file.path, until)
-        if until and have < had:  # some were deleted: nothing says which
+        if until and have < had:  # some were deleted, and nothing says which
             tally, ledger = Tally(), Ledger()
             rows, have = database.changed_messages(file.path, 0)
     except database.Unreadable as fault:
@@ -221,13 +222,13 @@ def _tally(row: CountedFile) -> Tally | None:
 
 
 def _known(handle: int, file: FileOnDisk, old: CountedFile | None) -> tuple[Tally, Ledger, int]:
-    """What was counted before, if it is still valid: the same file, not shorter, with the same
-    bytes at its start and just before the place up to which it was read."""
+    """The earlier count, if it is still valid: the same file, not shorter, with the same bytes at
+    its start and just before the offset up to which it was read."""
     if old is not None:
         device, inode, _, _ = old.stamp
         same = (device, inode) == file.stamp[:2] and file.size >= old.offset
         tally = _tally(old) if same and _print(handle, old.offset) == old.print else None
-        if tally is not None:  # else it is damaged, and what it counted is unknown
+        if tally is not None:  # otherwise it is damaged, and what it counted is unknown
             return tally, Ledger(old.ledger, old.models), old.offset
     return Tally(), Ledger(), 0
 

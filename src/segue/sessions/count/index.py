@@ -34,9 +34,10 @@ SCHEMA_VERSION = 5
 _FEW = 256
 _SEAL_BYTES = 4
 _COUNTED = (int, bytes, str, str, int, int)
-"""Of what types a file's offset, print, session, origin and two counts of rows are."""
+"""The types of a file's offset, print, session, origin and two row counts."""
 _TRIES = 3
-_CACHE_KB = 16 << 10  # keys come in no order: so many of them are put in without reading pages anew
+# keys arrive in random order: this many can be inserted without re-reading pages
+_CACHE_KB = 16 << 10
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS file (
@@ -93,7 +94,7 @@ CREATE TABLE IF NOT EXISTS window (model TEXT PRIMARY KEY, tokens INTEGER) WITHO
 """
 _TABLE_NAMES = ("file", "spend", "key", "twin", "look", "parent", "task", "total", "window")
 
-# One row of each reply counts: the main thread's, the larger, the first.
+# One row of each reply counts: the main thread's, then the largest, then the first.
 _TOTALS = """
 WITH mine AS (SELECT number, path, agent FROM file WHERE home IN ({homes})),
 ranked AS (
@@ -116,7 +117,7 @@ FROM (
 
 
 class Total(NamedTuple):
-    """What one model was asked to do by one agent, in tokens."""
+    """The tokens that one agent used with one model."""
 
     agent: str
     model: str
@@ -124,11 +125,11 @@ class Total(NamedTuple):
     output: int
     cache_read: int
     cache_write: int
-    hour_write: int  # of `cache_write`, what is kept for an hour
+    hour_write: int  # the part of `cache_write` that is cached for an hour
 
 
 class CountedFile(NamedTuple):
-    """A file as far as it was counted, as the index keeps it."""
+    """A counted file, as the index stores it."""
 
     stamp: Stamp
     offset: int
@@ -138,9 +139,9 @@ class CountedFile(NamedTuple):
     models: list[str]
     session_id: str
     forked_from: str
-    adopted: int = 0  # rows at its start that are its parent's
-    parent_rows: int = 0  # how many the parent had then
-    is_new: bool = True  # counted from its start: what was known before does not hold
+    adopted: int = 0  # rows at its start that belong to its parent
+    parent_rows: int = 0  # how many the parent had at that time
+    is_new: bool = True  # counted from its start: earlier counts are void
 
 
 class Index(Database):
@@ -157,7 +158,7 @@ class Index(Database):
             if version == 0 and tables:
                 raise Damaged("another program's database")
             if version not in (0, SCHEMA_VERSION):
-                # Made by another version of segue: all in it can be read again.
+                # Created by another version of segue: everything in it can be read again.
                 for name in _TABLE_NAMES:
                     self.db.execute(f"DROP TABLE IF EXISTS {name}")
             for statement in _TABLES.split(";\n"):
@@ -165,14 +166,14 @@ class Index(Database):
             self.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def wait_at_most(self, busy_s: float) -> None:
-        """Limits the wait for another writer, for callers that would rather do without. The
-        error does not mean damage."""
+        """Limits the wait for another writer, for callers that can do without the index. The error
+        does not mean damage."""
         self.db.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000)}")
 
     # The ends of files
 
     def looks(self) -> dict[str, tuple[Stamp, bytes]]:
-        """The last look at each file, and the stamp it was taken at."""
+        """The last look at each file, and the file's stamp at that time."""
         rows = self.db.execute("SELECT path, device, inode, size, mtime_ns, look FROM look")
         return {
             path: ((d, i, s, m), data)
@@ -181,7 +182,7 @@ class Index(Database):
         }
 
     def look(self, path: str) -> tuple[Stamp, bytes] | None:
-        """The last look at one file, and the stamp it was taken at."""
+        """The last look at one file, and the file's stamp at that time."""
         row = self.db.execute(
             "SELECT device, inode, size, mtime_ns, look FROM look WHERE path = ?", (path,)
         ).fetchone()
@@ -189,7 +190,7 @@ class Index(Database):
         return ((row[0], row[1], row[2], row[3]), data) if data is not None else None
 
     def keep_looks(self, looks: Sequence[tuple[str, Stamp, bytes]]) -> None:
-        """Writes looks down."""
+        """Stores looks."""
         if looks:
             rows = [(path, *stamp, _sealed(data)) for path, stamp, data in looks]
             with self.write():
@@ -198,7 +199,7 @@ class Index(Database):
     # Sub-agents
 
     def parents(self) -> dict[str, tuple[tuple[int, int, int], str]]:
-        """What each file's first records said of its parent; with its device, inode and size."""
+        """The parent named in each file's first records, with the file's device, inode and size."""
         rows = self.db.execute("SELECT path, device, inode, size, parent FROM parent")
         return {
             path: ((device, inode, size), parent)
@@ -207,7 +208,7 @@ class Index(Database):
         }
 
     def keep_parents(self, told: Sequence[tuple[str, Stamp, str]]) -> None:
-        """Writes parents down."""
+        """Stores parents."""
         if told:
             rows = [(path, *stamp[:3], parent) for path, stamp, parent in told]
             with self.write():
@@ -216,7 +217,7 @@ class Index(Database):
     # First words
 
     def tasks(self) -> dict[str, tuple[tuple[int, int], str]]:
-        """What each session was asked first, in a line; with its file's device and inode."""
+        """The first prompt of each session, on one line, with its file's device and inode."""
         rows = self.db.execute("SELECT name, device, inode, task FROM task")
         return {
             name: ((device, inode), task)
@@ -225,7 +226,7 @@ class Index(Database):
         }
 
     def keep_tasks(self, told: Sequence[tuple[str, tuple[int, int], str]]) -> None:
-        """Writes them down."""
+        """Stores first prompts."""
         if told:
             rows = [(name, *place, task) for name, place, task in told]
             with self.write():
@@ -234,7 +235,7 @@ class Index(Database):
     # Whole files
 
     def stamps(self, homes: Sequence[str]) -> dict[str, Stamp]:
-        """The stamp of each file that was counted below these homes."""
+        """The stamp of each counted file below these homes."""
         marks = ",".join("?" * len(homes))
         rows = self.db.execute(
             f"SELECT path, device, inode, size, mtime_ns FROM file WHERE home IN ({marks})",  # noqa: S608
@@ -243,7 +244,7 @@ class Index(Database):
         return {path: (d, i, s, m) for path, d, i, s, m in rows if isinstance(path, str)}
 
     def counted(self, path: str) -> CountedFile | None:
-        """What is known of a file."""
+        """What the index knows about a file."""
         row = self.db.execute(
             "SELECT device, inode, size, mtime_ns, offset, print, tally, ledger, models,"
             " session_id, forked_from, adopted, parent_rows FROM file WHERE path = ?",
@@ -267,7 +268,7 @@ class Index(Database):
         return [path for (path,) in rows]
 
     def forks_of(self, session_ids: Iterable[str]) -> list[str]:
-        """Files that may hold a copy of these sessions' history, and copies of copies."""
+        """Files that may contain a copy of these sessions' history, and copies of copies."""
         found: dict[str, None] = {}
         names, asked = set(session_ids), set[str]()
         while names:
@@ -282,8 +283,8 @@ class Index(Database):
         return list(found)
 
     def ancestors(self, new: Mapping[str, CountedFile] | None = None) -> dict[str, set[str]]:
-        """The parents of each fork, and theirs; `new` goes before what is written down of a file.
-        A session that is its own ancestor has no parent: no history is the first in a circle."""
+        """The parents of each fork, and theirs; `new` overrides what is stored about a file. A
+        session that is its own ancestor has no parent: in a circle, no history comes first."""
         parents: dict[str, set[str]] = {}
         for path, name, parent in self.db.execute(
             "SELECT path, session_id, forked_from FROM file WHERE forked_from <> ''"
@@ -302,10 +303,9 @@ class Index(Database):
         return found
 
     def _outdate_forks(self, session_id: str, *, is_new: bool) -> None:
-        """Its history has changed, so that of its forks is to be matched again: at the end of this
-        scan, or by the next one if this one does not come to its end. If it only grew, that
-        concerns those that are like it up to where it ended. Those in a circle that adopted
-        nothing are as they will be."""
+        """Its history has changed, so its forks must be matched again: at the end of this scan, or
+        by the next one if this one is interrupted. If it only grew, that concerns forks that are
+        identical up to its former end. Forks in a circle that adopted nothing are already final."""
         if not session_id:
             return
         forks = self.db.execute(
@@ -321,7 +321,7 @@ class Index(Database):
             row = self.db.execute(
                 "SELECT session_id, adopted FROM file WHERE path = ?", (path,)
             ).fetchone()
-            if row is None:  # damaged: found by an index of the table, and not in it
+            if row is None:  # damaged: listed in an index of the table, but not in the table
                 continue
             name, adopted = row
             if adopted or name not in above.get(name, ()):
@@ -334,11 +334,11 @@ class Index(Database):
         return found is not None
 
     def outdated(self) -> list[str]:
-        """Forks that are to be matched again."""
+        """Forks that must be matched again."""
         return [path for (path,) in self.db.execute("SELECT path FROM file WHERE mtime_ns = -1")]
 
     def keep(self, batch: Sequence[tuple[FileOnDisk, CountedFile, "Ledger"]]) -> None:
-        """Writes down what was counted, each file as a whole."""
+        """Stores counts, each file as a whole."""
         if not batch:
             return
         self.db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
@@ -381,10 +381,10 @@ class Index(Database):
         )
         number = number or cursor.lastrowid or 0
         known = _unsealed(old[1]) if old else None
-        if old and known is None:  # nobody knows which were its own
+        if old and known is None:  # nobody knows which rows were its own
             self.db.execute("DELETE FROM key WHERE file = ?", (number,))
             self.db.execute("DELETE FROM twin WHERE file = ?", (number,))
-        same = 0  # rows at the start; they name models by number, so those must be the same too
+        same = 0  # rows at the start; they refer to models by number, so those must be the same too
         names = _names(old[2]) if old else None
         if names is not None and known is not None and new.models[: len(names)] == names:
             same = _same_rows(known, new.ledger)
@@ -412,7 +412,8 @@ class Index(Database):
         """Replies that are in a file of this batch and in another one."""
         if not added:
             return
-        # A hash seen twice: by one pass over the keys if many are new, else by looking them up.
+        # A hash that appears twice: found in one pass over the keys if many are new, otherwise by
+        # lookups.
         known = 0
         if len(added) > _FEW:
             (known,) = self.db.execute("SELECT count(*) FROM key").fetchone()
@@ -452,7 +453,7 @@ class Index(Database):
         )
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Files that are no longer there."""
+        """Removes files that no longer exist."""
         gone = list(paths)
         if not gone:
             return
@@ -496,14 +497,14 @@ class Index(Database):
     # Windows by the price list, which is slow to load
 
     def window(self, model: str) -> tuple[bool, int | None]:
-        """Whether the price list was asked about this model, and what it said."""
+        """Whether the price list was asked about this model, and its answer."""
         row = self.db.execute("SELECT tokens FROM window WHERE model = ?", (model,)).fetchone()
         tokens = row[0] if row else None
         is_asked = row is not None and (tokens is None or isinstance(tokens, int))
         return is_asked, tokens if is_asked else None
 
     def keep_window(self, model: str, tokens: int | None) -> None:
-        """What the price list said."""
+        """Stores the price list's answer."""
         with self.write():
             self.db.execute("INSERT OR REPLACE INTO window VALUES (?, ?)", (model, tokens))
 
@@ -515,7 +516,7 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _unsealed(data: object) -> bytes | None:
-    """The bytes, if they are those that were written."""
+    """The bytes, if they are the ones that were written."""
     if not isinstance(data, bytes) or len(data) < _SEAL_BYTES:
         return None
     body = data[:-_SEAL_BYTES]
@@ -549,7 +550,7 @@ def _keys(ledger: bytes, first: int) -> "array[int]":
 
 
 def _same_rows(old: bytes, new: bytes) -> int:
-    """How many rows two ledgers have in common from the first on; found by halving."""
+    """How many leading rows two ledgers have in common; found by bisection."""
     from segue.core.sessions.ledger import ROW_BYTES
 
     same, most = 0, min(len(old), len(new)) // ROW_BYTES
@@ -576,8 +577,8 @@ def open_index(place: Place) -> tuple[Index, str]:
 
 
 def set_aside(broken: Index, why: str) -> tuple[Index, str]:
-    """A new index in place of one that broke while it was open, and the line to say; none if
-    another process has done the same already."""
+    """A new index in place of one that broke while it was open, and the line to print; none if
+    another process has already done the same."""
     note = _moved(broken.path, broken.identity, why)
     index, more = open_index(broken.path)
     return index, note or more

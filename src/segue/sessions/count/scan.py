@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from segue.agents.contracts.counter import Counter
 
 MOST_LINE_BYTES = 64 << 20
-"""A longer line is no record: it is passed over."""
+"""A longer line is not a record: it is skipped."""
 
-CHUNK_BYTES = 256 << 10  # stays in the processor's cache: measured
+CHUNK_BYTES = 256 << 10  # fits into the processor's cache: measured
 
 
 class Scan(NamedTuple):
-    """What a scan did."""
+    """The result of a scan."""
 
     files: int
-    bytes: int  # of all files
-    read_bytes: int  # of those that had changed
+    bytes: int  # in all files
+    read_bytes: int  # in the files that had changed
     unreadable: tuple[str, ...]
 
 
@@ -33,8 +33,9 @@ def scan(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Scan:
-    """Brings the index up to date with the files. `known` are its stamps before the files were
-    listed: what is there and was not found is gone. `progress` is told bytes as they are read."""
+    """Brings the index up to date with the files. `known` are its stamps from before the files were
+    listed: a known file that was not found is gone. `progress` receives the number of bytes as they
+    are read."""
     changed = [file for file in found if known.get(file.path) != file.stamp]
     here = {file.path for file in found}
     gone = [path for path in known if path not in here]
@@ -53,7 +54,7 @@ def scan(
 
 
 def unread_bytes(found: Sequence[FileOnDisk], known: dict[str, Stamp]) -> int:
-    """How many bytes a scan has to read, if files only grew."""
+    """How many bytes a scan must read, if files only grew."""
     return sum(
         max(0, f.size - (known[f.path][2] if f.path in known else 0))
         for f in found
@@ -62,14 +63,14 @@ def unread_bytes(found: Sequence[FileOnDisk], known: dict[str, Stamp]) -> int:
 
 
 def _next_line(handle: int, offset: int, size: int) -> int:
-    """Where the line ends that nobody would read. Holes, of which a file may have gigabytes, are
-    not read."""
+    """The end of a line that is too long. Holes, of which a file may have gigabytes, are not
+    read."""
     while offset < size:
         try:
             offset = max(offset, os.lseek(handle, offset, os.SEEK_DATA))
         except OSError as fault:
             if fault.errno == errno.ENXIO:
-                return size  # nothing but a hole
+                return size  # only a hole
         data = os.pread(handle, min(CHUNK_BYTES, size - offset), offset)
         if not data:
             break
@@ -80,8 +81,8 @@ def _next_line(handle: int, offset: int, size: int) -> int:
 
 
 def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
-    """Feeds whole lines up to `size`; where it ended. A last line without its end counts if it is
-    a record as it stands: nothing that could follow would make it another one."""
+    """Feeds whole lines up to `size`; returns the end. A last line without a newline counts if it
+    is already a record: nothing that could follow would make it another one."""
     length = CHUNK_BYTES
     while offset < size:
         data = os.pread(handle, min(length, size - offset), offset)

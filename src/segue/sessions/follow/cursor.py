@@ -16,16 +16,16 @@ from msgspec import Struct
 HEAD_BYTES = 256
 """How much of a file's beginning is compared before more of it is read."""
 TAIL_BYTES = 64
-"""How much before the place where reading continues is compared."""
+"""How much before the current offset is compared."""
 LINE_BYTES = 64 << 20
-"""A line that is longer is passed over and counted: no record is that large."""
+"""A longer line is skipped and counted: no record is that large."""
 
 Identity = tuple[int, int]
 Why = Literal["truncated", "replaced", "rewritten"]
 
 
 class FileStamp(Struct, frozen=True, gc=False):
-    """What a stat says of a file, as far as following it needs to know."""
+    """The part of a stat that following a file needs."""
 
     identity: Identity
     size: int
@@ -33,7 +33,7 @@ class FileStamp(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, stat: os.stat_result) -> "FileStamp":
-        """The same in our words."""
+        """The same in segue's terms."""
         return cls((stat.st_dev, stat.st_ino), stat.st_size, stat.st_mtime_ns)
 
 
@@ -49,7 +49,7 @@ class Grown(Struct, frozen=True):
 
 
 class Restarted(Struct, frozen=True):
-    """What was read so far is void; the cursor is at the beginning again."""
+    """What was read so far is void; the cursor is back at the beginning."""
 
     why: Why
 
@@ -59,7 +59,7 @@ class Cursor(Struct, gc=False):
 
     identity: Identity
     offset: int = 0
-    """How many bytes were taken in, those of an unfinished line included."""
+    """The number of bytes read, including those of an unfinished line."""
     mtime_ns: int = -1
     head_crc: int = 0
     tail_crc: int = 0
@@ -70,7 +70,7 @@ class Cursor(Struct, gc=False):
 
     @property
     def read_from(self) -> int:
-        """Where the bytes that `advance` wants must begin."""
+        """The offset at which the bytes for `advance` must begin."""
         return self.offset - self._tail_bytes
 
     @property
@@ -105,9 +105,8 @@ def placed(
 
 
 def difference(cursor: Cursor, seen: FileStamp, head: bytes, data: bytes) -> Why | None:
-    """Why this is not the file that the cursor read, None if it is.
-
-    `head` are the file's first HEAD_BYTES, `data` its bytes from `read_from` on.
+    """Why this is not the file that the cursor read, or None if it is. `head` are the file's first
+    HEAD_BYTES, `data` its bytes from `read_from` on.
     """
     if seen.identity != cursor.identity:
         return "replaced"
@@ -150,13 +149,13 @@ def _reset(cursor: Cursor, identity: Identity) -> None:
 
 
 def _cut(cursor: Cursor, fresh: bytes, line_bytes: int) -> tuple[list[bytes], int]:
-    """The lines that are whole now, and how many were too long; the rest stays in the cursor."""
+    """The lines that are complete now, and how many were too long; the rest stays in the cursor."""
     first, *others = fresh.split(b"\n")
     skipped = 0
     lines: list[bytes] = []
     if others:
         if not cursor.skipping:
-            if cursor.partial:  # may be large: no more copies than needed
+            if cursor.partial:  # may be large: avoid copies
                 cursor.partial += first
                 first = bytes(cursor.partial)
             lines.append(first)
@@ -177,20 +176,20 @@ def _cut(cursor: Cursor, fresh: bytes, line_bytes: int) -> tuple[list[bytes], in
 
 
 class File(Struct, gc=False):
-    """A file that is followed, and what its follower must remember of it."""
+    """A followed file, and what its follower must remember about it."""
 
     path: str
-    """The name that it goes by; it may have more."""
+    """Its main name; it may have more."""
     cursor: Cursor
     names: int = 0
     start: int = 0
-    """Its size when it was found, if what it had then does not matter."""
+    """Its size when it was found, if its earlier content does not matter."""
     missing_at: float | None = None
     warm_until: float = 0.0
 
 
 class Names:
-    """Which files are known, and under which names: many names may lead to one file."""
+    """Which files are known, and under which names: several names may lead to one file."""
 
     def __init__(self) -> None:
         self.files: dict[Identity, File] = {}
@@ -202,7 +201,7 @@ class Names:
         return self.folders.get(folder, {}).get(name)
 
     def add(self, path: str, file: File) -> None:
-        """A name that led to nothing leads to this file now; again does not matter."""
+        """A name without a file now leads to this one; repeating the call is harmless."""
         folder, name = os.path.split(path)
         known = self.folders.setdefault(folder, {})
         if name not in known:
@@ -211,18 +210,18 @@ class Names:
         self.files[file.cursor.identity] = file
 
     def drop(self, path: str) -> None:
-        """A name leads to nothing any more; the file stays known."""
+        """A name no longer leads to a file; the file stays known."""
         folder, name = os.path.split(path)
         self.folders[folder].pop(name).names -= 1
 
     def forget(self, file: File) -> None:
-        """The file is no more, nor are its names."""
+        """The file and its names no longer exist."""
         self.files.pop(file.cursor.identity, None)
         for path in self.all_of(file):
             self.drop(path)
 
     def all_of(self, file: File) -> list[str]:
-        """All names of a file, the one that it goes by first."""
+        """All names of a file, its main name first."""
         if file.names == 1 and self.get(file.path) is file:  # nearly always; the rest is slow
             return [file.path]
         others = [
@@ -234,7 +233,7 @@ class Names:
         return sorted(others, key=lambda path: path != file.path)
 
     def below(self, folder: str) -> list[str]:
-        """All names in a folder and in the folders in it."""
+        """All names in a folder and its subfolders."""
         inside = folder.rstrip(os.sep) + os.sep
         return [
             os.path.join(place, name)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
 RETRY_S = 60.0
-"""When to ask for events again after they failed."""
+"""When to request events again after they failed."""
 BUSY_S, BUSY_MS, CALM_MS = 2.0, 10, 40
-"""How often watchfiles looks into its queue: a look costs 50 µs, and it takes two to answer."""
+"""How often watchfiles checks its queue: a check costs 50 µs, and it takes two to answer."""
 DELETED = 3
 """As in watchfiles.Change."""
 # FSEvents watches whole trees, and starts again for every path that is added. With inotify each
@@ -27,7 +27,7 @@ TREES = sys.platform == "darwin"
 
 @cache
 def _notifier() -> "type[RustNotify]":
-    """The class behind watchfiles, without the package: that imports anyio, 45 ms and 6 MB."""
+    """The class behind watchfiles, without the package, which imports anyio: 45 ms and 6 MB."""
     package = find_spec("watchfiles")
     places = package.submodule_search_locations if package else None
     spec = PathFinder.find_spec("watchfiles._rust_notify", places)
@@ -63,12 +63,12 @@ class FolderWatch:
             self._new[path] = identity
 
     def drop(self, path: str) -> None:
-        """What was watched is no longer there, and its watch ended with it."""
+        """What was watched no longer exists, and its watch ended with it."""
         self._watched.pop(path, None)
         self._new.pop(path, None)
 
     def renew(self) -> list[str]:
-        """Watches what was added. What it gives back was not watched until now: look at it."""
+        """Watches what was added. Returns the paths that were not watched until now: check them."""
         if not (self._wanted and self._new) or self._clock() < self._retry_at:
             return []
         watched = {p: i for p, i in (self._watched | self._new).items() if _may_read(p)}
@@ -76,12 +76,12 @@ class FolderWatch:
         try:
             notify = _notifier()([*watched], False, False, 0, TREES, False)
         except FileNotFoundError:
-            return []  # gone just now; the next call knows
+            return []  # disappeared just now; the next call knows
         except (OSError, RuntimeError, ImportError, UnicodeError) as fault:
             if self._notify is None:
                 self._degrade(fault)
                 return []
-            # Old and new watches together may be too many: once more without the old ones.
+            # Old and new watches together may be too many: try again without the old ones.
             self._new = watched
             self.close()
             return self.renew()
@@ -92,7 +92,7 @@ class FolderWatch:
         return fresh
 
     def wait(self, timeout_s: float) -> set[str]:
-        """The paths where something happened; waits for the first of them at most so long."""
+        """The paths where something happened; waits at most this long for the first of them."""
         told, self._told = self._told, set()
         if self._notify is None:
             self._stop.wait(0.0 if told else timeout_s)
@@ -115,7 +115,7 @@ class FolderWatch:
         return told
 
     def close(self) -> None:
-        """Releases what watching took."""
+        """Releases the resources of the watches."""
         if self._notify is not None:
             self._notify.close()
             self._notify = None
@@ -131,5 +131,5 @@ class FolderWatch:
 
 
 def _may_read(path: str) -> bool:
-    """One folder that we may not read would cost us the events of all others."""
+    """One folder that segue may not read would cost the events of all others."""
     return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)

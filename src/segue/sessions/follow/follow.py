@@ -26,14 +26,15 @@ from segue.sessions.follow.file_events import TREES, FolderWatch
 from segue.sessions.follow.portion import cursor_at, is_at, is_same, opened, read_portion
 
 BATCH_BYTES = 4 << 20
-"""What one step reads at most, so that a file of any size needs little memory."""
+"""How much one step reads at most, so that a file of any size needs little memory."""
 
 GRACE_S = 0.25
 """How long a missing file may still turn up under another name, or another one under its name."""
 LOOK_S = 0.25
-"""How often missing roots are looked for, and the few files looked at that send no events."""
+"""How often to look for missing roots, and to check the few files that send no events."""
 WARM_S, WARM_FILES = 600.0, 256
-"""A file that grew without an event is one of these few, for so long and at most so many."""
+"""A file that grew without an event counts as one of these few, for this long and up to this
+many."""
 SLICE_S = 0.005
 """How long a sweep may keep events waiting."""
 HURRY_S, SWEEP_SHARE = 0.5, 25
@@ -92,7 +93,7 @@ class FileFollower:
         clock: Callable[[], float] = time.monotonic,
         line_bytes: int = cursors.LINE_BYTES,
     ) -> None:
-        # FSEvents speaks of real paths only.
+        # FSEvents reports real paths only.
         absolute = os.path.realpath if TREES else os.path.abspath
         self._roots = tuple(dict.fromkeys(absolute(root) for root in roots))
         self._wants, self._clock, self._poll_s = wants, clock, poll_s
@@ -114,7 +115,8 @@ class FileFollower:
 
     @property
     def degraded(self) -> str:
-        """Why there are no events although they were wanted, in one line; empty if all is well."""
+        """Why there are no events although they were requested, in one line; empty if all is
+        well."""
         return self._watch.degraded
 
     def __enter__(self) -> "FileFollower":
@@ -135,13 +137,13 @@ class FileFollower:
             self._watch.close()
 
     def step(self, timeout_s: float = 0.0) -> list[FileChange]:
-        """What happened. Waits for it at most so long; may come back earlier with nothing."""
+        """What happened. Waits at most this long; may return earlier with nothing."""
         with self._lock:
             if self._stop.is_set():
                 return []
             told = self._watch.wait(min(timeout_s, self._idle_s())) if self._started else set()
             self._inodes.clear()
-            # Unknown names first: a file that was renamed is met there before it is missed here.
+            # Unknown names first: a renamed file is found there before it is missed here.
             for path in sorted(told, key=lambda path: (self._names.get(path) is not None, path)):
                 self._visit(path, told=True)
             self._look_at_due()
@@ -199,7 +201,8 @@ class FileFollower:
         self._places = dict(met)
         for folder in self._names.folders.keys() - met.values():
             if any((folder + os.sep).startswith(closed + os.sep) for closed in self._denied):
-                continue  # that was said of the folder, and need not be said of all in it
+                # this was reported for the folder, and need not be repeated for everything in it
+                continue
             if not os.path.isdir(folder):
                 self._absent(folder)
             for name in [*self._names.folders[folder]]:
@@ -209,7 +212,7 @@ class FileFollower:
             yield
 
     def _walk(self, top: str, met: dict[Identity, str], *, told: bool = False) -> Iterator[None]:
-        """Visits all files in a folder and below; each folder is one step, and walked once."""
+        """Visits all files in a folder and below; each folder is one step, and visited once."""
         folders = [top]
         while folders:
             folder = folders.pop()
@@ -217,7 +220,7 @@ class FileFollower:
                 identity = FileStamp.of(os.stat(folder)).identity
                 place = self._places.setdefault(identity, folder)
                 if identity in met or (place != folder and _is_folder_at(place, identity)):
-                    continue  # reached by another way: a link, perhaps one that leads in circles
+                    continue  # already reached by another path: a link, perhaps a circular one
                 self._places[identity] = folder
                 met[identity] = folder
                 with os.scandir(folder) as listing:
@@ -233,7 +236,7 @@ class FileFollower:
             for entry in entries:
                 file = names.get(entry.name)
                 if file and _is_quiet(entry, file):
-                    missing.remove(entry.name)  # as nearly all, nearly always
+                    missing.remove(entry.name)  # like nearly all files, nearly always
                 elif _is_folder(entry):
                     folders.append(entry.path)
                 elif file or self._is_wanted(entry.path):
@@ -246,7 +249,7 @@ class FileFollower:
     def _visit(
         self, path: str, met: dict[Identity, str] | None = None, *, told: bool = False
     ) -> None:
-        """Looks at whatever lies under a name; `told` if an event said so."""
+        """Checks what exists under a name; `told` if an event reported it."""
         file = self._names.get(path)
         if told and file:
             file.warm_until = 0.0
@@ -282,7 +285,7 @@ class FileFollower:
             self._to_read[seen.identity] = told or not self._started
 
     def _identify(self, path: str, seen: FileStamp) -> File | None:
-        """Whose name this is from now on; None if nobody wants to know."""
+        """The file to which this name belongs from now on; None if it is not wanted."""
         former = self._names.get(path)
         is_lost = former is not None and self._displaced(path, former)
         file = self._names.files.get(seen.identity)
@@ -307,7 +310,7 @@ class FileFollower:
         new = File(path, Cursor(seen.identity), start=start)
         self._names.add(path, new)
         if path in self._roots or os.path.islink(path):
-            self._watch.add(path, seen.identity)  # its folder's events may not tell of it
+            self._watch.add(path, seen.identity)  # its folder's events may not cover it
         if is_lost:
             self._say(path, "restarted", why="replaced")
         else:
@@ -315,14 +318,16 @@ class FileFollower:
         return new
 
     def _displaced(self, path: str, file: File) -> bool:
-        """A file lost a name. If it was its last: whether it is lost too, or was found again."""
+        """A file lost a name. If it was the last one: whether the file is gone too, or was found
+        again."""
         if path != file.path:
             self._names.drop(path)
             return False
         elsewhere = self._elsewhere(file)
         other = self._names.get(elsewhere) if elsewhere else None
         if elsewhere and other and other is not file:
-            # That name was another's: who has it now is settled first, unless we come from there.
+            # The name belonged to another file: its current owner is settled first, unless we come
+            # from there.
             if elsewhere not in self._settling:
                 self._visit(elsewhere, told=True)
             if file.path == elsewhere:
@@ -335,7 +340,7 @@ class FileFollower:
         return True
 
     def _elsewhere(self, file: File) -> str | None:
-        """Where a file is that lost its name: under one that we know, or in the same folder."""
+        """Where a file is that lost its name: under a name that we know, or in the same folder."""
         folder = os.path.dirname(file.path)
         if folder not in self._inodes:
             try:
@@ -365,7 +370,7 @@ class FileFollower:
         if path == file.path:
             if file.missing_at is None:
                 file.missing_at = now
-            # Where it went, if it went anywhere, events tell soon, and else a sweep in the end.
+            # If it moved, events will soon say where; otherwise a sweep finds it in the end.
             has_events = self._watch.is_on and file.warm_until <= now
             is_final = has_events or self._swept_from > file.missing_at
             if now < file.missing_at + GRACE_S or not is_final:
@@ -386,7 +391,7 @@ class FileFollower:
             self._due[path] = self._clock() + LOOK_S
 
     def _failed(self, path: str, fault: OSError) -> None:
-        """A path leads nowhere, or not for us."""
+        """A path leads nowhere, or is not accessible."""
         if fault.errno in _ABSENT:
             self._absent(path)
             return
@@ -408,7 +413,7 @@ class FileFollower:
         try:
             with opened(file.path) as (handle, seen):
                 if seen.identity != identity:
-                    self._due[file.path] = self._clock()  # it changed hands just now: look again
+                    self._due[file.path] = self._clock()  # it changed just now: check again
                     return 0
                 if file.start:
                     file.cursor = cursor_at(handle, seen, file.start, self._line_bytes)
@@ -431,7 +436,7 @@ class FileFollower:
         return portion.taken
 
     def _warm(self, file: File) -> None:
-        """No event told of it: perhaps none ever will, so it is looked at often for a while."""
+        """No event reported it, and perhaps none ever will, so it is checked often for a while."""
         if len(self._due) < WARM_FILES:
             now = self._clock()
             file.warm_until = now + WARM_S

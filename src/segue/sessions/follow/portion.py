@@ -12,13 +12,13 @@ from segue.sessions.follow.cursor import Cursor, FileStamp, Identity, Restarted
 
 CHUNK_BYTES = 256 << 10
 PORTION_BYTES = 1 << 20
-"""What one file may give before another may: a huge file delays no other."""
+"""How much is read from one file before the next one: a huge file delays no other."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Portion(Struct):
-    """What one file gave in one go."""
+    """What was read from one file at once."""
 
     lines: list[bytes] = []
     skipped: int = 0
@@ -26,14 +26,14 @@ class Portion(Struct):
     taken: int = 0
     """Bytes that were read."""
     why: str = ""
-    """It must be read from the beginning, and why."""
+    """Why it must be read from the beginning."""
     is_full: bool = False
     """There may be more."""
 
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, FileStamp]]:
-    """A handle that never blocks, and what it leads to; closed afterwards."""
+    """A handle that never blocks, and its stat; closed afterwards."""
     handle = os.open(path, _FLAGS)
     try:
         yield handle, FileStamp.of(os.fstat(handle))
@@ -42,7 +42,7 @@ def opened(path: str) -> Iterator[tuple[int, FileStamp]]:
 
 
 def read_portion(handle: int, seen: FileStamp, cursor: Cursor, line_bytes: int) -> Portion:
-    """Reads on where the cursor stands, up to PORTION_BYTES."""
+    """Continues at the cursor, up to PORTION_BYTES."""
     portion = Portion(offset=cursor.offset)
     head = os.pread(handle, cursors.HEAD_BYTES, 0)
     while not portion.is_full:
@@ -61,7 +61,8 @@ def read_portion(handle: int, seen: FileStamp, cursor: Cursor, line_bytes: int) 
 
 
 def cursor_at(handle: int, seen: FileStamp, start: int, line_bytes: int) -> Cursor:
-    """A cursor after the last whole line before `start`: one that is being written is new."""
+    """A cursor after the last whole line before `start`: a line that is being written counts as
+    new."""
     start = low = min(start, seen.size)
     block = cursors.TAIL_BYTES
     while low and start - low <= line_bytes:
@@ -78,7 +79,8 @@ def cursor_at(handle: int, seen: FileStamp, start: int, line_bytes: int) -> Curs
 
 
 def is_same(path: str, cursor: Cursor) -> bool:
-    """Whether a path leads to the very file that was read: numbers of removed files are reused."""
+    """Whether a path leads to exactly the file that was read: inode numbers of removed files are
+    reused."""
     if not is_at(path, cursor.identity):
         return False
     try:
