@@ -15,7 +15,7 @@ from support.homes import SESSION, START, OpencodeDb, call, claude_session, prom
 from segue.core.handoffs import prompts
 from segue.core.handoffs.checkpoint import AgentSummary, Checkpoint, Command, FileChanged
 from segue.core.handoffs.document import (
-    MOST_BYTES,
+    MAX_BYTES,
     TASK,
     Recorded,
     check,
@@ -376,7 +376,7 @@ def test_what_is_not_a_document_is_refused_with_a_reason(tmp_path: Path) -> None
 
 
 def test_what_would_make_a_document_too_large_is_not_added() -> None:
-    room = MOST_BYTES - len(followed().encode())
+    room = MAX_BYTES - len(followed().encode())
     text = followed() + "\nx" * (room // 2 - 50)
     assert check(text) == ""
     assert (

@@ -146,7 +146,7 @@ MUTATIONS = (
     Mutation(
         "waits do not grow",
         "segue/core/runs/waits.py",
-        "doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MOST_DOUBLINGS)",
+        "doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MAX_DOUBLINGS)",
         "doubled = policy.unknown_reset_wait_s",
     ),
     Mutation(

@@ -14,7 +14,7 @@ from segue.core.stops.text.reader import MessageReader
 
 _CHANNELS: tuple[Channel, ...] = ("tui", "stderr", "log", "http-body", "transcript")
 _EXITS = ((0, "0"), (1, "1"), (130, "130 (Ctrl+C)"), (137, "137 (killed)"))
-_MOST_CHARS = 65_536  # of a longer text, only the end is tried again
+_MAX_CHARS = 65_536  # of a longer text, only the end is tried again
 
 
 class Counterfactual(Struct, frozen=True):
@@ -38,7 +38,7 @@ def counterfactuals(
 
 def _shortened(ending: Ending) -> Ending:
     def short(text: str) -> str:
-        return text if len(text) <= _MOST_CHARS else text[-_MOST_CHARS:].partition("\n")[2]
+        return text if len(text) <= _MAX_CHARS else text[-_MAX_CHARS:].partition("\n")[2]
 
     return replace(ending, sources=tuple(replace(s, text=short(s.text)) for s in ending.sources))
 

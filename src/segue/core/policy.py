@@ -123,7 +123,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("known_windows must be at least 1")
         if min(self.user_exit_grace_s, self.min_confidence) < 0:
             raise ValueError("waits and min_confidence must not be negative")
-        for least, names, values_of in _LEAST_VALUES:
+        for least, names, values_of in _MIN_VALUES:
             for name, value in zip(names, values_of(self), strict=True):
                 if value is not None and not value >= least:  # nan is not
                     raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
@@ -167,7 +167,7 @@ _valid: tuple[Policy, ...] = ()
 they are almost always the same."""
 
 # A second is the least that is waited: whoever tries again at once, tries forever.
-_LEAST: dict[float, tuple[str, ...]] = {
+_MINIMA: dict[float, tuple[str, ...]] = {
     0: (
         "wait_jitter",
         "reset_jitter_min_s",
@@ -209,7 +209,7 @@ _LEAST: dict[float, tuple[str, ...]] = {
         "resumes_at_once",
     ),
 }
-_LEAST_VALUES = tuple((least, names, attrgetter(*names)) for least, names in _LEAST.items())
+_MIN_VALUES = tuple((least, names, attrgetter(*names)) for least, names in _MINIMA.items())
 
 PRESETS: dict[str, Policy] = {
     "graduated": Policy(),

@@ -23,7 +23,7 @@ from segue.errors import InputError, SegueError
 _LOOK_S = 0.1
 _BEAT_S = 15.0
 _WORDS_S = 1.0  # an agent's words are in a file of their own
-_MOST_FORM = 10_000  # bytes
+_MAX_FORM = 10_000  # bytes
 _STATIC = {
     "app.js": "text/javascript; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
@@ -133,9 +133,9 @@ def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
         return StreamingResponse(board.news(path), media_type="text/event-stream")
 
     async def act(request: Request) -> Response:
-        if int(request.headers.get("content-length") or 0) > _MOST_FORM:
+        if int(request.headers.get("content-length") or 0) > _MAX_FORM:
             return HTMLResponse(board.pages.plain("Refused", "request too large"), 413)
-        body = (await request.body())[:_MOST_FORM]
+        body = (await request.body())[:_MAX_FORM]
         form = {k: v[0] for k, v in parse_qs(body.decode("utf-8", "replace")).items()}
         wants_json = "application/json" in request.headers.get("accept", "")
         if not keys.is_form_of_ours(form.get("csrf", "")):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from segue.core.handoffs import document as handoff
-from segue.core.handoffs.document import MOST_BYTES
+from segue.core.handoffs.document import MAX_BYTES
 from segue.core.names import SessionName, meant
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
@@ -34,9 +34,9 @@ NO_DAEMON = (
     " `segue watch`, or write the document yourself with write_handoff"
 )
 
-_MOST_SESSIONS = 100
-_MOST_TOKENS = 10**12
-_MOST_REASON = 300  # characters
+_MAX_SESSIONS = 100
+_MAX_TOKENS = 10**12
+_MAX_REASON = 300  # characters
 _PATIENCE_S = 3.0  # with the daemon
 _DEPTH = 64  # ancestors that are looked at
 _LIVE = frozenset(state.value for state in SessionState if state.is_live)
@@ -111,7 +111,7 @@ class Answers:
         found, parents = self._recent(), self._ancestors()
         listed = [
             {key: one.get(key) for key in _SHORT} | {"is_mine": one.get("pid") in parents}
-            for one in found[:_MOST_SESSIONS]
+            for one in found[:_MAX_SESSIONS]
         ]
         lines = [
             one_line(f"{one['session_id']}  {one['agent']}  {_fullness(one)}")
@@ -126,7 +126,7 @@ class Answers:
         """Whether a task of that size, or the one of that prompt, may be begun in a session."""
         if (tokens is None) == (not prompt):
             raise InputError("pass either `tokens` or `prompt`")
-        if tokens is not None and not 0 < tokens < _MOST_TOKENS:
+        if tokens is not None and not 0 < tokens < _MAX_TOKENS:
             raise InputError("`tokens` must be above 0")
         picked = self._pick(session)
         sized = told(tokens) if tokens is not None else self._sized(prompt or "", picked)
@@ -140,8 +140,8 @@ class Answers:
         """Keeps a handoff document, if it is one: where the daemon waits for it, else under a new
         name. Never lost for want of a session: without one it is this folder's."""
         clean, hidden = redact(text)
-        if len(clean.encode("utf-8", "replace")) > MOST_BYTES:
-            raise InputError(f"the document is larger than {MOST_BYTES:,} bytes")
+        if len(clean.encode("utf-8", "replace")) > MAX_BYTES:
+            raise InputError(f"the document is larger than {MAX_BYTES:,} bytes")
         if why := handoff.check(clean):
             raise InputError(f"not saved: {why}. Write the whole document again.")
         picked = self._pick_or_none(session)
@@ -179,7 +179,7 @@ class Answers:
         """Asks the daemon to hand a session over now."""
         picked = self._pick(session)
         self._project(picked.session, is_named=bool(session))  # not one of another's
-        why = " ".join(redact(reason)[0].split())[:_MOST_REASON]
+        why = " ".join(redact(reason)[0].split())[:_MAX_REASON]
         if not why:
             raise InputError("give a reason for the handoff")
         asked = {"session": picked.session["session_id"], "reason": why}

@@ -57,7 +57,7 @@ from segue.system.process import shutdown
 _LOOK_S = 0.25  # how often the session file is looked at while an agent works
 _CHECK_S = 5.0
 _SPENT_S = 5.0
-_LEAST_S = 0.02
+_MIN_S = 0.02
 _IN_VAIN_S = 5.0
 _ENDED_BY_USER = 130
 _FORCE_S = 3.0  # for what must be said and done when segue is ended by force
@@ -414,7 +414,7 @@ class Loop:
             limit = min(limit, left_s)
         # Whatever is due or there to be read, no turn without effect follows another at once.
         follower = self.follower
-        limit = max(limit, 0.0 if self._has_moved else _LEAST_S)
+        limit = max(limit, 0.0 if self._has_moved else _MIN_S)
         if follower is not None and follower.has_more and follower.has_moved:
             limit = 0.0
         files = self.crew.files(self.follower)

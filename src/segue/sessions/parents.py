@@ -11,7 +11,7 @@ from segue.sessions.count.index import Index
 from segue.sessions.find import FileOnDisk, Home, Stamp, open_file
 
 UNTOLD = "?"
-_FIRST_BYTES, _MOST_BYTES = 16 << 10, 4 << 20  # a line of instructions may be long
+_FIRST_BYTES, _MAX_BYTES = 16 << 10, 4 << 20  # a line of instructions may be long
 
 Told = tuple[str, Stamp, str]
 
@@ -68,7 +68,7 @@ def _first_records(path: str) -> list[JSON]:
         length = _FIRST_BYTES
         while True:
             records = tail.head(handle, length)
-            if records or length >= _MOST_BYTES or os.fstat(handle).st_size <= length:
+            if records or length >= _MAX_BYTES or os.fstat(handle).st_size <= length:
                 return [record.data for record in records]
             length *= 4
     except OSError:

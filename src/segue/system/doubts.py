@@ -18,8 +18,8 @@ from segue.core.stops.types import Stop
 from segue.system.files import state
 
 KEPT_S = 62 * 86_400.0
-_MOST_CHARS = 4_000
-_MOST_DOUBTS = 200
+_MAX_CHARS = 4_000
+_MAX_DOUBTS = 200
 _READ_BYTES = 4 << 20
 
 
@@ -49,10 +49,10 @@ def is_doubtful(stop: Stop, min_confidence: float) -> bool:
 
 def keep(doubt: Doubt) -> None:
     """Appends an entry, without secrets; never raises."""
-    text, _ = redact(doubt.text.strip()[-_MOST_CHARS:])
+    text, _ = redact(doubt.text.strip()[-_MAX_CHARS:])
     if not text:
         return
-    kept = [d for d in load() if d.at >= doubt.at - KEPT_S and d.text != text][1 - _MOST_DOUBTS :]
+    kept = [d for d in load() if d.at >= doubt.at - KEPT_S and d.text != text][1 - _MAX_DOUBTS :]
     clean = msgspec.structs.replace(doubt, text=text)
     with contextlib.suppress(OSError):
         _write([*kept, clean])

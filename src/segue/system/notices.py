@@ -36,8 +36,8 @@ WINDOWS_S: Mapping[Kind, float] = {
 }
 """For this long, the same notice is not repeated."""
 
-_MOST_WAITING = 64
-_MOST_CHARS = 2_000
+_MAX_WAITING = 64
+_MAX_CHARS = 2_000
 _TERSE_CHARS = 200
 _SERVICE_S = 10.0
 _LOAD_S = 60.0
@@ -102,7 +102,7 @@ class Notices:
             self._told = {k: at for k, at in self._told.items() if _is_fresh(k[0], now - at)}
             if self._is_closed or (kind, key) in self._told:
                 return False
-            if len(self._waiting) >= _MOST_WAITING:
+            if len(self._waiting) >= _MAX_WAITING:
                 self.dropped += 1
                 return False
             self._told[kind, key] = now
@@ -182,9 +182,7 @@ def make_notice(kind: Kind, title: str, body: str, detail: str, *, terse: bool) 
     if terse:
         return Notice(kind, *(_terse(redact(text)[0]) for text in (title, body)))
     long = "\n".join(part for part in (body, detail) if part)
-    return Notice(
-        kind, _line(redact(title)[0], _TERSE_CHARS), _plain(redact(long)[0])[:_MOST_CHARS]
-    )
+    return Notice(kind, _line(redact(title)[0], _TERSE_CHARS), _plain(redact(long)[0])[:_MAX_CHARS])
 
 
 def _terse(text: str) -> str:

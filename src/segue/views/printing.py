@@ -34,7 +34,7 @@ _MARK = f"\x1b[{int.from_bytes(os.urandom(6), 'big')}m"
 _MARKED = lazy_pattern(re.escape(_MARK) + r"(\x1b\[[0-9;]*m)")
 _PAINT = lazy_pattern(r"\x1b\[[0-9;]{1,20}m")
 _USUAL_WIDTH = 80
-_MOST_WIDTH = 1_000
+_MAX_WIDTH = 1_000
 _PIPE_WIDTH = 400
 _terminals: dict[int, "Out"] = {}
 
@@ -135,13 +135,13 @@ def width(*, stderr: bool = False) -> int:
     """The columns of the terminal; `COLUMNS` takes precedence if it is valid."""
     told = os.environ.get("COLUMNS", "")
     if told.isascii() and told.isdigit() and len(told) < 6 and int(told):
-        return min(int(told), _MOST_WIDTH)
+        return min(int(told), _MAX_WIDTH)
     try:
         stream = sys.stderr if stderr else sys.stdout
         found = os.get_terminal_size(stream.fileno()).columns
     except (AttributeError, OSError, ValueError):
         found = 0
-    return min(found, _MOST_WIDTH) or _USUAL_WIDTH
+    return min(found, _MAX_WIDTH) or _USUAL_WIDTH
 
 
 def console(*, stderr: bool = False) -> "Console":

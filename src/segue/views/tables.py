@@ -101,7 +101,7 @@ class _Column(NamedTuple):
 
 
 _GAP = 2
-_MOST = 400  # characters; no column is wider
+_MAX_CELL_CHARS = 400  # characters; no column is wider
 _FEW = frozenset({"growth", "model", "active"})
 _FEWER = _FEW | {"handoff in"}
 _ROOM: tuple[tuple[frozenset[str], int, bool], ...] = (
@@ -170,7 +170,7 @@ def _needed(columns: Sequence[_Column]) -> int:
 def _columns(sessions: Sequence[Session], now: float, names: Mapping[str, str]) -> list[_Column]:
     def of(cell: Callable[[Session], Any]) -> list[Any]:
         return [
-            printing.cell(said[:_MOST]) if isinstance(said := cell(s), str) else said
+            printing.cell(said[:_MAX_CELL_CHARS]) if isinstance(said := cell(s), str) else said
             for s in sessions
         ]
 

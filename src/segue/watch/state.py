@@ -29,7 +29,7 @@ Name = tuple[str, str]
 ORDER = "order"
 """A note of what is started, word for word."""
 
-MOST_COSTS = 60
+MAX_COSTS = 60
 """How many of a project's last tasks tell how large the next one may be."""
 
 
@@ -112,7 +112,7 @@ class DaemonState:
 
     def learn_cost(self, project: str, tokens: int) -> None:
         """What a task of this project cost: later ones are measured by it."""
-        self.costs.setdefault(project, deque(maxlen=MOST_COSTS)).append(tokens)
+        self.costs.setdefault(project, deque(maxlen=MAX_COSTS)).append(tokens)
 
     def is_paused(self, session: Session) -> bool:
         """Whether the user wants this one left alone for now."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs.stepping import stop
 
-from segue.core.runs.failure import MOST_CHARS, failure_of, normalise
+from segue.core.runs.failure import MAX_CHARS, failure_of, normalise
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Evidence, FailureInfo
 
@@ -55,13 +55,13 @@ def test_nothing_is_nothing() -> None:
 @given(st.text() | st.text("a1f-_/.:<>Tz \\", max_size=600))
 def test_it_is_one_bounded_line(text: str) -> None:
     found = normalise(text)
-    assert len(found) <= MOST_CHARS
+    assert len(found) <= MAX_CHARS
     assert "\n" not in found
 
 
 def test_a_huge_failure_is_read_in_no_time() -> None:
     for piece in ("a", "1", "a1", "/a", "0x", "-", "1:", "f-"):
-        assert len(normalise(piece * 5_000_000)) <= MOST_CHARS
+        assert len(normalise(piece * 5_000_000)) <= MAX_CHARS
 
 
 def test_the_failure_of_a_stop_is_its_reason_and_the_agents_words() -> None:

@@ -28,11 +28,11 @@ steps = 6
 step_s = 0.5
 """
 CONFIG = "[policy]\nsnapshot_every_s = 0.2\n"
-MOST_S = 150.0
+MAX_S = 150.0
 
 
 def until(holds: Callable[[], Any], what: str) -> Any:
-    limit = time.monotonic() + MOST_S
+    limit = time.monotonic() + MAX_S
     while not (found := holds()):
         if time.monotonic() > limit:
             sys.exit(f"it never came true: {what}")

@@ -33,7 +33,7 @@ resets_in_s = {LIMIT_S}
 NAMES = ("limited-1", "limited-2", "plain-1", "plain-2", "plain-3", "plain-4")
 POLICY = "[policy]\nreset_jitter_min_s = 0.1\nreset_jitter_max_s = 0.5\n"
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
-MOST_S = 280
+MAX_S = 280
 
 
 def main(folder: Path) -> None:
@@ -93,7 +93,7 @@ def _agents(home: Path, project: Path, port: int) -> tuple[dict[str, str], str]:
 def _segue(*words: str, env: dict[str, str], cwd: Path, stdin: str = "") -> str:
     done = subprocess.run(
         [*SEGUE, *words], env=env, cwd=cwd, input=stdin, capture_output=True, text=True,
-        timeout=MOST_S, check=False,
+        timeout=MAX_S, check=False,
     )  # fmt: skip
     if done.returncode != 0:
         sys.exit(f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}")

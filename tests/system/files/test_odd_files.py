@@ -10,7 +10,7 @@ import pytest
 from support import homes
 
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
-MOST_S = 120.0  # none of it takes a second; a pipe would be waited for for ever
+MAX_S = 120.0  # none of it takes a second; a pipe would be waited for for ever
 
 
 def fifo(path: Path) -> None:
@@ -53,7 +53,7 @@ def segue(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=MOST_S,
+        timeout=MAX_S,
         check=False,
     )
 

@@ -28,7 +28,7 @@ from segue.core.handoffs import document as documents
 from segue.core.handoffs.machine.types import AnyFact, HandoffStep, Ready, TerminalHandoff
 from segue.core.resumes.decisions import Resume, StoppedSession
 from segue.core.sessions.forecasts.forecast import Forecast, forecast
-from segue.core.sessions.forecasts.growth import LEAST_TASKS, Growth
+from segue.core.sessions.forecasts.growth import MIN_TASKS, Growth
 from segue.core.sessions.reading import Reading, Zone
 from segue.core.terminals.screen import Screen
 from segue.errors import SegueError, StateError
@@ -81,7 +81,7 @@ def test_a_handoff_below_90_percent_is_justified_if_the_next_task_would_not_have
     (agent,) = scene.agents
     scene.use(agent, 80_000)
     kept = next(iter(scene.watch.world.kept.values()))
-    for _ in range(LEAST_TASKS if task else 0):
+    for _ in range(MIN_TASKS if task else 0):
         scene.watch.world.learn_cost(kept.session.cwd, task)
     scene.use(agent, 172_000)
     scene.until(HandoffStep.DONE)

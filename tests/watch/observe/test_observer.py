@@ -27,7 +27,7 @@ from segue.watch.observe import pace as pace_module
 from segue.watch.observe import session_table
 from segue.watch.observe import viewer as viewer_module
 from segue.watch.observe.observer import Sighting
-from segue.watch.observe.pace import FIRST_S, MOST_S, Pace
+from segue.watch.observe.pace import FIRST_S, MAX_S, Pace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -353,7 +353,7 @@ def test_what_nobody_touches_is_forgotten_after_a_day_and_found_again(world: Wor
 def test_no_more_than_so_many_sessions_are_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_table, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(session_table, "MAX_SESSIONS", 3)
     for number in range(6):
         name = SESSION.replace("1", str(number + 2))
         claude_session(world.home, prompt(), reply(1, 100, at=START + number), session=name)
@@ -465,7 +465,7 @@ def test_a_file_that_grows_all_the_time_is_looked_at_once_a_second() -> None:
     gaps = [late - early for early, late in pairwise(looks)]
     assert looks[0] == pytest.approx(FIRST_S)
     assert min(gaps) >= FIRST_S
-    assert all(gap == pytest.approx(MOST_S, abs=0.02) for gap in gaps[4:])
+    assert all(gap == pytest.approx(MAX_S, abs=0.02) for gap in gaps[4:])
     pace.touch("b", now)
     assert pace.next_at() <= now + FIRST_S
 

@@ -29,7 +29,7 @@ from segue.system.tmux.typist import TypingRefused
 from segue.watch.log import Log, Note
 from segue.watch.resumes import relaying
 from segue.watch.resumes.pending import Pending
-from segue.watch.resumes.stops import AGAIN_S, MOST_RETRIES, RETRY_S, Stops
+from segue.watch.resumes.stops import AGAIN_S, MAX_RETRIES, RETRY_S, Stops
 from segue.watch.state import DaemonState, TrackedSession
 
 R = StopReason
@@ -546,14 +546,14 @@ def test_what_could_not_be_typed_just_now_is_tried_again_and_at_last_asked_about
 ) -> None:
     scene.limit()
     scene.pass_to(NOON + HOUR + 6)
-    for tries in range(1, MOST_RETRIES):
+    for tries in range(1, MAX_RETRIES):
         assert len(scene.carried) == tries
         scene.stops.carried(scene.carried[-1][0], "draft", retry=True)
         assert scene.stops.pending["claude", "s"].resumes == 0
         scene.pass_to(scene.clock.at + RETRY_S + 10)
     scene.stops.carried(scene.carried[-1][0], "draft", retry=True)
     scene.pass_to(scene.clock.at + DAY)
-    assert len(scene.carried) == MOST_RETRIES
+    assert len(scene.carried) == MAX_RETRIES
     assert isinstance(scene.stops.pending["claude", "s"].verdict, wake.AskUser)
     scene.again()  # and that is not forgotten
     assert isinstance(scene.stops.pending["claude", "s"].verdict, wake.AskUser)

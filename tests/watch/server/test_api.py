@@ -14,7 +14,7 @@ from support.watch.daemons import FakeDaemon, Follower, ask, raw, read_all, serv
 
 import segue
 from segue.watch.server import api, feed, metrics
-from segue.watch.server.server import MOST_STREAMS, Server
+from segue.watch.server.server import MAX_STREAMS, Server
 
 PACKAGE = Path(segue.__file__).parent
 
@@ -309,9 +309,9 @@ def test_without_followers_nobody_waits_for_the_log(there: Server, daemon: FakeD
 
 
 def test_streams_are_few(there: Server) -> None:
-    followers = [Follower(there) for _ in range(MOST_STREAMS)]
+    followers = [Follower(there) for _ in range(MAX_STREAMS)]
     assert b" 503 " in raw(there, b"GET /v1/events HTTP/1.0\r\n\r\n").recv(4096)
     followers.pop().close()
-    until(lambda: len(there.feed.followers) < MOST_STREAMS)
+    until(lambda: len(there.feed.followers) < MAX_STREAMS)
     Follower(there)
     assert ask(there, "GET", "/v1/status").status == 200

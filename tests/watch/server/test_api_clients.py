@@ -22,7 +22,7 @@ from segue.errors import StateError
 from segue.system.files import state
 from segue.watch.server import feed, server, sockets
 from segue.watch.server.connection import Connection
-from segue.watch.server.server import MOST_CLIENTS, Server
+from segue.watch.server.server import MAX_CLIENTS, Server
 
 GET = b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -148,7 +148,7 @@ def test_a_client_that_has_no_room_from_the_start_is_not_waited_for_either(
 def test_what_is_kept_for_all_clients_together_is_bounded(
     there: Server, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MOST_HELD_BYTES", 3 << 20)
+    monkeypatch.setattr(server, "MAX_HELD_BYTES", 3 << 20)
     head = b"POST /v1/hook HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n"
     stuck = [raw(there, head + b" " * 1_000_000) for _ in range(8)]
     assert ask(there, "POST", "/v1/hook", b"{}" + b" " * 2_000_000).status == 200
@@ -160,10 +160,10 @@ def test_one_client_too_many_takes_the_place_of_the_most_silent(there: Server) -
     follower = Follower(there)
     oldest = raw(there, b"GET /v1")
     until(lambda: len(there.clients) == 2)
-    others = [raw(there, GET[:20] if n % 2 else b"") for n in range(MOST_CLIENTS + 30)]
+    others = [raw(there, GET[:20] if n % 2 else b"") for n in range(MAX_CLIENTS + 30)]
     assert ask(there, "GET", "/v1/status").status == 200
     assert oldest.recv(10) == b""
-    until(lambda: len(there.clients) <= MOST_CLIENTS)
+    until(lambda: len(there.clients) <= MAX_CLIENTS)
     assert follower.sock.fileno() > 0
     assert there.feed.followers
     others[-1].sendall(GET[20:] if len(others) % 2 == 0 else GET)
@@ -257,11 +257,11 @@ def test_without_the_token_not_even_a_body_is_read(by_port: Server) -> None:
 def test_a_crowd_at_the_port_takes_no_place_at_the_socket(by_port: Server) -> None:
     mine = raw(by_port)
     until(lambda: len(by_port.clients) == 1)
-    crowd = [raw(by_port, b"GET", by_port=True) for _ in range(MOST_CLIENTS + 10)]
+    crowd = [raw(by_port, b"GET", by_port=True) for _ in range(MAX_CLIENTS + 10)]
     assert ask(by_port, "GET", "/v1/status").status == 200
     mine.sendall(GET)
     assert mine.recv(4096).startswith(b"HTTP/1.1 200")
-    assert len(crowd) > MOST_CLIENTS
+    assert len(crowd) > MAX_CLIENTS
 
 
 def test_only_loopback_listens(by_port: Server) -> None:

@@ -30,10 +30,10 @@ _SILENT = (b'"type":"token_usage_record"', b'"type":"world_state"')
 _PATCHED = re.compile(
     r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.M
 )
-_MOST = 1 << 53
+_MAX_TOKENS = 1 << 53
 _SCOPES = {300: "five_hour", 10_080: "seven_day"}
 
-_Count = Annotated[int, Meta(ge=0, lt=_MOST)]
+_Count = Annotated[int, Meta(ge=0, lt=_MAX_TOKENS)]
 """Anything else is not a count of tokens and would not fit into the index; such records are read
 slowly."""
 
@@ -266,7 +266,7 @@ def _usage(given: JSON) -> _Usage | None:
     if not given:
         return None
     numbers = (amount(given, name) for name in _Usage.__struct_fields__)
-    return _Usage(*(n if n < _MOST else 0 for n in numbers))
+    return _Usage(*(n if n < _MAX_TOKENS else 0 for n in numbers))
 
 
 def _limits(given: JSON) -> _Limits:

@@ -14,9 +14,9 @@ _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r
 _STEP_NUMBER = re.compile(r"(?i)^(?:step|phase|task)?[-_ .#]*0*(\d{1,4})(?:\b|[-_])")
 _STEPS = re.compile(r"stepsCompleted|lastStep|status")
 _BRACKETS = re.compile(r"[\[\]{}]")
-_MOST_DEPTH = 20
-_MOST_FRONT = 64_000  # characters; the YAML parser is pure Python, and slow
-_MOST_STEPS = 1_000_000
+_MAX_DEPTH = 20
+_MAX_FRONT = 64_000  # characters; the YAML parser is pure Python, and slow
+_MAX_STEPS = 1_000_000
 _DONE = {"complete", "completed", "done", "finished"}
 
 
@@ -64,15 +64,15 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
 def is_session(text: str) -> bool:
     """Whether a text begins like a session's front matter, readable or not."""
-    return text[:4].lstrip("\ufeff").startswith("---") and bool(_STEPS.search(text[:_MOST_FRONT]))
+    return text[:4].lstrip("\ufeff").startswith("---") and bool(_STEPS.search(text[:_MAX_FRONT]))
 
 
 def workflow(text: str) -> Workflow | None:
     """The workflow of a Markdown session file; None if it has no readable front matter."""
     found = _FRONT.match(text)
-    if found is None or len(found[1]) > _MOST_FRONT or not _STEPS.search(found[1]):
+    if found is None or len(found[1]) > _MAX_FRONT or not _STEPS.search(found[1]):
         return None
-    if _depth(found[1]) > _MOST_DEPTH:
+    if _depth(found[1]) > _MAX_DEPTH:
         return None
     try:
         data = _loaded(found[1])
@@ -121,7 +121,7 @@ def _names(value: Any) -> tuple[str, ...]:
 def _is_count(value: Any) -> bool:
     """Whether this can be a number of steps; one with thousands of digits cannot."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return is_whole and abs(value) <= _MOST_STEPS
+    return is_whole and abs(value) <= _MAX_STEPS
 
 
 def body(text: str) -> str:

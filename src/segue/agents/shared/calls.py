@@ -22,7 +22,7 @@ WRITERS = frozenset(
 _PATCH = "*** Begin Patch"
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 _IN_SHELL = re.compile(r"(?:\S{0,100}/)?(?:ba|z|da|k)?sh -l?i?c (.+)", re.S)
-_MOST_TODOS = 200
+_MAX_TODOS = 200
 
 _encode = msgspec.json.Encoder().encode
 
@@ -127,7 +127,7 @@ def todo_lists(record: JSON) -> Iterator[list[Todo]]:
 def _todos(listed: list[Any]) -> list[Todo]:
     """The todos of a list, if all its items are todos."""
     found = []
-    for item in listed[:_MOST_TODOS]:
+    for item in listed[:_MAX_TODOS]:
         said = next((said for name in _TEXTS if (said := text(item, name))), "")
         has_state = isinstance(obj(item).get("completed"), bool) or text(item, "status")
         if not said or not has_state:

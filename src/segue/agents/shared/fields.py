@@ -5,7 +5,7 @@ from typing import Any
 
 JSON = dict[str, Any]
 
-_MOST_TOKENS = 1 << 40
+_MAX_TOKENS = 1 << 40
 _YEAR_10000 = 253_402_300_800.0
 
 
@@ -41,7 +41,7 @@ def whole(value: Any, *path: str) -> int | None:
 def amount(value: Any, *path: str) -> int:
     """A count of tokens at `path`; 0 for anything else."""
     found = whole(value, *path)
-    return found if found is not None and 0 < found < _MOST_TOKENS else 0
+    return found if found is not None and 0 < found < _MAX_TOKENS else 0
 
 
 def items(value: Any, *path: str) -> list[Any]:

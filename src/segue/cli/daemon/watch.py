@@ -166,7 +166,7 @@ class _Printer:
     """Prints in its own thread: callers never wait for a reader that does not read (a full pipe,
     a terminal after Ctrl+S), and do not notice one that is gone."""
 
-    _MOST_WAITING = 10_000
+    _MAX_WAITING = 10_000
     _CLOSE_S = 0.5
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class _Printer:
         self._color = {number for number in self._open if os.isatty(number)}
         if os.environ.get("NO_COLOR"):
             self._color = set()
-        self._lines: queue.Queue[tuple[int, str] | None] = queue.Queue(self._MOST_WAITING)
+        self._lines: queue.Queue[tuple[int, str] | None] = queue.Queue(self._MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="printer", daemon=True)
         self._thread.start()
 

@@ -23,7 +23,7 @@ from segue.views.machine import (
 )
 
 DOES_NOT_FIT = 1
-_MOST_BYTES = 10_000_000
+_MAX_BYTES = 10_000_000
 
 
 @click.command()
@@ -100,9 +100,9 @@ def _given(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str 
 def _text(prompt: str) -> str:
     if prompt != "-":
         return prompt
-    raw = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    if len(raw) > _MOST_BYTES:
-        raise InputError(f"--prompt -: more than {_MOST_BYTES:,} bytes on stdin")
+    raw = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if len(raw) > _MAX_BYTES:
+        raise InputError(f"--prompt -: more than {_MAX_BYTES:,} bytes on stdin")
     return raw.decode("utf-8", "replace")
 
 

@@ -17,7 +17,7 @@ from segue.views import printing
 if TYPE_CHECKING:
     from segue.sessions.count.breakdown import By
 
-_MOST_MODEL = 60
+_MAX_MODEL = 60
 _WORTH_A_BAR = 32 << 20
 
 
@@ -139,7 +139,7 @@ def _for_people(done: Scan, totals: list[Total], costs: list[float | None] | Non
     rows = [
         [
             t.agent,
-            printing.one_line(t.model)[:_MOST_MODEL] or "unknown",
+            printing.one_line(t.model)[:_MAX_MODEL] or "unknown",
             *(f"{n:,}" for n in t[2:6]),
         ]
         for t in totals

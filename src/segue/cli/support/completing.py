@@ -15,7 +15,7 @@ _RUNS = ("resume", "attach", "logs", "cancel", "rerun", "forget", "show")
 """Commands that take runs."""
 _SESSIONS = ("rescue", "checkpoint")
 """Commands that take sessions."""
-_MOST = 50
+_MAX_NAMES = 50
 
 
 def answer(commands: Sequence[tuple[str, str]]) -> bool:
@@ -97,7 +97,7 @@ def _runs() -> Iterator[tuple[str, str]]:
     with suppress(OSError, sqlite3.Error):
         place = f"file:{_quoted(runs_path())}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=0.2)) as db:
-            for name, state, task in db.execute(sql, (os.getcwd(), _MOST)):
+            for name, state, task in db.execute(sql, (os.getcwd(), _MAX_NAMES)):
                 said = " ".join(str(task).split()) if isinstance(task, str) else ""
                 plain = "".join(char for char in said if char.isprintable())
                 yield str(name), f"{state}: {plain}"
@@ -110,7 +110,7 @@ def _sessions() -> Iterator[tuple[str, str]]:
     with suppress(OSError, sqlite3.Error):
         place = f"file:{_quoted(str(index_path()))}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=0.2)) as db:
-            for name, task in db.execute("SELECT name, task FROM task LIMIT ?", (_MOST,)):
+            for name, task in db.execute("SELECT name, task FROM task LIMIT ?", (_MAX_NAMES,)):
                 plain = "".join(char for char in str(task)[:60] if char.isprintable())
                 yield str(name).rpartition("#")[2], plain
 

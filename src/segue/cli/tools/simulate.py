@@ -103,7 +103,7 @@ def _policy(preset: str | None) -> Policy:
 
 def _growth() -> "Growth":
     """How the sessions of this machine have grown. Raises InputError if there are too few."""
-    from segue.core.sessions.forecasts.tuning import LEAST_TURNS
+    from segue.core.sessions.forecasts.tuning import MIN_TURNS
     from segue.errors import InputError
     from segue.testing.simulation.models import Growth
     from segue.views.machine import list_sessions, sizes_of, with_machine
@@ -115,8 +115,8 @@ def _growth() -> "Growth":
     rises = [
         later - size for sizes in found.values() for size, later in pairwise(sizes) if later > size
     ]
-    if len(rises) < LEAST_TURNS:
-        told = f"{len(rises)} turns in the last 30 days, but at least {LEAST_TURNS} are needed"
+    if len(rises) < MIN_TURNS:
+        told = f"{len(rises)} turns in the last 30 days, but at least {MIN_TURNS} are needed"
         raise InputError(f"--history: {told}; leave --history out")
     # What a turn added holds the reply too.
     return Growth(reply_tokens=1.0, sizes=tuple(rises))

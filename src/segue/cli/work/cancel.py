@@ -27,7 +27,7 @@ from segue.views import printing
 from segue.views.run.block import clean, cut
 
 _LOOK_S = 0.25
-_MOST_S = 60.0
+_MAX_S = 60.0
 _REACT_S = 10.0  # a loop has a turn each second; a long one reads what a large leg left behind
 _TERM_S = 15.0  # more than it takes a segue that hears SIGTERM and hangs
 _END_S = 5.0
@@ -63,7 +63,7 @@ def command(run: str | None) -> None:
         ended = end_run(store, found.id)
     if ended is None:
         printing.say(
-            f"segue: {found.id} was asked to end but has not after {_MOST_S:.0f} s; to see why:"
+            f"segue: {found.id} was asked to end but has not after {_MAX_S:.0f} s; to see why:"
             f" segue logs -f {found.id}{_still_running(found)}",
             err=True,
         )
@@ -75,7 +75,7 @@ def command(run: str | None) -> None:
 def end_run(store: Store, run_id: str) -> Run | None:
     """Ends a run, whichever process drives it; None if it has not ended after a minute. A run
     that has already ended stays as it is."""
-    until = time.monotonic() + _MOST_S
+    until = time.monotonic() + _MAX_S
     ended = None
     while ended is None and time.monotonic() < until:
         found = store.run(run_id)

@@ -35,7 +35,7 @@ _TASK = "Task"
 _SAID_LATER = "What the user said later"
 _TODOS = "Todo list"
 _AFTER_DIGEST = ("Failing tests", "Files changed", "Named above, but missing", "git status")
-MOST_CHARS = 24_000  # some 6,000 tokens of the new session's window
+MAX_CHARS = 24_000  # some 6,000 tokens of the new session's window
 
 _BOXES = {"completed": "[x]", "in_progress": "[~]", "pending": "[ ]"}
 
@@ -77,7 +77,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         """Whether it contains only the task."""
-        return not _parts(self, MOST_CHARS, with_task=False)
+        return not _parts(self, MAX_CHARS, with_task=False)
 
 
 class _Part(Struct):
@@ -120,7 +120,7 @@ def clean(checkpoint: Checkpoint) -> tuple[Checkpoint, int]:
     return msgspec.convert(fields, Checkpoint), found
 
 
-def render(checkpoint: Checkpoint, *, max_chars: int = MOST_CHARS, with_task: bool = True) -> str:
+def render(checkpoint: Checkpoint, *, max_chars: int = MAX_CHARS, with_task: bool = True) -> str:
     """Renders Markdown of at most this many characters, without secrets. The most important
     parts come first; lines are kept whole or dropped, and dropped parts are named."""
     parts = _parts(checkpoint, max_chars, with_task=with_task)

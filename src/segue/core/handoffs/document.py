@@ -21,8 +21,8 @@ from segue.core.handoffs.summary import AgentSummary, extract
 from segue.core.lines import shorten
 from segue.core.secrets.redact import MARK, redact
 
-MOST_BYTES = 1 << 20  # a larger file is not a handoff document
-LEAST_CHARS = 200
+MAX_BYTES = 1 << 20  # a larger file is not a handoff document
+MIN_CHARS = 200
 RECORDED = "Recorded by segue"
 TASK = "The task, word for word"
 SAID = "What the user said later"
@@ -96,8 +96,8 @@ def check(text: str) -> str:
     body = _body(text)
     if not body.strip():
         return "it is empty"
-    if len(body.strip()) < LEAST_CHARS:
-        return f"it is shorter than {LEAST_CHARS} characters"
+    if len(body.strip()) < MIN_CHARS:
+        return f"it is shorter than {MIN_CHARS} characters"
     lines = body.rstrip().split("\n")
     if _open_fence(lines):
         return "it breaks off: a code fence is not closed"
@@ -112,7 +112,7 @@ def check(text: str) -> str:
 def says_nothing_left(text: str) -> bool:
     """Whether a session's document says that all work is done, and nothing more. Anything
     ambiguous counts as work that is left."""
-    told = extract(_body(text), max_chars=MOST_BYTES)
+    told = extract(_body(text), max_chars=MAX_BYTES)
     lines = [_bare(line) for line in (told.remaining if told else "").split("\n") if line.strip()]
     if len(lines) != 1 or _BUT.search(lines[0]):
         return False
@@ -166,7 +166,7 @@ def complete(agent_text: str, own: Checkpoint | str) -> str:
     gap = "" if agent_text.endswith("\n") else "\n"
     whole = f"{agent_text}{gap}{fence}\n\n{part}\n"
     # What is too large for a document would be none, and the session's would be lost with it.
-    return whole if len(whole.encode("utf-8", "replace")) <= MOST_BYTES else agent_text
+    return whole if len(whole.encode("utf-8", "replace")) <= MAX_BYTES else agent_text
 
 
 def recorded(text: str) -> Recorded | None:

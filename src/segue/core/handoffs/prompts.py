@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from segue.core.handoffs.checkpoint import MOST_CHARS, Checkpoint, render
+from segue.core.handoffs.checkpoint import MAX_CHARS, Checkpoint, render
 from segue.core.handoffs.quoting import indented, name
 from segue.core.lines import shorten
 from segue.core.secrets.redact import redact
@@ -58,7 +58,7 @@ _BLANK = re.compile(
     r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{[ ]{0,3}([A-Za-z_][A-Za-z0-9_]*)[ ]{0,3}\}"
 )
 _OWN_TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}checkpoint\b)", re.IGNORECASE)
-_MOST_WORDS = 2_000  # of a handoff document
+_MAX_WORDS = 2_000  # of a handoff document
 _CALL_CHARS = 2_000
 _OUTPUT_CHARS = 8_000
 _NOT_TEXT = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -170,7 +170,7 @@ def continuation(
     reason: StopReason,
     leg: int,
     call_in_doubt: str | None = None,
-    max_chars: int = MOST_CHARS,
+    max_chars: int = MAX_CHARS,
     circles: str = "",
     relay: Relay | None = None,
     changed: str = "",
@@ -273,7 +273,7 @@ def high_context(template: str, *, percent: float, used_tokens: int, window_toke
 
 
 def handoff_request(
-    template: str, *, percent: float, file: str, max_words: int = _MOST_WORDS
+    template: str, *, percent: float, file: str, max_words: int = _MAX_WORDS
 ) -> str:
     """Asks a session in a terminal to write its handoff document to this file."""
     values = {"percent": f"{percent:.0f}", "file": name(file), "max_words": f"{max_words:,}"}

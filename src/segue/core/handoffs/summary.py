@@ -12,7 +12,7 @@ from msgspec import Struct
 from segue.core.handoffs.headings import Line, Section, read_lines
 from segue.core.lines import shorten
 
-MOST_CHARS = 40_000
+MAX_CHARS = 40_000
 CHARS_PER_TOKEN = 4  # of prose
 
 _TAG = re.compile(
@@ -48,7 +48,7 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
         )
 
 
-def extract(answer: str, *, max_chars: int = MOST_CHARS) -> AgentSummary | None:
+def extract(answer: str, *, max_chars: int = MAX_CHARS) -> AgentSummary | None:
     """Extracts the checkpoint from an answer: its last whole block, else a block without an end,
     else the whole text. None if it is empty. Neither `raw` nor the sections together are much
     longer than `max_chars`."""

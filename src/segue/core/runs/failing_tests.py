@@ -8,8 +8,8 @@ counts.
 import re
 from collections.abc import Iterable, Iterator
 
-MOST_TESTS = 100
-MOST_CHARS = 200
+MAX_TESTS = 100
+MAX_CHARS = 200
 _TAIL_CHARS = 64_000  # runners name what failed at the end
 _LINE_CHARS = 2_000
 _LINES = 1_000
@@ -49,8 +49,8 @@ def _names(text: str, begin: int, signs: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for start in sorted({start for sign in signs for start in _lines_with(sign, text, begin)}):
         if name := _name(_line(text, start)):
-            found[name[:MOST_CHARS]] = None
-            if len(found) == MOST_TESTS:
+            found[name[:MAX_CHARS]] = None
+            if len(found) == MAX_TESTS:
                 break
     return tuple(found)
 

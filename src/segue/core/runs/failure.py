@@ -4,7 +4,7 @@ import re
 
 from segue.core.stops.types import Stop
 
-MOST_CHARS = 300
+MAX_CHARS = 300
 _READ_CHARS = 4_000  # the text of a failure has no end; its beginning names it
 
 # In order: what is longer and more particular goes first. All are bounded, so reading is linear.
@@ -32,11 +32,11 @@ _SPACE = re.compile(r"\s+")
 
 def normalise(text: str) -> str:
     """The text without anything that varies from one time to the next: times, ids, paths and
-    numbers. One line of at most `MOST_CHARS` characters."""
+    numbers. One line of at most `MAX_CHARS` characters."""
     found = _SPACE.sub(" ", text[:_READ_CHARS]).strip()
     for shape, name in _SHAPES:
         found = shape.sub(name, found)
-    return found.lower()[:MOST_CHARS].strip()
+    return found.lower()[:MAX_CHARS].strip()
 
 
 def failure_of(stop: Stop) -> str:

@@ -9,7 +9,7 @@ from segue.core.runs.types import Wait
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import FailureInfo, RateLimitInfo, Stop
 
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 _TRUSTED_TRIES = 2  # a short limit, then a long one; a third reset in a row was not true
 
 
@@ -61,7 +61,7 @@ def is_long_window(stop: Stop) -> bool:
 
 def backoff_s(policy: Policy, tries: int, draw: float) -> float:
     """Doubles each time up to the policy's maximum, plus or minus its jitter."""
-    doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MOST_DOUBLINGS)
+    doubled = policy.unknown_reset_wait_s * 2.0 ** min(max(0, tries - 1), _MAX_DOUBLINGS)
     around = 1 + policy.wait_jitter * (2 * draw - 1)
     return min(doubled, policy.unknown_reset_max_s) * around
 

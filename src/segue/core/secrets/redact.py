@@ -44,7 +44,7 @@ OVER_LINES = (
     "  password",
 )
 """Without one of these, no secret spans several lines."""
-_LEAST_CHARS = 8  # a secret with what identifies it is never shorter
+_MIN_CHARS = 8  # a secret with what identifies it is never shorter
 _AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
 
 _URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
@@ -99,7 +99,7 @@ def redact_blocks(text: str) -> str:
 def scrub(value: Any) -> Any:
     """A value of plain lists, dicts and texts, with every text redacted. Names stay."""
     if isinstance(value, str):
-        return _scrubbed(value) if len(value) >= _LEAST_CHARS else value
+        return _scrubbed(value) if len(value) >= _MIN_CHARS else value
     if isinstance(value, list | tuple):
         return [scrub(item) for item in value]
     if isinstance(value, dict):

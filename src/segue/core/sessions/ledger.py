@@ -25,7 +25,7 @@ SIDE, ENDS_TURN = 1, 2
 
 _ROW = Packed(f"={WIDTH}q")
 ROW_BYTES = WIDTH * 8
-_MOST = 1 << 40  # more is no count of tokens, and would not fit when summed
+_MAX_TOKENS = 1 << 40  # more is no count of tokens, and would not fit when summed
 
 
 class Entry(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Ledger:
         `key` is 0 for a request that cannot be told from others: it always counts.
         """
         total = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens
-        if total > _MOST:
+        if total > _MAX_TOKENS:
             return False
         number = self._numbers.get(model)
         if number is None:

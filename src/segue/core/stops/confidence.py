@@ -92,8 +92,8 @@ SOFT_CODES: dict[StopReason, Count] = {
 ("error") is as certain as the kind as a whole: a verdict is based on it only if nothing else is
 found."""
 _WEIGHT = 10
-_MOST = 0.99  # no text is certain
-_MOST_BY_WORDS = 0.97
+_MAX_CONFIDENCE = 0.99  # no text is certain
+_MAX_BY_WORDS = 0.97
 _NOTHING_READ = 0.5
 
 
@@ -106,7 +106,7 @@ def is_hard(sign: Sign) -> bool:
 def weighed(share: float) -> float:
     """What a share that words were weighed to is worth: where it was higher, it was right no more
     often."""
-    return max(0.01, min(_MOST_BY_WORDS, round(share, 2)))
+    return max(0.01, min(_MAX_BY_WORDS, round(share, 2)))
 
 
 def confidence(best: Sign | None, *, read: bool = True) -> float:
@@ -135,4 +135,4 @@ def confidence(best: Sign | None, *, read: bool = True) -> float:
 
 def _joined(count: Count, whole: Count) -> float:
     share = whole[0] / (whole[1] + 1)
-    return min(_MOST, round((count[0] + _WEIGHT * share) / (count[1] + _WEIGHT), 2))
+    return min(_MAX_CONFIDENCE, round((count[0] + _WEIGHT * share) / (count[1] + _WEIGHT), 2))

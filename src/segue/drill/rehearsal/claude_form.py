@@ -24,7 +24,7 @@ _CUT_OUTPUT = (
     "up mid-thought if that is where the cut happened. Break remaining work into smaller pieces."
 )
 _OUTPUT_TEXT = "API Error: Claude's response exceeded the 32000 output token maximum."
-_MOST_CUT = 3
+_MAX_CUT = 3
 
 
 class Session(Endings):
@@ -74,7 +74,7 @@ class Session(Endings):
             self.take(reply)
             if reply.stop_reason in ("max_tokens", "model_context_window_exceeded"):
                 cut += 1
-                if cut > _MOST_CUT:
+                if cut > _MAX_CUT:
                     return self.give_up(_OUTPUT_TEXT, "max_output_tokens")
                 self.voice.user(_CUT_OUTPUT, isMeta=True)
                 self.say("user", _CUT_OUTPUT)

@@ -13,7 +13,7 @@ from segue.drill.rehearsal.inbox import JSON, Inbox, Interrupted
 from segue.drill.rehearsal.settings import Settings
 
 _PATH = "/v1/messages?beta=true"
-_MOST_OUTPUT_TOKENS = 32_000
+_MAX_OUTPUT_TOKENS = 32_000
 _LONGEST_WAIT_S = 60  # if asked to wait longer, it gives up at once
 _OVER = re.compile(r"exceed context limit: (\d+) \+ (\d+) > (\d+)")
 _TOO_LONG = re.compile(r"prompt is too long(?:: (\d+) tokens > (\d+))?", re.I)
@@ -137,7 +137,7 @@ class Api:
         """The model's reply. Raises `FailedError` and `Interrupted`."""
         body: JSON = {
             "model": self.settings.model,
-            "max_tokens": _MOST_OUTPUT_TOKENS,
+            "max_tokens": _MAX_OUTPUT_TOKENS,
             "system": [{"type": "text", "text": SYSTEM}],
             "tools": [TOOL],
             "messages": messages,
@@ -150,7 +150,7 @@ class Api:
             except RefusedError as refused:
                 self._tell_limits(refused.headers)
                 over = _OVER.search(refused.message)
-                if over and body["max_tokens"] == _MOST_OUTPUT_TOKENS:
+                if over and body["max_tokens"] == _MAX_OUTPUT_TOKENS:
                     room = int(over[3]) - int(over[1]) - 1_000
                     if room > 0:
                         body["max_tokens"] = room

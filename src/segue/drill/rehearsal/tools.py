@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from segue.drill.rehearsal.inbox import Inbox
 
-_MOST_CHARS = 1_000_000
+_MAX_CHARS = 1_000_000
 _SHELL = "/bin/sh"
 _KILL_S = 5.0
 _LINGER_S = 0.5  # for background processes of a command that may still print
@@ -73,7 +73,7 @@ class Tool:
 
 def _shortened(said: str) -> str:
     """Cuts the middle out of very long output, because the result of a command is at its end."""
-    if len(said) <= _MOST_CHARS:
+    if len(said) <= _MAX_CHARS:
         return said
-    half = _MOST_CHARS // 2
+    half = _MAX_CHARS // 2
     return f"{said[:half]}\n... [{len(said) - 2 * half} characters left out] ...\n{said[-half:]}"

@@ -23,7 +23,7 @@ LAST_S = 5.0
 """Without a turn since the third Ctrl+C or the second SIGTERM."""
 ONCE_MORE_S = 1.0
 """Without a turn, if the user asks once more after those."""
-MOST_S = 30.0
+MAX_S = 30.0
 """After those, whatever the loop does: a kill takes 15 s at most."""
 _LOOK_S = 0.2
 
@@ -90,7 +90,7 @@ class Watchdog:
             return how
         if self._last_at:
             is_stuck = now - max(turned_at, self._last_at) > LAST_S
-            return how if is_stuck or now - self._last_at > MOST_S else None
+            return how if is_stuck or now - self._last_at > MAX_S else None
         if self._terms and now - max(turned_at, self._first_at) > TERM_S:
             return how
         return None

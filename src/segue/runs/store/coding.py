@@ -13,7 +13,7 @@ import msgspec
 
 T = TypeVar("T")
 Cell = str | bytes | int | float | None
-_MOST = (1 << 63) - 1
+_MAX_INT = (1 << 63) - 1
 
 
 @cache
@@ -66,7 +66,7 @@ def cell(value: object) -> Cell:
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, int):  # no column is larger, and no real number is so large
-        return max(-_MOST, min(_MOST, int(value)))
+        return max(-_MAX_INT, min(_MAX_INT, int(value)))
     if isinstance(value, str):
         try:
             value.encode()

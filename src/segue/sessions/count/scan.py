@@ -11,7 +11,7 @@ from segue.sessions.find import FileOnDisk, Stamp
 if TYPE_CHECKING:
     from segue.agents.contracts.counter import Counter
 
-MOST_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 """A longer line is not a record: it is skipped."""
 
 CHUNK_BYTES = 256 << 10  # fits into the processor's cache: measured
@@ -95,7 +95,7 @@ def feed(handle: int, offset: int, size: int, counter: "Counter") -> int:
             length = CHUNK_BYTES
         elif offset + len(data) >= size:
             break
-        elif length < MOST_LINE_BYTES:
+        elif length < MAX_LINE_BYTES:
             length *= 2  # one line is longer than that
         else:
             counter.tally.unread += 1

@@ -28,7 +28,7 @@ SCOPES = ("projects", "agents", "models")
 """Below [policy]: the same keys, for work in a folder or below it, for one agent, or for models
 whose name begins with this."""
 
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 _RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
 
@@ -256,7 +256,7 @@ def read(path: Path) -> Written:
     """Parses a config file; empty if it does not exist. Raises ConfigError with one line if it
     cannot be read, is not TOML, or has an unknown table."""
     try:
-        raw = files.read_plain(path, _MOST_BYTES)
+        raw = files.read_plain(path, _MAX_BYTES)
     except FileNotFoundError:
         return Written(path, "", {})
     except OSError as fault:

@@ -17,7 +17,7 @@ from segue.core.sessions.spend import Spend
 from segue.system.files import state
 
 KEPT_NAME = "prices.json"
-_MOST_KEPT = 200  # models
+_MAX_KEPT = 200  # models
 _MAX_BYTES = 200_000
 
 _PROVIDERS = {
@@ -45,7 +45,7 @@ def keep(models: list[str]) -> None:
     known = _kept(stamp)
     new = {model: _from_list(model) for model in models if model and model not in known}
     found = {model: entry[0] for model, entry in new.items() if entry[1]}
-    if not stamp or not found or len(known) + len(found) > _MOST_KEPT:
+    if not stamp or not found or len(known) + len(found) > _MAX_KEPT:
         return
     rates = {m: r and [str(each) for each in r] for m, r in (known | found).items()}
     place = os.path.join(state.state_folder(), KEPT_NAME)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from segue.core.handoffs.document import MOST_BYTES
+from segue.core.handoffs.document import MAX_BYTES
 from segue.errors import InputError, StateError
 from segue.system.config.project import inside
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.md")
-_MOST_LISTED = 1_000
+_MAX_LISTED = 1_000
 _MISSING = "no such file"
 
 
@@ -57,7 +57,7 @@ def listed(folder: Path) -> list[Document]:
     except OSError:
         return []
     found.sort(key=lambda document: (document.changed_at, document.name), reverse=True)
-    return found[:_MOST_LISTED]
+    return found[:_MAX_LISTED]
 
 
 def is_name(name: str) -> bool:
@@ -96,17 +96,17 @@ def read_document(path: str, *, project: str = "") -> tuple[str, str]:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
             return "", "it is not a plain file"
-        if info.st_size > MOST_BYTES:
-            return "", f"it is larger than {MOST_BYTES >> 20} MB"
+        if info.st_size > MAX_BYTES:
+            return "", f"it is larger than {MAX_BYTES >> 20} MB"
         data = b""
-        while len(data) <= MOST_BYTES and (more := os.read(handle, MOST_BYTES + 1 - len(data))):
+        while len(data) <= MAX_BYTES and (more := os.read(handle, MAX_BYTES + 1 - len(data))):
             data += more
     except OSError as fault:
         return "", f"it cannot be read: {_said(fault)}"
     finally:
         os.close(handle)
-    if len(data) > MOST_BYTES:
-        return "", f"it is larger than {MOST_BYTES >> 20} MB"
+    if len(data) > MAX_BYTES:
+        return "", f"it is larger than {MAX_BYTES >> 20} MB"
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -18,8 +18,8 @@ from segue.errors import InputError, SegueError, StateError
 from segue.system.files import files, state
 
 _RECORD = "setup.json"
-_MOST_BYTES = 4_000_000
-_MOST_DEPTH = 100
+_MAX_BYTES = 4_000_000
+_MAX_DEPTH = 100
 _PLAIN = (str, int, float, type(None))
 
 
@@ -59,7 +59,7 @@ def parse(text: str, path: str, *, exact: bool = True) -> Any:
 
 def _is_deep(value: Any) -> bool:
     layer = [value]
-    for _ in range(_MOST_DEPTH):
+    for _ in range(_MAX_DEPTH):
         inner = [x.values() if isinstance(x, dict) else x for x in layer]
         layer = [each for part in inner if not isinstance(part, _PLAIN) for each in part]
         if not layer:
@@ -107,7 +107,7 @@ def _string(text: str) -> str:
 def read(path: str) -> str | None:
     """A file's text; None if it does not exist. Raises InputError with one line."""
     try:
-        return files.read_plain(path, _MOST_BYTES).decode()
+        return files.read_plain(path, _MAX_BYTES).decode()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:

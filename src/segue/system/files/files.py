@@ -27,7 +27,7 @@ class FileText(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-_MOST_PATH = 4_096  # PATH_MAX, in bytes
+_MAX_PATH = 4_096  # PATH_MAX, in bytes
 _COUNTED_BYTES = 8 << 30  # bytes of a file's beginning whose lines are counted
 _DEVICE_BYTES = 256 << 20  # limit for input without a size
 
@@ -69,7 +69,7 @@ def real(path: str) -> str:
 def is_path(text: str) -> bool:
     """Whether this can be a file's name."""
     try:
-        return 0 < len(os.fsencode(text)) < _MOST_PATH and "\0" not in text
+        return 0 < len(os.fsencode(text)) < _MAX_PATH and "\0" not in text
     except UnicodeError:
         return False
 

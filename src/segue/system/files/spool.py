@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-_MOST_BYTES = 2_000_000
+_MAX_BYTES = 2_000_000
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ def take(path: str) -> list[Spooled]:
             os.rename(path, aside)
     try:
         with open(aside, "rb") as file:
-            lines = file.read(_MOST_BYTES).splitlines()
+            lines = file.read(_MAX_BYTES).splitlines()
     except OSError:
         return []
     found = []

@@ -8,7 +8,7 @@ WATCH_NAME, SOCKET_NAME = "watch", "segue.sock"
 OPEN_NAME = "open"
 SPOOL_ENDING = ".hooks"  # as in `segue.client`, which imports nothing
 
-_MOST_PATH_BYTES = 90  # sun_path has 104 on macOS, 108 on Linux; a suffix is added while binding
+_MAX_PATH_BYTES = 90  # sun_path has 104 on macOS, 108 on Linux; a suffix is added while binding
 
 
 def config_folder() -> str:
@@ -69,13 +69,13 @@ def private_folder(path: str) -> None:
 
 
 def _short(found: str) -> str:
-    if len(os.fsencode(found)) <= _MOST_PATH_BYTES:
+    if len(os.fsencode(found)) <= _MAX_PATH_BYTES:
         return found
     import hashlib
 
     name = hashlib.sha256(os.fsencode(os.path.abspath(found))).hexdigest()[:16]
     place = os.environ.get("XDG_RUNTIME_DIR", "")
-    if not place or len(os.fsencode(place)) > _MOST_PATH_BYTES - 40:
+    if not place or len(os.fsencode(place)) > _MAX_PATH_BYTES - 40:
         place = "/tmp"  # noqa: S108 - who makes the folder sees to it that it is ours
     return os.path.join(place, f"segue-{os.getuid()}", f"{name}.sock")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from segue.core.handoffs.checkpoint import FileChanged
 
-MOST_FILES = 100_000
-MOST_S = 5.0
+MAX_FILES = 100_000
+MAX_S = 5.0
 _HASH_BYTES = 256 << 20  # larger files are not read
 _CHUNK_BYTES = 1 << 20
 _WAIT_EVERY = 1_000
@@ -24,7 +24,7 @@ IGNORED = frozenset(
 """Created by tools, not by the work."""
 
 
-def digest(folder: str, *, max_files: int = MOST_FILES, max_s: float = MOST_S) -> str:
+def digest(folder: str, *, max_files: int = MAX_FILES, max_s: float = MAX_S) -> str:
     """A digest that changes if any file below the folder appears, disappears, or gets another size
     or time. Only the first `max_files` count, by name. "" if it takes too long or is not a folder.
     Links are not followed."""
@@ -72,7 +72,7 @@ def _files(folder: str) -> Iterator[tuple[bytes, int, int]]:
 
 
 def changed_since(
-    folder: str, at: float, *, max_files: int = MOST_FILES, max_s: float = MOST_S
+    folder: str, at: float, *, max_files: int = MAX_FILES, max_s: float = MAX_S
 ) -> list[str]:
     """The files below it that were written after a time, sorted by name; as many as were found
     before the deadline."""

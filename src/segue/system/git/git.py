@@ -18,7 +18,7 @@ from segue.system.git.repository import Apart, GitOutput
 
 __all__ = ["Changed", "GitState", "changed_paths", "mark", "status"]
 
-MOST_S = 10.0
+MAX_S = 10.0
 _UNTRACKED = 20_000
 _LINES = 200
 _STAT_LINES = 100
@@ -61,7 +61,7 @@ def changed_paths(git: Apart, until: float) -> Changed:
     return Changed(seen.head, [*(path for _, path in seen.changed), *seen.untracked])
 
 
-def status(cwd: str, *, max_s: float = MOST_S) -> GitState | None:
+def status(cwd: str, *, max_s: float = MAX_S) -> GitState | None:
     """The repository that contains this folder; None if there is none, or git cannot tell. If it
     takes too long, the state has an empty digest."""
     return _status(cwd, time.monotonic() + max_s, depth=0)

@@ -28,7 +28,7 @@ from segue.system.tmux import host
 from segue.system.tmux import hosting_setup as setup
 from segue.system.tmux.tmux import Tmux, TmuxError
 
-LEAST_TMUX = (3, 2)
+MIN_TMUX = (3, 2)
 _MAX_NUMBER = 1_000
 _HOSTS = (
     os.path.join("segue", "system", "tmux", "host.py"),
@@ -113,8 +113,8 @@ def check_tmux(env: Mapping[str, str]) -> None:
     except (OSError, subprocess.TimeoutExpired, ValueError):
         said = ""
     version = re.search(r"(\d+)\.(\d+)", said)
-    if said.startswith("tmux ") and version and (int(version[1]), int(version[2])) < LEAST_TMUX:
-        least = ".".join(map(str, LEAST_TMUX))
+    if said.startswith("tmux ") and version and (int(version[1]), int(version[2])) < MIN_TMUX:
+        least = ".".join(map(str, MIN_TMUX))
         raise InputError(f"segue open needs tmux {least} or newer, and this is {said}: {install}")
 
 

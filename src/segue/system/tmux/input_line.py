@@ -20,7 +20,7 @@ LOOK_S = 0.03
 _ECHO_S = 1.0  # for an agent to show what was typed
 _ERASED_S = 0.15
 _ERASES = 12
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 _TIDY_S = 20.0  # for a pause in which the user's draft can be restored
 
 
@@ -182,7 +182,7 @@ class InputLine:
         names = [key(name) for name in self.terminal.erase]
         for _ in range(_ERASES if names else 0):
             # Once for each line; more do no harm.
-            if not self.guard.act(self.guard.press(names * min(rows(draft), _MOST_ROWS))):
+            if not self.guard.act(self.guard.press(names * min(rows(draft), _MAX_ROWS))):
                 return False
             view = self.wait(lambda v: not v.screen.draft, _ERASED_S)
             draft = view.screen.draft

@@ -9,12 +9,12 @@ from segue.testing.simulation.clock import EPOCH
 from segue.testing.simulation.faults import DAY_S
 from segue.testing.simulation.world import Line, Plan, Result, play, quieter
 
-_MOST_PLAYS = 300
+_MAX_PLAYS = 300
 _LAST_LINES = 30
 
 
 def shrunk(
-    plan: Plan, found: Result, *, most: int = _MOST_PLAYS, play: Callable[[Plan], Result] = play
+    plan: Plan, found: Result, *, most: int = _MAX_PLAYS, play: Callable[[Plan], Result] = play
 ) -> tuple[Plan, Result]:
     """The smallest plan found, with its result. `found` is the result of `plan`."""
     plays = 0

@@ -36,7 +36,7 @@ _IN_TERMINALS = 0.25  # of all sessions
 _IN_QUEUE = 0.4  # of the others
 _LOOK_S = 6 * 3_600.0
 _KEPT_LINES = 4_000
-_MOST_STEPS = 10_000  # per session and day: ten times what a working agent needs
+_MAX_STEPS = 10_000  # per session and day: ten times what a working agent needs
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -188,8 +188,8 @@ class World:
         if self.schedule.now >= self._day_ends:
             self._steps = 0
             self._day_ends = (self.schedule.now // DAY_S + 1) * DAY_S
-        if self._steps > _MOST_STEPS * self.plan.sessions:
-            raise Broken("no turn without effect for ever", f"more than {_MOST_STEPS} steps a day")
+        if self._steps > _MAX_STEPS * self.plan.sessions:
+            raise Broken("no turn without effect for ever", f"more than {_MAX_STEPS} steps a day")
 
     # What sessions query
 

@@ -9,7 +9,7 @@ from segue.sessions.count.breakdown import SpendOf
 from segue.views import printing
 
 Priced = Sequence[tuple[SpendOf, Decimal | None]]
-_MOST = 60
+_MAX_NAME_CHARS = 60
 _HEADS = ("input", "output", "cache read", "cache write", "cost")
 
 
@@ -43,7 +43,9 @@ def text(by: str, priced: Priced) -> str:
     if not listed:
         return "nothing was spent in that time"
     cells = [[by, *_HEADS]]
-    cells += [[printing.one_line(each["name"])[-_MOST:], *_cells(each)] for each in listed]
+    cells += [
+        [printing.one_line(each["name"])[-_MAX_NAME_CHARS:], *_cells(each)] for each in listed
+    ]
     cells.append(["total", *_cells(total(priced))])
     widths = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
     lines = []

@@ -34,7 +34,7 @@ STATE_COLOURS = {
     RunState.NEEDS_YOU: "yellow",
 }
 _DOT = " · "
-_MOST_CHARS = 4_000  # a command may be a whole program, and is drawn four times a second
+_MAX_CHARS = 4_000  # a command may be a whole program, and is drawn four times a second
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -~])?")
 _ROOM = ((12, 5), (12, 4), (12, 3), (12, 2), (6, 2), (6, 1), (0, 1), (0, 0))
 """Bars of the gauge, and how many of the lesser parts are shown: the narrower, the fewer."""
@@ -60,7 +60,7 @@ class RunPicture(Struct, frozen=True, kw_only=True):
 
 def clean(text: str) -> str:
     """One line, printable: no control character, no change of direction, no line break."""
-    plain = _ESCAPE.sub("", text[:_MOST_CHARS])
+    plain = _ESCAPE.sub("", text[:_MAX_CHARS])
     return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
 
 
@@ -191,7 +191,7 @@ def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]
 
 def _words(picture: RunPicture, width: int) -> list[Piece]:
     """A line of the agent's own, while it works."""
-    said = next(filter(None, map(clean, picture.words[:_MOST_CHARS].splitlines())), "")
+    said = next(filter(None, map(clean, picture.words[:_MAX_CHARS].splitlines())), "")
     if not said or not picture.run.is_live:
         return []
     return [("  “", "dim"), (cut(said, width - 4), ""), ("”", "dim")]

@@ -9,7 +9,7 @@ from segue.core.stops.reasons import StopReason
 from segue.system.config import prompts
 
 _TYPED = (continuation.RESUME, continuation.HANDOFF_REQUEST, continuation.HANDOFF_RESUME)
-_LEAST_CHARS = 20  # a template that says less by itself is not recognised
+_MIN_CHARS = 20  # a template that says less by itself is not recognised
 
 
 class Messages:
@@ -95,4 +95,4 @@ def _has_all(text: str, pieces: list[str]) -> bool:
         if place < 0:
             return False
         place += len(piece)
-    return sum(map(len, pieces)) >= _LEAST_CHARS
+    return sum(map(len, pieces)) >= _MIN_CHARS

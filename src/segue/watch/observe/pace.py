@@ -2,7 +2,7 @@
 
 from heapq import heappop, heappush
 
-FIRST_S, MOST_S = 0.2, 1.0
+FIRST_S, MAX_S = 0.2, 1.0
 """How long a change waits for more of the same; and how long if there is more all the time."""
 PRESSING_S = 0.02
 """How long a change waits of which every single one counts."""
@@ -13,7 +13,7 @@ _PRESSING_SHARE = 3  # and this, if every change counts
 
 class Pace:
     """A path that changes is due a little later, and at most once until then, however often it
-    changes. One that keeps changing is due less and less often, down to once in MOST_S,
+    changes. One that keeps changing is due less and less often, down to once in MAX_S,
     unless it is pressing."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class Pace:
         """It was looked at."""
         last_at, pause_s = self._looked.get(path, (float("-inf"), 0.0))
         is_calm = at > last_at + _CALM_S
-        pause_s = FIRST_S if is_calm else min(MOST_S, max(FIRST_S, 2 * pause_s))
+        pause_s = FIRST_S if is_calm else min(MAX_S, max(FIRST_S, 2 * pause_s))
         # The first look may be slow for other reasons, and what a file says must be known soon.
-        rest_s = min(_SHARE * took_s, MOST_S + 2 * took_s)
+        rest_s = min(_SHARE * took_s, MAX_S + 2 * took_s)
         if path in self._pressing:
             pause_s, rest_s = PRESSING_S, _PRESSING_SHARE * took_s
         self._looked[path] = (at, max(pause_s, rest_s))

@@ -35,7 +35,7 @@ SPARE_FILES = 256
 """How many open files are left for everything else; at most a quarter of what this user may."""
 
 _GET_INFO, _INFO_EXIT, _INFO_BYTES = 0xC040FF0B, 8, 64  # Linux 6.15: PIDFD_GET_INFO
-_MOST_FILES = 1 << 16
+_MAX_FILES = 1 << 16
 _CLOCK_SET_S = 2.0
 
 
@@ -325,7 +325,7 @@ def _max_handles() -> int:
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft - min(SPARE_FILES, soft // 4)
+    return _MAX_FILES if soft == resource.RLIM_INFINITY else soft - min(SPARE_FILES, soft // 4)
 
 
 def _allow_more() -> bool:
@@ -333,7 +333,7 @@ def _allow_more() -> bool:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    most = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft >= most:
         return False
     with suppress(OSError, ValueError):

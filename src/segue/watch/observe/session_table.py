@@ -12,11 +12,11 @@ from segue.sessions.find import FileOnDisk
 from segue.watch.observe.matching import Matching, Name
 from segue.watch.observe.viewer import WHOLE_BYTES, Places, Sight, Viewer
 
-MOST_SESSIONS = 2000
+MAX_SESSIONS = 2000
 """The maximum number of sessions without a process."""
 
-_EARLY_S, _MOST_EARLY = 60.0, 100
-_MOST_GONE = 1_000
+_EARLY_S, _MAX_EARLY = 60.0, 100
+_MAX_GONE = 1_000
 
 
 class Sighting(Struct, frozen=True):
@@ -149,7 +149,7 @@ class SessionTable:
         does, the end is reported."""
         ids = {process.session_id} if process.session_id else {h.session_id for h in process.holds}
         for name in ((process.agent, each) for each in ids - {""}):
-            if name not in self.sights and len(self._early) < _MOST_EARLY:
+            if name not in self.sights and len(self._early) < _MAX_EARLY:
                 self._early[name] = (process, self._clock())
 
     # Sub-agents
@@ -225,11 +225,11 @@ class SessionTable:
         ]
         loose.sort(reverse=True)
         for place, (last_at, changed_at, name) in enumerate(loose):
-            if place >= MOST_SESSIONS or max(last_at, changed_at) < since:
+            if place >= MAX_SESSIONS or max(last_at, changed_at) < since:
                 self._forget(name)
-        if len(self._parents) > MOST_SESSIONS:
+        if len(self._parents) > MAX_SESSIONS:
             self._parents = {}  # asked again where it matters
-        if len(self._untold) > MOST_SESSIONS:
+        if len(self._untold) > MAX_SESSIONS:
             self._untold = set()
         since = self._clock() - _EARLY_S
         self._early = {name: early for name, early in self._early.items() if early[1] >= since}
@@ -241,7 +241,7 @@ class SessionTable:
         self.revision += 1
         self.changed.pop(name, None)
         self.gone[name] = self.revision
-        if len(self.gone) > _MOST_GONE:
+        if len(self.gone) > _MAX_GONE:
             self.gone, self.first_revision = {}, self.revision
         if self._names.get(sight.seen.path) == name:
             del self._names[sight.seen.path]

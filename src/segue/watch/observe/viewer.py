@@ -25,7 +25,7 @@ from segue.system.files.sqlite import is_damage
 
 _encode = msgspec.msgpack.Encoder().encode
 _ASK_S = 60.0
-_MOST_UNSAVED = 2000
+_MAX_UNSAVED = 2000
 _BUSY_S = 0.1  # nothing waits for a cache, because a scan may write for seconds
 WHOLE_BYTES = 1 << 16
 """The first record of a longer file is whole."""
@@ -151,7 +151,7 @@ class Viewer(Survey):
             return
         except sqlite3.Error as fault:
             self._failed(fault)
-            if len(unsaved) <= _MOST_UNSAVED:
+            if len(unsaved) <= _MAX_UNSAVED:
                 self._unsaved = unsaved | self._unsaved  # the next time, then
 
     def answered(self) -> set[str]:

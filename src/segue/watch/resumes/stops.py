@@ -44,7 +44,7 @@ AGAIN_S = 0.5
 """What looks like the same stop once more is looked at again then: agents write some records before
 the words that begin the next turn."""
 RETRY_S = 15.0
-MOST_RETRIES = 40
+MAX_RETRIES = 40
 """How often, and how many times, what could not be typed just now is tried again."""
 REPLY_S = 300.0
 """A resumed session that has not replied by then keeps others waiting no longer."""
@@ -404,7 +404,7 @@ class Stops:
             self._tell(session, pending, pending.verdict)
             return
         if isinstance(pending.verdict, wake.Relay):
-            again = retry and pending.retries < MOST_RETRIES
+            again = retry and pending.retries < MAX_RETRIES
             pending.relay_failed = not again  # its own agent continues it, once it may
             pending.verdict = wake.WaitForReset(
                 now + (RETRY_S if again else 0.0), f"no relay: {why_not}"
@@ -413,7 +413,7 @@ class Stops:
             self.world.say(f"{label(session)}: it could not be relayed: {why_not}")
             return
         pending.verdict = wake.AskUser(f"it could not be resumed: {why_not}")
-        if retry and pending.retries < MOST_RETRIES:
+        if retry and pending.retries < MAX_RETRIES:
             pending.verdict = wake.WaitForReset(now + RETRY_S, f"not just now: {why_not}")
         self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
         if key in self.pending:

@@ -24,7 +24,7 @@ from segue.watch.log import ARRIVAL, Note
 from segue.watch.server.hook_calls import AGENT, HookCalls
 from segue.watch.server.status_line import line
 
-_MOST_HANDOFFS = 200
+_MAX_HANDOFFS = 200
 _FIGURES_S = 60.0
 GiveFigures = Callable[[float | None], dict[str, Any]]
 _COUNTED = {
@@ -205,7 +205,7 @@ class DaemonAnswers:
                     if isinstance(note.data.get("cycle"), dict):
                         id = str(note.data.get("id"))
                         self._handoffs[id] = _shown({"id": id, **note.data["cycle"]})
-            newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MOST_HANDOFFS]
+            newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MAX_HANDOFFS]
             self._handoffs = {each["id"]: each for each in reversed(newest)}
         return newest
 

@@ -20,8 +20,8 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 EVENTS = "text/event-stream"
 MARKDOWN = "text/markdown; charset=utf-8"
-_MOST_LINE = 500  # characters of an error
-_MOST_DIGITS = 18
+_MAX_LINE = 500  # characters of an error
+_MAX_DIGITS = 18
 _OWN: dict[str, tuple[str, ...]] = {"order": ("argv",), "live": ("flags",)}
 """What stays in the log, because arguments of agents may contain keys."""
 
@@ -367,10 +367,10 @@ def _said(line: str) -> ApiReply:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:_MOST_LINE]
+    return " ".join(text.split())[:_MAX_LINE]
 
 
 def _count(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise ApiRefusal(400, f"{what} must be a non-negative whole number")
     return int(text)

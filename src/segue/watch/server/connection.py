@@ -13,7 +13,7 @@ import h11
 from segue.watch.server.api import EVENTS, ApiRefusal, ApiReply, ApiRequest
 from segue.watch.server.sockets import LOOPBACK, Door
 
-MOST_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 4 << 20
 READ_BYTES = 64 << 10
 _SEND_BYTES = 256 << 10
 _HEAD_BYTES = 16 << 10
@@ -94,7 +94,7 @@ class Connection:
                 self._head = event
             elif isinstance(event, h11.Data):
                 self._body += event.data
-                if len(self._body) > MOST_BODY_BYTES:
+                if len(self._body) > MAX_BODY_BYTES:
                     raise _too_large()
             elif isinstance(event, h11.EndOfMessage):
                 self._whole()
@@ -113,7 +113,7 @@ class Connection:
         if self.door.is_open_to_all:
             check(self.door, given)
         length = given.get(b"content-length", b"0")
-        if len(length) > 12 or int(length) > MOST_BODY_BYTES:
+        if len(length) > 12 or int(length) > MAX_BODY_BYTES:
             raise _too_large()
         if given.get(b"content-encoding", b"identity").lower() != b"identity":
             raise ApiRefusal(415, "the body must not be compressed")
@@ -236,4 +236,4 @@ def check(door: Door, given: dict[bytes, bytes]) -> None:
 
 
 def _too_large() -> ApiRefusal:
-    return ApiRefusal(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MB")
+    return ApiRefusal(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")

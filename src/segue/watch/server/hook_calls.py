@@ -29,7 +29,7 @@ WRITTEN = "HandoffWritten"
 agent."""
 
 _COMPACT_S = 60.0  # the agent may report one compaction several times
-_MOST_KEPT = 4_000  # sessions for which segue remembers what they were told
+_MAX_KEPT = 4_000  # sessions for which segue remembers what they were told
 _ASKING = ("permission_prompt", "elicitation_dialog")
 
 
@@ -79,7 +79,7 @@ class HookCalls:
         if reply.told != hooks.HookMemory():
             self._told.pop(key, None)
             self._told[key] = reply.told
-            if len(self._told) > _MOST_KEPT:
+            if len(self._told) > _MAX_KEPT:
                 del self._told[next(iter(self._told))]
         for fact in reply.facts:
             self._learn(kept, fact)
@@ -176,7 +176,7 @@ class HookCalls:
         )
         with self.world.lock:
             self._known[session.agent, session.session_id] = known
-            if len(self._known) > _MOST_KEPT:
+            if len(self._known) > _MAX_KEPT:
                 del self._known[next(iter(self._known))]
 
     def read_spool(self) -> None:

@@ -36,7 +36,7 @@ TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 MAX_RECALL_CHARS = 7_800
 """The maximum, without the words around it."""
 
-_MOST_CHARS = 9_000  # claude puts more than 10,000 into a file
+_MAX_CHARS = 9_000  # claude puts more than 10,000 into a file
 _MACHINE = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
 
 
@@ -338,7 +338,7 @@ class _Answer:
         return self._specific(additionalContext=said) if said else None
 
     def _specific(self, **values: str) -> JSON:
-        cut = {key: value[:_MOST_CHARS] for key, value in values.items()}
+        cut = {key: value[:_MAX_CHARS] for key, value in values.items()}
         return {"hookSpecificOutput": {"hookEventName": self.name, **cut}}
 
 

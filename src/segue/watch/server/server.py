@@ -1,7 +1,7 @@
 """The daemon's API over sockets: one thread that moves bytes, and a few that call the daemon.
 
 The server never waits for a client, whatever it does or fails to do: half a request, a body that
-never arrives, an answer that nobody reads. The number of clients is limited (`MOST_CLIENTS`);
+never arrives, an answer that nobody reads. The number of clients is limited (`MAX_CLIENTS`);
 one more replaces the client that has been inactive the longest. Without clients, no thread does
 anything.
 """
@@ -23,9 +23,9 @@ from segue.watch.server.connection import ClientGone, Connection, Phase
 from segue.watch.server.feed import PAGE, Feed, Listener
 from segue.watch.server.sockets import Door, UnixDoor, port_door, token_path
 
-MOST_CLIENTS = 64  # at the socket, and as many at the port
-MOST_STREAMS = 16
-MOST_HELD_BYTES = 16 << 20  # of all clients' requests and responses
+MAX_CLIENTS = 64  # at the socket, and as many at the port
+MAX_STREAMS = 16
+MAX_HELD_BYTES = 16 << 20  # of all clients' requests and responses
 PATIENCE_S = 10.0
 BEAT_S = 15.0
 _WORKERS = 3
@@ -180,7 +180,7 @@ class Server:
     def _take(self, door: Door) -> None:
         now = time.monotonic()
         here = [client for client in self.clients if client.door is door]
-        if len(here) >= MOST_CLIENTS and not self._make_room(here):
+        if len(here) >= MAX_CLIENTS and not self._make_room(here):
             self._take_none(door, now + _REST_S)  # until one leaves, or until the next attempt
             return
         try:
@@ -229,7 +229,7 @@ class Server:
                 found = self.api.answer(request)
                 self._later(lambda: self._answer(client, request, found))
 
-        if self._jobs.qsize() > 4 * MOST_CLIENTS:
+        if self._jobs.qsize() > 4 * MAX_CLIENTS:
             raise ApiRefusal(503, "the daemon does not respond")
         self._watch(client)
         self._jobs.put(work)
@@ -241,8 +241,8 @@ class Server:
         with self._guarded(client):
             now = time.monotonic()
             if isinstance(found, ApiStream):
-                if len(self.feed.followers) >= MOST_STREAMS:
-                    raise ApiRefusal(503, f"{MOST_STREAMS} clients already follow the events")
+                if len(self.feed.followers) >= MAX_STREAMS:
+                    raise ApiRefusal(503, f"{MAX_STREAMS} clients already follow the events")
                 self._answered["200"] += 1
                 self.feed.add(client, found, now)
                 self._listener.start(self.feed.latest)
@@ -279,7 +279,7 @@ class Server:
             self._drop(client)
 
     def _bound(self) -> None:
-        while sum(client.held_bytes for client in self.clients) > MOST_HELD_BYTES:
+        while sum(client.held_bytes for client in self.clients) > MAX_HELD_BYTES:
             self._drop(
                 max(self.clients, key=lambda client: (client.held_bytes > 0, -client.moved_at))
             )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.sessions.forecasts.growth import (
-    LEAST_TASKS,
+    MIN_TASKS,
     Growth,
     Sample,
     Typical,
@@ -390,10 +390,10 @@ def test_a_task_with_a_compaction_costs_what_grew_before_and_after_it() -> None:
 
 def test_with_too_little_history_nothing_is_typical() -> None:
     assert typical_task([]) is None
-    assert typical_task([1_000] * (LEAST_TASKS - 1)) is None
+    assert typical_task([1_000] * (MIN_TASKS - 1)) is None
     assert typical_task([0] * 50 + [-7] * 50) is None
-    assert typical_task([1_000] * LEAST_TASKS) == Typical(
-        median_tokens=1_000, p90_tokens=1_000, tasks=LEAST_TASKS
+    assert typical_task([1_000] * MIN_TASKS) == Typical(
+        median_tokens=1_000, p90_tokens=1_000, tasks=MIN_TASKS
     )
 
 
@@ -402,7 +402,7 @@ def test_median_and_p90_of_one_to_a_hundred() -> None:
     assert found == Typical(median_tokens=5_000, p90_tokens=9_000, tasks=100)
 
 
-@given(st.lists(st.integers(1, 10**6), min_size=LEAST_TASKS, max_size=60))
+@given(st.lists(st.integers(1, 10**6), min_size=MIN_TASKS, max_size=60))
 def test_nine_of_ten_tasks_cost_no_more_than_p90_and_the_median_is_the_median(
     costs: list[int],
 ) -> None:

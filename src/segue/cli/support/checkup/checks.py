@@ -23,7 +23,7 @@ Status = Literal["ok", "warn", "fail"]
 Env = Mapping[str, str]
 
 _ASK_S = 10.0
-_LEAST_BYTES, _FEW_BYTES = 100_000_000, 1_000_000_000
+_MIN_BYTES, _FEW_BYTES = 100_000_000, 1_000_000_000
 _SHARED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "lustre")
 """File systems on which other machines may write too: SQLite's log in shared memory needs one."""
 _TIME_ERROR = 5  # of adjtimex: the clock is not synchronised
@@ -104,7 +104,7 @@ def state_folder() -> Iterator[HealthCheck]:
 def _space(place: Path, move: str) -> HealthCheck:
     free = shutil.disk_usage(place).free
     said = f"{free / 1e9:,.1f} GB free" if free >= 1e9 else f"{free / 1e6:,.0f} MB free"
-    status: Status = "fail" if free < _LEAST_BYTES else "warn" if free < _FEW_BYTES else "ok"
+    status: Status = "fail" if free < _MIN_BYTES else "warn" if free < _FEW_BYTES else "ok"
     what = said if status == "ok" else f"{said}; a night of output may need more"
     return HealthCheck(name="space", status=status, what=what, do="" if status == "ok" else move)
 

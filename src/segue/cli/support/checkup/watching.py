@@ -18,7 +18,7 @@ from segue.errors import SegueError
 from segue.system import units
 from segue.system.files import edits, state
 
-LEAST_TMUX = (3, 2)
+MIN_TMUX = (3, 2)
 """The formats that typing into a pane is guarded with came with it."""
 
 _ANSWER_S = 3.0
@@ -152,7 +152,7 @@ def tmux(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
     program = shutil.which("tmux", path=env.get("PATH"))
     said = asked([program, "-V"]) if program else ""
     version = re.search(r"(\d+)\.(\d+)", said)
-    if version and (int(version[1]), int(version[2])) < LEAST_TMUX:
-        least = ".".join(map(str, LEAST_TMUX))
+    if version and (int(version[1]), int(version[2])) < MIN_TMUX:
+        least = ".".join(map(str, MIN_TMUX))
         what = f"{said} is too old: segue can type only with tmux {least} or newer"
         yield HealthCheck(name="tmux", status="warn", what=what, do="install a newer tmux")

@@ -47,12 +47,12 @@ from segue.core.handoffs.machine.types import (
 from segue.core.handoffs.metrics import metrics
 from segue.core.policy import Policy
 
-MOST_REQUESTS = 3
-MOST_INVALID = 2  # documents; then segue writes one
-MOST_CLEARS = 3
-MOST_RESUMES = 3
-MOST_INTERRUPTS = 3  # of one turn
-MOST_REFUSED = 10  # of those, because the user typed just then or a question was open
+MAX_REQUESTS = 3
+MAX_INVALID = 2  # documents; then segue writes one
+MAX_CLEARS = 3
+MAX_RESUMES = 3
+MAX_INTERRUPTS = 3  # of one turn
+MAX_REFUSED = 10  # of those, because the user typed just then or a question was open
 LATE_S = 10.0  # by then, an interrupt is in the records whose key was pressed
 SOON_S = 3.0  # by then, the key is pressed that was decided on
 BEFORE_S = 1.0  # records are as exact as their agent's clock
@@ -132,7 +132,7 @@ def _written(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
 
 
 def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
-    if cycle.cuts >= MOST_INTERRUPTS:
+    if cycle.cuts >= MAX_INTERRUPTS:
         return _ask(replace(cycle, blocked=WORKS), moment, f"{WORKS}, and cannot be interrupted")
     counted = _counted(cycle, f"interrupt_{cycle.step.value}")
     counted = replace(
@@ -267,7 +267,7 @@ def not_interrupted(
     refused = replace(
         cycle, tries=tries, cut_at=cut_at, is_pressed=cut_at is not None, was_cut=was_cut, cuts=cuts
     )
-    if tries[REFUSED] >= MOST_REFUSED:
+    if tries[REFUSED] >= MAX_REFUSED:
         refused = replace(refused, blocked=refused.blocked or WORKS)
         return _ask(refused, moment, f"{WORKS}, and cannot be interrupted: {fact.why}")
     return refused, []
@@ -293,7 +293,7 @@ def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContex
             return _rest(cycle, moment, "its turn has ended: it is waiting for the user")
         if not (was_cut and fact.is_long):
             return cycle, []
-    if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MOST_REQUESTS:
+    if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MAX_REQUESTS:
         return _write_own(cycle, moment, "asked the maximum number of times")
     return _to(cycle, HandoffStep.ASKING, moment, is_heard=False, is_stale=False), [
         TypeText("request")
@@ -412,7 +412,7 @@ def file_comes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -
     if cycle.step is not HandoffStep.ASKED or fact.ok or not fact.stable:
         return seen, []
     seen = _counted(seen, "invalid")
-    if seen.tries["invalid"] >= MOST_INVALID:
+    if seen.tries["invalid"] >= MAX_INVALID:
         return _write_own(seen, moment, f"the session's document is not valid: {fact.why}")
     why = f"the document is not valid: {fact.why}"
     return _to(seen, HandoffStep.WAITING, moment, why=why, stale_before=moment.now), []
@@ -546,7 +546,7 @@ def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
     not cleared needs a new document."""
     # That asking is useless is remembered.
     asked = cycle.tries.get("request", 0)
-    tries = {"request": asked} if asked >= MOST_REQUESTS else {}
+    tries = {"request": asked} if asked >= MAX_REQUESTS else {}
     fresh = replace(cycle, tries=tries, refused_at=None, why="")
     if not cycle.is_cleared:
         return _again(fresh, moment)
@@ -574,7 +574,7 @@ def time_to_type(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -
         return _again(cycle, moment)
     if not cycle.has_document:
         return _write_own(cycle, moment, "the document is gone or no longer valid")
-    if cycle.tries["clear"] < MOST_CLEARS:
+    if cycle.tries["clear"] < MAX_CLEARS:
         return _to(cycle, HandoffStep.WRITTEN, moment), []
     return _ask(cycle, moment, "the context was not cleared")
 
@@ -584,7 +584,7 @@ def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffCo
 
 
 def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
-    if not cycle.is_heard and cycle.tries.get("resume", 0) < MOST_RESUMES:
+    if not cycle.is_heard and cycle.tries.get("resume", 0) < MAX_RESUMES:
         return _to(cycle, HandoffStep.CLEARED, moment), []
     said = (
         "read the document, but did not continue" if cycle.is_read else "did not read the document"

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from segue.core.policy import Policy
 from segue.core.sessions.forecasts.forecast import fits
-from segue.core.sessions.forecasts.growth import LEAST_TASKS, bounded, typical_task
+from segue.core.sessions.forecasts.growth import MIN_TASKS, bounded, typical_task
 from segue.core.sessions.reading import Reading, Zone
 
 CHARS_PER_TOKEN = 4  # of prose
@@ -45,14 +45,14 @@ def told(tokens: int) -> Sized:
 def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
     """What the task in a prompt will cost: its own text, and what tasks here usually cost.
     `costs`: the costs of the project's earlier tasks (`growth.task_costs`). With fewer than
-    `growth.LEAST_TASKS` of them only the text counts, which is too little rather than too
+    `growth.MIN_TASKS` of them only the text counts, which is too little rather than too
     much."""
     own = max(1, -(-bounded(chars) // CHARS_PER_TOKEN))
     usual = typical_task(costs)
     if usual is None:
         known = sum(cost > 0 for cost in costs)
         why = f"only its text: there are {known} earlier tasks here"
-        return Sized(own, "prompt", f"{why}, {LEAST_TASKS} are needed")
+        return Sized(own, "prompt", f"{why}, {MIN_TASKS} are needed")
     why = f"its text, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
     return Sized(own + usual.median_tokens, "history", why)
 

@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 IDLE_S = 300.0  # longer between a reply and the next turn: the user was away
 STALL_S = 1_800.0  # longer inside a turn: no tool or sub-agent, but a wait for a limit or the user
-LEAST_TASKS = 10  # below it a p90 is merely the largest
+MIN_TASKS = 10  # below it a p90 is merely the largest
 
 _LOOK_BACK_SAMPLES = 10_000
 _RECENT_REPLIES = 300  # work changes (it is delegated, say): what was hours ago is no guide
 _RECENT_TURNS = 30
 _LATEST_REPLIES = 9  # how fast they come changes from one tool to the next
 _BLOCKS = 20
-_LEAST_ACTIVE_S = 60.0  # the burst in which a session starts says nothing of its pace
+_MIN_ACTIVE_S = 60.0  # the burst in which a session starts says nothing of its pace
 _LATEST_S = 1e11  # the year 5138: later is no time, or milliseconds
-_MOST_TOKENS = 2**53  # beyond, floats lose tokens, and still larger integers raise
+_MAX_TOKENS = 2**53  # beyond, floats lose tokens, and still larger integers raise
 
 
 SHARES = (0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
@@ -152,7 +152,7 @@ def typical_task(costs: Iterable[int]) -> Typical | None:
     """Median and p90 of `task_costs` of many sessions; None with too little history."""
     ranked = sorted(bounded(cost) for cost in costs if cost > 0)
     count = len(ranked)
-    if count < LEAST_TASKS:
+    if count < MIN_TASKS:
         return None
     return Typical(
         median_tokens=ranked[(count - 1) // 2],
@@ -224,7 +224,7 @@ def _reply_s(steps: Sequence[_Step]) -> float | None:
 def _per_minute(paces: list[tuple[int, float]]) -> float | None:
     """Blocks of about equal time: single steps last two seconds or twenty minutes."""
     total = fsum(seconds for _, seconds in paces)
-    if not total >= _LEAST_ACTIVE_S:
+    if not total >= _MIN_ACTIVE_S:
         return None
     enough = total / _BLOCKS * (1 - 1e-6)  # equal steps make equal blocks, however they are rounded
     blocks: list[tuple[int, float]] = []
@@ -259,6 +259,6 @@ def _high(ranked: Sequence[float], share: float = 0.9) -> float:
 
 def bounded(tokens: int) -> int:
     """A count that can be calculated with, whatever a record says."""
-    if 0 <= tokens <= _MOST_TOKENS:
+    if 0 <= tokens <= _MAX_TOKENS:
         return tokens
-    return _MOST_TOKENS if tokens > 0 else 0
+    return _MAX_TOKENS if tokens > 0 else 0

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 LATE = 0.90
 """Of the window: above it, a request for a checkpoint comes late."""
-LEAST_TURNS = 150
-LEAST_SESSIONS = 3
+MIN_TURNS = 150
+MIN_SESSIONS = 3
 _LOWEST, _HIGHEST = 30, 90  # percent
 
 
@@ -54,10 +54,10 @@ def advise(
         sessions += bool(found)
         pairs += found
     turns = sorted(first for first, _ in pairs)
-    if len(pairs) < LEAST_TURNS or sessions < LEAST_SESSIONS:
+    if len(pairs) < MIN_TURNS or sessions < MIN_SESSIONS:
         why = (
             f"not enough history: {len(pairs)} turns of {sessions} sessions;"
-            f" at least {LEAST_TURNS} turns of {LEAST_SESSIONS} sessions are needed"
+            f" at least {MIN_TURNS} turns of {MIN_SESSIONS} sessions are needed"
         )
         return Advice(hard_mark=None, why=why, sessions=sessions, turns=len(pairs))
     best = next(

@@ -9,8 +9,8 @@ from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.voice import Voice
 
-_MOST_WORDS = 70
-_MOST_LINES = 8
+_MAX_WORDS = 70
+_MAX_LINES = 8
 _LOWER_WORDS = 9  # a longer line that starts in lower case is the rest of a sentence
 _LEAD_WORDS = 8
 _SENTENCE_END = lazy_pattern(r"[.!?]\s")
@@ -101,7 +101,7 @@ def may_claim(unit: Unit, text: str) -> bool:
     if unit.voice is not Voice.PLAIN or unit.log or unit.speaker or unit.item:
         return False
     words = len(text.split())
-    if words > _MOST_WORDS or text.count("\n") > _MOST_LINES:
+    if words > _MAX_WORDS or text.count("\n") > _MAX_LINES:
         return False
     if not text or is_rest(text):
         return False

@@ -40,13 +40,13 @@ _FORMS = (
 )
 _WHY_WORDS = 3
 _LONGEST = 7
-_MOST = 4
+_MAX_UNITS = 4
 _SILENCES = {STATEMENT: 0.5, CONCEPT: 0.7}
 """How likely it must be that a text is no stop, to silence a sign of this kind."""
 _FOREIGN = 0.2
 """Below this a text is so unlike a message that even a known sentence in it is not acted on."""
 _EVEN = 0.5
-_MOST_ALONE = 0.75
+_MAX_ALONE = 0.75
 """A plain line is not acted on alone, whatever its words are."""
 _CORRECTED = ("exit", "hint", STATEMENT, CONCEPT)
 """Kinds of signs that words may turn into another reason."""
@@ -104,7 +104,7 @@ def temper(
         if kind in _KEPT and likely[told] >= _FOREIGN:
             sure = None  # known word for word: how often that is right was counted
         elif kind in (STATEMENT, *_KEPT):
-            sure = min(likely[told], _MOST_ALONE)
+            sure = min(likely[told], _MAX_ALONE)
         signs = tuple(replace(s, sure=sure) if s.reason is told else s for s in heard.signs)
         return replace(heard, signs=signs)
     if reason is NO_STOP:
@@ -141,7 +141,7 @@ def _filled(
     if reason is StopReason.ERROR and (loudest.log or not is_error):
         return quiet  # in a log, errors are daily bread
     sign = _sign(reason, units, marks, likeness, ear, where)
-    sure = likely[reason] if is_error else min(likely[reason], _MOST_ALONE)
+    sure = likely[reason] if is_error else min(likely[reason], _MAX_ALONE)
     return replace(heard, signs=(replace(sign, sure=sure),))
 
 
@@ -209,7 +209,7 @@ def marks_of(units: list[Unit], vocabulary: Vocabulary | None, heard: TextVerdic
         yield f"!!{sign.reason.value}"
     if is_dismissed(heard, units):
         yield "!dismissed"
-    yield f"@units {min(_MOST, len(units).bit_length())}"
+    yield f"@units {min(_MAX_UNITS, len(units).bit_length())}"
     if units:
         yield f"@first {units[0].voice.name}"
         yield f"@last {units[-1].voice.name}"

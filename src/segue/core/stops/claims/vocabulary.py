@@ -49,11 +49,11 @@ _Found = dict[tuple[StopReason, str], tuple[float, str]]
 _ADVISED = "advised "
 """Prefix of a subject that counts even in advice; it counts half if something is stated as well."""
 
-_MOST_CHARS = 4_000
+_MAX_CHARS = 4_000
 _NEAR_CHARS = 70
 _HITS_EACH = 6
-_MOST_SENTENCES = 24
-_MOST_CODES = 12
+_MAX_SENTENCES = 24
+_MAX_CODES = 12
 _STATUS = lazy_pattern(
     r"(?i)(?:\b(?:https?|status(?:[ _]?code)?|error(?:[ _]code)?|code)[\"']?\s?[:=/(\[]?\s?[\"']?"
     r"|^\W{0,3}|[(\[<]|:\s)([45]\d\d)(?![\d.,:]\d)\b"
@@ -98,7 +98,7 @@ class Vocabulary:
         happened."""
         if statements.is_personal(text):
             return False
-        sentence = _flat(_SENTENCES.split(text[:_MOST_CHARS], maxsplit=1)[0])
+        sentence = _flat(_SENTENCES.split(text[:_MAX_CHARS], maxsplit=1)[0])
         if statements.is_long(sentence) or statements.is_condition(sentence):
             return False
         spans = self._finder(sentence)
@@ -127,11 +127,11 @@ class Vocabulary:
 
     def _weigh(self, text: str, others: tuple[Spoken, ...] = ()) -> Weighed | None:
         """What a text claims, or None. `others` is other evidence."""
-        text = _EMPTY_FIELD.sub(" ", text[:_MOST_CHARS])
+        text = _EMPTY_FIELD.sub(" ", text[:_MAX_CHARS])
         found: _Found = {}
-        for sentence in _SENTENCES.split(_CODE.sub(" ", text))[:_MOST_SENTENCES]:
+        for sentence in _SENTENCES.split(_CODE.sub(" ", text))[:_MAX_SENTENCES]:
             self._add_claims(_flat(sentence), found)
-        for code in list(dict.fromkeys(_CODE.findall(text)))[:_MOST_CODES]:
+        for code in list(dict.fromkeys(_CODE.findall(text)))[:_MAX_CODES]:
             self._add_code(code, found)
         for status in _STATUS.finditer(text):
             number = int(status[1])

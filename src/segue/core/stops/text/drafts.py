@@ -12,8 +12,8 @@ from segue.core.stops.plain.unwrap import unwrap
 from segue.core.stops.plain.voice import Voice
 from segue.core.stops.text.wordings import Reason, Wording
 
-_MOST_WORDS = 14
-_LEAST_LETTERS = 8
+_MAX_WORDS = 14
+_MIN_LETTERS = 8
 _LEAD = re.compile(
     r"^(?:\W*(?:api |fatal |llm )?(?:error|failed|failure|exception)\b\W*){1,2}", re.I
 )
@@ -31,7 +31,7 @@ def line_of(text: str, tail_lines: int) -> str:
         unit
         for unit in units(unwrap(text.split("\n")[-tail_lines:]))
         if unit.voice in (Voice.ERROR, Voice.PLAIN)
-        and sum(letter.isalpha() for letter in unit.text) >= _LEAST_LETTERS
+        and sum(letter.isalpha() for letter in unit.text) >= _MIN_LETTERS
     ]
     loud = [unit for unit in spoken if unit.voice is Voice.ERROR]
     chosen = (loud or spoken)[-1:]
@@ -41,7 +41,7 @@ def line_of(text: str, tail_lines: int) -> str:
 def draft(line: str, reason: Reason, name: str = "") -> Wording:
     """A wording that matches this line, and lines that differ only in what changes each time."""
     said = _LEAD.sub("", line).strip() or line
-    words = said.split()[:_MOST_WORDS]
+    words = said.split()[:_MAX_WORDS]
     pattern = _pattern(" ".join(words).rstrip(".,:;!·"))
     slug = "_".join(part for part in _SLUG.split(said.lower()) if len(part) > 2)[:40].strip("_")
     return Wording(

@@ -30,7 +30,7 @@ from segue.testing.simulation.invariants import RunWatch
 from segue.testing.simulation.stores import DriversStore, Killed
 
 _FAILING = 14
-_LEAST_S = 0.02
+_MIN_S = 0.02
 _IN_VAIN_S = 5.0
 _NOTICED_S = 0.1  # from a record to the loop's turn that reads it
 
@@ -281,9 +281,9 @@ class HeadlessSession:
             left.append(20.0)
         follower = cast("Any", loop.follower)
         if follower is not None and follower.leg.exit is not None:
-            left.append(_LEAST_S)
+            left.append(_MIN_S)
         if left:
-            self._plan(self.world.schedule.now + max(_LEAST_S, min(left)))
+            self._plan(self.world.schedule.now + max(_MIN_S, min(left)))
         elif follower is None:
             self.watch.stuck(loop.run)
 

@@ -14,8 +14,8 @@ from segue.testing.simulation.terminals.conversations import file_in, kind_of
 if TYPE_CHECKING:
     from segue.testing.simulation.terminals.session import TerminalSession
 
-_MOST_OPEN_S = 80_000.0
-_MOST_NOTES = 600
+_MAX_OPEN_S = 80_000.0
+_MAX_NOTES = 600
 _TYPING_S = 1.0  # for so long a text stands in the input line before it is sent
 
 
@@ -195,7 +195,7 @@ class TerminalWatch:
         name = cycle["id"]
         self.notes[name] = self.notes.get(name, 0) + 1
         what = f"{self.notes[name]} notes on handoff {name}"
-        must(self.notes[name] <= _MOST_NOTES, "what is kept is bounded", what)
+        must(self.notes[name] <= _MAX_NOTES, "what is kept is bounded", what)
         if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
             # Much may happen until the user has seen to it: the session is asked anew then.
             self.asked_at = float("inf")
@@ -228,7 +228,7 @@ class TerminalWatch:
         for cycle in self._cycles():
             open_s = machine_.clock.now() - cycle.step_at
             what = f"{cycle.step} for {open_s:.0f} s"
-            is_open = cycle.step.is_active and open_s > _MOST_OPEN_S
+            is_open = cycle.step.is_active and open_s > _MAX_OPEN_S
             must(not is_open, "every handoff ends or waits for its user", what)
 
     def replays(self, run_id: str) -> None:
