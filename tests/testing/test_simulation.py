@@ -58,11 +58,11 @@ def test_a_database_on_disk_gives_the_same_trace_as_memory(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("seed", "sessions"), [(7, 24), (FRESH, 12)], ids=["fixed", "fresh"])
 def test_every_invariant_holds(seed: int, sessions: int) -> None:
-    found = search(Order(sessions=sessions, days=30.0, seed=seed), jobs=1)
-    told = []
+    found = search(Order(sessions=sessions, days=30.0, seed=seed), jobs=1, keep_going=True)
+    told = [f"seed {seed}, world {each.number}: {each.result.rule}" for each in found.failures]
     if found.failure is not None:
-        told = story(*shrunk(found.failure.plan, found.failure.result, most=60))
-    assert not told, f"seed {seed}: " + "\n".join(told)
+        told += story(*shrunk(found.failure.plan, found.failure.result, most=60))
+    assert not told, "\n".join(told)
     if seed != FRESH:  # what a few worlds of any seed reach is a matter of luck
         assert found.figures.handoffs > 10
         walked = coverage(found)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from support.homes import START, claude_session, prompt, reply
 
 from segue.cli import cli
@@ -13,6 +14,8 @@ from segue.core.runs.machine import moves
 from segue.core.runs.types import Run, RunStep
 from segue.system import clock
 from segue.system.config.marks_file import with_marks
+from segue.testing.simulation.world import Plan, play
+from segue.testing.simulation.world import Result as WorldResult
 
 
 def run(*args: str) -> Result:
@@ -55,9 +58,41 @@ def test_a_broken_invariant_is_reported_with_its_seed_and_the_shortest_trace(
     assert done.exit_code == 1
     assert "broken: the " in done.stdout
     assert "seed 7, world 0; the shortest trace has " in done.stdout
+    assert "--sessions 4 --days 30 --seed 7 --world 0" in done.stdout
     told = json.loads(run(*args, "--json").stdout)
     assert told["ok"] is False
     assert told["broken"]["trace"][-1].endswith(told["broken"]["what"])
+
+
+def test_keep_going_lists_every_broken_world_and_any_of_them_can_be_played_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(plan: Plan) -> WorldResult:
+        result = play(replace(plan, days=0.1, faults=()))
+        number = int(plan.seed.split(":")[1])
+        if number % 2:
+            result.rule, result.what = "odd worlds", f"number {number}"
+        return result
+
+    monkeypatch.setattr("segue.testing.simulation.search.play", breaks)
+    monkeypatch.setattr("segue.cli.tools.simulate._SHRINKING", 1)
+    args = ("simulate", "--sessions", "18", "--no-compare", "--jobs", "1")
+    first, done = run(*args), run(*args, "--keep-going")
+    assert (first.exit_code, done.exit_code) == (1, 1)
+    assert "seed 7, world 1; " in first.stdout
+    assert "worlds broke an invariant" not in first.stdout
+    assert "seed 7, world 1; " in done.stdout
+    assert "2 of 5 worlds broke an invariant:\n" in done.stdout
+    assert "  world 1: odd worlds: number 1\n  world 3: odd worlds: number 3\n" in done.stdout
+    assert "Policy graduated: handoff at 80/85% of the window" in done.stdout
+    told = json.loads(run(*args, "--keep-going", "--json").stdout)
+    assert [each["world"] for each in told["broken_worlds"]] == [1, 3]
+    assert told["broken"]["world"] == 1
+    assert "world 3: " in run(*args, "--keep-going", "--world", "3").stdout
+    alone = run(*args, "--world", "4")
+    assert alone.exit_code == 0
+    assert "2 sessions × 30 days, seed 7: every invariant held" in alone.stdout
+    assert "--world 5: 18 sessions are 5 worlds" in run(*args, "--world", "5").stderr
 
 
 def test_an_unknown_preset_is_one_line() -> None:

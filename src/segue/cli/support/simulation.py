@@ -59,6 +59,10 @@ def as_object(
         },
         "marks": [_marked(each) for each in compared],
         "broken": None if broken is None else _broken(broken),
+        "broken_worlds": [
+            {"world": each.number, "rule": each.result.rule, "what": each.result.what}
+            for each in found.failures
+        ],
     }
 
 
@@ -83,14 +87,35 @@ def for_people(
     order: Order, found: Found, walked: Coverage, compared: Sequence[Marked]
 ) -> list[str]:
     """The lines of a simulation in which every invariant held, for 80 columns."""
+    lines = [
+        f"{found.figures.sessions:,} sessions × {order.days:g} days, seed {order.seed}: every"
+        " invariant held",
+        *_figures(order, found, walked),
+    ]
+    if compared:
+        lines += ["", *comparison(compared)]
+    return lines
+
+
+def all_broken(order: Order, found: Found, walked: Coverage) -> list[str]:
+    """Every world in which an invariant was broken, and the figures of all."""
+    return [
+        "",
+        f"{len(found.failures):,} of {found.worlds:,} worlds broke an invariant:",
+        *(f"  world {each.number}: {each.result.rule}: {each.result.what}"
+          for each in found.failures),
+        "",
+        *_figures(order, found, walked),
+    ]  # fmt: skip
+
+
+def _figures(order: Order, found: Found, walked: Coverage) -> list[str]:
     got, asked = found.figures, found.figures.request_percent
     in_terminals = got.terminal_percent
     steep, alone = got.steep_exhaustions, got.lone_exhaustions
     policy = order.policy
     growth = "your own sessions'" if order.growth.sizes else "the built-in model's"
-    lines = [
-        f"{order.sessions:,} sessions × {order.days:g} days, seed {order.seed}: every invariant"
-        " held",
+    return [
         f"Policy {policy.name}: handoff at {_marks(policy)} of the window (at a pause / at once)",
         f"Growth of sessions: {growth}",
         "",
@@ -131,9 +156,6 @@ def for_people(
             f" {walked.with_faults:,} combined with a fault",
         ),
     ]
-    if compared:
-        lines += ["", *comparison(compared)]
-    return lines
 
 
 def _row(name: str, *told: str) -> list[str]:
@@ -172,7 +194,7 @@ def broken_lines(order: Order, broken: Broken) -> list[str]:
         f" faults in {broken.days:.2f} days:",
         *(f"  {line}" for line in broken.trace),
         f"to repeat it: segue simulate --sessions {order.sessions} --days {order.days:g}"
-        f" --seed {order.seed}",
+        f" --seed {order.seed} --world {broken.world}",
     ]
 
 

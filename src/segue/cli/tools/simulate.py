@@ -36,6 +36,10 @@ _HISTORY_S = 30 * 86_400.0
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Number of processes; default: one per core."
 )
+@click.option(
+    "--keep-going", is_flag=True, help="Do not stop at the first broken world; list all of them."
+)
+@click.option("--world", type=click.IntRange(0), help="Simulate only the world of this number.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(
@@ -47,30 +51,40 @@ def command(
     history: bool,
     compare: bool,
     jobs: int | None,
+    keep_going: bool,
+    world: int | None,
     as_json: bool,
 ) -> None:
     """Run segue's own machinery in a simulated world with faults, under your policy, and check
     after every step that nothing is lost, done twice or resumed against the user's will.
 
     Exit code 0 means that every invariant held; 1 that one was broken, and segue prints the seed
-    and the shortest trace that breaks it. The same numbers give the same result on any machine.
-    No agent is started and nothing is sent.
+    and the shortest trace that breaks it; with --keep-going, also every other world in which one
+    was. The same numbers give the same result on any machine. No agent is started and nothing is
+    sent.
     """
     from segue.cli.support import simulation
+    from segue.errors import InputError
     from segue.testing.simulation.models import Growth
     from segue.testing.simulation.search import Order, coverage, search
+    from segue.testing.simulation.world import SESSIONS
 
     policy, growth = _policy(preset), _growth() if history else Growth()
-    order = Order(sessions=sessions, days=days, seed=seed, policy=policy, growth=growth)
+    order = Order(
+        sessions=sessions, days=days, seed=seed, policy=policy, growth=growth, world=world
+    )
+    if world is not None and world >= order.worlds:
+        raise InputError(f"--world {world}: {sessions:,} sessions are {order.worlds:,} worlds")
     with ExitStack() as stack:
         seen: Callable[[int], None] = lambda count: None  # noqa: E731
         if sys.stderr.isatty():
-            bar = stack.enter_context(printing.progress("simulating", sessions))
+            total = sessions if world is None else SESSIONS
+            bar = stack.enter_context(printing.progress("simulating", total))
             seen = lambda count: bar.update(count - bar.pos)  # noqa: E731
-        found = search(order, jobs=jobs, seen=seen)
+        found = search(order, jobs=jobs, keep_going=keep_going, seen=seen)
     broken = None if found.failure is None else _shortest(found.failure)
     compared = []
-    if compare and broken is None:
+    if compare and broken is None and world is None:
         least = min(sessions, max(_COMPARED // 10, sessions // 10), _COMPARED)
         for soft, hard in _MARKS:
             # Zones below must stay in order, and say nothing about handoffs.
@@ -83,6 +97,8 @@ def command(
         printing.say_json(simulation.as_object(order, found, walked, compared, broken))
     elif broken is not None:
         printing.say("\n".join(simulation.broken_lines(order, broken)))
+        if keep_going:
+            printing.say("\n".join(simulation.all_broken(order, found, walked)))
     else:
         printing.say("\n".join(simulation.for_people(order, found, walked, compared)))
     ctx.exit(0 if broken is None else 1)

@@ -1,4 +1,4 @@
-"""Plays many worlds on all cores: their figures together, and the first world that breaks an
+"""Plays many worlds on all cores: their figures together, and the worlds that break an
 invariant."""
 
 import os
@@ -37,7 +37,12 @@ class Found(Struct, kw_only=True):
     digest: str
     worlds: int
     covered: Counter[tuple[str, str, str]]
-    failure: Failure | None = None
+    failures: list[Failure] = []
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first one."""
+        return self.failures[0] if self.failures else None
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -48,28 +53,41 @@ class Order(Struct, frozen=True, kw_only=True):
     seed: int
     policy: Policy = Policy()
     growth: Growth = Growth()
+    world: int | None = None  # only this one of them
 
-    def plans(self) -> Iterator[Plan]:
-        """The plans of the worlds, in order; the last one may have fewer sessions."""
-        for number, begin in enumerate(range(0, self.sessions, SESSIONS)):
-            yield planned(
-                self.seed,
+    @property
+    def worlds(self) -> int:
+        """How many worlds so many sessions need."""
+        return -(-self.sessions // SESSIONS)
+
+    def plans(self) -> Iterator[tuple[int, Plan]]:
+        """The worlds' numbers and plans, in order; the last one may have fewer sessions."""
+        for number in range(self.worlds) if self.world is None else (self.world,):
+            yield (
                 number,
-                sessions=min(SESSIONS, self.sessions - begin),
-                days=self.days,
-                policy=self.policy,
-                growth=self.growth,
+                planned(
+                    self.seed,
+                    number,
+                    sessions=min(SESSIONS, self.sessions - number * SESSIONS),
+                    days=self.days,
+                    policy=self.policy,
+                    growth=self.growth,
+                ),
             )
 
 
 def search(
-    order: Order, *, jobs: int | None = None, seen: Callable[[int], None] = lambda sessions: None
+    order: Order,
+    *,
+    jobs: int | None = None,
+    keep_going: bool = False,
+    seen: Callable[[int], None] = lambda sessions: None,
 ) -> Found:
-    """Plays all worlds, or until one breaks an invariant. The result depends only on `order`, not
-    on the number of jobs."""
+    """Plays all worlds, or until one breaks an invariant, unless it is to `keep_going`: then only
+    the first failure has its story. The result does not depend on the number of jobs."""
     found = Found(figures=Figures(), digest="", worlds=0, covered=Counter())
     digest, sessions = sha256(), 0
-    for number, (plan, result) in enumerate(_played(order, jobs or os.cpu_count() or 1)):
+    for number, plan, result in _played(order, jobs or os.cpu_count() or 1):
         found.worlds += 1
         found.figures.add(result.figures)
         found.covered.update(result.covered)
@@ -77,22 +95,25 @@ def search(
         sessions += plan.sessions
         seen(sessions)
         if result.rule:
-            found.failure = Failure(number=number, plan=plan, result=result)
-            break
+            if found.failures:
+                result.story = []
+            found.failures.append(Failure(number=number, plan=plan, result=result))
+            if not keep_going:
+                break
     found.digest = digest.hexdigest()
     return found
 
 
-def _played(order: Order, jobs: int) -> Iterator[tuple[Plan, Result]]:
-    if jobs == 1 or order.sessions <= 8 * SESSIONS:
-        for number, plan in enumerate(order.plans()):
-            yield plan, _play(number, plan)
+def _played(order: Order, jobs: int) -> Iterator[tuple[int, Plan, Result]]:
+    if jobs == 1 or order.sessions <= 8 * SESSIONS or order.world is not None:
+        for number, plan in order.plans():
+            yield number, plan, _play(number, plan)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        plans = list(order.plans())
+        numbers, plans = zip(*order.plans(), strict=True)
         try:
             yield from zip(
-                plans, pool.map(_play, range(len(plans)), plans, chunksize=4), strict=True
+                numbers, plans, pool.map(_play, numbers, plans, chunksize=4), strict=True
             )
         finally:
             pool.shutdown(cancel_futures=True)
