@@ -77,13 +77,13 @@ def test_blocking_is_opt_in() -> None:
     assert Policy().gate == "warn"
 
 
-def test_the_text_is_the_adrs_sentence_and_a_statement_with_its_numbers() -> None:
+def test_the_text_is_one_fixed_sentence_and_a_statement_with_its_numbers() -> None:
     sized = size_of_prompt(400, [12_000] * 10)
     found = gate(sized, at(65), Zone.WARNING, Policy())
     assert found.text == (
         "Context at 65%, complete large tasks after handoff. This one is estimated at 12,100 tokens"
         " (its text, and 12,000, the median of 10 earlier tasks here); in this session, tasks may"
-        " have up to 4,999 tokens now."
+        " take up to 4,999 tokens now."
     )
     assert (found.percent, found.tokens, found.limit_tokens) == (65, 12_100, 4_999)
     assert "no new task should start now" in ask(1, 90).text
