@@ -276,7 +276,9 @@ class Survey:
         """One session with its state, window, zone and forecast, by the policy that applies to
         it now. Everything that shows or acts on a session gets it from here."""
         told = seen.look
-        policy = self.policy_for(seen.agent, told.model, told.cwd)
+        # The first records of a session may name no folder; the process that has it open does.
+        cwd = told.cwd or (process.cwd if process is not None and process.certain else "")
+        policy = self.policy_for(seen.agent, told.model, cwd)
         window, enforced = self.windows.of(seen.agent, told, policy)
         reading = _reading(told, window)
         ahead = None
@@ -293,7 +295,7 @@ class Survey:
             agent=seen.agent,
             session_id=told.session_id,
             path=seen.path,
-            cwd=told.cwd,
+            cwd=cwd,
             model=told.model,
             started_at=told.started_at,
             last_at=told.last_at or seen.changed_at,

@@ -530,6 +530,17 @@ def test_a_live_session_is_listed_however_long_it_was_idle(
     assert (session["session_id"], session["pid"]) == (HELD, 7)
 
 
+def test_a_live_session_whose_records_name_no_folder_yet_is_in_the_folder_of_its_process(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude_session(own_home, json.dumps({"type": "queue-operation", "sessionId": SESSION}))
+    (alone,) = listed("sessions")
+    fields: dict[str, Any] = {"agent": "claude", "pid": 7, "started_at": START, "cwd": "/home/dev"}
+    runs(monkeypatch, Process(**fields, session_id=SESSION, certain=True))
+    (live,) = listed("sessions")
+    assert (alone["cwd"], live["cwd"], live["pid"]) == (None, "/home/dev", 7)
+
+
 @pytest.mark.parametrize("command", [("status",), ("sessions", "--since", "1d")])
 def test_a_live_session_of_a_database_is_listed_however_long_it_was_idle(
     command: tuple[str, ...], opencode: OpencodeDb, monkeypatch: pytest.MonkeyPatch
