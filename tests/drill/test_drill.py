@@ -105,7 +105,7 @@ def test_the_request_for_a_checkpoint_reaches_the_model_while_there_is_room(
     assert played.outcome.held
     assert asked
     assert all(70 <= percent <= 90 for percent in asked), (asked, played.said)
-    # A busy machine may show segue the last tool's output before the reading that would foretell it.
+    # A busy machine may show segue the last tool's output before the reading that foretells it.
     causes = ("per turn: the next turn would pass 85%", "with the last tool's output")
     assert any(cause in said for cause in causes for said in played.said), played.said
 
