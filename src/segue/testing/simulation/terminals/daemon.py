@@ -218,7 +218,9 @@ class SimulatedDaemon:
             if kind == "handoff":
                 self.world.seen_handoff(note.data["fact"]["fact"], owner, note.data["cycle"])
             else:
-                self.world.seen_wake(str(note.data.get("verdict", kind)), owner)
+                verdict = str(note.data.get("verdict", kind))
+                self.world.seen_wake(verdict, owner)
+                owner.watch.decided(verdict, note.data)
         if owner is None or Fault.KILL_AT_WRITE not in owner.armed or self.watch is None:
             return
         if self.random.random() < 0.5:

@@ -8,15 +8,20 @@ from segue.core.handoffs import document, machine
 from segue.core.handoffs.machine.types import AnyFact, TerminalHandoff
 from segue.core.stops.events import ToolCall
 from segue.runs.store.coding import convert_any
+from segue.testing.simulation.clock import EPOCH
 from segue.testing.simulation.invariants import goes, must, percent
-from segue.testing.simulation.terminals.conversations import file_in, kind_of
+from segue.testing.simulation.terminals.conversations import BAD, file_in, kind_of
 
 if TYPE_CHECKING:
     from segue.testing.simulation.terminals.session import TerminalSession
 
 _MAX_OPEN_S = 80_000.0
 _MAX_NOTES = 600
+_MOST_WAIT_S = 900.0  # past a reset: its jitter, and others that go first
+_MOST_READING_S = 3 * 300.0 + 120.0  # to be heard, to read the document, to act on it
 _TYPING_S = 1.0  # for so long a text stands in the input line before it is sent
+_NOT_VALID = (document.check(BAD), document.check(""))
+"""What is wrong with documents that cannot be used."""
 
 
 class TerminalWatch:
@@ -33,6 +38,7 @@ class TerminalWatch:
         # when the request was last received since the user's last message
         self.asked_at = float("inf")
         self.notes: dict[str, int] = {}  # handoffs in progress, by id
+        self.told_at: dict[str, float] = {}  # handoffs whose new session was told to continue
         self.spoilt_at: dict[str, float] = {}  # documents, by their user
         self.spoilt_late: set[str] = set()  # of these, once the context was cleared
 
@@ -196,12 +202,39 @@ class TerminalWatch:
         self.notes[name] = self.notes.get(name, 0) + 1
         what = f"{self.notes[name]} notes on handoff {name}"
         must(self.notes[name] <= _MAX_NOTES, "what is kept is bounded", what)
+        self._is_read_in_time(cycle)
+        what = cycle["why"]
+        is_ours = cycle["step"] == "needs_user" and any(why in what for why in _NOT_VALID)
+        must(not is_ours, "a bad document is segue's to mend", what)
         if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
             # Much may happen until the user has seen to it: the session is asked anew then.
             self.asked_at = float("inf")
             self.said = {key: n for key, n in self.said.items() if key[1] != "request"}
         if cycle["step"] in ("done", "cancelled"):
             del self.notes[name]
+
+    def _is_read_in_time(self, cycle: dict[str, Any]) -> None:
+        """A new session that was told to continue does so soon, or its user is asked."""
+        name, awake = cycle["id"], self.world.machine.clock.awake()
+        if cycle["step"] != "resumed":
+            self.told_at.pop(name, None)
+            return
+        waited_s = awake - self.told_at.setdefault(name, awake)
+        machine_, since = self.world.machine, self.world.schedule.now - waited_s
+        began_at = self.world.daemon.began_at
+        is_excused = max(began_at, machine_.jumped_at, machine_.disk_full_until) > since
+        what = f"resumed for {waited_s:.0f} s"
+        is_late = waited_s > _MOST_READING_S and not is_excused
+        must(not is_late, "every handoff ends or waits for its user", what)
+
+    def decided(self, verdict: str, data: dict[str, Any]) -> None:
+        """The daemon logged what is to become of a session that stopped."""
+        if verdict != "ask" or not str(data.get("why", "")).startswith("its agent ended, and"):
+            return
+        seat = (data.get("sat") or {}).get("seat") or {}
+        process = self.session.process
+        is_there = process is not None and process.pid == seat.get("pid")
+        must(not is_there, "what people are told is true", "its agent runs, with another session")
 
     def handed_over(self, cycle: dict[str, Any]) -> None:
         """The daemon says that a handoff is done: the new session has read its document and is
@@ -225,11 +258,27 @@ class TerminalWatch:
             forgotten = self.notes.keys() - daemon.watch.hands.cycles.keys()
             what = f"the daemon knows nothing of {sorted(forgotten)}"
             must(not forgotten, "every handoff ends or waits for its user", what)
+        self._waits_end(now)
         for cycle in self._cycles():
             open_s = machine_.clock.now() - cycle.step_at
             what = f"{cycle.step} for {open_s:.0f} s"
             is_open = cycle.step.is_active and open_s > _MAX_OPEN_S
             must(not is_open, "every handoff ends or waits for its user", what)
+
+    def _waits_end(self, now: float) -> None:
+        """What waits for a reset does not wait much longer."""
+        daemon, machine_ = self.world.daemon, self.world.machine
+        if daemon.watch is None or machine_.clock.offset_s:
+            return
+        account = self.world.account_of(self.session.number)
+        for (_, session_id), pending in daemon.watch.stops.pending.items():
+            stop = pending.ending.stop
+            until = getattr(pending.verdict, "until", None)
+            if session_id not in self.session.talks or until is None or stop is None:
+                continue
+            reset_at = max(stop.retry_at or 0.0, EPOCH + account.limited_until, EPOCH + now)
+            what = f"waits until {until - reset_at:.0f} s after its reset"
+            must(until <= reset_at + _MOST_WAIT_S, "waits end within their bound", what)
 
     def replays(self, run_id: str) -> None:
         """Replaying the facts gives the same handoff."""
