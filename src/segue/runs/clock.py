@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 _BEAT_S = 0.25
 _GAP_S = 1.0
-"""Between two beats: if it was longer, this process did not run in between. It was stopped, its
-container or virtual machine was, or others had all of the processor."""
+"""Between two ticks: if it was longer, this process was not running in between. It was stopped, its
+container or virtual machine was, or other processes used all of the processor."""
 
 
 class Clock:

@@ -41,7 +41,7 @@ from segue.system.accounts import Accounts
 from segue.system.files.changes import Notifier
 from segue.system.git import git
 
-_CLOSE_S = 20.0  # how long an agent may take to end by itself once it was told to
+_CLOSE_S = 20.0  # how long an agent may take to end by itself once it was asked to
 _END_S = 5.0
 
 
@@ -64,20 +64,20 @@ class Executor:
         self.prompts, self.store, self.env = prompts, store, dict(env)
         self.staff = Staff(run, drive, command, self.env, home, accounts)
         self.hold = hold  # takes a lease, or raises Held
-        self.leash: Leash | None = None  # of the processes that are started next
+        self.leash: Leash | None = None  # for the processes that are started next
         self.folder = RunFolder(run.id, home)
         self.windows = Windows(env)
         self.notifier = Notifier()
         self.progress = Progress()
         self.digest = Builder([run.task])
-        """Of everything that the run's sessions said and saw, in their order."""
+        """The digest of everything that the run's sessions said and saw, in order."""
         self.idle = Idle(run.policy)
         self.say: Callable[[str], None] = lambda line: None
-        """What is no fact, and worth a line."""
+        """Messages for the user that are not facts."""
         self.snapshots = RunSnapshots(run, self.folder.path, lambda line: self.say(line))
         self._origin, self._created_at = run.origin, run.created_at
         self._is_primed = False
-        self._printed: dict[Path, Salvager] = {}  # what each leg printed, by its folder
+        self._printed: dict[Path, Salvager] = {}  # the output of each leg, by its folder
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
 
     # Legs
@@ -198,7 +198,7 @@ class Executor:
                 command=hand.command,
                 prompt=prompt,
                 session_id=decision.session_id,
-                # Whoever does this again comes to the same name.
+                # Repeating this leads to the same name.
                 new_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:{run.id}:{decision.leg}")),
                 flags=run.flags,
                 cwd=run.cwd,
@@ -228,8 +228,8 @@ class Executor:
         leg.command("ask", "input", input=request)
 
     def recall(self, run: Run, follower: LegFollower) -> str:
-        """What this leg's session has to be told now, because its own compaction left it out; ""
-        if nothing. Unless it surely continues, a tool call since then has to show that it does: a
+        """What this leg's session must be told now, because its own compaction left it out; "" if
+        nothing. Unless it certainly continues, a tool call since then must show that it does: a
         message after the end of a turn would begin another."""
         seen, leg = follower.compactions, follower.leg
         goes_on = seen.works_after == seen.count or _is_told_at_once(follower)
@@ -318,7 +318,7 @@ class Executor:
         if status.state == "lost":
             return follower.leg.sweep_lost()
         if status.exit is None and follower.is_ending:
-            follower.leg.rouse()  # it may have been stopped since it was told
+            follower.leg.rouse()  # it may have been stopped (SIGSTOP) since it was told
         return status.exit
 
     def files(self, follower: LegFollower | None) -> list[int]:
@@ -462,7 +462,7 @@ class Executor:
             for number in range(1, follower.number)
             if read((earlier := self.folder.leg(number)) / "session") == follower.session_id
         ]
-        # Some bring the summary along when they are begun again.
+        # Some include the summary when they are restarted.
         summary = redact(seen.summary)[0]
         is_new = not summary or all((each or {}).get("summary") != summary for each in known)
         owed = is_new and seen.count > follower.recalls.heard
@@ -481,7 +481,7 @@ class Executor:
                 summary = str(found.get("summary") or "")
                 return self._left_out(run, summary)
             if read(folder / "replied"):
-                break  # it was told what there was to tell
+                break  # it was already told
         return ""
 
     def _left_out(self, run: Run, summary: str) -> str:
@@ -519,7 +519,7 @@ class Executor:
 
 def _is_told_at_once(follower: LegFollower) -> bool:
     """Whether it is about to act on nothing but the summary of its own compaction, or has just
-    begun to: a tool that was called on that ground alone is interrupted, unless it has been running
+    begun to: a tool that was called on that basis alone is interrupted, unless it has been running
     for some time."""
     seen = follower.compactions
     goes_on = not seen.ends_turn or seen.works_after == seen.count

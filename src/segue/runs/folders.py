@@ -37,14 +37,14 @@ class RunFolder:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a private file, whole or not at all."""
+    """Writes a private file, completely or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(text)
     except OSError as fault:
-        fault.filename = fault.filename or str(path)  # a full disk names no file
+        fault.filename = fault.filename or str(path)  # the error of a full disk names no file
         with contextlib.suppress(OSError):
             os.unlink(aside)
         raise

@@ -25,11 +25,11 @@ from segue.runs.store.coding import convert_any
 from segue.runs.store.port import Entry, Lease, Store
 
 Hear = Callable[[Run, AnyFact, RunStep, Entry], None]
-"""The run as it was, what happened, what that led to, and how it was written down."""
+"""The run before, the fact, the result, and the log entry."""
 
 
 _LEG_OVER = ("legended", "unstartable", "limited")
-"""What answers the decision to start a leg."""
+"""The facts that answer the decision to start a leg."""
 
 
 class Journal:
@@ -74,7 +74,7 @@ class Journal:
         what no later fact answers. Doing them again is harmless."""
         found: list[AnyDecision] = []
         for entry in self.store.log(self.run.id):
-            # A step's answer ends the question.
+            # The answer to a step settles it.
             found = [each for each in found if not _answers(entry, each)]
             found += decisions_of(entry.decisions)
         return [each for each in found if getattr(each, "leg", self.run.leg) == self.run.leg]
@@ -96,10 +96,10 @@ def _answers(entry: Entry, decision: AnyDecision) -> bool:
         case RunCheck():
             return kind == "checked"
         case StartLeg() | AskCheckpoint() | EndLeg():
-            # Its own end: what an older leg is said of once more answers nothing.
+            # Its own end: a repeated fact about an older leg answers nothing.
             return kind in _LEG_OVER and entry.data.get("leg") == decision.leg
         case WaitUntil() | Finish():
-            return True  # they are states, and nothing is to be done
+            return True  # these are states; there is nothing to do
 
 
 def decisions_of(plain: Iterable[dict[str, object]]) -> list[AnyDecision]:

@@ -23,23 +23,23 @@ from segue.system.config import trust
 from segue.system.config.settings import Flags, Settings
 
 OnEvent = Callable[[dict[str, Any]], object]
-"""Is told every event (docs/json.md), once it is written down."""
+"""Receives every event (docs/json.md), once it is logged."""
 
 
 class RunUsage(Struct, frozen=True, kw_only=True):
-    """What a run took."""
+    """The resources that a run used."""
 
     legs: int
     handoffs: int
     tokens: int
-    cost_usd: float  # at list prices, of the models that are on the list
-    seconds: float  # from its beginning to its end, waits and all
-    context_tokens: int | None = None  # of the last session, as far as it was told
+    cost_usd: float  # at list prices, for models on the list
+    seconds: float  # from its beginning to its end, including waits
+    context_tokens: int | None = None  # of the last session, as far as reported
     window_tokens: int | None = None
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """A run that is done. `answer`: the agent's last words."""
+    """A run that is done. `answer` is the agent's last message."""
 
     run_id: str
     answer: str
@@ -68,7 +68,7 @@ class RunFailed(SegueError):  # noqa: N818 - the name is a contract
 
     @property
     def reason(self) -> str:
-        """In one word: a stop reason, or check_failed, no_progress, breaker, cap."""
+        """One word: a stop reason, or check_failed, no_progress, breaker, cap."""
         return self.outcome.reason
 
     @property
@@ -76,7 +76,7 @@ class RunFailed(SegueError):  # noqa: N818 - the name is a contract
         """What to do about it."""
         return self.outcome.advice or (self.stop.remediation if self.stop is not None else "")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # it comes whole out of another process
+    def __reduce__(self) -> tuple[Any, ...]:  # it can be pickled completely
         return type(self), (self.run_id, self.state, self.outcome, self.usage, self.stop)
 
 
@@ -174,8 +174,8 @@ def _only_one() -> str:
 
 
 class _Teller:
-    """Tells the caller what happens. Its faults are not the run's: an agent must not continue
-    without anybody who sees to it."""
+    """Passes events to the caller. Errors in the caller's code are not the run's: an agent must not
+    continue without a segue that looks after it."""
 
     def __init__(self, loop: Loop, on_event: OnEvent | None) -> None:
         self.run_id, self.on_event = loop.run.id, on_event
@@ -183,7 +183,7 @@ class _Teller:
         loop.journal.heard.append(self._hear)
 
     def tell_all(self, store: Store) -> None:
-        """What is written already."""
+        """The entries written so far."""
         for entry in store.log(self.run_id):
             self._tell(entry)
 
@@ -197,7 +197,7 @@ class _Teller:
             self.on_event(entry.as_object())
         except BaseException as fault:
             self.fault = fault
-            with open_store() as another:  # the loop looks for what others have written
+            with open_store() as another:  # the loop notices what others have written
                 another.ask(self.run_id, "cancel", entry.at)
 
 

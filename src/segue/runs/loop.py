@@ -54,14 +54,14 @@ from segue.runs.store.port import LeaseLost
 from segue.system.files.changes import POLL_S
 from segue.system.process import shutdown
 
-_LOOK_S = 0.25  # how often the session file is looked at while an agent works
+_LOOK_S = 0.25  # how often the session file is checked while an agent works
 _CHECK_S = 5.0
 _SPENT_S = 5.0
 _MIN_S = 0.02
 _IN_VAIN_S = 5.0
 _ENDED_BY_USER = 130
-_FORCE_S = 3.0  # for what must be said and done when segue is ended by force
-_IDLE_S = 1.0  # how often other processes' wishes are, while none does
+_FORCE_S = 3.0  # for final messages and actions when segue is ended by force
+_IDLE_S = 1.0  # how often requests of other processes are checked, while there are none
 
 _AT_WORK = (RunState.STARTING, RunState.WORKING, RunState.RESUMING, RunState.HANDING_OVER)
 
@@ -69,8 +69,8 @@ Seen = Callable[[Run, LegFollower | None], None]
 
 
 class Loop:
-    """One run, in the foreground. `crew` knows the agent and the folders; `seen` is called after
-    every look, for those who show it."""
+    """One run, in the foreground. `crew` is the executor, which knows the agent and the folders;
+    `seen` is called after every look, for displays."""
 
     def __init__(
         self, journal: Journal, crew: Executor, *, clock: Clock, seen: Seen | None = None
@@ -84,21 +84,22 @@ class Loop:
         self._is_untracked = False
         self._spent_at = 0.0
         self.park_s: float | None = None
-        """A run that has to wait for longer than this is left to whoever takes it up in time."""
+        """A run that must wait longer than this is left to whichever process resumes it in time."""
         self.guard: Callable[[], None] = lambda: None
-        """Asked before a process is started; raises StateError if this one may start none now."""
+        """Called before a process is started; raises StateError if this one may start none now."""
         self.say: Callable[[str], None] = lambda line: None
-        """What is no fact, and worth a line."""
+        """Messages for the user that are not facts."""
         crew.say = lambda line: self.say(line)
-        self._told = 0  # the leg whose answer is written down
-        self._wait_from: tuple[float, float] | None = None  # until, and when it was first seen
-        self._noted: dict[str, tuple[float, float]] = {}  # unix times, and on the awake clock
+        self._told = 0  # the leg whose answer is stored
+        self._wait_from: tuple[float, float] | None = None  # until when, and when it was first seen
+        self._noted: dict[str, tuple[float, float]] = {}  # unix times, and times on the awake clock
         self._has_moved = False  # in this turn
-        self._in_vain: dict[Timer, float] = {}  # timers that changed nothing: not again before
+        # timers that changed nothing: not to be tried again before this time
+        self._in_vain: dict[Timer, float] = {}
 
     @property
     def run(self) -> Run:
-        """As its facts made it."""
+        """The run as its facts made it."""
         return self.journal.run
 
     def go(self, first: AnyFact | None = None) -> Run:
@@ -137,8 +138,8 @@ class Loop:
             said = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
             os.write(2, f"\r{said}; to resume: segue resume {run.id}\n".encode())
         if how == "SIGHUP" or (how == "SIGTERM" and (self._woken.stays or shutdown.is_under_way())):
-            return  # which is not the user's word
-        # Whoever takes it up must know that the user ended it.
+            return  # which is not a decision of the user's
+        # The process that resumes it must know that the user ended it.
         with suppress(Exception), open_store() as another:
             another.ask(run.id, "cancel", self.clock.now())
 
@@ -151,7 +152,7 @@ class Loop:
         for decision in self.journal.unfinished():
             self._do(decision)
         if first is not None:
-            # Whatever was asked in an earlier life is forgotten.
+            # Requests from before the resume are forgotten.
             asks = self.journal.store.asks(self.run.id)
             for decision in self.journal.add(first, taken=asks[-1].number if asks else 0):
                 self._do(decision)
@@ -191,7 +192,7 @@ class Loop:
 
     def _add(self, fact: AnyFact) -> None:
         if isinstance(fact, SessionNamed):
-            with suppress(SegueError):  # somebody else has it: the agent's own lock will tell
+            with suppress(SegueError):  # another process has it: the agent's own lock will show it
                 self.crew.named(self.crew.staff.hand(self.run.agent), fact.session_id)
         if isinstance(fact, Replied) and not self.run.leg_replied:
             self.crew.staff.replied(self.run, self.clock.now())
@@ -203,7 +204,7 @@ class Loop:
             self._do(decision)
 
     def _say_adapted(self, before: float | None) -> None:
-        """With `adaptive`: a handoff has changed how far ahead is looked."""
+        """With `adaptive`: a handoff has changed how far ahead segue looks."""
         after = self.run.quantile
         if after is not None and after != before:
             was = f"{before:.1%}" if before is not None else "the usual 90%"
@@ -211,12 +212,12 @@ class Loop:
 
     @property
     def _is_left(self) -> bool:
-        """Whether segue has to go, and its agent is gone: whoever comes next continues."""
+        """Whether segue must exit, and its agent is gone: the next process continues."""
         return self.run.interrupted != "" and not self.run.is_live
 
     @property
     def _is_parked(self) -> bool:
-        """Whether nothing happens for so long that nobody has to stay. The wait is written down."""
+        """Whether the wait is so long that no process needs to stay. The wait is logged."""
         if self.park_s is None or self.run.state is not RunState.WAITING:
             return False
         return self._left_s(self.clock.now()) > self.park_s
@@ -229,7 +230,7 @@ class Loop:
         return meant(found)
 
     def _take_asks(self) -> None:
-        """What other processes want: `segue cancel`."""
+        """Handles requests of other processes: `segue cancel`."""
         if (version := self.journal.store.version()) == self._store_version:
             return
         self._store_version = version
@@ -240,7 +241,7 @@ class Loop:
             self._do(decision)
 
     def _at_boundary(self) -> None:
-        """By what the look has just told: a reading and its boundary often come together."""
+        """Uses what the look has just reported: a reading and its boundary often come together."""
         if self.follower is None or not self.run.is_live:
             return
         if self.follower.is_between_tools:
@@ -256,20 +257,20 @@ class Loop:
             return
         self._told = follower.number
         self.crew.keep_told(follower)
-        # Whoever stops it now may continue in a week: what is known is written down today.
+        # If it is stopped now, it may continue only in a week, so what is known is stored today.
         stops = self.run.state is RunState.STOPPING
         number = self._write_checkpoint()[0] if stops else self.run.leg
         self._add(CheckpointReceived(leg=self.run.leg, number=number))
 
     def _disobeyed(self) -> None:
-        """Asked for a checkpoint, it works on: it is not waited for."""
+        """Asked for a checkpoint, it keeps working: segue stops waiting for it."""
         follower = self.follower
         if follower is not None and follower.works_on and self.run.is_live:
             follower.works_on = False
             self._add(Elapsed(timer="checkpoint", leg=follower.number, early="works_on"))
 
     def _recall(self) -> None:
-        """Its own compaction left out what it will need."""
+        """Its own compaction left out something that it will need."""
         follower, run = self.follower, self.run
         if follower is None or not run.is_live or run.asked or run.ended_how:
             return
@@ -280,7 +281,7 @@ class Loop:
                 self.crew.say_recalled(follower, known)
 
     def _close_input(self) -> None:
-        """A turn has ended: with no more input the agent ends, once its background work is done."""
+        """A turn has ended: without more input the agent exits once its background work is done."""
         follower = self.follower
         if follower is not None and follower.turn_is_over:
             self.crew.close(follower)
@@ -293,7 +294,7 @@ class Loop:
         if ended is None:
             return
         now = self.clock.now()
-        for fact in follower.finish(self.run, now):  # what it said last
+        for fact in follower.finish(self.run, now):  # its last message
             self._add(fact)
         self._answered_at_last(follower)
         self._say_untracked(follower)
@@ -304,13 +305,13 @@ class Loop:
         self._add(fact)
 
     def _limits_told(self, follower: LegFollower) -> None:
-        """What its stream says about the account's limits."""
+        """Records what its stream says about the account's limits."""
         if follower.limits:
             told, follower.limits = follower.limits, {}
             self.crew.staff.told(self.run, told, self.clock.now())
 
     def _follow(self) -> None:
-        """Another run or session goes first after a limit: as soon as it got a reply, this one
+        """Another run or session goes first after a limit: once it got a reply, this one
         follows."""
         wait, run = self.run.wait, self.run
         if run.state is not RunState.WAITING or wait is None or not wait.follows:
@@ -320,13 +321,13 @@ class Loop:
             self._add(Elapsed(timer="wait"))
 
     def _say_untracked(self, follower: LegFollower) -> None:
-        """Once: without sizes there is no handoff before the window is full."""
+        """Said once: without sizes there is no handoff before the window is full."""
         if follower.has_replied and self.run.reading is None and not self._is_untracked:
             self._is_untracked = True
             self.say("the agent reports no usage: its context is not tracked, the run continues")
 
     def _answered_at_last(self, follower: LegFollower) -> None:
-        """It ended: what it said since it was asked is all that there will be."""
+        """It ended: what it said since it was asked is the whole answer."""
         if follower.answer is not None and follower.answer.text:
             follower.answer.is_whole = True
             self._answered()
@@ -340,7 +341,7 @@ class Loop:
         return [deadline.timer for deadline, left_s in self._deadlines() if left_s <= 0]
 
     def _deadlines(self) -> list[tuple[Deadline, float]]:
-        """All timers that run, with the time that is left."""
+        """All running timers, with the time that is left."""
         now, awake = self.clock.now(), self.clock.awake()
         return [
             (each, self._left_s(now) if each.timer == "wait" else each.at - now)
@@ -349,7 +350,7 @@ class Loop:
         ]
 
     def _overspent(self) -> list[Timer]:
-        """Tokens and money, where the user set a limit: looked at now and then."""
+        """Tokens and money, if the user set a limit: checked now and then."""
         policy, follower = self.run.policy, self.follower
         if (policy.max_tokens, policy.max_cost_usd) == (None, None):
             return []
@@ -365,8 +366,8 @@ class Loop:
         return ["cost"] if too_dear is not None and self.run.cost_usd + cost_usd >= too_dear else []
 
     def _overflowed(self) -> None:
-        """An agent that prints forever. Known before its end is judged: its keeper may have
-        ended it, while no segue was there."""
+        """Handles an agent that prints forever. Checked before its end is judged: its keeper may
+        have ended it while no segue was running."""
         most, follower = self.run.policy.max_output_bytes, self.follower
         if most is None or follower is None or not self.run.is_live:
             return
@@ -389,7 +390,7 @@ class Loop:
         )
 
     def _as_awake(self, what: str, at: float | None, now: float) -> float | None:
-        """When that was, if all the time since then was one in which this process ran."""
+        """That time, if this process was running all the time since then."""
         if at is None:
             return None
         awake = self.clock.awake()
@@ -398,8 +399,8 @@ class Loop:
         return now - (awake - self._noted[what][1])
 
     def _left_s(self, now: float) -> float:
-        """Of the wait: a relative one by the clock that nobody sets, as long as this process saw it
-        begin."""
+        """When the wait ends: a relative one by the clock that nobody sets, as long as this process
+        saw it begin."""
         wait = self.run.wait
         if wait is None:
             return 0.0
@@ -412,14 +413,14 @@ class Loop:
         limit = _LOOK_S if self.follower is not None or self.check is not None else _IDLE_S
         for _, left_s in self._deadlines():
             limit = min(limit, left_s)
-        # Whatever is due or there to be read, no turn without effect follows another at once.
+        # Whatever is due or readable, a turn without effect is never followed by another at once.
         follower = self.follower
         limit = max(limit, 0.0 if self._has_moved else _MIN_S)
         if follower is not None and follower.has_more and follower.has_moved:
             limit = 0.0
         files = self.crew.files(self.follower)
         if self.follower is not None and not files:
-            limit = min(limit, POLL_S)  # nothing tells that there is something to see
+            limit = min(limit, POLL_S)  # nothing signals when there is something to see
         self.clock.wait([*self._woken.files[:1], *files], limit)
         self._woken.drain()
 
@@ -448,9 +449,8 @@ class Loop:
         self._add(CheckpointComposed(number=number, has_told=has_told, limits=limits))
 
     def _write_checkpoint(self) -> tuple[int, bool]:
-        """Its number, and whether the agent's words are in it; 0 if it could not be written.
-        What was decided continues without it: an agent that the user ended must not be left
-        running."""
+        """Its number, and whether the agent's words are in it; 0 if it could not be written. The
+        decision proceeds without it: an agent that the user ended must not be left running."""
         try:
             return self.crew.compose(self.run, self.clock.now())
         except (SegueError, OSError, ValueError) as fault:

@@ -20,7 +20,7 @@ from segue.runs.store.port import Entry
 from segue.system.notices import Kind, Notices
 
 LONG_RUN_S = 600.0
-"""Of one that is done: who waited for less is still there."""
+"""For a finished run: a user who waited less than this is still there."""
 LONG_WAIT_S = 1_800.0
 _PATIENCE_S = 5.0
 _GAVE_UP = (75, 124)
@@ -107,4 +107,4 @@ def _claim(folder: Path, name: str) -> bool:
 def _label(run: Run) -> str:
     folder = run.cwd.rstrip("/").rpartition("/")[2] or "/"
     said = f"{run.agent} in {folder} ({run.id})"
-    return "".join(c if c.isprintable() else "?" for c in said)  # names may be made to mislead
+    return "".join(c if c.isprintable() else "?" for c in said)  # a name may be chosen to mislead

@@ -1,5 +1,5 @@
-"""What came of a run, as the machine that has its files can tell: the last words, the files that it
-changed, the diff, and what it cost."""
+"""The result of a run, from the machine that has its files: the last message, the changed files,
+the diff, and the cost."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MAX_GIT_S = 10.0
 
 
 class SpendReport(Struct, frozen=True, kw_only=True):
-    """What one model was used for; the cost is None for a model without a list price."""
+    """The usage of one model; the cost is None for a model without a list price."""
 
     agent: str
     model: str
@@ -33,7 +33,7 @@ class SpendReport(Struct, frozen=True, kw_only=True):
 
 
 class RunResult(Struct, frozen=True, kw_only=True):
-    """`files` is None if they cannot be told; `note` says why."""
+    """`files` is None if they are unknown; `note` says why."""
 
     answer: str = ""
     files: tuple[FileDiff, ...] | None = None
@@ -41,8 +41,8 @@ class RunResult(Struct, frozen=True, kw_only=True):
     note: str = ""
     spend: tuple[SpendReport, ...] = ()
     patch: str = ""
-    is_cut: bool = False  # there is more of the patch
-    is_final: bool = False  # the run has ended, and this is all
+    is_cut: bool = False  # the patch is longer
+    is_final: bool = False  # the run has ended, and this is complete
 
 
 def is_here(run: Run) -> bool:
@@ -53,7 +53,8 @@ def is_here(run: Run) -> bool:
 def result_here(
     run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str], *, with_patch: bool = False
 ) -> RunResult:
-    """By the files of this machine; of another's run only what the legs tell."""
+    """The result according to this machine's files; for a run on another machine, only what the
+    legs report."""
     files, commits, note = changes(run)
     patch, is_cut = "", False
     if with_patch and files:
@@ -74,7 +75,7 @@ def result_here(
 
 
 def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> list[SpendReport]:
-    """By model where the agent's own files tell; else the sum that the legs told."""
+    """Usage by model if the agent's own files have it; otherwise the sum that the legs reported."""
     total: dict[tuple[str, str], SpendReport] = {}
     sessions = ((leg.agent or run.agent, leg.session_id) for leg in legs if leg.session_id)
     for agent, session_id in dict.fromkeys(sessions):
@@ -98,8 +99,8 @@ def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> lis
 
 
 def patch_of(run: Run) -> tuple[str, bool]:
-    """What it changed, as a patch, and whether there is more; "" if there are no snapshots. Raises
-    SegueError."""
+    """What it changed, as a patch, and whether the patch was cut; "" if there are no snapshots.
+    Raises SegueError."""
     kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
     if not kept:
         return "", False
@@ -136,7 +137,7 @@ def _priced(agent: str, model: str, spend: Spend) -> SpendReport:
 
 
 def changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
-    """Files that differ from before it began, its commits, and why that cannot be told."""
+    """The files that differ from before it began, its commits, and why that is unknown."""
     if not os.path.isdir(run.cwd):
         return None, [], f"{run.cwd} no longer exists, so its changes are unknown"
     try:

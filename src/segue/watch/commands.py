@@ -11,7 +11,7 @@ from segue.watch.resumes.stops import Stops
 from segue.watch.state import DaemonState, TrackedSession, label
 
 YES_S = 86_400.0
-"""For how long a yes counts."""
+"""How long an answer of the user's is valid."""
 
 
 class UserCommands:

@@ -38,7 +38,7 @@ from segue.watch.rules import Rules
 from segue.watch.state import DaemonState, Name, TrackedSession, contained, label
 
 TICK_S = 1.0
-"""How often what only time changes is looked at, while there is such a thing."""
+"""How often to check what changes only with time, while there is such a thing."""
 IDLE_S = 30.0
 KEEP_READINGS_S = 30 * 86_400.0
 _PRUNE_S = 6 * 3600.0
@@ -95,7 +95,7 @@ class Watch:
         self._boot = leases.here().boot if boot is None else boot
         self._ended: list[tuple[float, Sighting]] = []
         self._unwritten: dict[Name, Sighting] = {}
-        """What was seen and could not be logged: it is seen again until there is room."""
+        """What was seen but could not be logged: it is seen again until there is room."""
         self._reload = threading.Event()
         self._stop = threading.Event()
         self._pruned_at = float("-inf")
@@ -113,7 +113,7 @@ class Watch:
         try:
             while not self._stop.is_set():
                 if not self.turn():
-                    self._stop.wait(TICK_S)  # a full disk does not get better by asking
+                    self._stop.wait(TICK_S)  # retrying does not help with a full disk
         finally:
             self.hands.stop()
             self.gauge.panes.close()
@@ -123,7 +123,7 @@ class Watch:
             world.notices.close()
 
     def begin(self) -> None:
-        """Takes up what a former daemon left, and sees all sessions for the first time. Raises
+        """Takes over from the previous daemon, and looks at all sessions for the first time. Raises
         StateError."""
         world = self.world
         world.note("daemon", None, {"event": "started", "pid": os.getpid()})
@@ -135,7 +135,8 @@ class Watch:
         self.hands.start()
 
     def turn(self) -> bool:
-        """Waits until something changes or is due, and acts on it; whether that went well."""
+        """Waits until something changes or is due, and acts on it; returns whether that
+        succeeded."""
         with contained(self.world) as step:
             self._take(self.observer.step(self.pause_s()))
             with self.world.lock:
@@ -168,7 +169,7 @@ class Watch:
             signal.signal(number, caught)
 
     def pause_s(self) -> float:
-        """How long nothing is due."""
+        """How long until something is due."""
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.world.lock:
@@ -189,7 +190,7 @@ class Watch:
             session = sighting.session
             with self.world.lock:
                 if not self._see(sighting):
-                    # Its end, if it is one, is remembered by itself.
+                    # Its end, if it is one, is stored separately.
                     again = msgspec.structs.replace(sighting, ended=None)
                     self._unwritten[session.agent, session.session_id] = again
         while self.observer.notes:
@@ -198,7 +199,8 @@ class Watch:
             self.world.say(self.world.rules.notes.popleft())
 
     def _with_unwritten(self, sightings: Sequence[Sighting]) -> list[Sighting]:
-        """These, and what could not be logged before: each session once, as it is now."""
+        """These sessions, and those that could not be logged before: each once, in its current
+        state."""
         before, self._unwritten = self._unwritten, {}
         found = []
         for sighting in sightings:
@@ -207,8 +209,8 @@ class Watch:
         return [*before.values(), *found]
 
     def _see(self, sighting: Sighting) -> bool:
-        """Takes in what changed; returns False if not all of it could be logged. What is not
-        logged about its size does not hide that it has stopped."""
+        """Handles changes; returns False if not all of them could be logged. A size that is not
+        logged does not hide that the session has stopped."""
         session = self.adaptive.applied(sighting.session)
         name = (session.agent, session.session_id)
         kept = self.world.kept.get(name)
@@ -232,7 +234,7 @@ class Watch:
             try:
                 self._note_live(kept, process.pid)
             except StateError:
-                kept.seen_pid = 0  # it is learned again once that can be logged
+                kept.seen_pid = 0  # it is determined again once that can be logged
                 raise
         if process is not None or not is_new:
             self.gauge.measure(kept)
@@ -295,7 +297,7 @@ class Watch:
         name = (sighting.session.agent, sighting.session.session_id)
         kept = self.world.kept.get(name)
         if kept is None or kept.session.process is not None:
-            return  # it was begun again
+            return  # it was started again
         sighting = msgspec.structs.replace(sighting, session=kept.session)
         stop = self.observer.ending_of(sighting, hook=kept.hook_end)
         kept.ended_at = self.clock.now()

@@ -22,7 +22,7 @@ LOG_NAME = "watch.db"
 ARRIVAL = "arrival"  # the kind of notes on what a session that took over did again
 SCHEMA_VERSION = 1
 LASTING = ("handoff", "wake", "takeup")
-"""Kinds of which no note may be lost, whatever happens."""
+"""Kinds whose notes must never be lost."""
 
 _TRIES = 3
 _TABLES = (
@@ -64,7 +64,7 @@ class _File(Database):
         self._refuse(version)
         self.use_wal()
         with self.write():
-            version = self._version()  # another process may have been first
+            version = self._version()  # another process may have been faster
             self._refuse(version)
             if version == 0:
                 for statement in _TABLES:
@@ -83,7 +83,7 @@ class _File(Database):
                 " the file was not changed"
             )
         (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        # Asked again: another segue may just have made them.
+        # Checked again: another segue may just have created them.
         if version < 0 or (tables and self._version() == 0):
             raise Damaged("another program's database")
 
@@ -178,7 +178,7 @@ class Log:
                     "DELETE FROM note WHERE session_id = ? AND session_id <> '' AND agent = ?",
                     (cell(session_id), cell(agent)),
                 )
-            with suppress(sqlite3.OperationalError):  # somebody reads: it is emptied later
+            with suppress(sqlite3.OperationalError):  # somebody is reading: it is emptied later
                 file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def version(self) -> int:
@@ -192,7 +192,7 @@ class Log:
         with self._lock:
             files, self._open = [*self._open.values()], {}
         for file in files:
-            with suppress(sqlite3.Error):  # another thread's: it goes with that
+            with suppress(sqlite3.Error):  # another thread's: it ends with that thread
                 file.close()
         self._mine = threading.local()
 
@@ -222,7 +222,7 @@ class Log:
         except Damaged as fault:
             raise self._damaged(str(fault)) from None
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-            raise  # a mistake of ours, not of the file's
+            raise  # our own mistake, not a damaged file
         except sqlite3.DatabaseError as fault:
             raise_if_ours(fault, self.path)
             raise self._damaged(str(fault)) from None
@@ -257,7 +257,7 @@ def _note(row: Sequence[Any]) -> Note:
     seq, at, kind, agent, session_id, project, data = row
     try:
         read = unpack(data, dict[str, Any])
-    except ValueError:  # a newer segue's, or damage: the note still stands
+    except ValueError:  # written by a newer segue, or damaged: the note itself is still valid
         read = {}
     return Note(
         seq=seq,

@@ -15,33 +15,33 @@ from segue.watch.owners import is_carried_on
 
 
 class FileState(NamedTuple):
-    """A file as it is."""
+    """The state of a file."""
 
     size: int
     changed_ns: int
 
     @property
     def changed_at(self) -> float:
-        """When it was written last, unix time."""
+        """When it was last written, unix time."""
         return self.changed_ns / 1e9
 
 
 class SessionRecords:
-    """What sessions have written down. Nothing here raises for what cannot be read."""
+    """What sessions have recorded. Nothing here raises for unreadable data."""
 
     def look(
         self, agent: str, path: str, session_id: str, marker: str, since: float
     ) -> evidence.MessageEvidence:
-        """Whether a message was heard, read and acted on: `evidence.look`."""
+        """Whether a message arrived, was read and was acted on: `evidence.look`."""
         return evidence.look(agent, path, session_id, marker, since)
 
     def latest(self, agent: str, path: str, session_id: str) -> evidence.LatestTurn:
-        """How the last turn stands: `evidence.latest`."""
+        """The state of the last turn: `evidence.latest`."""
         return evidence.latest(agent, path, session_id)
 
     def has_file(self, session: Session) -> bool:
-        """Whether the session is still on disk: agents begin another one for an id that they do not
-        know. What cannot be read is believed to be there."""
+        """Whether the session is still on disk: for an unknown id, agents start another one. An
+        unreadable session counts as existing."""
         if not os.path.exists(session.path):
             return False
         store = agents.stores().get(session.agent)
@@ -53,11 +53,11 @@ class SessionRecords:
             return True
 
     def is_carried_on(self, session: Session) -> bool:
-        """Whether a run has it, or has taken its work over: `owners.is_carried_on`."""
+        """Whether a run has it, or has continued its work: `owners.is_carried_on`."""
         return is_carried_on(session)
 
     def replay(self, builder: Feeds, agent: str, path: str, session_id: str) -> None:
-        """Gives all that a session did to whoever makes a digest of it."""
+        """Passes everything that a session did to a digest builder."""
         read_session(builder, agent, path, session_id)
 
 
@@ -65,15 +65,15 @@ class DocumentFiles:
     """Handoff documents on disk."""
 
     def folder(self, cwd: str, name: str) -> Path:
-        """Where a project's documents go; raises SegueError if that leads out of it."""
+        """Where a project's documents go. Raises SegueError if that is outside the project."""
         return documents.folder_of(cwd, name)
 
     def prepare(self, folder: Path) -> None:
-        """Makes the folder. Raises OSError."""
+        """Creates the folder. Raises OSError."""
         documents.prepare(folder)
 
     def state(self, path: str) -> FileState | None:
-        """The file as it is now, without following links; None if there is none."""
+        """The current state of the file, without following links; None if there is none."""
         try:
             found = os.lstat(path)
         except OSError:

@@ -24,7 +24,7 @@ def told(sessions: Sequence[Session], log: Log | None = None) -> tuple[list[Sess
     for add in (_with_runs, lambda each: _with_handoffs(each, log)):
         try:
             found = add(found)
-        except StateError as fault:  # the sessions are there all the same
+        except StateError as fault:  # the sessions are shown anyway
             notes.append(str(fault))
     return found, notes
 
@@ -42,7 +42,7 @@ def is_carried_on(session: Session) -> bool:
 
 
 def _is_fleets(session: Session) -> bool:
-    """Whether a fleet's task has it, whose log is elsewhere: the run's folder is here. While the
+    """Whether a fleet's task has it, whose log is elsewhere but whose run folder is here. While the
     fleet cannot be reached, the answer is yes."""
     from segue import fleet
     from segue.errors import ConfigError

@@ -21,8 +21,8 @@ AUTO = ("auto_handoff", "auto_resume")
 
 
 class _Watched(Project):
-    """A project, with what its sessions are told. `acts`: as `--auto` says, unless the user's
-    config says otherwise of this project, agent or model."""
+    """A project, with the templates for its sessions. `acts`: as `--auto` says, unless the user's
+    config says otherwise for this project, agent or model."""
 
     def __init__(self, settings: Settings, *, acts: bool, tables: Sequence[str] = ()) -> None:
         super().__init__(settings)
@@ -37,7 +37,7 @@ class _Watched(Project):
         return replace(found, **{key: True for key in AUTO if key not in own})
 
     def _said_of(self, agent: str, model: str) -> set[str]:
-        """What the config says of these alone."""
+        """What the config says for these alone."""
         return {
             key
             for (kind, name), values in self.settings.scopes().items()
@@ -49,9 +49,9 @@ class _Watched(Project):
 
 
 class Rules(PolicyFinder[_Watched]):
-    """What the user wants in each project, as long as the daemon runs: after a `reload`, a file
-    that is wrong does not count, and what was there before does. Raises ConfigError if the user's
-    own config is wrong when it is made, and never again. Any thread may ask."""
+    """The user's settings in each project while the daemon runs: after a `reload`, an invalid file
+    does not count and its previous version applies. The constructor raises ConfigError if the
+    user's own config is invalid; nothing raises later. Thread-safe."""
 
     def __init__(
         self, env: Mapping[str, str], *, auto: bool = False, auto_in: Sequence[str] = ()
@@ -62,7 +62,7 @@ class Rules(PolicyFinder[_Watched]):
         self._general.messages = Messages(self._general.settings.prompts)
 
     def messages(self, cwd: str) -> Messages:
-        """What sessions of this project are told. A spoilt template does not count."""
+        """The templates for sessions of this project. An invalid template does not count."""
         project = self._project(cwd)
         if project.messages is None:
             try:
@@ -74,12 +74,12 @@ class Rules(PolicyFinder[_Watched]):
 
     @property
     def user_settings(self) -> Settings:
-        """The user's own, without any project's."""
+        """The user's own settings, without any project's."""
         return self._general.settings
 
     def switched_on(self) -> str:
-        """What the user's config has segue do by itself, and where; "" if nothing. What was said
-        on the command line is not in it."""
+        """What segue does by itself according to the user's config, and where; "" if nothing. The
+        command line is not included."""
         settings, found = self._general.settings, []
         for key in (*AUTO, "relay"):
             places = ["in every project"] if getattr(settings.policy(), key) else []
@@ -96,7 +96,7 @@ class Rules(PolicyFinder[_Watched]):
         return self._general.settings.homes
 
     def reload(self) -> list[str]:
-        """Reads all again; what is wrong with it, and that the old one counts."""
+        """Reads everything again; returns what is wrong, and that the old version applies."""
         try:
             general = self._load("/")
             general.messages = Messages(general.settings.prompts)

@@ -27,41 +27,42 @@ Name = tuple[str, str]
 """Which session: the agent, and the session's id."""
 
 ORDER = "order"
-"""A note of what is started, word for word."""
+"""The kind of note that records what is started, verbatim."""
 
 MAX_COSTS = 60
-"""How many of a project's last tasks tell how large the next one may be."""
+"""How many of a project's last tasks are used to estimate the next one."""
 
 
 @dataclass
 class TrackedSession:
-    """What the daemon knows of one session besides what its file and process tell."""
+    """What the daemon knows about one session besides its file and process."""
 
     session: Session
     memory: zones.ZoneMemory = field(default_factory=zones.ZoneMemory)
     turn_used: int | None = None  # tokens when its turn began
-    noted: float = -1.0  # the fraction in the last reading that was written down
+    noted: float = -1.0  # the fraction in the last logged reading
     seat: AgentPane | None = None
-    socket: str = ""  # of the tmux server that it sits or sat in
+    socket: str = ""  # the tmux server that its pane is or was in
     terminal: Terminal | None = None
-    program: str = ""  # of the process that was last behind it
-    flags: tuple[str, ...] = ()  # those of the user's that a process which takes over keeps
-    in_run: bool = False  # it is a `segue run`'s, and left alone
-    is_ours: bool = False  # the daemon runs inside of it
+    program: str = ""  # the last process that had it open
+    flags: tuple[str, ...] = ()  # variables of the user's that a process which takes over inherits
+    in_run: bool = False  # it belongs to a `segue run`, and is left alone
+    is_ours: bool = False  # the daemon itself runs inside it
     seen_pid: int = 0
-    hook_end: str = ""  # what its SessionEnd hook gave as the reason
-    reminds: bool = False  # its agent is to be told once more how full it is
-    hooked_at: float = 0.0  # its hooks called last
-    shell_line: str | None = None  # what its shell showed once it had gone; None: none waits
+    hook_end: str = ""  # the reason in its SessionEnd hook
+    reminds: bool = False  # its agent must be told again how full it is
+    hooked_at: float = 0.0  # when its hooks last called
+    # what its shell showed after the agent had exited; None: no shell waits
+    shell_line: str | None = None
     ended_at: float | None = None
     is_declined: bool | None = None
-    """The user interrupted a handoff of it: none begins by itself until it was compacted. None: the
-    log was not asked yet."""
+    """The user interrupted a handoff of this session: none begins by itself until it was compacted.
+    None: the log was not checked yet."""
 
 
 @dataclass
 class DaemonState:
-    """One for a daemon. Whoever changes `kept` or `paused` holds `lock`."""
+    """One per daemon. Whoever changes `kept` or `paused` holds `lock`."""
 
     env: Mapping[str, str]
     clock: Clock
@@ -72,22 +73,22 @@ class DaemonState:
     say: Callable[[str], None]
     kept: dict[Name, TrackedSession] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)  # "all", a folder or a session's id
-    costs: dict[str, deque[int]] = field(default_factory=dict)  # of tasks, by project
+    costs: dict[str, deque[int]] = field(default_factory=dict)  # task costs, by project
     lock: Any = field(default_factory=threading.RLock)
     listeners: list[Callable[[Note], None]] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
-    fault: str = ""  # what went wrong last, as it was said
+    fault: str = ""  # the last error, as it was reported
     records: SessionRecords = field(default_factory=SessionRecords)
     documents: DocumentFiles = field(default_factory=DocumentFiles)
     new_id: Callable[[str], str] = lambda kind: f"{kind}-{secrets.token_hex(4)}"
-    """Of a handoff ("h") or of a stop ("w")."""
+    """A new id for a handoff ("h") or a stop ("w")."""
 
     def policy(self, session: Session) -> Policy:
         """The user's rules for this session."""
         return self.rules.policy(session.agent, session.model, session.cwd)
 
     def note(self, kind: str, session: Session | None, data: dict[str, Any]) -> Note:
-        """Writes a line into the log, without secrets, and wakes whoever reads along."""
+        """Writes a note into the log, without secrets, and wakes up readers."""
         data = data if kind == ORDER else scrub(data)
         with self.lock:
             written = self.log.append(
@@ -105,13 +106,13 @@ class DaemonState:
         return written
 
     def look(self, kept: TrackedSession) -> Screen | TypingRefused:
-        """What a session's terminal shows; refused if it has none that may be spoken to."""
+        """What a session's terminal shows; refused if it has none that segue may type into."""
         if kept.seat is None or kept.terminal is None:
             return TypingRefused("gone", "it is in no terminal that segue knows")
         return self.typist.look(kept.seat, kept.terminal)
 
     def learn_cost(self, project: str, tokens: int) -> None:
-        """What a task of this project cost: later ones are measured by it."""
+        """Records the cost of a task of this project, to estimate later ones."""
         self.costs.setdefault(project, deque(maxlen=MAX_COSTS)).append(tokens)
 
     def is_paused(self, session: Session) -> bool:
@@ -126,7 +127,7 @@ class DaemonState:
         )
 
     def find(self, name: str) -> list[TrackedSession]:
-        """Sessions that a name may mean (`core/names`), the live ones first."""
+        """Sessions that a name may refer to (`core/names`), the live ones first."""
         with self.lock:
             everyone = list(self.kept.values())
         found = meant(name, everyone, _name)
@@ -145,7 +146,7 @@ def label(session: Session) -> str:
     """A session in a line for people."""
     folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
     said = f"{session.agent} in {folder} ({session.session_id[:8]})"
-    return "".join(c if c.isprintable() else "?" for c in said)  # names may be made to mislead
+    return "".join(c if c.isprintable() else "?" for c in said)  # a name may be chosen to mislead
 
 
 class contained:  # noqa: N801 - a block
@@ -163,7 +164,8 @@ class contained:  # noqa: N801 - a block
             return False
         self.has_failed, self.is_unwritten = True, isinstance(fault, StateError)
         said = str(fault)
-        if not isinstance(fault, SegueError):  # a mistake of ours must not end the watch over all
+        # our own mistake must not end the watch over all sessions
+        if not isinstance(fault, SegueError):
             said = f"internal error: {type(fault).__name__}: {fault}"
         if said != self.world.fault:
             self.world.fault = said

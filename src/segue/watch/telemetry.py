@@ -13,8 +13,7 @@ _PATIENCE_S = 1.0
 
 
 class DaemonTelemetry:
-    """`numbers` is asked now and then, in a thread of its own; `hear` is for the daemon's
-    listeners."""
+    """`numbers` is called now and then, in its own thread; `hear` is for the daemon's listeners."""
 
     def __init__(
         self, endpoint: Endpoint, env: Mapping[str, str], numbers: Callable[[], list[Sample]]
@@ -32,7 +31,7 @@ class DaemonTelemetry:
             self._sender.tell(Batch(spans=[span]))
 
     def close(self) -> None:
-        """Waits a moment for what is on its way, if the collector answers at all."""
+        """Waits briefly for data that is being sent, if the collector answers at all."""
         self._is_over.set()
         self._sender.close(_PATIENCE_S)
 

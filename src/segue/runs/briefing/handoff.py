@@ -25,9 +25,9 @@ from segue.system.git import git
 SAID = "said.json"
 """The file in a leg's folder with what the user added to its prompt."""
 HandOf = Callable[[Path], Hand]
-"""Whose leg a folder is of."""
+"""Returns the agent of a leg's folder."""
 Printed = Mapping[Path, Salvager]
-"""What legs printed, by their folders; one that could not be started printed nothing."""
+"""The output of legs, by their folders; a leg that could not be started has none."""
 
 
 def collect(
@@ -104,7 +104,8 @@ def _sessions(
             whole = salvage(profile.name, path, session_id=session_id, told=told, cwd=run.cwd)
         else:
             whole = merge(streams[:-1])
-        # Of a killed leg the stream knows more than the file; that of an earlier one is in it.
+        # For a killed leg the stream knows more than the file; the stream of an earlier leg is in
+        # the file.
         found.append(combine(whole, streams[-1]))
     return found
 

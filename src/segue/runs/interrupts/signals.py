@@ -35,7 +35,7 @@ class Signals:
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # signals are somebody else's: whoever called sees to it
+            return  # not in the main thread: the caller takes care of signals
         self.files = [*os.pipe()]
         for file in self.files:
             os.set_blocking(file, False)

@@ -177,7 +177,7 @@ class LegFollower:
 
     @property
     def has_new_call(self) -> bool:
-        """Whether a tool runs that was seen to begin, a moment ago."""
+        """Whether a tool is running that was seen to begin just now."""
         began = self._called_at
         is_new = began is not None and self.times.clock.awake() - began < _NEW_CALL_S
         return self.has_open_call and is_new
@@ -342,7 +342,7 @@ class LegFollower:
         return {self.turn.watch.heard(record) for record in self.live.records} - {""}
 
     def _hear(self, lines: list[bytes], now: float) -> list[AnyFact]:
-        """For an agent without records: every line is its word."""
+        """For an agent without records, every line counts as its words."""
         facts = self._reply(acted=True) if any(map(bytes.strip, lines)) else []
         for line in lines:
             text = line.decode("utf-8", "replace")

@@ -32,61 +32,61 @@ State = Literal["not_started", "starting", "running", "ended", "lost"]
 Kind = Literal["input", "close_input", "interrupt", "end", "kill"]
 
 _KEEPER = Path(__file__).with_name("keeper.py")
-_START_S = 15.0  # a keeper takes 30 ms; more only on a machine that is busy beyond use
-_LOOK_S = 0.02  # where the kernel cannot wake us
+_START_S = 15.0  # a keeper takes 30 ms; more only on an overloaded machine
+_LOOK_S = 0.02  # for kernels that cannot notify us
 _T = TypeVar("_T")
 
 
 Leash = tuple[str, str]
-"""A file that somebody renews, and its era: see `keeper.is_held`."""
+"""A file that is renewed regularly, and its era: see `keeper.is_held`."""
 
 
 Guard = Callable[[], Leash | None]
-"""Asked before any process of a run is started: what that is held by. Raises LeaseLost or another
-StateError if none may be started now."""
+"""Called before any process of a run is started; returns the leash that holds it. Raises LeaseLost
+or another StateError if none may be started now."""
 
 
 def free() -> Leash | None:
-    """The guard of those who share their runs with nobody."""
+    """The guard for runs that are not shared."""
     return None
 
 
 class Spec(Struct, frozen=True, kw_only=True):
-    """What a keeper starts. Written to the leg's folder, so it holds no environment."""
+    """What a keeper starts. Written to the leg's folder, so it contains no environment."""
 
     argv: tuple[str, ...]
     cwd: str
-    input: bytes = b""  # given at once
-    stays_open: bool = False  # whether its input is open for more after that
+    input: bytes = b""  # written at once
+    stays_open: bool = False  # whether its input stays open after that
     interrupt_signal: str = "SIGINT"
     grace_s: float = 3.0  # between SIGTERM and SIGKILL
-    max_output_bytes: int | None = None  # on stdout and stderr together: then it is killed
-    leash: Leash | None = None  # what it is killed without
+    # of stdout and stderr together: beyond it, the agent is killed
+    max_output_bytes: int | None = None
+    leash: Leash | None = None  # the file without which it is killed
 
 
 class Stored(Spec, frozen=True, kw_only=True):
-    """As it is written."""
+    """The spec as it is stored."""
 
-    mark: str  # what SEGUE_LEG is in all its processes
+    mark: str  # the value of SEGUE_LEG in all its processes
     env_names: tuple[str, ...]
 
 
 class Exit(Struct, frozen=True, kw_only=True):
-    """How a leg ended. When this is there, nothing of the leg runs any more."""
+    """How a leg ended. Once this exists, nothing of the leg is running any more."""
 
-    exit_code: int | None = None  # negative: a signal; None: not known, the leg was lost
+    exit_code: int | None = None  # negative: a signal; None: unknown, the leg was lost
     ended_at: float
-    swept: tuple[EndedProcess, ...] = ()  # what it left behind
+    swept: tuple[EndedProcess, ...] = ()  # processes that it left behind
     ended_by_command: str = ""  # the key of the last interrupt, end or kill before it ended
     lost: bool = False  # its keeper was killed, or the machine restarted
     error: str = ""  # why it could not be started, or how it was lost; one line
 
 
 class LegStatus(Struct, frozen=True, kw_only=True):
-    """How it stands with a leg.
-
-    starting: no keeper has reported yet; if none ever does, its starter was killed: start again.
-    lost: the keeper is gone without a word, and the agent may still run: see `sweep_lost`."""
+    """The state of a leg. starting: no keeper has reported yet; if none ever does, its starter was
+    killed: start again. lost: the keeper is gone without a record, and the agent may still be
+    running: see `sweep_lost`."""
 
     state: State
     keeper_pid: int = 0
@@ -96,7 +96,7 @@ class LegStatus(Struct, frozen=True, kw_only=True):
 
 
 class KeeperRecord(Struct, frozen=True, kw_only=True):
-    """Who keeps whom: keeper.json."""
+    """Which keeper has which agent: keeper.json."""
 
     pid: int
     start_ticks: int
@@ -107,7 +107,7 @@ class KeeperRecord(Struct, frozen=True, kw_only=True):
 
 
 class Leg:
-    """A leg by its folder, whether or not it was ever started."""
+    """A leg, identified by its folder, whether or not it was ever started."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -127,7 +127,8 @@ class Leg:
         status = self.status()
         if status.state != "starting":
             return status
-        for name in ("stdout", "stderr", "control.jsonl"):  # there before anyone looks for them
+        # must exist before anyone looks for them
+        for name in ("stdout", "stderr", "control.jsonl"):
             os.close(os.open(self.folder / name, os.O_WRONLY | os.O_CREAT, 0o600))
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self.folder / "bell", 0o600)
@@ -138,12 +139,12 @@ class Leg:
         return status
 
     def spec(self) -> Stored | None:
-        """What is started here, as it was written first."""
+        """The command to start, as it was first written."""
         return _record(self.folder / "spec.json", Stored)
 
     def _store(self, spec: Spec, env: Mapping[str, str]) -> Stored:
         mark = env.get(MARK, "")
-        if not mark or mark == os.environ.get(MARK):  # of a leg that we are in ourselves
+        if not mark or mark == os.environ.get(MARK):  # of a leg that this process itself is in
             mark = uuid.uuid4().hex
         record = {
             **{name: getattr(spec, name) for name in spec.__struct_fields__},
@@ -158,13 +159,14 @@ class Leg:
         return stored
 
     def _spawn(self, env: Mapping[str, str]) -> str:
-        """Starts a keeper, and waits until it says that it is ready; its complaint, if any."""
+        """Starts a keeper, and waits until it reports that it is ready; returns its error message,
+        if any."""
         ready, tell = os.pipe()
         try:
             log = str(self.folder / "keeper.log")
             pid = os.posix_spawn(
                 sys.executable,
-                # -I -S: no site packages, and no PYTHON… variables, which are for the agent.
+                # -I -S: no site packages, and no PYTHON… variables, which are meant for the agent.
                 [sys.executable, "-I", "-S", str(_KEEPER), str(self.folder)],
                 env,
                 file_actions=[
@@ -190,7 +192,7 @@ class Leg:
         finally:
             os.close(ready)
         with contextlib.suppress(ChildProcessError):
-            # Not the keeper: what it was forked from, and gone at once.
+            # Not the keeper but its short-lived parent.
             if os.waitpid(pid, 0)[1] and not complaint:
                 complaint = f"its keeper cannot be started: see {log}".encode()
         return complaint.decode("utf-8", "replace").strip()
@@ -198,7 +200,7 @@ class Leg:
     # Looking
 
     def status(self) -> LegStatus:
-        """How it stands with it now."""
+        """The current state."""
         for _ in range(2):
             if exit := self.exit():
                 return self._status("ended", exit)
@@ -208,7 +210,7 @@ class Leg:
                 )
             if not self._is_free():
                 break
-            # The keeper is gone. It may have written its last word after we looked for it.
+            # The keeper is gone. It may have written its last record after we looked.
         else:
             return self._status("lost")
         kept = self._kept()
@@ -219,8 +221,8 @@ class Leg:
         return _record(self.folder / "exit.json", Exit)
 
     def end_fd(self) -> int | None:
-        """A descriptor that is readable once the keeper is gone, to be closed by the caller; None
-        if there is no keeper, or the system has no such thing."""
+        """A descriptor that becomes readable when the keeper exits, to be closed by the caller;
+        None if there is no keeper, or the system does not support it."""
         kept = self._kept()
         if kept is None or not hasattr(os, "pidfd_open") or not self._is_this_boot(kept):
             return None
@@ -235,7 +237,7 @@ class Leg:
         return None
 
     def wait(self, timeout_s: float) -> LegStatus:
-        """Until it has ended, is lost, or the time is up."""
+        """Waits until it has ended, is lost, or the time is up."""
         until = time.monotonic() + timeout_s
         while True:
             status = self.status()
@@ -264,7 +266,7 @@ class Leg:
         )
 
     def _was_kept(self) -> bool:
-        """Whether a keeper ever took it, also if its record was cut short when the machine stopped:
+        """Whether a keeper ever took it, even if its record was cut short when the machine stopped:
         then no other keeper will."""
         return (self.folder / "keeper.json").exists()
 
@@ -309,7 +311,7 @@ class Leg:
         self.rouse()
 
     def has_command(self, key: str) -> bool:
-        """Whether the keeper was given it."""
+        """Whether the keeper received it."""
         try:
             written = (self.folder / "control.jsonl").read_bytes()
         except FileNotFoundError:
@@ -317,8 +319,8 @@ class Leg:
         return any(_key(line) == key for line in written.split(b"\n")[:-1])
 
     def rouse(self) -> None:
-        """Continues a keeper that was stopped (SIGSTOP): else it hears nothing. Does nothing to one
-        that runs, and nothing to any other process."""
+        """Continues a keeper that was stopped (SIGSTOP), because it handles nothing then. Does
+        nothing to a running one, and nothing to any other process."""
         descriptor = self.end_fd()
         if descriptor is None:
             return
@@ -332,7 +334,8 @@ class Leg:
         try:
             bell = os.open(self.folder / "bell", os.O_WRONLY | os.O_NONBLOCK)
         except OSError as fault:
-            if fault.errno in (errno.ENXIO, errno.ENOENT):  # nobody listens (yet): it will read
+            # nobody listens (yet): it will read the file
+            if fault.errno in (errno.ENXIO, errno.ENOENT):
                 return
             raise
         try:
@@ -344,10 +347,9 @@ class Leg:
     # Lost ones
 
     def sweep_lost(self, grace_s: float = GRACE_S) -> Exit:
-        """Ends what a lost leg left running, and writes that it was lost; how it ended, if it was
-        not lost after all. A leg that never began will never begin.
-
-        Raises StateError if its keeper lives."""
+        """Ends what a lost leg left running, and records that it was lost; returns how it ended, if
+        it was not lost after all. A leg that never began will never begin. Raises StateError if its
+        keeper is alive."""
         with self._locked():
             if exit := self.exit():
                 return exit
@@ -377,8 +379,8 @@ class Leg:
         return not IS_LINUX or kept.boot_id == _boot_id()
 
     def _is_free(self) -> bool:
-        """Whether no keeper lives. Asked only when no other can start: for a moment, it could not
-        take the lock."""
+        """Whether no keeper is alive. Called only when no other can start: for an instant, one
+        could not take the lock."""
         try:
             lock = os.open(self.folder / "lock", os.O_RDONLY)
         except FileNotFoundError:
@@ -396,7 +398,7 @@ class Leg:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            until = time.monotonic() + 1.0  # others may be asking whether it is free
+            until = time.monotonic() + 1.0  # others may be checking whether it is free
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -413,7 +415,7 @@ class Leg:
 
 
 def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """With a PWD that is the working folder: some agents believe it."""
+    """The environment with PWD set to the working folder: some agents rely on it."""
     told = env.get("PWD", "")
     with contextlib.suppress(OSError):
         if told and os.path.samefile(told, cwd):
@@ -422,21 +424,22 @@ def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def _record(path: Path, kind: type[_T]) -> _T | None:
-    """What a file holds; None if it does not exist, or was cut short when the machine stopped."""
+    """The content of a file; None if it does not exist, or was cut short when the machine
+    stopped."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), kind)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # msgspec's is one of these
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # msgspec's error is one of these
         return None
 
 
 def _write_first(path: Path, record: Mapping[str, Any]) -> None:
-    """A whole file, unless there is one."""
+    """Writes a whole file, unless one exists."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(record, file)
             file.flush()
-            os.fsync(file.fileno())  # once it has its name, it is whole, come what may
+            os.fsync(file.fileno())  # once it has its name, it is complete, whatever happens
         try:
             os.link(aside, path)
         except FileExistsError:

@@ -368,9 +368,9 @@ class Driver:
         lease = self._hold(run_key(run.id), f"{self._who} resume {run.id}")
         if not share_tree:
             self._hold_tree(run)
-        run = self.store.run(run.id) or run  # as it is now that nobody else writes
+        run = self.store.run(run.id) or run  # its current state, now that nobody else writes
         is_over = run.state.is_final or run.state is RunState.STOPPING
-        # Whoever resumes it takes back what was asked of a segue that is gone.
+        # A resume withdraws requests to a segue that is gone.
         was_asked = bool(self.store.asks(run.id))
         is_over = is_over or run.interrupted != "" or was_asked
         wants_more = is_over or fresh or strict or policy is not None or flags is not None
@@ -417,7 +417,7 @@ class Driver:
                 " wait for it, or use --share-tree"
             ) from None
         try:
-            lock = tree_lock.hold(tree)  # against those of another SEGUE_HOME
+            lock = tree_lock.hold(tree)  # against runs of another SEGUE_HOME
         except tree_lock.TreeLocked as taken:
             raise TreeTaken(
                 f"another run works in {tree} (process {taken.pid or 'unknown'}, of another"

@@ -15,9 +15,9 @@ from segue.system import units
 from segue.system.files import state
 
 LOG_NAME = "segue.log"
-START_S = 60.0  # a start takes half a second; more only on a machine that is busy beyond use
+START_S = 60.0  # a start takes half a second; more only on an overloaded machine
 _LOOK_S = 0.05
-# A shell sets what a new program inherits; the words are arguments, and never read by it.
+# A shell sets what a new program inherits; the words are arguments, and never parsed by it.
 _DEAF = ("/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
 
 

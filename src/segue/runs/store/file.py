@@ -46,9 +46,9 @@ class RunsFile(Database):
             raise
 
     def prepare(self) -> None:
-        # What was decided must be known after a power cut, before it is done.
+        # After a power cut, a decision must be known before it is carried out.
         self.db.execute("PRAGMA synchronous = FULL")
-        self.db.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone from the file
+        self.db.execute("PRAGMA secure_delete = ON")  # deleted data must be gone from the file
         version = self._version()
         self._refuse_newer(self.path, version)
         if version < self.newest:
@@ -63,7 +63,7 @@ class RunsFile(Database):
         """Migrates in one transaction: if the process is killed in it, the old version stays
         whole."""
         with self.write():
-            version = self._version()  # another process may have been first
+            version = self._version()  # another process may have been faster
             self._refuse_newer(self.path, version)
             self._refuse_strangers()
             from segue.runs.store import redacting
@@ -88,7 +88,7 @@ class RunsFile(Database):
 
     def _refuse_strangers(self) -> None:
         (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        version = self._version()  # after the tables: another segue may just have made them
+        version = self._version()  # after the tables: another segue may just have created them
         if version < 0 or (version == 0 and tables):
             raise Damaged("another program's database")
 
@@ -106,7 +106,7 @@ class RunsFile(Database):
         try:
             yield
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-            raise  # a mistake of ours, not of the file's
+            raise  # our own mistake, not a damaged file
         except sqlite3.DatabaseError as fault:
             raise_if_ours(fault, self.path)
             raise damaged(self.path, str(fault)) from None
@@ -180,7 +180,7 @@ def _steps(folder: Place) -> dict[int, str]:
 def _version_of(path: str) -> int:
     """A file's schema version, read without changing a byte of the file or its log; 0 if it has
     none. Opening it for writing would eventually move its log into it."""
-    # Only by SQLite: to close a file gives up all locks that this process has on it.
+    # Only through SQLite: closing a file releases all locks that this process has on it.
     name = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     how = "mode=ro" if os.path.exists(path + "-wal") else "mode=ro&immutable=1"
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file://{name}?{how}", uri=True)) as db:

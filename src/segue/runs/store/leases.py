@@ -18,7 +18,7 @@ _MACHINE_ID = "/etc/machine-id"
 
 
 class LocalHost(NamedTuple):
-    """From where holders are judged."""
+    """The point of view from which holders are judged."""
 
     machine: str
     boot: str
@@ -33,11 +33,11 @@ def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
     if holder.machine != here.machine and not (is_same_boot and here.boot):
         return False
     if not is_same_boot:
-        # "" is a system that does not tell; then the start times must do.
+        # "" is a system that does not report it; then the start times must be enough.
         if holder.boot and here.boot:
             return True
     elif holder.domain != here.domain:
-        return False  # another container's: our pids are not its
+        return False  # another container's: its pids are not ours
     return started is None or abs(started - holder.started) > 0.001
 
 
@@ -99,7 +99,7 @@ def send(holder: Holder, number: signal.Signals) -> None:
     with suppress(OSError):
         try:
             handle = os.pidfd_open(holder.pid)
-        except AttributeError:  # no such thing on this system
+        except AttributeError:  # not available on this system
             if is_alive(holder):
                 os.kill(holder.pid, number)
             return

@@ -13,7 +13,7 @@ class Owner(NamedTuple):
     """A session's place in its run."""
 
     run: RunSeen
-    successor: str = ""  # the session that carries its work on; "": it is the run's last
+    successor: str = ""  # the session that continues its work; "": it is the run's last
 
 
 def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:

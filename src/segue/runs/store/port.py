@@ -14,7 +14,7 @@ from segue.core.stops.types import Stop
 from segue.errors import InputError, SegueError, StateError
 
 SCHEMA = 1
-"""Of an entry, as users see it with `--json`."""
+"""The schema of an entry, as users see it with `--json`."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -26,10 +26,10 @@ class Entry(Struct, frozen=True, kw_only=True):
     at: float
     machine: str
     kind: str  # the fact's tag
-    data: dict[str, Any]  # the fact; of the first one: the run as it was before, too
-    draw: float | None = None  # the random number that was used up
+    data: dict[str, Any]  # the fact; for the first one also the run before it
+    draw: float | None = None  # the random number that was used
     decisions: list[dict[str, Any]]
-    state: str  # the run's, afterwards
+    state: str  # the run's state afterwards
 
     def as_object(self) -> dict[str, Any]:
         """The entry as `--json` prints it, without a draw if there was none."""
@@ -38,7 +38,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class StoredLeg(Struct, frozen=True, kw_only=True):
-    """What is known of a leg."""
+    """What is known about a leg."""
 
     run: str
     leg: int
@@ -51,7 +51,7 @@ class StoredLeg(Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     replied_at: float | None = None
     ended_at: float | None = None
-    reason: str = ""  # why it stopped; "" as long as it did not
+    reason: str = ""  # why it stopped; "" while it is running
     progressed: bool = False
     tokens: int = 0
     cost_usd: float = 0.0
@@ -60,7 +60,7 @@ class StoredLeg(Struct, frozen=True, kw_only=True):
 
 
 class StoredReading(Struct, frozen=True, kw_only=True):
-    """A reading, and which entry told it."""
+    """A reading, and the entry that reported it."""
 
     run: str
     seq: int
@@ -70,7 +70,7 @@ class StoredReading(Struct, frozen=True, kw_only=True):
 
 
 class StoredStop(Struct, frozen=True, kw_only=True):
-    """A stop, and which entry told it."""
+    """A stop, and the entry that reported it."""
 
     run: str
     seq: int
@@ -80,7 +80,7 @@ class StoredStop(Struct, frozen=True, kw_only=True):
 
 
 class StoredDecision(Struct, frozen=True, kw_only=True):
-    """A decision, and which entry it was made on."""
+    """A decision, and the entry for which it was made."""
 
     run: str
     seq: int
@@ -88,7 +88,7 @@ class StoredDecision(Struct, frozen=True, kw_only=True):
     at: float
     decision: str  # its tag
     reason: str
-    data: dict[str, Any]  # all of it
+    data: dict[str, Any]  # the whole decision
 
 
 class StoredTimer(Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class StoredTimer(Struct, frozen=True, kw_only=True):
 class StoredAsk(Struct, frozen=True, kw_only=True):
     """What another process asks of the one that drives a run."""
 
-    number: int  # grows, and is never used again
+    number: int  # only grows, and is never reused
     run: str
     what: str
     at: float
@@ -113,10 +113,10 @@ class Holder(Struct, frozen=True, kw_only=True):
     """A process, distinguishable from every earlier and later process."""
 
     machine: str
-    boot: str  # which start of the machine; "" if it does not tell
+    boot: str  # which boot of the machine; "" if unknown
     pid: int
-    started: float  # when the process was; only good for comparing
-    domain: str = ""  # where its pid means something: containers count by themselves
+    started: float  # when the process was started; only for comparison
+    domain: str = ""  # the domain of its pid: containers have their own
     note: str = ""  # for people
 
 

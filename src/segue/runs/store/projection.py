@@ -23,7 +23,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "decision": ("run", "seq", "place"),
     "timer": ("run",),
 }
-"""What is made from the log, with each table's key, in an order in which they can be filled."""
+"""The tables derived from the log, each with its key, in an order in which they can be filled."""
 
 StepFunction = Callable[..., RunStep]
 """`core.machine.step(run, fact, *, at, draw)`."""
@@ -44,8 +44,8 @@ class Drift(NamedTuple):
 
     run: str
     seq: int
-    state: str  # as it is written
-    now: str  # as it would be
+    state: str  # as it is stored
+    now: str  # as it would be now
 
 
 def entry_of(
@@ -84,7 +84,7 @@ def entry_of(
         decisions=[to_builtins(decision) for decision in decisions],
         state=run_after.state.value,
     )
-    return unpack(pack(entry), Entry)  # as any later reader has it
+    return unpack(pack(entry), Entry)  # as any later reader sees it
 
 
 def first_entry(
@@ -164,7 +164,7 @@ def _of_fact(entry: Entry) -> Iterator[TableChange]:
         case "replied":
             yield TableChange("leg", leg, {}, {"replied_at": entry.at})
         case "limited":
-            yield TableChange("leg", leg, None)  # it was never there
+            yield TableChange("leg", leg, None)  # it never existed
         case "unstartable":
             yield TableChange("leg", leg, {"ended_at": entry.at, "fault": fact["what"]})
         case "read":

@@ -1,5 +1,6 @@
-"""With `adaptive`: how far ahead is looked for sessions in terminals follows how the last handoffs
-went, as in runs (`core/sessions/forecasts/adapting`). What was learned is in the log, by agent."""
+"""With `adaptive`: how far ahead segue looks for sessions in terminals depends on how the last
+handoffs went, as in runs (`core/sessions/forecasts/adapting`). What it learned is in the log, by
+agent."""
 
 from msgspec.structs import replace
 
@@ -16,14 +17,14 @@ NOTE = "adaptive"
 
 
 class AdaptiveMarks:
-    """Whoever calls holds the world's lock, or is the thread that touches terminals."""
+    """The caller holds the daemon's lock, or is the thread that touches terminals."""
 
     def __init__(self, world: DaemonState) -> None:
         self.world = world
         self._shares: dict[str, float | None] = {}  # by agent
 
     def share(self, agent: str) -> float | None:
-        """The share of turns that is looked ahead for; None: the usual one."""
+        """The share of turns that the forecast covers; None: the default."""
         if agent not in self._shares:
             note = self.world.log.latest(NOTE, agent=agent)
             found = note.data.get("share") if note is not None else None
@@ -31,7 +32,7 @@ class AdaptiveMarks:
         return self._shares[agent]
 
     def applied(self, session: Session) -> Session:
-        """The session with the forecast that counts for it."""
+        """The session with the forecast that applies to it."""
         if session.reading is None or session.growth is None:
             return session
         policy = self.world.policy(session)
@@ -48,8 +49,8 @@ class AdaptiveMarks:
         return replace(session, forecast=ahead)
 
     def learn(self, cycle: TerminalHandoff) -> None:
-        """A handoff is over: at which share of the window its request was read. Nothing is learned
-        from those that the user asked for or stopped."""
+        """A handoff is over: learns at which share of the window its request was read. Handoffs
+        that the user asked for or stopped teach nothing."""
         kept = self.world.kept.get((cycle.agent, cycle.session_id))
         if kept is None or not self.world.policy(kept.session).adaptive:
             return
@@ -67,13 +68,13 @@ class AdaptiveMarks:
 
 
 def _read_at(cycle: TerminalHandoff) -> float | None:
-    """None if that says nothing about the look ahead; 1 for a window that was full before."""
+    """None if that says nothing about the forecast; 1 for a window that was full before."""
     if cycle.by_user or cycle.cannot_be_asked or cycle.is_declined or cycle.window_tokens <= 0:
         return None
     if cycle.step is HandoffStep.CANCELLED and cycle.asked_at is None:
         return 1.0 if "compacted" in cycle.why else None
     if cycle.asked_at is None or not cycle.last_used_tokens:
         return None
-    # The answer is in the last size, too.
+    # The last size includes the answer.
     written = metrics(cycle, cycle.step_at).document_tokens if cycle.source == "agent" else 0
     return max(0, cycle.last_used_tokens - written) / cycle.window_tokens

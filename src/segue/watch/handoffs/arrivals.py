@@ -27,7 +27,7 @@ class _Pending(Struct):
     cycle: TerminalHandoff
     digest: Digest | None = None
     looked_at: float = float("-inf")
-    looked_for: tuple[SessionState, float | None] | None = None  # what was there to be seen then
+    looked_for: tuple[SessionState, float | None] | None = None  # what could be seen at that time
     is_looking: bool = False
 
 
@@ -87,7 +87,7 @@ class Arrivals:
         finally:
             pending.is_looking = False
         found = arrival.repeats
-        # At work it will do more; with its turn over it has shown what it knows.
+        # While it is working it will do more; once its turn is over it has shown what it knows.
         if not found.actions or (is_working and not arrival.is_over):
             return
         with self.world.lock:

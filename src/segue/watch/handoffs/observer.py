@@ -44,11 +44,12 @@ from segue.system.tmux.typist import TypingRefused
 from segue.watch.state import DaemonState, TrackedSession
 
 STABLE_S = 1.0
-"""A document that has not changed for so long is whole, if it reads so."""
+"""A document that has not changed for this long is complete, if it reads as complete."""
 LONG_S = 10.0
-"""An agent that shows its prompt for so long has no turn, whatever its records say."""
+"""An agent that shows its prompt for this long has no turn in progress, whatever its records
+say."""
 COMPACTED = 0.9
-"""A session that holds less than this part of what it held was compacted."""
+"""A session that is smaller than this part of its former size was compacted."""
 _AT_PROMPT = (
     *(HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.WRITTEN),
     *(HandoffStep.CLEARED, HandoffStep.CLEARING, HandoffStep.NEEDS_USER),
@@ -62,7 +63,7 @@ _AFTER = (HandoffStep.CLEARED, HandoffStep.RESUMING, HandoffStep.RESUMED, Handof
 
 
 def project_of(cycle: TerminalHandoff) -> str:
-    """The folder that a document must stay in; "" if the user keeps documents elsewhere."""
+    """The folder in which a document must stay; "" if the user stores documents elsewhere."""
     return cycle.cwd if cycle.file.startswith(cycle.cwd.rstrip("/") + "/") else ""
 
 
@@ -167,7 +168,7 @@ class HandoffObserver:
         shrunk = reading.fraction < cycle.fraction * COMPACTED and zone is not Zone.HANDOFF
         waits = cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.NEEDS_USER)
         waits = waits and not cycle.is_cleared
-        # One that was interrupted does not continue by itself: it is handed over all the same.
+        # One that was interrupted does not continue by itself: it is handed over anyway.
         wanted = cycle.by_user or cycle.was_cut
         if shrunk and waits and not wanted:
             return Cancel("the agent compacted its context by itself")
@@ -244,7 +245,7 @@ class HandoffObserver:
         path = session.path if session else self.place(cycle).path
         name = session.session_id if session else cycle.session_id
         marker = os.path.basename(cycle.file)
-        # Only this handoff names its document, whenever that was: if the clock was set back
+        # Only this handoff names its document, at whatever time: if the clock was set back
         # meanwhile, the record is older than the handoff.
         since = 0.0 if session else cycle.stale_before
         return self.world.records.look(cycle.agent, path, name, marker, since)
@@ -254,7 +255,7 @@ class HandoffObserver:
         heard = self._heard(cycle)
         if heard.prompt_at is not None and not cycle.is_heard:
             facts.append(PromptSeen("request"))
-        # Asked by its hook, the session has no such prompt.
+        # If its hook asked it, the session has no such prompt.
         asked_at = heard.prompt_at or (cycle.asked_at if cycle.is_heard else None)
         if asked_at is not None and (heard.spoken_at or 0.0) > asked_at:
             facts.append(UserSpoke())
@@ -282,7 +283,8 @@ class HandoffObserver:
         """The session that the same process has switched to; "" if it has not."""
         seat = self.place(cycle).seat
         for session in self._new_sessions(cycle):
-            # Which session is whose is a guess with some agents: a new one is another's never.
+            # With some agents, the session of a process is a guess: a new session never belongs to
+            # another.
             is_new = (session.started_at or 0) >= cycle.began_at
             is_sure = session.process is not None and session.process.certain
             if seat and _is_behind(session, seat.pid) and (is_new or is_sure):
@@ -334,7 +336,7 @@ class HandoffObserver:
             if seen.is_harmless and _is_users(cycle) and latest.turn == "over":
                 return [Ready(is_over=True)]  # a menu that the user has opened
             return [] if seen.is_harmless else [Blocked(why)]
-        # Between two tools some show a prompt for a moment.
+        # Between two tools, some agents briefly show a prompt.
         now = self.world.clock.awake()
         terminal = self.terminal(cycle)
         idle_s = now - self._idle.setdefault(cycle.id, now)

@@ -14,7 +14,7 @@ from segue.system.tmux.tmux import Tmux, TmuxError
 from segue.watch.state import TrackedSession
 
 OPTION = "@segue"
-"""A pane's option that holds the zone as long as it lasts: for a status line of the user's."""
+"""A pane's option with the current zone, for the user's own status line."""
 
 SHOWN_S = 10.0
 
@@ -80,6 +80,6 @@ class PaneNotices:
 
 
 def may_be_told(kept: TrackedSession) -> bool:
-    """Whether its pane is the right place: hooks tell the agent itself, and a run is looked
-    after by its segue."""
+    """Whether its pane is the right place: hooks tell the agent itself, and segue takes care of a
+    run."""
     return not kept.hooked_at and not kept.in_run and not kept.is_ours

@@ -1,4 +1,4 @@
-"""Which pane each agent is in: learned once for each process that has a session open."""
+"""Finds the pane of each agent: once for each process that has a session open."""
 
 import os
 import termios
@@ -17,7 +17,7 @@ from segue.watch.state import TrackedSession
 _DEEP = 64
 _RUNNERS = ("node", "bun", "deno", "python")
 _WITHOUT_EDITOR = ("dash",)
-_FRESH_S = 1.0  # how long a list of panes is good enough to find somebody in it
+_FRESH_S = 1.0  # how long a list of panes is recent enough
 
 
 class Seating:

@@ -56,9 +56,9 @@ from segue.watch.observe.wakeup import Wakeup
 from segue.watch.state import DaemonState, TrackedSession, label
 
 LOOK_S = 0.5
-"""How often a handoff in progress is looked at."""
+"""How often a handoff in progress is checked."""
 SLOW_S = 2.0
-"""The same of those that wait for the user."""
+"""The same for those that wait for the user."""
 _LASTING = ("gone", "unknown")
 
 
@@ -73,10 +73,10 @@ class HandoffWorker:
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._bell: Wakeup | None = None
-        self._events: Notifier | None = None  # of the documents that are awaited, and the records
+        self._events: Notifier | None = None  # files of the awaited documents, and of the records
         self.nudge: Callable[[str, str, str], None] = lambda agent, session_id, path: None
         self.on_end: Callable[[TerminalHandoff], None] = lambda cycle: None
-        """Called when a session that waits has written something: it is to be measured at once."""
+        """Called when a waiting session has written something: it must be measured at once."""
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="hands", daemon=True)
         self._by_hook: set[str] = set()  # those whose session was asked by its own hook
@@ -129,7 +129,7 @@ class HandoffWorker:
         document. Raises SegueError if no agent has the session open, or there is no place for
         the document."""
         world, session = self.world, kept.session
-        if session.process is None:  # its seat may be another session's by now
+        if session.process is None:  # its pane may belong to another session by now
             raise SegueError(f"{label(session)} cannot be handed over: no agent has it open")
         policy = world.policy(session)
         now = world.clock.now()
@@ -154,7 +154,7 @@ class HandoffWorker:
             owes=own,
         )
         self._keep(cycle, Planned())
-        with suppress(OSError):  # else it is said when the document cannot be written
+        with suppress(OSError):  # otherwise it is reported when the document cannot be written
             world.documents.prepare(folder)
         self._await(cycle)
         world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
@@ -238,7 +238,8 @@ class HandoffWorker:
         if after.step is not cycle.step:
             why = f": {after.why}" if after.why else ""
             self.world.say(f"handoff {name}: {after.step.value}{why}")
-        if after.step.is_final:  # whatever becomes of its figures: the next daemon keeps those, too
+        # whatever happens to its figures: the next daemon stores those, too
+        if after.step.is_final:
             self.cycles.pop(name, None)
         for act in acts:
             self._carry(after, act)
@@ -362,8 +363,8 @@ class HandoffWorker:
         return messages.handoff_resume(file=cycle.file, call_in_doubt=in_doubt)
 
     def _finish_document(self, cycle: TerminalHandoff) -> str:
-        """Adds what segue knows to the session's document, and reads it once more: why it is not
-        valid, or "". The context is cleared in the same breath, or not at all."""
+        """Adds what segue knows to the session's document, and reads it once more; returns why it
+        is not valid, or "". The context is cleared immediately afterwards, or not at all."""
         text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
@@ -396,7 +397,8 @@ class HandoffWorker:
         return not cycle.is_cleared and found.changed_at < cycle.stale_before
 
     def _folder(self, cycle: TerminalHandoff) -> Path:
-        """Where its document goes; asked each time: a link may lead out of the project by now."""
+        """Where its document goes; determined each time, because a link may lead out of the project
+        by now."""
         return self.world.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
 
     def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:

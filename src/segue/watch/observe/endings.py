@@ -29,20 +29,20 @@ from segue.core.stops.types import (
 )
 
 Terminal = Literal["there", "gone", "own", "none", "unknown"]
-"""What became of the terminal: its shell is still there; that has gone too; there was no shell, so
-that it closes with the agent, however that ends; the agent had none."""
+"""What happened to the terminal: its shell still exists; the shell is gone too; there was no shell,
+so the terminal closes with the agent, however that ends; the agent had no terminal."""
 
 SURE = 0.6
-"""What is known less surely than this is said to be."""
+"""Less certain knowledge is reported as such."""
 BY_USER = {
     "prompt_input_exit": UserExitType.EXIT_COMMAND,
     "logout": UserExitType.EXIT_COMMAND,
 }
-"""Words of a hook at a session's end that only the user's own doing brings about."""
+"""Reasons in a hook at a session's end that only the user can cause."""
 
 _KILL = 9
 _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, StopReason.UNKNOWN)
-"""After these an agent waits at its prompt or works on; everything else is why it can't."""
+"""After these, an agent waits at its prompt or works on; every other state says why it cannot."""
 
 
 class After(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,8 @@ def is_mid_turn(session: Session, ended: Process | None) -> bool:
     """Whether the agent was working, according to its file or, if that does not say, to its own
     report."""
     if session.stop is None:
-        return ended is not None and ended.status == "busy"  # nothing was ever asked, or just now
+        # nothing was ever asked, or only just now
+        return ended is not None and ended.status == "busy"
     if session.stop.reason is not StopReason.UNKNOWN:
         return False
     return ended is None or ended.status not in ("idle", "waiting")
@@ -99,7 +100,8 @@ def ending_of(
         return _user(0.7, UserExitType.TERMINAL_CLOSED, "exit", "its terminal was closed", after)
     if kind is UserExitType.TERMINATED:
         return _user(0.5, kind, "exit", "it was asked to end (SIGTERM)", after)
-    if number == _KILL and after.terminal == "gone":  # a logout ends so what does not end by itself
+    # a logout ends in this way what does not end by itself
+    if number == _KILL and after.terminal == "gone":
         return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if number is not None:
         return _crash(0.9, "exit", f"signal {number}", after, "unknown")

@@ -63,7 +63,7 @@ class Folders:
                 break
             lost = self._take(data, told) or lost
             if len(data) < _BUFFER_BYTES // 2:
-                break  # that was all: another call would only say so
+                break  # that was everything; another call would only confirm it
         return told, lost
 
     def close(self) -> None:

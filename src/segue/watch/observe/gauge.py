@@ -14,7 +14,7 @@ from segue.watch.handoffs.worker import HandoffWorker
 from segue.watch.state import DaemonState, Name, TrackedSession, label
 
 READING_STEP = 0.01
-"""A reading is written down when the window has filled by this much more."""
+"""A reading is logged when the window has filled by this much more."""
 
 
 class ZoneGauge:
@@ -55,7 +55,7 @@ class ZoneGauge:
             for each in told:
                 self._note(kept, each, wants=wants)
         except StateError:
-            kept.memory = before  # it is told once there is room for it
+            kept.memory = before  # it is reported once there is room for it
             raise
         name = (session.agent, session.session_id)
         if wants and name not in self.queued and self.hands.of(session) is None:

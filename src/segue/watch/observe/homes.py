@@ -50,7 +50,7 @@ class SessionHomes:
         self._thread: threading.Thread | None = None
         self._pid_folders: set[str] = set()
         self._is_unwatched = False
-        self._stamps: dict[str, Stamp] = {}  # of what no follower follows
+        self._stamps: dict[str, Stamp] = {}  # of files that no follower covers
 
     @property
     def degraded(self) -> str:
@@ -96,7 +96,7 @@ class SessionHomes:
             for batch in follower:
                 self.news += [HomeNews(c.path, c.kind, c.was or c.why) for c in batch]
                 self._ring()
-        except Exception as fault:  # whatever it is: the next sweep begins again
+        except Exception as fault:  # in any case: the next sweep starts over
             self.news.append(HomeNews("following files", "unreadable", str(fault) or repr(fault)))
 
     # Folders
@@ -116,7 +116,7 @@ class SessionHomes:
     def _watches(self, folder: str) -> bool:
         if self.folders.has(folder) or self.folders.add(folder):
             return True
-        # The system has no more watches to give, unless there is nothing to watch.
+        # The system has no more watches, unless there is nothing to watch.
         self._is_unwatched = self._is_unwatched or os.path.isdir(folder)
         return False
 
@@ -143,7 +143,7 @@ class SessionHomes:
     # Files
 
     def all(self) -> list[FileOnDisk]:
-        """All that there are."""
+        """All of them."""
         return find.sessions(self.homes)
 
     def named(self, names: set[tuple[str, str]]) -> list[FileOnDisk]:

@@ -27,7 +27,7 @@ class Matching:
         self._sights = sights
         self._processes: dict[int, Process] = {}
         self._claims: dict[Name, dict[int, Process]] = {}
-        self._silent: dict[str, set[int]] = {}  # by agent: those that do not say their session
+        self._silent: dict[str, set[int]] = {}  # by agent: those that do not report their session
         self._behind: dict[str, dict[Name, Process]] = {}
         self._children: OrderedDict[str, alive.Subject] = OrderedDict()
 
@@ -69,7 +69,7 @@ class Matching:
         for process in went:
             known = self._processes.get(process.pid)
             if known is not None and known.start_ticks != process.start_ticks:
-                continue  # its pid is another's already
+                continue  # its pid already belongs to another
             affected |= self._remove(process.pid)
             agents.add(process.agent)
         for process in came:

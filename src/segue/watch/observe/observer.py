@@ -34,19 +34,19 @@ from segue.watch.observe.wakeup import Wakeup
 __all__ = ["RECENT_S", "SETTLE_S", "Name", "Observer", "Sighting"]
 
 RECENT_S = 24 * 3600.0
-"""Sessions that were active since then are known from the start, and kept."""
+"""Sessions that were active since then are known from the start."""
 SETTLE_S = 0.5
-"""After an end: by then it shows whether the terminal was closed (see `Observer.ending_of`)."""
+"""After an end: by then it is clear whether the terminal was closed (see `Observer.ending_of`)."""
 SWEEP_S, BLIND_S = 10.0, 2.0
-"""How often processes are looked for; without events, more often."""
+"""How often processes are searched for; more often without events."""
 SOON_S = 1.0
-"""When they are looked for again if a session grows that no process is behind."""
+"""When they are searched for again if a session without a process grows."""
 
-# the largest share of the time for looking for what no event reports, as one in this many
+# the largest share of the time for finding what no event reports, as one in this many
 _SHARE = 100
-_SLICE_S = 0.05  # how long looks may keep ends waiting
+_SLICE_S = 0.05  # how long looks may delay ends
 _SAVE_S, _REFRESH_S = 30.0, 600.0
-_OVERLAP_S = 2.0  # of two looks into a database
+_OVERLAP_S = 2.0  # between two looks into a database
 _NOTES = 200
 
 
@@ -88,8 +88,9 @@ class Observer:
         self._nudges: deque[tuple[str, str, str]] = deque()
         self._told_pids: set[int] = set()
         self._said: set[str] = set()
-        self._close: dict[Name, str] = {}  # which may be full after a few replies, and their files
-        self._sought: dict[Name, float] = {}  # since when sessions and processes are looked for
+        # sessions that may be full after a few replies, and their files
+        self._close: dict[Name, str] = {}
+        self._sought: dict[Name, float] = {}  # since when sessions and processes are searched for
         self._swept_at = self._saved_at = self._refreshed_at = float("-inf")
         self._sweep_at = self._scan_at = float("-inf")
         self._is_new = self._is_woken = self._is_closed = False
@@ -267,7 +268,7 @@ class Observer:
         seen: list[Sighting] = []
         try:
             seen = self._look_at(home, path) if home is not None else self._look_in(path)
-        except Exception as fault:  # whatever it is: the others are watched all the same
+        except Exception as fault:  # in any case: the others are still watched
             self._say(f"{path}: {fault!r}")
         viewer = self._view()
         for note in viewer.notes:
@@ -327,7 +328,7 @@ class Observer:
         since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
         processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
         seen: list[Sighting] = []
-        # Each again: a message may be finished without its session's time being moved.
+        # Each one again: a message may be finished without a change of its session's time.
         for sight in self._view().look_in([file], since, processes, (), now):
             seen += self._known.saw(sight, is_file=False)
             self._seek((sight.seen.agent, sight.seen.look.session_id))
@@ -346,7 +347,7 @@ class Observer:
 
     def _take(self, changes: Changes) -> list[Sighting]:
         seen: list[Sighting] = []
-        for process in changes.ended:  # first: one that has come may have its pid, or its session
+        for process in changes.ended:  # first: a new process may have its pid, or its session
             seen += self._after_end(process)
         seen += self._known.view(self._known.matching.update(changes.changed, changes.idle))
         if not self._is_new:
@@ -370,7 +371,7 @@ class Observer:
         """Follows all current homes; the next sweep looks at their content."""
         self._ground.open(self._added)
         self._known.places = self._ground.places
-        viewer, self._viewer = self._viewer, None  # if that fails, the next step begins again
+        viewer, self._viewer = self._viewer, None  # if that fails, the next step starts over
         if viewer is not None:
             viewer.close()
         self._viewer = Viewer(

@@ -3,12 +3,12 @@
 from heapq import heappop, heappush
 
 FIRST_S, MAX_S = 0.2, 1.0
-"""How long a change waits for more of the same; and how long if there is more all the time."""
+"""How long a change waits for more of the same; and how long if there is always more."""
 PRESSING_S = 0.02
-"""How long a change waits of which every single one counts."""
+"""How long a change waits if every single one matters."""
 _CALM_S = 2.0
-_SHARE = 20  # looks at one file may take no more of the time than this part
-_PRESSING_SHARE = 3  # and this, if every change counts
+_SHARE = 20  # looks at one file may take at most this share of the time
+_PRESSING_SHARE = 3  # and this one, if every change matters
 
 
 class Pace:
@@ -19,7 +19,7 @@ class Pace:
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
         self._order: list[tuple[float, str]] = []
-        self._looked: dict[str, tuple[float, float]] = {}  # when, and the least pause after it
+        self._looked: dict[str, tuple[float, float]] = {}  # when, and the minimum pause after it
         self._pressing: set[str] = set()
 
     def touch(self, path: str, now: float) -> None:
@@ -30,14 +30,14 @@ class Pace:
             self._set(path, max(now + first_s, at + pause_s))
 
     def press(self, path: str, is_so: bool) -> None:
-        """From now on every change of it counts; or no longer."""
+        """From now on every change of it matters; or no longer."""
         if is_so:
             self._pressing.add(path)
         else:
             self._pressing.discard(path)
 
     def hurry(self, path: str, now: float) -> None:
-        """It changed, and somebody is waiting."""
+        """It changed, and something is waiting for it."""
         self._set(path, now)
 
     def next_at(self) -> float:
@@ -59,7 +59,7 @@ class Pace:
         last_at, pause_s = self._looked.get(path, (float("-inf"), 0.0))
         is_calm = at > last_at + _CALM_S
         pause_s = FIRST_S if is_calm else min(MAX_S, max(FIRST_S, 2 * pause_s))
-        # The first look may be slow for other reasons, and what a file says must be known soon.
+        # The first look may be slow for other reasons, and its result is needed soon.
         rest_s = min(_SHARE * took_s, MAX_S + 2 * took_s)
         if path in self._pressing:
             pause_s, rest_s = PRESSING_S, _PRESSING_SHARE * took_s

@@ -25,14 +25,14 @@ from segue.system.tmux import hosting
 from segue.watch.observe.endings import After, Terminal
 
 REREAD_SHARE = 6
-"""One in this many files about processes is read at each look, even without an event."""
+"""One in this many files about processes is read at each pass, even without an event."""
 REMEMBER_S = 60.0
-"""How long it is still known of an ended process how it ended."""
+"""How long segue remembers how a process ended."""
 IDLE_S = 10.0
 """How long a process may show nothing before it counts as working on nothing. A process that ends
 closes its files first."""
 SPARE_FILES = 256
-"""How many open files are left for everything else; at most a quarter of what this user may."""
+"""How many open files are reserved for everything else; at most a quarter of the user's limit."""
 
 _GET_INFO, _INFO_EXIT, _INFO_BYTES = 0xC040FF0B, 8, 64  # Linux 6.15: PIDFD_GET_INFO
 _MAX_FILES = 1 << 16
@@ -45,7 +45,7 @@ class ProcessPlace(NamedTuple):
     has_terminal: bool
     leader: int
     leader_ticks: int
-    is_hosted: bool = False  # by `segue open`: who closes a terminal there only leaves it
+    is_hosted: bool = False  # started by `segue open`: closing a terminal there only detaches it
 
 
 class Changes(NamedTuple):
@@ -111,8 +111,8 @@ class ProcessTracker:
         met = {p.pid: p for p in living(others, _Some(self.on, names))} if others else {}
         met |= {p.pid: p for p in living(telling, _Some(self.on, asked))} if telling else {}
         found = [*met.values()]
-        # One that stopped telling what it works on still does: it is just writing that file, or
-        # has taken it away because it ends.
+        # A process that stopped reporting what it works on is still working: it is just writing
+        # that file, or has removed it because it is about to end.
         silent = [p for pid, p in self.known.items() if p.agent not in tells and pid not in met]
         self._silent_since = {p.pid: self._silent_since.get(p.pid, now) for p in silent}
         idle = [p for p in silent if now >= self._silent_since[p.pid] + IDLE_S]
@@ -315,7 +315,7 @@ def _opened(pid: int) -> int | None:
             continue
         if handle < _max_handles():
             return handle
-        os.close(handle)  # without a file to spare, nothing could be read any more
+        os.close(handle)  # without a spare descriptor, nothing could be read any more
         if not _allow_more():
             return None
     return None

@@ -29,7 +29,7 @@ class Sighting(Struct, frozen=True):
 
 
 class SessionTable:
-    """Takes in looks and processes, and gives out what changed by them."""
+    """Takes looks and processes, and returns what changed because of them."""
 
     def __init__(self, viewer: Callable[[], Viewer], clock: Callable[[], float]) -> None:
         self._viewer, self._clock = viewer, clock
@@ -39,12 +39,13 @@ class SessionTable:
         self.places = Places(())
         self._names: dict[str, Name] = {}  # by file
         self._children: Counter[Name] = Counter()
-        self._parents: dict[str, str] = {}  # by file, where only records tell
+        self._parents: dict[str, str] = {}  # by file, if only records name it
         self._untold: set[str] = set()  # files that were found before their parent was known
-        self._limits: dict[Name, float] = {}  # when a limit has reset
-        self._early: dict[Name, tuple[Process, float]] = {}  # ended before their session was seen
+        self._limits: dict[Name, float] = {}  # when a limit resets
+        # processes that ended before their session was seen
+        self._early: dict[Name, tuple[Process, float]] = {}
         self.revision = self.first_revision = int(clock() * 1_000)
-        """Grows with every change, also over restarts; changes since the first one are known."""
+        """Grows with every change, also across restarts; changes since the first one are known."""
         self.changed: dict[Name, int] = {}  # with which revision
         self.gone: dict[Name, int] = {}
 
@@ -168,7 +169,7 @@ class SessionTable:
         return self._parents[file.path]
 
     def children_found(self, found: Iterable[FileOnDisk], since: float) -> None:
-        """All files that there are, with their parents; those in use since then matter most."""
+        """All existing files, with their parents; those in use since then matter most."""
         self._children.clear()
         for file in found:
             if file.parent_id:
@@ -177,7 +178,7 @@ class SessionTable:
                     self.matching.child_seen(file)
 
     def child_came(self, path: str) -> Name | None:
-        """A file was found; the session that has one sub-agent more by it."""
+        """A file was found; returns the session that has one more sub-agent because of it."""
         home = self.places.home_of(path)
         file = self.places.found(home, path) if home is not None else None
         if file is None:
@@ -197,7 +198,7 @@ class SessionTable:
         return self._counted(file.agent, parent, 1)
 
     def child_went(self, path: str) -> Name | None:
-        """A file is gone; the session that has one sub-agent less by it."""
+        """A file is gone; returns the session that has one sub-agent fewer because of it."""
         home = self.places.home_of(path)
         if home is None:
             return None
@@ -216,8 +217,8 @@ class SessionTable:
     # Forgetting
 
     def tidy(self, since: float) -> None:
-        """Forgets sessions that no process is behind and that were not active since then; and of
-        the others without a process, all but the newest."""
+        """Forgets sessions without a process that were not active since then; and of the others
+        without a process, all but the newest."""
         loose = [
             (sight.seen.look.last_at or 0.0, sight.seen.changed_at, name)
             for name, sight in self.sights.items()
@@ -228,7 +229,7 @@ class SessionTable:
             if place >= MAX_SESSIONS or max(last_at, changed_at) < since:
                 self._forget(name)
         if len(self._parents) > MAX_SESSIONS:
-            self._parents = {}  # asked again where it matters
+            self._parents = {}  # determined again where it matters
         if len(self._untold) > MAX_SESSIONS:
             self._untold = set()
         since = self._clock() - _EARLY_S

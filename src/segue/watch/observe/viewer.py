@@ -28,7 +28,7 @@ _ASK_S = 60.0
 _MAX_UNSAVED = 2000
 _BUSY_S = 0.1  # nothing waits for a cache, because a scan may write for seconds
 WHOLE_BYTES = 1 << 16
-"""The first record of a longer file is whole."""
+"""The first record of a longer file is complete."""
 _ASK = (
     "import sys; from segue.system.config.prices import window_tokens;"
     " print(window_tokens(sys.argv[1]) or '')"
@@ -147,12 +147,12 @@ class Viewer(Survey):
         unsaved, self._unsaved = self._unsaved, {}
         try:
             self._cache.keep_looks([(path, *kept) for path, kept in unsaved.items()])
-        except OverflowError:  # an inode's number that SQLite has no room for
+        except OverflowError:  # an inode number that is too large for SQLite
             return
         except sqlite3.Error as fault:
             self._failed(fault)
             if len(unsaved) <= _MAX_UNSAVED:
-                self._unsaved = unsaved | self._unsaved  # the next time, then
+                self._unsaved = unsaved | self._unsaved  # it will be saved next time
 
     def answered(self) -> set[str]:
         """The models whose windows the price list has supplied in the meantime."""
@@ -206,7 +206,7 @@ class Viewer(Survey):
         try:
             self._cache, note = set_aside(self._cache, str(fault))
             self._cache.wait_at_most(_BUSY_S)
-        except (StateError, sqlite3.Error) as worse:  # tried again when it is needed next
+        except (StateError, sqlite3.Error) as worse:  # retried when it is needed next
             note = f"the index was not used: {worse}"
         self.notes += [note] if note else []
 

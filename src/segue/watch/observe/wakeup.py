@@ -12,15 +12,15 @@ class Wakeup:
         self._ear, self._button = os.pipe()
         for handle in (self._ear, self._button):
             os.set_blocking(handle, False)
-        self._lock = threading.RLock()  # a signal may come while its own thread rings
+        self._lock = threading.RLock()  # a signal may arrive while its own thread rings
 
     def fileno(self) -> int:
         """For a selector: ready once it rang."""
         return self._ear
 
     def ring(self) -> None:
-        """Never waits."""
-        with self._lock, suppress(OSError):  # it is already set, or nobody listens any longer
+        """Never blocks."""
+        with self._lock, suppress(OSError):  # it is already set, or nobody listens any more
             os.write(self._button, b"!")
 
     def hush(self) -> None:

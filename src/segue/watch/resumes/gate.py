@@ -14,7 +14,8 @@ from segue.system.accounts import Accounts, account_at
 from segue.watch.state import DaemonState, TrackedSession
 
 _FRESH_S = 5.0
-"""For so long it is believed that no account of an agent met a limit: every reply asks that."""
+"""How long segue assumes that no account of an agent has hit a limit, because every reply checks
+that."""
 _GUESS_S = 600.0
 """A limit without a stated end that was hit longer ago than this says nothing."""
 
@@ -25,7 +26,7 @@ class AccountGate:
     def __init__(self, world: DaemonState) -> None:
         self.world = world
         self.accounts = Accounts()
-        self._met: frozenset[str] = frozenset()  # agents with a limit that was met
+        self._met: frozenset[str] = frozenset()  # agents that have hit a limit
         self._met_at = float("-inf")
 
     def account(self, kept: TrackedSession) -> Account | None:

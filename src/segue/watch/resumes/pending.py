@@ -22,28 +22,28 @@ from segue.watch.outside import SessionRecords
 from segue.watch.state import ORDER, TrackedSession
 
 DOUBT_S = 45.0
-"""A session that was being resumed when its daemon was killed may take so long to show it."""
+"""How long a session that was being resumed when its daemon was killed may take to show it."""
 _OVER = frozenset({"leave", "over", "resumed", "relayed", "cancelled", "rest"})
 
 
 @dataclass(kw_only=True)
 class Pending:
-    """All of it is in the log, except for what is in progress right now."""
+    """Everything is in the log, except for what is in progress right now."""
 
-    id: str  # "w-…", of a to z, digits and dashes
+    id: str  # "w-…", with a to z, digits and dashes
     ending: wake.StoppedSession
     kept: TrackedSession
     draw: float
     verdict: wake.Verdict
     resumes: int = 0
     last_resume_at: float | None = None
-    allowed: bool = False  # the user has said yes to this one
+    allowed: bool = False  # the user has allowed this one
     doing: bool = False  # being resumed just now
     retries: int = 0  # it could not be typed
-    in_the_way_since: float | None = None  # a draft of the user's
+    in_the_way_since: float | None = None  # the user's draft
     missing_since: float | None = None  # its agent, whose end was not seen
     was_restored: bool = False
-    relay_failed: bool = False  # it was tried to have another agent take over
+    relay_failed: bool = False  # another agent was asked to take over
 
     @property
     def counted(self) -> tuple[int, float | None]:
@@ -91,7 +91,7 @@ class ResumeAttempt:
     id: str
     at: float
     replied: bool = False
-    rests: bool = False  # it has used as much as the user wants to be used without them
+    rests: bool = False  # it has used as much as the user allows unattended
 
 
 def from_notes(log: Log, now: float, since: float) -> list[Pending]:
@@ -111,7 +111,7 @@ def from_notes(log: Log, now: float, since: float) -> list[Pending]:
             continue  # its new agent was started
         was_begun = began.get(note.data["id"], 0) > note.seq
         if (pending := _restored(note, now, was_begun=was_begun)) is not None:
-            pending.relay_failed = note.data["id"] in taken  # started, but in vain
+            pending.relay_failed = note.data["id"] in taken  # started, but without success
             found.append(pending)
     return found
 
@@ -203,9 +203,9 @@ def resumed(
     words: str = "",
     records: SessionRecords | None = None,
 ) -> tuple[int, float | None, float | None]:
-    """How often a session was resumed since the user's last word, when first of these times, and
-    when last. By its notes; with `session`, its own `records` tell of the user's words, too:
-    prompts without the `words` that all of segue's have."""
+    """How often a session was resumed since the user's last message, when first of these times, and
+    when last. From its notes; with `session`, its own `records` also show the user's messages:
+    prompts without the `words` that all of segue's contain."""
     times: list[float] = []
     last_at: float | None = None
     for note in notes:

@@ -17,11 +17,11 @@ from segue.system.tmux.tmux import Tmux
 from segue.watch.handoffs.seating import shell_waits
 from segue.watch.state import DaemonState, TrackedSession
 
-_RUN_S = 2.0  # by then, a run that cannot start has said so
+_RUN_S = 2.0  # by then, a run that cannot start has reported it
 
 
 class Places:
-    """Each method returns why it was not possible, or ""; may raise TmuxError, SegueError,
+    """Each method returns why it was not possible, or "". May raise TmuxError, SegueError,
     OSError."""
 
     def __init__(self, world: DaemonState) -> None:
@@ -40,7 +40,7 @@ class Places:
         return f"process {holder.pid} has the session ({holder.note or 'a run'})"
 
     def program(self, kept: TrackedSession) -> str:
-        """What ran; if that was replaced since, what its name leads to now."""
+        """The program that ran; if it was replaced since, what its name leads to now."""
         if kept.program and os.access(kept.program, os.X_OK):
             return kept.program
         return shutil.which(kept.session.agent, path=self.world.env.get("PATH")) or ""
@@ -50,7 +50,8 @@ class Places:
         return system().facts(pid) is not None
 
     def in_pane(self, kept: TrackedSession, id: str) -> str:
-        """Types one line of segue's own into the shell in which the agent was; why not, or ""."""
+        """Types one line of segue's own into the shell in which the agent was; returns why not, or
+        ""."""
         seat = kept.seat
         if seat is None:
             return "its pane is unknown"
@@ -61,17 +62,17 @@ class Places:
             return "no shell waits in its pane"
         words = [*program(), "back", id]
         if folder := self.world.env.get("SEGUE_HOME"):
-            words += ["--state", folder]  # the shell may know nothing of it
+            words += ["--state", folder]  # the shell may not know it
         refused = self.world.typist.command(seat.socket, seat.pane, words, line=kept.shell_line)
         if refused is None:
             return ""
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
     def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
-        """In the tmux where it ran. `agent` is the one to start, if not its own."""
+        """Starts it in the tmux where it ran. `agent` is the one to start, if not its own."""
         agent = agent or kept.session.agent
         if kept.socket == state.open_socket_path():
-            # Nobody would see a window there; a separate session can be returned to.
+            # Nobody would see a window there; a separate session can be reattached.
             command = (*program(), "back", id)
             hosting.start(agent, command, self.world.env, kept.session.cwd)
             return ""
@@ -93,7 +94,7 @@ class Places:
         place = folder / f"{id}.log"
         with open(place, "ab", opener=_private) as log:
             run = subprocess.Popen(  # noqa: S603 - ourselves
-                # The user never ran segue here: what a repository calls a check is not theirs.
+                # The user never ran segue here, so a check set by a repository is not theirs.
                 [*program(), "run", "--agent", session.agent, "--no-project-check", "-"],
                 cwd=session.cwd,
                 env=dict(self.world.env),
@@ -139,7 +140,7 @@ def _logs() -> Path:
 
 
 def program() -> tuple[str, ...]:
-    """How this segue is started again: the same interpreter, wherever the PATH leads."""
+    """The command that starts this segue again: the same interpreter, wherever the PATH leads."""
     script = Path(sys.executable).parent / "segue"
     if script.is_file() and os.access(script, os.X_OK):
         return (str(script),)
@@ -147,7 +148,7 @@ def program() -> tuple[str, ...]:
 
 
 def _env(env: Mapping[str, str]) -> dict[str, str]:
-    """What moves homes: a window has the tmux server's environment, not the daemon's."""
+    """Variables that move homes: a window has the tmux server's environment, not the daemon's."""
     names = ("SEGUE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
     return {name: env[name] for name in names if env.get(name)}
 

@@ -34,7 +34,7 @@ class Successor(Struct, frozen=True):
     terminal: Terminal
     drive: Drive
     program: str
-    flags: tuple[str, ...]  # that the user set for it, as far as it takes them in a terminal
+    flags: tuple[str, ...]  # the user's flags for it, as far as it accepts them in a terminal
 
 
 def successors(world: DaemonState, gate: AccountGate, session: Session) -> Iterator[Successor]:

@@ -34,17 +34,17 @@ from segue.watch.state import ORDER, DaemonState, TrackedSession, label
 VERIFY_S = DOUBT_S
 """How long a session may take to show that it continues."""
 _LOOK_S = 0.25
-_STEADY_S = 1.0  # for so long an agent that was just started must show its prompt
+_STEADY_S = 1.0  # how long an agent that was just started may take to show its prompt
 _CANCEL_S = 5.0
-_SLOW = 2  # times `VERIFY_S`, for an agent that is there and has not shown itself yet
+_SLOW = 2  # times `VERIFY_S`, for an agent that exists but has not shown anything yet
 _PASSING = ("copy_mode", "busy", "dialog", "draft", "starting", "user_active")
-"""Why nothing could be typed, for reasons that go by."""
+"""Temporary reasons why nothing could be typed."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class NotDone(NamedTuple):
-    """Why it could not be done. `retry`: only for the moment. `is_begun`: an agent was started and
-    still runs, but does not do what it was told."""
+    """Why it failed. `retry`: only temporarily. `is_begun`: an agent was started and is still
+    running, but does not do what it was told."""
 
     why: str
     retry: bool = False
@@ -96,7 +96,7 @@ class Resumer:
             return NotDone(why)
         if isinstance(verdict, wake.Relay):
             return self._relay(kept, pending, verdict)
-        with self.world.lock:  # others were resumed first: its account may have met a limit since
+        with self.world.lock:  # others were resumed first: its account may have hit a limit since
             answer = self.gate.ask(kept, takes_turn=False)
         if answer.until is not None:
             return NotDone("its account is limited", retry=True)
@@ -320,7 +320,7 @@ class Resumer:
                 return None
             if why := self._why_not_back(pending, began):
                 return NotDone(why)
-            # An agent that starts for the first time makes its database before anything else.
+            # An agent that starts for the first time creates its database before anything else.
             if took_s >= self.verify_s and not self._is_begun(pending, began):
                 break
             self._pause()

@@ -39,22 +39,22 @@ from segue.watch.resumes.pending import (
 from segue.watch.state import DaemonState, TrackedSession, label
 
 KEEP_S = 8 * 86_400.0
-"""The longest limit of a plan is a week; what waits longer was forgotten by everybody."""
+"""The longest limit of a plan is a week; nobody remembers anything that waits longer."""
 AGAIN_S = 0.5
-"""What looks like the same stop once more is looked at again then: agents write some records before
-the words that begin the next turn."""
+"""When to check again what looks like the same stop: agents write some records before the text that
+begins the next turn."""
 RETRY_S = 15.0
 MAX_RETRIES = 40
-"""How often, and how many times, what could not be typed just now is tried again."""
+"""How often, and how many times, typing is retried after a temporary failure."""
 REPLY_S = 300.0
-"""A resumed session that has not replied by then keeps others waiting no longer."""
+"""A resumed session that has not replied by then no longer keeps others waiting."""
 FOUND_S = 20.0
-"""By then after its start a daemon has seen which agents are still there."""
+"""By this time after its start, a daemon has seen which agents are still running."""
 
 _PROMPT_STOPS = frozenset(reason for reason in StopReason if reason.facts.at_prompt)
-"""What leaves an agent at its prompt without its work done."""
+"""Reasons that leave an agent at its prompt with its work unfinished."""
 _BY_USER_SIGNALS = (None, 1, 2, 3, 15)
-"""How an agent ends that its user, or the terminal's end, has ended."""
+"""Exit codes of an agent that its user, or the end of its terminal, has ended."""
 
 Name = tuple[str, str]
 
@@ -82,11 +82,11 @@ class Stops:
         self.gate = AccountGate(world)
         self.pending: dict[Name, Pending] = {}
         self.woken: dict[Name, ResumeAttempt] = {}
-        """Sessions that were resumed and of which the user has not taken over again."""
+        """Sessions that segue resumed and whose user has not taken over again."""
         self._draw = draw
         self._noted: dict[Name, tuple[str, float | None, float]] = {}
         self._at_prompt: set[Name] = set()  # stopped there, whether or not that could be logged
-        self._again: dict[Name, float] = {}  # when to look once more whether it is stopped
+        self._again: dict[Name, float] = {}  # when to check again whether it is stopped
         self._relayed: dict[Name, float] = {}  # sessions that another agent took over, and when
         self._left_at: dict[str, float] = {}
         self._yes_until: dict[str, float] = {}
@@ -111,7 +111,7 @@ class Stops:
         was_at_prompt = key in self._at_prompt
         by_system = stop.ended_by == "system" or signal_of(exit_code) not in _BY_USER_SIGNALS
         if was_at_prompt and stop.ended_by == "unknown" and not by_system:
-            # Whatever had stopped it there: an agent leaves its prompt when its user does.
+            # Whatever had stopped it there: an agent leaves its prompt only if its user does.
             stop = msgspec.structs.replace(stop, ended_by="user")
         self._note_stop(kept, stop, "exited")
         ending = msgspec.structs.replace(
@@ -140,7 +140,7 @@ class Stops:
         seen = self.world.look(kept)
         is_busy = not isinstance(seen, TypingRefused) and seen.state == "busy"
         if is_busy or (before is not None and before[:2] == mark[:2]):
-            # It is still at it, or is just beginning its next turn: soon that will show.
+            # It is still working, or just beginning its next turn: that will show soon.
             due = self._again.setdefault(key, now + AGAIN_S)
             if now < due:
                 return
@@ -285,7 +285,7 @@ class Stops:
             pending.last_resume_at = self._last_wake_at = now
         try:
             self._decided(pending, session, verdict)
-        except StateError:  # what is not logged is not done: it is decided again
+        except StateError:  # what is not logged is not done: it is decided again later
             pending.verdict, pending.doing, self._last_wake_at = before, False, last_wake_at
             pending.resumes, pending.last_resume_at = counted
             self.gate.left(kept)
@@ -311,7 +311,7 @@ class Stops:
         if kept is None:
             return pending.kept
         if kept is not pending.kept and kept.session.process is None and not kept.seen_pid:
-            # It ended before this daemon began: where that was, the log knows.
+            # It ended before this daemon started: the log knows where.
             for name in ("seat", "socket", "terminal", "program", "flags", "shell_line"):
                 setattr(kept, name, getattr(pending.kept, name))
         pending.kept = kept
@@ -333,7 +333,7 @@ class Stops:
         if now < (self._restored_at if pending.was_restored else missing_since) + FOUND_S:
             pending.verdict = wake.WaitForReset(now + 1, "looking for its agent")
             return False  # its end is about to be seen
-        if not pending.was_restored:  # nor was it: the process may have had another session then
+        if not pending.was_restored:  # it was not: the process may have had another session then
             self._decided(
                 pending, kept.session, wake.AskUser("its agent ended, and segue did not see how")
             )
@@ -351,8 +351,8 @@ class Stops:
         return True
 
     def _has_moved_on(self, kept: TrackedSession) -> bool:
-        """Whether the process that had it has another session now: after `/clear`, or because its
-        user chose another one. No end of a process will ever be seen then."""
+        """Whether its process has switched to another session: after `/clear`, or because its user
+        chose another one. In that case, no process end will ever be seen."""
         pid = kept.seen_pid or (kept.seat.pid if kept.seat is not None else 0)
         everyone = (each.session for each in self.world.kept.values() if each is not kept)
         return any(s.process is not None and s.process.pid == pid for s in everyone)
@@ -362,7 +362,7 @@ class Stops:
         if type(before) is type(verdict) and before == verdict:
             return
         if _is_same_wait(before, verdict):
-            return  # it is only looked at again, and what segue waits for was already reported
+            return  # it is only checked again, and what segue waits for was already reported
         data = {"verdict": tag_of(verdict), **data_of(verdict)}
         if isinstance(verdict, wake.AskUser | wake.WaitForReset | wake.StandBy):
             price = wake.price_of(pending.ending, getattr(verdict, "until", None) or self._now())
@@ -561,7 +561,7 @@ class Stops:
         self.woken.pop((session.agent, session.session_id), None)
         if stop.reason in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
             self._proven = False
-        if stop.reason is StopReason.RATE_LIMIT:  # known to all of its account before it is decided
+        if stop.reason is StopReason.RATE_LIMIT:  # known to its whole account before it is decided
             self.gate.limited(kept, stop, self._resumed(session)[0])
         data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
         self.world.note("stop", session, data)

@@ -21,21 +21,21 @@ from segue.watch.resumes.pending import local_time
 from segue.watch.state import DaemonState
 
 LOOK_S = 10.0
-"""How often it is looked whether a run's segue is gone; more often if one may be."""
+"""How often to check whether a run's segue is gone; more often if one may be."""
 _SOON_S = 1.0
 
 
 class RunsHere:
-    """The runs of this machine, and who drives them. A simulation has its own."""
+    """The runs of this machine, and which processes drive them. A simulation replaces it."""
 
     def store(self) -> AbstractContextManager[Store] | None:
-        """The store, opened; None if there was never a run."""
+        """The open store; None if there was never a run."""
         if not os.path.exists(os.path.join(state.state_folder(), "runs.db")):
             return None
         return open_store()
 
     def is_alive(self, holder: Holder) -> bool:
-        """Whether that process is still there."""
+        """Whether that process still exists."""
         return leases.is_alive(holder)
 
     def is_elsewhere(self, machine: str) -> bool:
@@ -47,7 +47,7 @@ class RunsHere:
         return os.path.isdir(run.cwd)
 
     def queued(self) -> set[str]:
-        """The runs of tasks that are not over: a worker of the queue sees to those."""
+        """The runs of unfinished tasks: a worker of the queue takes care of those."""
         if not os.path.exists(queue_path()):
             return set()
         with open_queue() as queue:
@@ -74,7 +74,7 @@ class Takeups:
         self.next_at = 0.0
         self._gone: dict[str, float] = {}  # since when runs were seen without a segue
         self._started: dict[str, Detached] = {}
-        self._told: dict[str, str] = {}  # what was last said of a run
+        self._told: dict[str, str] = {}  # what was last said about a run
         self._last_at: float | None = None
 
     def tick(self, now: float) -> None:

@@ -34,7 +34,7 @@ TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 """The events with which the agent can be told something without being made to continue."""
 
 MAX_RECALL_CHARS = 7_800
-"""The maximum, without the words around it."""
+"""The maximum length, without the text around it."""
 
 _MAX_CHARS = 9_000  # claude puts more than 10,000 into a file
 _MACHINE = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")

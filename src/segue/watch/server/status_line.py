@@ -17,7 +17,7 @@ AGENT = "claude"
 
 _BETWEEN = " · "
 _SCOPES = {"five_hour": "5h", "seven_day": "week", "seven_day_opus": "opus week"}
-_DAY_S = 20 * 3600.0  # any later, the time of day alone may be misread
+_DAY_S = 20 * 3600.0  # beyond this, a time of day alone could be misread
 _GIVEN_UP = ("counts", "growth", "limit 2", "limit 1", "handoff")
 """What a narrow terminal leaves out, in this order."""
 
@@ -32,11 +32,10 @@ def line(
     *,
     tz: tzinfo | None = None,
 ) -> str:
-    """One line for claude's status line; never raises, whatever the payload is.
-
-    What is known of the session goes before what the payload says of its size (its window may be
-    another model's), and the payload before it about limits, which it has at first hand. `width` 0
-    is any; `tz` None is the zone of this machine.
+    """One line for claude's status line; never raises, whatever the payload is. What segue knows
+    about the session overrides the size in the payload (its window may be another model's); for
+    limits the payload takes precedence, because claude knows them first. `width` 0 is unlimited;
+    `tz` None is the zone of this machine.
     """
     parts = dict(_parts(payload, session, now, tz))
     fraction, zone = _fullness(payload, session, policy_for)
