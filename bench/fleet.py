@@ -168,12 +168,12 @@ def measure(server: Postgres, count: int, tasks: int, idle_s: float, most_s: flo
     context = get_context("spawn")
     stop, told = context.Event(), context.Queue()
     share = [count // PROCESSES + (each < count % PROCESSES) for each in range(PROCESSES)]
-    crew = [
+    executor = [
         context.Process(target=work, args=(server.url(), each, stop, told))
         for each in share
         if each
     ]
-    for process in crew:
+    for process in executor:
         process.start()
     with FleetDatabase(server.url()) as db:
 
@@ -211,7 +211,7 @@ def measure(server: Postgres, count: int, tasks: int, idle_s: float, most_s: flo
                 flush=True,
             )
     stop.set()
-    for process in crew:
+    for process in executor:
         process.join(60)
 
 

@@ -306,7 +306,7 @@ MUTATIONS = (
     Mutation(
         "a run does not ask whether its account is limited",
         "segue/runs/loop.py",
-        "if not self.crew.is_begun(decision.leg) and self._is_limited(decision):",
+        "if not self.executor.is_begun(decision.leg) and self._is_limited(decision):",
         "if False:",
     ),
     Mutation(

@@ -170,13 +170,13 @@ def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequ
 def _mark_sessions(loop: Loop, env: Mapping[str, str]) -> None:
     """Makes a checkpoint with each snapshot if the agent keeps its session in a database, because
     later nobody could tell what the session was like at that moment."""
-    by_size = loop.crew.snapshots.mark
+    by_size = loop.executor.snapshots.mark
 
     def mark() -> Callable[[str], None]:
         return sessions.mark_rows(loop.run, env) or by_size()
 
     if config.fleet().carry_sessions:
-        loop.crew.snapshots.mark = mark
+        loop.executor.snapshots.mark = mark
 
 
 def end_agent(run_id: str) -> None:

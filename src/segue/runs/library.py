@@ -206,7 +206,7 @@ def _result(ended: Run, loop: Loop, now: float) -> Result:
     if ended.state is RunState.DONE:
         return Result(
             run_id=ended.id,
-            answer=loop.crew.answer(ended),
+            answer=loop.executor.answer(ended),
             legs=ended.leg,
             handoffs=ended.handoffs,
             tokens=ended.tokens,

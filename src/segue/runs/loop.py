@@ -73,9 +73,9 @@ class Loop:
     `seen` is called after every look, for displays."""
 
     def __init__(
-        self, journal: Journal, crew: Executor, *, clock: Clock, seen: Seen | None = None
+        self, journal: Journal, executor: Executor, *, clock: Clock, seen: Seen | None = None
     ) -> None:
-        self.journal, self.crew, self.clock, self.seen = journal, crew, clock, seen
+        self.journal, self.executor, self.clock, self.seen = journal, executor, clock, seen
         self.follower: LegFollower | None = None
         self.check: CheckCommand | None = None
         self._signals: list[AnyFact] = []
@@ -89,7 +89,7 @@ class Loop:
         """Called before a process is started; raises StateError if this one may start none now."""
         self.say: Callable[[str], None] = lambda line: None
         """Messages for the user that are not facts."""
-        crew.say = lambda line: self.say(line)
+        executor.say = lambda line: self.say(line)
         self._told = 0  # the leg whose answer is stored
         self._wait_from: tuple[float, float] | None = None  # until when, and when it was first seen
         self._noted: dict[str, tuple[float, float]] = {}  # unix times, and times on the awake clock
@@ -132,7 +132,7 @@ class Loop:
     def _leave(self, how: How) -> None:
         run, agent = self.run, "its agent is not running"
         with suppress(Exception):
-            if (pid := self.crew.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
+            if (pid := self.executor.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
                 agent = f"its keeper ends the agent (process {pid})"
         with suppress(Exception):
             said = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
@@ -162,7 +162,7 @@ class Loop:
         self._woken.turned()
         self._has_moved = False
         now = self.clock.now()
-        self.crew.drain()
+        self.executor.drain()
         self._take_asks()
         facts = self._take_signals()
         if self.follower is not None:
@@ -193,9 +193,9 @@ class Loop:
     def _add(self, fact: AnyFact) -> None:
         if isinstance(fact, SessionNamed):
             with suppress(SegueError):  # another process has it: the agent's own lock will show it
-                self.crew.named(self.crew.staff.hand(self.run.agent), fact.session_id)
+                self.executor.named(self.executor.staff.hand(self.run.agent), fact.session_id)
         if isinstance(fact, Replied) and not self.run.leg_replied:
-            self.crew.staff.replied(self.run, self.clock.now())
+            self.executor.staff.replied(self.run, self.clock.now())
         self._has_moved = True
         before = self.run.quantile
         decisions = self.journal.add(fact)
@@ -245,7 +245,7 @@ class Loop:
         if self.follower is None or not self.run.is_live:
             return
         if self.follower.is_between_tools:
-            self.crew.snapshots.boundary(self.run.leg, self.clock.now(), self.clock.awake())
+            self.executor.snapshots.boundary(self.run.leg, self.clock.now(), self.clock.awake())
         if (boundary := self.follower.boundary(self.run)) is not None:
             self._add(boundary)
 
@@ -256,7 +256,7 @@ class Loop:
         if self._told == follower.number or not self.run.is_live:
             return
         self._told = follower.number
-        self.crew.keep_told(follower)
+        self.executor.keep_told(follower)
         # If it is stopped now, it may continue only in a week, so what is known is stored today.
         stops = self.run.state is RunState.STOPPING
         number = self._write_checkpoint()[0] if stops else self.run.leg
@@ -274,23 +274,23 @@ class Loop:
         follower, run = self.follower, self.run
         if follower is None or not run.is_live or run.asked or run.ended_how:
             return
-        if run.state in _AT_WORK and (known := self.crew.recall(run, follower)):
+        if run.state in _AT_WORK and (known := self.executor.recall(run, follower)):
             number = follower.compactions.count
             self._add(SessionReminded(leg=run.leg, compaction=number, chars=len(known)))
             if run.abilities.talks:
-                self.crew.say_recalled(follower, known)
+                self.executor.say_recalled(follower, known)
 
     def _close_input(self) -> None:
         """A turn has ended: without more input the agent exits once its background work is done."""
         follower = self.follower
         if follower is not None and follower.turn_is_over:
-            self.crew.close(follower)
+            self.executor.close(follower)
 
     def _leg_ended(self) -> None:
         follower = self.follower
         if follower is None or not self.run.is_live:
             return
-        ended = self.crew.ended(follower)
+        ended = self.executor.ended(follower)
         if ended is None:
             return
         now = self.clock.now()
@@ -298,9 +298,9 @@ class Loop:
             self._add(fact)
         self._answered_at_last(follower)
         self._say_untracked(follower)
-        fact = self.crew.judge(self.run, follower, ended, now)
+        fact = self.executor.judge(self.run, follower, ended, now)
         self._limits_told(follower)
-        self.crew.staff.stopped(self.run, fact.stop, now)  # known to all before it is acted on
+        self.executor.staff.stopped(self.run, fact.stop, now)  # known to all before it is acted on
         self.follower = None
         self._add(fact)
 
@@ -308,7 +308,7 @@ class Loop:
         """Records what its stream says about the account's limits."""
         if follower.limits:
             told, follower.limits = follower.limits, {}
-            self.crew.staff.told(self.run, told, self.clock.now())
+            self.executor.staff.told(self.run, told, self.clock.now())
 
     def _follow(self) -> None:
         """Another run or session goes first after a limit: once it got a reply, this one
@@ -316,7 +316,7 @@ class Loop:
         wait, run = self.run.wait, self.run
         if run.state is not RunState.WAITING or wait is None or not wait.follows:
             return
-        answer = self.crew.staff.may_start(run, self.clock.now(), anew=False)
+        answer = self.executor.staff.may_start(run, self.clock.now(), anew=False)
         if answer.until is None:
             self._add(Elapsed(timer="wait"))
 
@@ -359,7 +359,7 @@ class Loop:
         if self.clock.awake() - self._spent_at < _SPENT_S:
             return []
         self._spent_at = self.clock.awake()
-        tokens, cost_usd = self.crew.spent(follower)
+        tokens, cost_usd = self.executor.spent(follower)
         if policy.max_tokens is not None and self.run.tokens + tokens >= policy.max_tokens:
             return ["tokens"]
         too_dear = policy.max_cost_usd
@@ -418,7 +418,7 @@ class Loop:
         limit = max(limit, 0.0 if self._has_moved else _MIN_S)
         if follower is not None and follower.has_more and follower.has_moved:
             limit = 0.0
-        files = self.crew.files(self.follower)
+        files = self.executor.files(self.follower)
         if self.follower is not None and not files:
             limit = min(limit, POLL_S)  # nothing signals when there is something to see
         self.clock.wait([*self._woken.files[:1], *files], limit)
@@ -432,10 +432,10 @@ class Loop:
                 self._start(decision)
             case AskCheckpoint():
                 if self.follower is not None and self.follower.number == decision.leg:
-                    self.crew.ask(self.run, self.follower, now=decision.now, why=decision.why)
+                    self.executor.ask(self.run, self.follower, now=decision.now, why=decision.why)
             case EndLeg():
                 if self.follower is not None and self.follower.number == decision.leg:
-                    self.crew.end(self.follower, decision.how)
+                    self.executor.end(self.follower, decision.how)
             case Compose():
                 self._compose()
             case RunCheck():
@@ -445,14 +445,14 @@ class Loop:
 
     def _compose(self) -> None:
         number, has_told = self._write_checkpoint()
-        limits = self.crew.staff.limits(self.run, self.clock.now())
+        limits = self.executor.staff.limits(self.run, self.clock.now())
         self._add(CheckpointComposed(number=number, has_told=has_told, limits=limits))
 
     def _write_checkpoint(self) -> tuple[int, bool]:
         """Its number, and whether the agent's words are in it; 0 if it could not be written. The
         decision proceeds without it: an agent that the user ended must not be left running."""
         try:
-            return self.crew.compose(self.run, self.clock.now())
+            return self.executor.compose(self.run, self.clock.now())
         except (SegueError, OSError, ValueError) as fault:
             self.say(f"no checkpoint could be written: {in_words(fault)}")
             return 0, False
@@ -460,18 +460,18 @@ class Loop:
     def _check(self) -> None:
         self.guard()
         try:
-            self.check = self.crew.check(self.run, self.clock)
+            self.check = self.executor.check(self.run, self.clock)
         except (SegueError, OSError) as fault:
             self._add(Checked(ok=False, exit_code=127, fault=in_words(fault)))
 
     def _start(self, decision: StartLeg) -> None:
         if decision.leg != self.run.leg or not self.run.is_live:
             return
-        if not self.crew.is_begun(decision.leg) and self._is_limited(decision):
+        if not self.executor.is_begun(decision.leg) and self._is_limited(decision):
             return
         self.guard()
         try:
-            self.follower = self.crew.start(self.run, decision, self.clock)
+            self.follower = self.executor.start(self.run, decision, self.clock)
         except (SegueError, OSError) as fault:
             self._add(LegNotStarted(leg=decision.leg, what=in_words(fault)))
             return
@@ -480,10 +480,10 @@ class Loop:
     def _is_limited(self, decision: StartLeg) -> bool:
         """Whether nobody of this account may try now: one account, one limit."""
         run, now = self.run, self.clock.now()
-        answer = self.crew.staff.may_start(run, now)
+        answer = self.executor.staff.may_start(run, now)
         if answer.until is None:
             return False
-        limits = self.crew.staff.limits(run, now)
+        limits = self.executor.staff.limits(run, now)
         fact = Limited(
             leg=decision.leg, until=answer.until, by=answer.by, follows=answer.follows,
             limits=limits,

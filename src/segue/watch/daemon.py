@@ -89,7 +89,7 @@ class Watch:
         self.waking.wakes = self.observer.wake
         self.takeups = Takeups(self.world, self.stops.left_at)
         self.gauge = ZoneGauge(self.world, self.hands)
-        self.wishes = UserCommands(self.world, self.hands, self.stops, wake=self.observer.wake)
+        self.commands = UserCommands(self.world, self.hands, self.stops, wake=self.observer.wake)
         self.seating = seating or Seating()
         self.began_at = self.clock.now()
         self._boot = leases.here().boot if boot is None else boot

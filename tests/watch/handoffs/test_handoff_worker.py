@@ -357,7 +357,7 @@ def test_a_draft_is_waited_for_and_then_kept_and_no_key_is_pressed(scene: Scene)
     (agent,) = scene.agents
     agent.screen = replace(IDLE, draft="my own words")
     scene.use(agent, 175_000)
-    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.watch.commands.hand_over(agent.session_id, retry=False)
     for _ in range(int(AUTO.draft_wait_s) - 1):
         scene.tick()
     assert (agent.sent, agent.pressed) == ([], [])
@@ -373,7 +373,7 @@ def test_a_prompt_that_takes_nothing_is_not_taken_for_a_turn(scene: Scene) -> No
     agent.screen = replace(IDLE, draft="[Pasted text #1 +9 lines]", pasted=True)
     scene.rules.given = replace(AUTO, busy_wait_s=0)
     scene.use(agent, 175_000)
-    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.watch.commands.hand_over(agent.session_id, retry=False)
     scene.until(HandoffStep.NEEDS_USER)
     assert (agent.sent, agent.pressed) == ([], [])
     assert scene.cycles()[0]["was_cut"] is False
@@ -383,7 +383,7 @@ def test_a_draft_that_the_user_sends_is_not_held_against_the_next_one(scene: Sce
     (agent,) = scene.agents
     agent.screen = replace(IDLE, draft="my own words")
     scene.use(agent, 175_000)
-    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.watch.commands.hand_over(agent.session_id, retry=False)
     for _ in range(20):
         scene.tick()
     agent.screen = BUSY  # sent
@@ -486,7 +486,7 @@ def test_a_session_that_sat_there_full_before_is_not_touched(scene: Scene, by_us
     scene.tick(3_600)
     assert (scene.cycles(), agent.sent, agent.pressed) == ([], [], [])
     assert scene.notes("crossing")[-1]["zone"] == "handoff"
-    said = scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    said = scene.watch.commands.hand_over(agent.session_id, retry=False)
     assert "begins" in said
     scene.until(HandoffStep.DONE)
     assert kinds(agent) == ["request", "clear", "resume"]
@@ -642,17 +642,19 @@ def test_the_user_hands_over_at_any_size_looks_and_takes_it_back(scene: Scene) -
     (agent,) = scene.agents
     agent.screen = BUSY
     scene.use(agent, 40_000)
-    said = scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    said = scene.watch.commands.hand_over(agent.session_id, retry=False)
     assert "begins; the document will be " in said
     scene.tick()
-    assert "is in progress: waiting" in scene.watch.wishes.hand_over(agent.session_id, retry=False)
-    assert "is cancelled" in scene.watch.wishes.cancel(agent.session_id)
+    assert "is in progress: waiting" in scene.watch.commands.hand_over(
+        agent.session_id, retry=False
+    )
+    assert "is cancelled" in scene.watch.commands.cancel(agent.session_id)
     scene.tick()
     (cycle,) = scene.cycles()
     assert (cycle["step"], cycle["why"]) == ("cancelled", "cancelled by the user")
     assert (agent.sent, agent.pressed) == ([], [])
     agent.screen = IDLE
-    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.watch.commands.hand_over(agent.session_id, retry=False)
     scene.until(HandoffStep.DONE)
     assert kinds(agent) == ["request", "clear", "resume"]
 
@@ -660,10 +662,10 @@ def test_the_user_hands_over_at_any_size_looks_and_takes_it_back(scene: Scene) -
 def test_the_user_says_continue_and_the_session_is_asked_again(scene: Scene) -> None:
     (agent,) = scene.agents
     agent.screen = Screen("unknown")
-    scene.watch.wishes.hand_over(agent.session_id, retry=False)
+    scene.watch.commands.hand_over(agent.session_id, retry=False)
     scene.until(HandoffStep.NEEDS_USER)
     old = Path(scene.cycles()[0]["file"]).read_text()
-    assert "continues" in scene.watch.wishes.hand_over(agent.session_id, retry=True)
+    assert "continues" in scene.watch.commands.hand_over(agent.session_id, retry=True)
     scene.tick()
     agent.screen = IDLE
     scene.until(HandoffStep.DONE)

@@ -192,7 +192,7 @@ def _end(store: Store, run: Run) -> Run | None:
         asks = store.asks(run.id)
         loop.journal.add(CancelAsked(), taken=asks[-1].number if asks else 0)
         if loop.run.is_live:
-            leg = Leg(loop.crew.folder.leg(loop.run.leg))
+            leg = Leg(loop.executor.folder.leg(loop.run.leg))
             if leg.status().state in ("not_started", "starting"):
                 # It may have just come up: then it is told to end as any other.
                 with suppress(StateError):

@@ -86,7 +86,7 @@ def command(
         share_tree=share_tree or None,
         project_check=not no_project_check,
     )
-    wanted, settings = wish(
+    wanted, settings = complete_request(
         read_task(task, task_file),
         flags,
         ctx.meta.get("segue.flags"),
@@ -150,7 +150,7 @@ def whose_check(wanted: RunRequest, settings: Settings) -> str:
     return f"once the agent is done, segue runs the check of {source.at}: {clean(wanted.check)}"
 
 
-def wish(
+def complete_request(
     task: str,
     flags: Flags,
     given: tuple[str, ...] | None,

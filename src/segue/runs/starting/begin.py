@@ -388,7 +388,7 @@ class Driver:
         from segue.runs.loop import Loop
 
         journal = Journal(self.store, run, lease, clock=self.clock.now, draw=self.draw)
-        crew = Executor(
+        executor = Executor(
             run,
             drive=drive,
             command=command,
@@ -398,11 +398,11 @@ class Driver:
             hold=partial(self._hold_once, note=f"{self._who} run {run.id}"),
             accounts=self._accounts,
         )
-        loop = Loop(journal, crew, clock=self.clock)
+        loop = Loop(journal, executor, clock=self.clock)
         guard = self._guard
 
         def ask() -> None:
-            crew.leash = guard()
+            executor.leash = guard()
 
         loop.guard = ask
         return loop

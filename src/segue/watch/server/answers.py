@@ -115,7 +115,7 @@ class DaemonAnswers:
     def session(self, name: str) -> dict[str, Any] | None:
         """One session; None if the name matches none or several."""
         try:
-            return self._told([self.watch.wishes.one(name).session])[0]
+            return self._told([self.watch.commands.one(name).session])[0]
         except SegueError:
             return None
 
@@ -183,7 +183,7 @@ class DaemonAnswers:
 
     def fits(self, session: str, tokens: int) -> dict[str, Any]:
         """As in `segue fits --json`."""
-        found = self.watch.wishes.one(session).session
+        found = self.watch.commands.one(session).session
         fit = fit_in(found, tokens)
         if fit is None:
             raise InputError(f"session {found.session_id}: its size is unknown so far")
@@ -222,7 +222,7 @@ class DaemonAnswers:
 
     def pause(self, what: str) -> str:
         """Pauses a session or project."""
-        return self.watch.wishes.pause(self._meant(what))
+        return self.watch.commands.pause(self._meant(what))
 
     def unpause(self, what: str) -> str:
         """Ends a pause. Says what else still holds it back, if anything does."""
@@ -230,7 +230,7 @@ class DaemonAnswers:
             meant = self._meant(what)
             was_there = meant == "all" or meant in self.world.paused
             said = (
-                self.watch.wishes.pause(meant, on=False)
+                self.watch.commands.pause(meant, on=False)
                 if was_there
                 else f"was not paused: {meant}"
             )
@@ -247,7 +247,7 @@ class DaemonAnswers:
             return files.real(what)
         # A paused session may no longer be watched.
         begun = [p for p in self.world.paused if len(what) >= 2 and p.startswith(what)]
-        return begun[0] if len(begun) == 1 else self.watch.wishes.one(what).session.session_id
+        return begun[0] if len(begun) == 1 else self.watch.commands.one(what).session.session_id
 
     def _above(self, what: str) -> list[str]:
         """Other pauses that include this one."""
@@ -264,19 +264,19 @@ class DaemonAnswers:
 
     def handoff(self, session: str, *, retry: bool) -> str:
         """Hands the session over now."""
-        return self.watch.wishes.hand_over(session, retry=retry)
+        return self.watch.commands.hand_over(session, retry=retry)
 
     def cancel(self, session: str) -> str:
         """Cancels a handoff or a resume."""
-        return self.watch.wishes.cancel(session)
+        return self.watch.commands.cancel(session)
 
     def yes(self, what: str) -> str:
         """Allows what was asked about; without a name, all of it."""
         if what not in ("", "all"):
-            return self.watch.wishes.yes(what)
+            return self.watch.commands.yes(what)
         with self.world.lock:
             asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, AskUser)]
-            said = [self.watch.wishes.yes(pending.ending.session_id) for pending in asked]
+            said = [self.watch.commands.yes(pending.ending.session_id) for pending in asked]
         return "; ".join(said) or "the daemon asked for nothing"
 
     # For agents

@@ -88,7 +88,7 @@ class RunStage:
         except BaseException:
             self.finish()  # before the fault is told
             raise
-        code = self.end(run, answer=loop.crew.answer(run), now=loop.clock.now())
+        code = self.end(run, answer=loop.executor.answer(run), now=loop.clock.now())
         if published is not None:
             published.finish(run)
         return code

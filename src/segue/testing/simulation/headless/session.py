@@ -64,9 +64,9 @@ class SimulatedDriver(Driver):
     def _loop(self, run: Run, drive: Any, command: tuple[str, ...], lease: Lease) -> Loop:
         journal = Journal(self.store, run, lease, clock=self.clock.now, draw=self.draw)
         hold = partial(self._hold_once, note="segue run")
-        crew = SimulatedExecutor(run, self.session, self.store, hold)
+        executor = SimulatedExecutor(run, self.session, self.store, hold)
         journal.heard.append(partial(self.session.watch.entry, self.holder.pid))
-        return Loop(journal, cast("Executor", crew), clock=self.clock)
+        return Loop(journal, cast("Executor", executor), clock=self.clock)
 
     def _hold_tree(self, run: Run) -> None:
         try:
