@@ -69,7 +69,7 @@ Seen = Callable[[Run, LegFollower | None], None]
 
 
 class Loop:
-    """One run, in the foreground. `crew` is the executor, which knows the agent and the folders;
+    """One run, in the foreground. `executor` knows the agent and the folders;
     `seen` is called after every look, for displays."""
 
     def __init__(
