@@ -1,6 +1,7 @@
 """The entry point of the process. Any Python 3 can read this file, so an old Python gets a
 message about what is missing instead of a syntax error."""
 
+import atexit
 import gc
 import sys
 
@@ -19,4 +20,5 @@ def main() -> None:
     gc.disable()
     from segue.cli import main
 
+    atexit.register(gc.freeze)  # else Python looks at everything once more before it exits
     main()

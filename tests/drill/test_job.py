@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import until
 
 from segue.drill.model.ask import Part
 from segue.drill.model.memory import recall
@@ -239,10 +239,8 @@ def test_the_running_step_is_known_and_a_killed_one_does_not_run(tmp_path: Path)
         ["sh", "job/step", "2"], cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        until = time.monotonic() + 30
-        while job.current(folder) != 2:
-            assert time.monotonic() < until
-            assert step.poll() is None
+        until(lambda: job.current(folder) == 2 or step.poll() is not None)
+        assert step.poll() is None
     finally:
         os.killpg(step.pid, signal.SIGKILL)
     os.waitid(os.P_PID, step.pid, os.WEXITED | os.WNOWAIT)  # dead, and nobody has asked for it yet

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.files.real_processes import running, start_ticks
 from support.running import Staged, stage
+from support.waiting import until
 
 from segue.runs import conflicts
 
@@ -168,9 +168,7 @@ def test_pi_hides_its_words_so_whoever_sits_before_it_goes_first(
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 30
-        while Path(f"/proc/{child.pid}/comm").read_text() != "pi\n":
-            assert time.monotonic() < deadline
+        until(lambda: Path(f"/proc/{child.pid}/comm").read_text() == "pi\n")
         found = conflicts.working_on("pi", "an-id", str(new), str(tmp_path), env)
         assert (found.pid if found else 0) == (child.pid if has_terminal else 0)
         assert conflicts.working_on("pi", "an-id", str(old), str(tmp_path), env) is None

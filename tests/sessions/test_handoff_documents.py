@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.files.scan import load as load_module
+from support.hangs import stopped_hang
 from support.homes import SESSION, START, OpencodeDb, call, claude_session, prompt, reply
 
 from segue.core.handoffs import prompts
@@ -385,10 +385,9 @@ def test_what_would_make_a_document_too_large_is_not_added() -> None:
     )
 
 
-def test_many_fences_are_read_in_no_time() -> None:
-    began = time.process_time()
-    recorded("## Recorded by segue\n" + "### a\n```\n```\n" * 70_000)
-    assert time.process_time() - began < 10.0, "it took minutes"
+def test_a_document_of_many_fences_is_read_to_its_end() -> None:
+    with stopped_hang():
+        recorded("## Recorded by segue\n" + "### a\n```\n```\n" * 250_000)
 
 
 def test_a_repositorys_link_in_the_place_of_the_ignore_file_is_not_followed(tmp_path: Path) -> None:

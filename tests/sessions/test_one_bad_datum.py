@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.hangs import bytes_read, stopped_hang
 from support.homes import OpencodeDb, claude_session, prompt, reply
 from support.hostile.values import FRONTS, Ended, home_of, plant_markdown, segue
 
@@ -50,9 +51,8 @@ def test_stray_markdown_with_odd_front_matter(home: Path, name: str) -> None:
     folder.mkdir(parents=True)
     text = f"---\n{FRONTS[name]}\n---\n# Notes\n"
     (folder / "stray.md").write_text(text, errors="surrogatepass")
-    begun = time.process_time()
-    all_well(("status",), ("sessions",))
-    assert time.process_time() - begun < 30  # a bomb takes for ever
+    with stopped_hang():  # a bomb takes for ever
+        all_well(("status",), ("sessions",))
 
 
 def test_all_odd_front_matter_at_once_for_every_command(home: Path) -> None:
@@ -254,9 +254,9 @@ def test_files_that_are_mostly_a_hole(home: Path) -> None:
             file.truncate(10 << 30)
             file.seek(10 << 30)
             file.write(tail)
-    begun = time.process_time()
+    before = bytes_read()
     done = all_well(("scan", "--json"), ("status",))
-    assert time.process_time() - begun < 60  # to read them takes longer, and twenty gigabytes
+    assert bytes_read() - before < 1 << 30  # of twenty gigabytes
     models = {t["model"]: t["output"] for t in json.loads(done[0].out)["totals"]}
     assert models["claude-sonnet-4-5"] == 80  # the line after the hole is counted too
     shutil.rmtree(folder)

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from conftest import bare, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hangs import bytes_read, stopped_hang
 from support.homes import SESSION, START, OpencodeDb, call, claude_session, prompt, reply
 
 from segue import agents
@@ -317,11 +317,10 @@ def test_the_same_call_has_the_same_short_argument_and_another_has_another() -> 
     assert argument_of({}) == argument_of(None) == ""
 
 
-def test_a_patch_names_its_files_in_linear_time() -> None:
-    started = time.process_time()
-    found = patched("*** Begin Patch\n" + ("*** Add File: a" + " " * 20_000 + "b\n") * 50)
-    assert len(found) == 1
-    assert time.process_time() - started < 1
+def test_a_patch_names_files_however_many_blanks_are_in_their_names() -> None:
+    with stopped_hang():
+        found = patched("*** Begin Patch\n" + ("*** Add File: a" + " " * 200_000 + "b\n") * 50)
+    assert found == ("a" + " " * 200_000 + "b",)
 
 
 # Sessions
@@ -537,7 +536,7 @@ def test_no_damage_raises(tmp_path_factory: pytest.TempPathFactory, data: st.Dat
         assert isinstance(found, Salvaged)
 
 
-def test_a_session_of_200_mb_takes_little_time_and_memory(tmp_path: Path) -> None:
+def test_a_session_of_200_mb_is_read_at_most_twice_and_takes_little_memory(tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
     output = {"tool_use_id": "t", "type": "tool_result", "content": "x" * 100_000}
     filler = json.dumps(
@@ -553,9 +552,9 @@ def test_a_session_of_200_mb_takes_little_time_and_memory(tmp_path: Path) -> Non
         out.write((reply(2, 200, content=call("Bash", command="ls")) + "\n").encode())
     assert file.stat().st_size > 200_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.process_time()
+    read = bytes_read()
     found = salvage("claude", str(file), told=["The task."])
-    assert time.process_time() - started < 10
+    assert bytes_read() - read < 2 * file.stat().st_size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KB
     assert found.files == ("a.py",)  # from its beginning
     assert found.last_call == "ls"

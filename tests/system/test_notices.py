@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hangs import stopped_hang
 
 from segue.cli.daemon.notify import command
 from segue.system import notices
@@ -124,10 +124,9 @@ def test_a_terse_notice_names_no_path_and_quotes_no_session() -> None:
 
 
 def test_a_word_without_end_is_cut_before_it_is_looked_at() -> None:
-    began = time.process_time()
-    found = make_notice("stop", "t", "a" * 100_000, "", terse=True)
+    with stopped_hang():
+        found = make_notice("stop", "t", "a" * 1_000_000, "", terse=True)
     assert len(found.body) == 200
-    assert time.process_time() - began < 2.0, "it took minutes"
 
 
 def test_a_full_notice_has_the_detail_but_no_secret_and_no_control_character() -> None:

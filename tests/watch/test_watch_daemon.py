@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from support.agents.agents_alive import Agent
 from support.homes import SESSION, claude_session, prompt, reply
-from support.waiting import until
+from support.waiting import LONG_S, until
 from support.watching import SEGUE, Watching, watching
 
 from segue.cli import cli
@@ -111,11 +111,11 @@ class Piped:
             setattr(self, name, getattr(self, name) + more)
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + 20
-        while not holds():
+        def held() -> Any:
             assert self.child.poll() is None, self.err
-            assert time.monotonic() < deadline, f"{what}: {self.err!r}"
-            time.sleep(0.01)
+            return holds()
+
+        until(held, lambda: f"{what}: {self.err!r}")
 
     def notes(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.out.splitlines(keepends=True) if b"\n" in line]
@@ -143,7 +143,7 @@ def test_a_config_is_read_again_and_a_broken_one_is_reported_in_json_and_words(
             reloads.append(there.notes()[-1]["data"]["wrong"])
         assert "keeping the previous settings" in reloads[0][0]
         assert reloads[1] == []
-        there.until(lambda: b"it acts: auto_resume in every project" in there.err, "words")
+        there.until(lambda: b"acting by itself: auto_resume in every project" in there.err, "words")
     finally:
         assert there.end() == 0
     assert b"It does not type into terminals" in there.err
@@ -294,22 +294,17 @@ def test_a_full_disk_is_reported_once_and_does_not_end_it(
     thread = threading.Thread(target=watch.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 20
-        while not watch.hands._thread.is_alive():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(watch.hands._thread.is_alive)
         with monkeypatch.context() as broken:
             broken.setattr(log, "append", full)
             for _ in range(3):
                 watch.reload()
-                assert failed.acquire(timeout=20)
+                assert failed.acquire(timeout=LONG_S)
         watch.reload()
-        while "the config was reloaded" not in said:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: "the config was reloaded" in said)
     finally:
         watch.stop()
-        thread.join(20)
+        thread.join(LONG_S)
     assert said.count("watch.db: the disk is full") == 1
     assert [note.data["event"] for note in log.since(0)][-2:] == ["reloaded", "stopped"]
     log.close()

@@ -286,9 +286,7 @@ def main() -> None:
             return
     streams.settle()
     with suppress(_ReaderGone, BrokenPipeError):
-        code = _run()
-        gc.freeze()  # Python would look for garbage once more, which takes longer than `--version`
-        sys.exit(code)
+        sys.exit(_run())
     # Not an error, and nobody is left to tell.
     streams.leave()
     sys.exit(141)

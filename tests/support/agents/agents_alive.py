@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from support.homes import SESSION
+from support.waiting import LONG_S
 
 
 def start_ticks(pid: int) -> str:
@@ -60,7 +61,7 @@ class Agent:
         self.child.wait()
 
     def _started(self, name: str) -> int:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LONG_S
         while time.monotonic() < deadline:
             children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text()
             for pid in map(int, children.split()):

@@ -3,11 +3,11 @@
 import hashlib
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import until
 
 from segue.system.files import tree
 from segue.system.git import git, repository
@@ -242,10 +242,8 @@ def test_a_git_that_hangs_is_ended_in_time_with_all_that_it_started(
     found = status(str(repo), max_s=0.5)
     assert found is not None
     assert found.digest == ""
-    for pid in pids.read_text().split():
-        until = time.monotonic() + 10
-        while _is_alive(int(pid)):
-            assert time.monotonic() < until
+    started = list(map(int, pids.read_text().split()))
+    until(lambda: not any(map(_is_alive, started)))
 
 
 def _is_alive(pid: int) -> bool:

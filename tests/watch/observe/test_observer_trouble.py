@@ -5,13 +5,13 @@ import selectors
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from support.homes import SESSION, claude_session, prompt, reply
+from support.waiting import until
 from support.watch.observing import OTHER, SWEPT_S, World, codex_file, used
 
 from segue.core.sessions.types import Session, SessionState
@@ -301,9 +301,12 @@ def test_following_that_breaks_down_starts_again(
     with monkeypatch.context() as broken:
         broken.setattr(FileFollower, "_look_at_due", lambda self: 1 / 0)
         world.append(file, reply(2, 300))
-        deadline = time.monotonic() + 10
-        while not world.observer.notes and time.monotonic() < deadline:
+
+        def is_noted() -> bool:
             world.observer.step(0.1)
+            return bool(world.observer.notes)
+
+        until(is_noted)
     assert "division by zero" in world.observer.notes[0]
     world.append(file, reply(3, 400))
     world.offset_s += SWEPT_S
