@@ -106,7 +106,7 @@ GROUPS = {
     "Rehearse": ("drill", "simulate", "tune"),
     "For agents": ("mcp", "statusline"),
 }
-"""The commands as `--help` tells them."""
+"""The commands in the order of `--help`."""
 _FOLDERS = {
     "work": (
         "run",
@@ -164,9 +164,9 @@ _FOLDERS = {
         "tune",
     ),
 }
-"""Where each command lives, by its name."""
+"""The module of each command, by its name."""
 _UNLISTED = ("back",)
-"""What the daemon starts, and nobody types."""
+"""Commands that only the daemon starts."""
 
 
 def _folder(command: str) -> str:
@@ -174,7 +174,7 @@ def _folder(command: str) -> str:
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not an error
-    """The reader of our output went away (`segue … | head`)."""
+    """The reader of our output has closed it (`segue … | head`)."""
 
 
 @contextmanager
@@ -308,7 +308,7 @@ def _run() -> int:
         _printing().complain(fault.format_message())
         return fault.exit_code
     except click.Abort:
-        streams.leave()  # what a reader has not taken by now is not waited for
+        streams.leave()  # output that nobody has read by now is dropped
         return 130
 
 
@@ -346,7 +346,7 @@ def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
 
 
 def _not_a_number(fault: click.BadParameter, param: click.Parameter) -> str:
-    """Which numbers are allowed; "" if the value is no number or any number will do."""
+    """Which numbers are allowed; "" if the type is not a number or any number is allowed."""
     kind = param.type
     given = re.match(r"'(.*)' is not a valid |(\S+) is not in the range ", fault.message, re.S)
     is_whole = isinstance(kind, click.types.IntParamType)

@@ -18,13 +18,13 @@ def styled(line: str) -> str:
 
 
 def counted_lines(changed: Sequence[FileDiff]) -> list[str]:
-    """One line a file, and one for all."""
+    """One line per file, and one for all."""
     lines = [f"{count(each):>12}  {clean(each.path)}" for each in changed]
     return [*lines, total(changed)]
 
 
 def total(changed: Sequence[FileDiff]) -> str:
-    """3 files changed, +12 −4."""
+    """ "3 files changed, +12 −4"."""
     added = sum(each.added or 0 for each in changed)
     removed = sum(each.removed or 0 for each in changed)
     return f"{counted(len(changed), 'file')} changed, +{added:,} −{removed:,}"

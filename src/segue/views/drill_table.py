@@ -1,4 +1,4 @@
-"""A drill as it happens: lines for pipes, a moving table for terminals."""
+"""A drill as it happens: lines for pipes, a live table for terminals."""
 
 import re
 import time
@@ -27,8 +27,8 @@ class DrillRow:
     def __init__(self, agent: str, scenario: str, steps: int, *, with_segue: bool = False) -> None:
         self.agent, self.scenario, self.steps = agent, scenario, steps
         self.with_segue = with_segue
-        self.step: int | None = None  # begun last
-        self.done: set[int] = set()  # as far as can be told from outside
+        self.step: int | None = None  # the step that began last
+        self.done: set[int] = set()  # as far as can be seen from outside
         self.used: int | None = None
         self.most = 0
         self.window: int | None = None
@@ -41,7 +41,7 @@ class DrillRow:
 
     @property
     def name(self) -> str:
-        """For a line of its own."""
+        """The name of the play, for a separate line."""
         return f"{self.agent} · {self.scenario} · {WITH if self.with_segue else WITHOUT}"
 
     @property
@@ -50,7 +50,7 @@ class DrillRow:
 
     @property
     def in_words(self) -> str:
-        """How it ended, for a line of its own."""
+        """How it ended, for a separate line."""
         if self.broke_off:
             return f"broke off: {self.broke_off}"
         done = self.outcome
@@ -59,7 +59,7 @@ class DrillRow:
         return "; ".join(filter(None, (done.in_words, done.reason, done.way)))
 
     def hear(self, event: dict[str, Any]) -> str:
-        """Takes in an event; returns a line about it, if it is worth one."""
+        """Handles an event; returns a line about it, if it deserves one."""
         match event["kind"]:
             case "step":
                 self._begin(event["step"])
@@ -72,7 +72,7 @@ class DrillRow:
                 self.news = _news(request)
                 if step := _STEP.match(self.news):
                     self._begin(int(step[1]))  # some have ended before they are seen running
-                    return ""  # told when it runs
+                    return ""  # reported when it runs
             case "segue":
                 self.news = _line(event["said"])
             case "act":
@@ -86,14 +86,15 @@ class DrillRow:
         return self.news
 
     def _begin(self, step: int) -> None:
-        """Another step than the last means that this one is done; the same, that it broke off."""
+        """A step other than the last one means that this one is done; the same step, that it broke
+        off."""
         if self.step is not None and self.step != step:
             self.done.add(self.step)
         self.step = step
 
 
 def _news(request: dict[str, Any]) -> str:
-    """What the model was asked, if it is not the work itself, and what it did about it."""
+    """What the model was asked, if it is not the work itself, and its answer."""
     said = str(request["answered"]).replace("_", " ")
     if request["delivery"] != "whole":
         said += f" ({request['delivery'].replace('_', ' ')})"
@@ -110,7 +111,7 @@ def _line(said: str) -> str:
 
 
 class DrillPicture(Protocol):
-    """What shows a drill."""
+    """Anything that shows a drill."""
 
     def begin(self, row: DrillRow) -> None:
         """A play begins."""
@@ -123,7 +124,7 @@ class DrillPicture(Protocol):
 
 
 class DrillLines:
-    """One line for each thing that matters; for pipes."""
+    """One line for each relevant event; for pipes."""
 
     def __init__(self) -> None:
         self.console = printing.console(stderr=True)
@@ -141,7 +142,7 @@ class DrillLines:
 
 
 class MovingDrill:
-    """The table itself, redrawn as time passes; for terminals."""
+    """The table itself, redrawn over time; for terminals."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.live import Live
@@ -169,7 +170,7 @@ class MovingDrill:
         pass
 
     def _table(self) -> "Table":
-        """The last rows that fit: what does not fit cannot be drawn over."""
+        """The last rows that fit: others could not be redrawn."""
         fits = max(1, self.console.height - 2)
         return table(_flat(_pairs(self.rows)[-fits:]), self.console.width)
 
@@ -181,18 +182,18 @@ class Pair:
         self.rows = [row]
 
     def takes(self, row: DrillRow) -> bool:
-        """Whether this one is the other half."""
+        """Whether this play is the other half."""
         first = self.rows[0]
         is_same = (first.agent, first.scenario) == (row.agent, row.scenario)
         return is_same and all(row.with_segue != each.with_segue for each in self.rows)
 
     @property
     def last(self) -> DrillRow:
-        """The one that is played, or was played last."""
+        """The play that is running, or was played last."""
         return self.rows[-1]
 
     def row(self, with_segue: bool) -> DrillRow | None:
-        """One of the two."""
+        """One of the two plays."""
         return next((row for row in self.rows if row.with_segue is with_segue), None)
 
 
@@ -211,7 +212,7 @@ def _flat(pairs: Sequence[Pair]) -> list[DrillRow]:
 
 
 class _Column(NamedTuple):
-    """A column: it is as wide as its firm cells need, and wider if there is room."""
+    """A column: as wide as its fixed cells need, and wider if there is room."""
 
     name: str
     cells: "list[Text]"
@@ -249,7 +250,7 @@ _ROOM = (
     _Room("short", dropped=frozenset({"context", "time", "agent"})),
     _Room("least", dropped=frozenset({"context", "time", "agent"})),
 )
-"""What is given up, the narrower the terminal the more; the agent only if there is just one."""
+"""What is left out, the narrower the terminal the more; the agent only if there is just one."""
 
 
 def table(rows: Sequence[DrillRow], width: int) -> "Table":
@@ -293,7 +294,7 @@ def _missed(outcome: PlayOutcome) -> list[str]:
 
 
 def _fitting(pairs: Sequence[Pair], width: int) -> tuple[list[_Column], list[int]]:
-    """The columns that there is room for, and how wide they are."""
+    """The columns for which there is room, and their widths."""
     columns: list[_Column] = []
     is_one = len({pair.last.agent for pair in pairs}) < 2
     for room in _ROOM:
@@ -325,7 +326,7 @@ def _columns(pairs: Sequence[Pair], room: _Room) -> list[_Column]:
         rows = [pair.row(with_segue) for pair in pairs]
         if any(rows):
             cells = [_verdict(row, room.form) if row else Text() for row in rows]
-            # News can be long: they get what is left.
+            # News can be long: it gets the rest.
             firm = [c for r, c in zip(rows, cells, strict=True) if r is not None and r.is_over]
             found.append(_Column(name, cells, firm))
     return [*found, _firm("time", [Text(_time(pair.last)) for pair in pairs])]
@@ -340,7 +341,8 @@ def _gauge(row: DrillRow, bars: int) -> "Text":
 
     if row.used is None or not row.window:
         return Text()
-    share = (row.most if row.outcome else row.used) / row.window  # at the end: the fullest it was
+    # at the end: the fullest that it was
+    share = (row.most if row.outcome else row.used) / row.window
     full = min(bars, round(share * bars))
     colour = "red" if share >= 0.85 else "yellow" if share >= 0.5 else "green"
     return Text.assemble(
@@ -366,7 +368,7 @@ def _verdict(row: DrillRow, form: Form) -> "Text":
 
 
 def _told(done: PlayOutcome, form: Form) -> str:
-    """What became of the job, why it ended where that is not all done, and by which way."""
+    """What became of the job, why it ended if not everything is done, and how."""
     why = "" if done.is_done and done.reason == "completed" else done.reason
     if form == "long" or not done.steps:
         said = f"{done.in_words}: {why}" if why else done.in_words

@@ -1,4 +1,4 @@
-"""Keys in a view that stays: `q` leaves it, as Ctrl+C does."""
+"""Keys in a live view: `q` leaves it, as Ctrl+C does."""
 
 import os
 import select
@@ -48,7 +48,7 @@ def q_quits() -> Iterator[None]:
 
 
 def _is_ours() -> bool:
-    """Whether a user sits at the terminal that is read from."""
+    """Whether a user is at the terminal that is the input."""
     try:
         fd = sys.stdin.fileno()
         return os.isatty(fd) and sys.stdout.isatty() and os.tcgetpgrp(fd) == os.getpgrp()

@@ -31,7 +31,7 @@ class Machine:
     """Everything a command needs to look at sessions."""
 
     homes: list[find.Home]
-    found: list[find.FileOnDisk]  # with sub-agents' parents, as far as they are told
+    found: list[find.FileOnDisk]  # with sub-agents' parents, as far as they are known
     index: Index
     survey: Survey
     policies: Policies
@@ -125,8 +125,8 @@ def _real(path: str) -> str:
 
 
 def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int, ...]]:
-    """The sizes after each reply of these sessions, by their files, which are counted if they were
-    not yet. Of agents that keep all sessions in one database nothing is known."""
+    """The sizes after each reply of these sessions, by their files, which are counted if necessary.
+    Unknown for agents that store all sessions in one database."""
     from segue.core.sessions.ledger import Ledger
     from segue.sessions.count.account import samples
     from segue.sessions.count.count import Batch
@@ -153,9 +153,9 @@ def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int
 
 
 def project_costs(machine: Machine, listed: Sequence[Session], session: Session) -> list[int]:
-    """What tasks have cost so far in the project of a session, with the same agent; the newest
-    sessions of it, which are counted if they were not yet. Of agents that keep all sessions in one
-    database nothing is known: its rows do not tell projects apart."""
+    """What tasks have cost so far in the project of a session, with the same agent; from its newest
+    sessions, which are counted if necessary. Unknown for agents that store all sessions in one
+    database, because its rows do not distinguish projects."""
     from segue.core.sessions.forecasts.growth import task_costs
     from segue.core.sessions.ledger import Ledger
     from segue.sessions.count.account import samples

@@ -21,9 +21,9 @@ from typing import TextIO
 from segue.core.terminals.visible import visible
 
 STALL_S = 5.0
-"""At the end, so long a reader may take nothing before what is left is dropped."""
+"""At the end, a reader that accepts nothing for this long loses the rest."""
 _PIECE_BYTES = 4_096
-_LOOSE_BYTES = 200_000  # of what may be dropped: some thousand lines
+_LOOSE_BYTES = 200_000  # of optional output: some thousand lines
 _LOOK_S = 1.0
 
 
@@ -33,24 +33,25 @@ class Out:
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
         self.is_gone = False  # nobody reads it any more
-        self.fault = ""  # why it could not be written, if not because its reader went away
+        self.fault = ""  # why writing failed, unless its reader has closed it
         self.is_terminal = stream.isatty()
         self.encoding = stream.encoding
         self._number = stream.fileno()
         self._text = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._changed = threading.Condition()
-        self._held: deque[tuple[bytes, bool]] = deque()  # and whether it must come through
+        self._held: deque[tuple[bytes, bool]] = deque()  # and whether it is required
         self._loose_bytes = 0
         self._written = 0  # of the first one
-        self._is_busy = False  # a piece of it is being written
-        self._files: deque[tuple[str, int]] = deque()  # to be copied, and how far that is
-        self._asked = self._answered = 0  # how often there might have been more to write
+        self._is_busy = False  # part of it is being written
+        # files to copy, and how far each has been copied
+        self._files: deque[tuple[str, int]] = deque()
+        self._asked = self._answered = 0  # how often there may have been more to write
         self._moved_at = time.monotonic()
         self._thread: threading.Thread | None = None
 
     @property
     def has_loose(self) -> bool:
-        """Whether something waits to be written that may be dropped."""
+        """Whether optional output is waiting to be written."""
         return self._loose_bytes > 0
 
     def write(self, data: bytes) -> None:
@@ -79,7 +80,7 @@ class Out:
         self.pump()
 
     def pump(self) -> None:
-        """There may be more in the files that are followed."""
+        """Notes that there may be more in the files that are copied."""
         with self._changed:
             self._asked += 1
             if self._thread is None:
@@ -108,7 +109,7 @@ class Out:
         return visible(self._text.decode(data)).encode() if self.is_terminal else data
 
     def _drop(self) -> None:
-        """The oldest of what may be dropped, except for the one that is half written."""
+        """Drops the oldest optional output, except for a partly written one."""
         place = 1 if self._is_busy or self._written else 0
         while self._loose_bytes > _LOOSE_BYTES and place < len(self._held) - 1:
             data, must = self._held[place]
@@ -132,7 +133,7 @@ class Out:
                     self._changed.wait()
 
     def _put_held(self) -> bool:
-        """A piece of what is held; whether there was any."""
+        """Writes a piece of the buffered output; returns whether there was any."""
         with self._changed:
             self._is_busy = bool(self._held)
             if not self._is_busy:
@@ -145,7 +146,7 @@ class Out:
         return True
 
     def _put_file(self) -> bool:
-        """A piece of the files that are followed; whether there was any."""
+        """Writes a piece of the copied files; returns whether there was any."""
         while self._files:
             path, offset = self._files[0]
             try:
@@ -162,14 +163,15 @@ class Out:
                 return True
             if len(self._files) == 1:
                 return False
-            self._files.popleft()  # the next leg's has begun: this one has ended
+            self._files.popleft()  # the output of the next leg has begun, so this one has ended
         return False
 
     def _put(self, data: bytes) -> int:
-        """How much of it was taken. Waits for that, as nobody else does."""
+        """Writes, and returns how much was accepted. It may block, because nobody waits for this
+        thread."""
         try:
             done = os.write(self._number, data)
-        except BlockingIOError:  # somebody made it so
+        except BlockingIOError:  # somebody made the stream non-blocking
             poll = select.poll()
             poll.register(self._number, select.POLLOUT)
             poll.poll(_LOOK_S * 1000)
@@ -193,7 +195,7 @@ class Out:
 
 
 class Loose:
-    """A stream for people, as a view writes to it: nobody waits for it."""
+    """A stream for people, for views: writing to it never blocks."""
 
     def __init__(self, out: Out) -> None:
         self._out = out
@@ -202,7 +204,8 @@ class Loose:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits to be written: then nothing is drawn that will be drawn again."""
+        """Whether something is waiting to be written: then nothing is drawn that will be redrawn
+        anyway."""
         return self._out.has_loose
 
     def write(self, text: str) -> int:
@@ -210,12 +213,12 @@ class Loose:
         return len(text)
 
     def flush(self) -> None:
-        """What is written is on its way already."""
+        """Writes are already on their way."""
 
 
 def both() -> tuple[Out, Out]:
-    """For stdout and for stderr: one and the same if they lead to the same place, so that what is
-    written to them keeps its order."""
+    """The writers for stdout and stderr: the same one if both lead to the same place, so that the
+    order of writes is preserved."""
     out = Out(sys.stdout)
     if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
         return out, out

@@ -74,7 +74,7 @@ def complain(line: object) -> None:
 
 
 def fail(lines: Iterable[str]) -> None:
-    """Prints on stderr why nothing more is done: one line, and those that belong to it."""
+    """Prints on stderr why the command stops: one line, and those that belong to it."""
     for place, line in enumerate(lines):
         say(one_line(line) if place else f"segue: {one_line(line)}", err=True)
 
@@ -145,8 +145,8 @@ def width(*, stderr: bool = False) -> int:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A terminal's width and colours; a pipe gets plain lines that are never cut. What is in the
-    data is never markup, and reaches the terminal only as `visible` leaves it."""
+    """A terminal's width and colours; a pipe gets plain lines that are never cut. Data is never
+    interpreted as markup, and reaches the terminal only as `visible` leaves it."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -165,7 +165,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def draw(screen: "Console", drawn: Any) -> None:
-    """Prints what rich draws, without the blanks at the ends of lines."""
+    """Prints what rich draws, without trailing blanks."""
     with screen.capture() as caught:
         screen.print(drawn)
     for line in caught.get().splitlines():
@@ -173,10 +173,10 @@ def draw(screen: "Console", drawn: Any) -> None:
 
 
 def progress(label: str, length: int) -> Any:
-    """A bar on stderr, as a context; its `update` takes how much more is done."""
+    """A progress bar on stderr, as a context; its `update` takes the increment."""
     return click.progressbar(length=length, label=visible(label), file=sys.stderr)
 
 
 def painted(line: str) -> str:
-    """A line that segue's own daemon made, for `say`: its plain colours count as segue's."""
+    """A line from segue's own daemon, for `say`: its plain colours count as segue's."""
     return _PAINT.sub(lambda code: _MARK + code[0], line)

@@ -7,13 +7,13 @@ from typing import TextIO
 
 
 def settle() -> None:
-    """Before anything is opened or printed: all three streams are there, and printing to them never
-    fails because of a character."""
+    """To be called before anything is opened or printed: all three streams exist, and printing
+    never fails because of a character."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # What is opened gets the lowest free number: no file of ours may become a stdout.
+            # A new file gets the lowest free number: no file of ours may become stdout.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stdout, sys.stderr = _settled(sys.stdout), _settled(sys.stderr)
 
@@ -27,7 +27,7 @@ def _settled(stream: TextIO | None) -> TextIO:
 
 
 def leave() -> None:
-    """Nobody is waited for any more: what is still held for stdout and stderr goes nowhere."""
+    """Stops waiting for readers: buffered output for stdout and stderr is dropped."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)

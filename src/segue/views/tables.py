@@ -55,8 +55,9 @@ def table_by_run(sessions: Sequence[Session], now: float, width: int) -> "Table"
 
 
 def _by_run(sessions: Sequence[Session]) -> list[Session]:
-    """One session for each run, in place of its first: the one that carries it on, else the
-    newest. What is open again though its run has ended is its user's, and stays."""
+    """One session for each run, in place of its first: the one that continues it, otherwise the
+    newest. A session that is open again although its run has ended belongs to its user, and
+    stays."""
     best: dict[str, Session] = {}
     for session in filter(_is_run_line, sessions):
         run = session.run.id if session.run is not None else ""
@@ -73,7 +74,7 @@ def _by_run(sessions: Sequence[Session]) -> list[Session]:
 
 
 def _is_run_line(session: Session) -> bool:
-    """Whether it is told by its run's state."""
+    """Whether its run's state describes it."""
     return session.run is not None and not (session.run.is_final and session.state.is_live)
 
 
@@ -82,7 +83,7 @@ def _carries(session: Session) -> tuple[bool, float]:
 
 
 class _Column(NamedTuple):
-    """One column, and what it can do without when a terminal is narrow."""
+    """One column, and what it leaves out on a narrow terminal."""
 
     name: str
     cells: list[Any]
@@ -116,15 +117,15 @@ _ROOM: tuple[tuple[frozenset[str], int, bool], ...] = (
     (_FEWER, 0, False),
     (_FEWER | {"session"}, 0, False),
 )
-"""What is given up, the narrower the terminal the more: columns, the gauge's counts, its length.
+"""What is left out, the narrower the terminal the more: columns, the gauge's counts, its length.
 Project, agent, percent and state stay."""
 
 
 def table(
     sessions: Sequence[Session], now: float, width: int, *, names: Mapping[str, str] | None = None
 ) -> "Table":
-    """One line a session, with as many columns as there is room for. `names`: what those with
-    these ids are called."""
+    """One line per session, with as many columns as there is room for. `names`: the displayed
+    names, by id."""
     from rich.table import Table
 
     columns = _fitting(sessions, now, width, names or {})
@@ -195,7 +196,7 @@ def project(session: Session) -> str:
 
 
 def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> Any:
-    """How full, with the zone's colour."""
+    """How full it is, in the zone's colour."""
     from rich.text import Text
 
     reading = session.reading
@@ -213,13 +214,13 @@ def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> 
 
 
 def handoff(session: Session) -> str:
-    """The time, else the turns or the tokens that are left before the handoff; "" of a session
-    that has ended."""
+    """The time, otherwise the turns or tokens, left before the handoff; "" for a session that has
+    ended."""
     return "" if session.ahead is None else countdown(session)
 
 
 def state(session: Session, now: float) -> Any:
-    """What it is doing, or why it does nothing."""
+    """What it is doing, or why it is doing nothing."""
     from rich.text import Text
 
     if session.unreadable:
@@ -240,7 +241,7 @@ def state(session: Session, now: float) -> Any:
 
 
 def run_state(run: RunSeen, now: float) -> str:
-    """Where a run stands, in a few words: what it does, and whether anybody sees to it."""
+    """The state of a run, in a few words: what it does, and whether a process drives it."""
     said = run.state
     if run.is_final:
         return said

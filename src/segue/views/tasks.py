@@ -65,8 +65,8 @@ def as_dict(task: Task, verdict: Verdict | None, merge: str) -> dict[str, Any]:
 
 
 def table(tasks: list[Task], verdicts: dict[str, Verdict], now: float, width: int) -> Any:
-    """For people. Where it is too wide the text of the task is cut, then why it waits; ids, states
-    and sizes are what one acts on, and stay whole."""
+    """For people. If it is too wide, the text of the task is shortened, then the reason for its
+    wait; ids, states and sizes are needed for commands, and stay complete."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -103,7 +103,7 @@ def _cells(task: Task, verdict: Verdict | None, now: float) -> tuple[str, ...]:
 
 
 def size(task: Task) -> str:
-    """How much there is on its branch."""
+    """How much work is on its branch."""
     work = task.work
     if work is None or task.is_tree_removed:
         return "merged" if work is not None and work.is_merged else ""
@@ -114,7 +114,7 @@ def size(task: Task) -> str:
 
 
 def next_lines(task: Task, merge: str) -> list[str]:
-    """What to type next about a task."""
+    """The commands to type next for a task."""
     found = []
     work = task.work
     if task.state is TaskState.NEEDS_YOU or task.state is TaskState.FAILED:
@@ -145,7 +145,7 @@ def next_lines(task: Task, merge: str) -> list[str]:
 
 
 def waiting(task: Task, verdict: Verdict | None) -> tuple[str, float | None]:
-    """Why it waits, and until when, if that is known."""
+    """Why it waits, and until when, if known."""
     return _why(task, verdict), _until(task, verdict)
 
 

@@ -12,7 +12,7 @@ Kind = Literal["agents", "models", "projects"]
 
 
 class Tuned(Struct, frozen=True, kw_only=True):
-    """Advice for one agent, model or project. `is_needed`: it differs from what counts for its
+    """Advice for one agent, model or project. `is_needed`: it differs from what applies to its
     sessions anyway. `by_agent`: the advice for its agent covers it."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
     @property
     def toml(self) -> str:
-        """What to paste."""
+        """The lines to paste."""
         if self.hard_mark is None or self.soft_mark is None:
             return ""
         return (

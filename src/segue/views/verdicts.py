@@ -15,7 +15,7 @@ from segue.core.stops.types import SCHEMA, Evidence, RateLimitInfo, Stop
 from segue.core.terminals.visible import escape_json, to_json
 from segue.views import printing
 
-if TYPE_CHECKING:  # who prints a duration judges nothing
+if TYPE_CHECKING:  # printing a duration needs no classifier
     from segue.agents.counterfactuals import Counterfactual
     from segue.core.stops.classify import Judgement
 
@@ -62,8 +62,8 @@ def as_dict(stop: Stop, identity: object = None) -> dict[str, Any]:
 
 
 def as_json(value: object) -> str:
-    """One line of JSON, also of text that UTF-8 does not have (half a surrogate pair), and without
-    a character that a terminal would act on."""
+    """One line of JSON, even for text that is not valid UTF-8 (half a surrogate pair), and without
+    characters that a terminal would interpret."""
     try:
         return escape_json(msgspec.json.encode(value).decode())
     except (UnicodeEncodeError, OverflowError):
@@ -71,8 +71,8 @@ def as_json(value: object) -> str:
 
 
 def moment(at: float, now: float, tz: tzinfo) -> str:
-    """A time as people are told it: the time of day, with the date if that is another
-    one; "?" for one that no calendar has."""
+    """A time for people: the time of day, with the date if it is another day; "?" for a time
+    outside the calendar."""
     try:
         then, today = datetime.fromtimestamp(at, tz), datetime.fromtimestamp(now, tz)
     except (ValueError, OverflowError, OSError):
@@ -84,7 +84,7 @@ _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def local_times(text: str, now: float, tz: tzinfo) -> str:
-    """What a log says, with its instants as people are told them: logs have UTC."""
+    """A log text with its times as people read them: logs use UTC."""
 
     def local(found: re.Match[str]) -> str:
         try:
@@ -118,7 +118,7 @@ def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:
 
 
 def _next(stop: Stop, policy: Policy) -> str:
-    """What follows, by what a run or the daemon does."""
+    """What happens next, in a run or in the daemon."""
     if stop.resume == "none" or policy.may_resume_alone(stop):
         return _NEXT[stop.resume]
     return (
@@ -182,7 +182,7 @@ def explanation(
     now: float,
     tz: tzinfo,
 ) -> str:
-    """The verdict, every sign in the order of its weight, and what would change it."""
+    """The verdict, every sign in order of its weight, and what would change it."""
     lines = [for_people(judgement.stop, policy, now=now, tz=tz)]
     if judgement.signs:
         lines += ["", printing.style("signs, strongest first", bold=True)]
@@ -214,7 +214,8 @@ def _cited(evidence: Evidence) -> str:
 def changes(
     judgement: "Judgement", policy: Policy, others: "Sequence[Counterfactual]" = ()
 ) -> list[str]:
-    """What would have to be different for another verdict; `others`: what was judged again."""
+    """What would have to be different for another verdict; `others`: the results of those
+    variants."""
     return [
         *(f"{other.change}: {other.reason.value}" for other in others),
         *_other_signs(judgement, policy),

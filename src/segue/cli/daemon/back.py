@@ -40,7 +40,7 @@ def command(id: str, folder: str | None) -> None:
     if not _ID.fullmatch(id):
         raise InputError(f"{id!r} is not one of the daemon's ids")
     if folder is not None:
-        os.environ["SEGUE_HOME"] = folder  # what is started is to find the same
+        os.environ["SEGUE_HOME"] = folder  # the started agent must see the same environment
     from segue.watch.log import LOG_NAME, open_log
 
     log, _ = open_log(os.path.join(state.state_folder(), LOG_NAME))

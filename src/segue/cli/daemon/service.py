@@ -72,7 +72,7 @@ def status(as_json: bool) -> None:
     done = _ask([word.format(uid=os.getuid()) for word in asked])
     runs = done is not None and done.returncode == 0
     why = _last(done)
-    # launchd tells all about a service; systemd one word, which is the answer.
+    # launchd prints everything about a service; systemd prints one word, which is the answer.
     word = f" ({why})" if why and not runs else ""
     if as_json:
         told = {"installed": True, "runs": runs, "path": path, "why": "" if runs else why}

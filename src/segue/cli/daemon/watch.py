@@ -153,7 +153,7 @@ def _fill_closed_streams() -> None:
 
 
 def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> str:
-    """Says plainly what it is about to do: nobody should find out by seeing it type."""
+    """Says plainly what the daemon is about to do: nobody should learn it by seeing it type."""
     places = []
     if auto:
         places.append(f"below {', '.join(folders)}" if folders else "in every project")
@@ -171,7 +171,7 @@ class _Printer:
 
     def __init__(self) -> None:
         streams = {1: sys.stdout, 2: sys.stderr}
-        # A number that was closed when the process began may be a database's by now.
+        # A descriptor that was closed when the process began may belong to a database by now.
         self._open = {number for number, stream in streams.items() if stream is not None}
         self._color = {number for number in self._open if os.isatty(number)}
         if os.environ.get("NO_COLOR"):
@@ -210,7 +210,8 @@ class _Printer:
             while data and number in self._open:
                 try:
                     data = data[os.write(number, data) :]
-                except BlockingIOError:  # somebody made it so: it must not be lost for that
+                # somebody made it non-blocking: it must not be lost because of that
+                except BlockingIOError:
                     time.sleep(0.05)
                 except OSError:
                     self._open.discard(number)  # nobody reads any more

@@ -1,1 +1,1 @@
-"""Logs in lines: a run's, and the daemon's notes."""
+"""Logs as lines: a run's, and the daemon's notes."""

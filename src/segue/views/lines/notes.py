@@ -10,7 +10,7 @@ from segue.views.verdicts import duration
 from segue.watch.log import Note
 
 QUIET = ("reading", "health", "hook", "turn", "order", "daemon", "paused", "live")
-"""Kinds that are only shown if they are asked for."""
+"""Kinds that are shown only on request."""
 _VERDICTS = {
     "leave": "left alone",
     "ask": "needs your permission",
@@ -25,7 +25,7 @@ _VERDICTS = {
 
 
 def told(note: Note) -> Iterator[str]:
-    """What it says, in parts."""
+    """The text of a note, in parts."""
     data = note.data
     match note.kind:
         case "crossing":
@@ -75,13 +75,13 @@ def _repeated(data: dict[str, Any]) -> str:
 
 
 def step(note: Note) -> str:
-    """Of a handoff's note: where it stands."""
+    """The step of a handoff's note."""
     cycle = note.data.get("cycle")
     return text(cycle, "step") if isinstance(cycle, dict) else ""
 
 
 def text(data: dict[str, Any], key: str) -> str:
-    """Without control characters: what is in sessions must not move the cursor."""
+    """Text without control characters: the content of sessions must not move the cursor."""
     value = str(data.get(key) or "")
     return "".join(char if char.isprintable() else " " for char in value)[:300]
 

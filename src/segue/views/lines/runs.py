@@ -1,4 +1,4 @@
-"""A run's log in dated lines."""
+"""A run's log as dated lines."""
 
 from datetime import datetime, tzinfo
 
@@ -12,7 +12,7 @@ from segue.views.run.story import news
 
 
 def dated(at: float, tz: tzinfo) -> str:
-    """A time as lines of a log begin with it."""
+    """A time, as the lines of a log begin with it."""
     try:
         return datetime.fromtimestamp(at, tz).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -20,7 +20,7 @@ def dated(at: float, tz: tzinfo) -> str:
 
 
 class Teller:
-    """Makes lines of a log, entry by entry from the first one on."""
+    """Makes lines from a log, entry by entry from the first one on."""
 
     def __init__(self, tz: tzinfo) -> None:
         self.tz = tz
@@ -30,7 +30,7 @@ class Teller:
         """The dated lines of the next entry; most have none."""
         try:
             said = self._said(entry)
-        except (ValueError, KeyError):  # a newer segue's
+        except (ValueError, KeyError):  # written by a newer segue
             self.run, said = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
         return [f"{dated(entry.at, self.tz)}  {line}" for line in said]
 
@@ -43,7 +43,7 @@ class Teller:
         fact = Created() if entry.seq == 1 else projection.fact_of(entry)
         after = machine.step(before, fact, at=entry.at, draw=entry.draw or 0.0).run
         self.run = after
-        # What was decided is what is written, also by another version.
+        # Shows what was decided at the time, even by another version.
         decisions = tuple(decisions_of(entry.decisions))
         said = news(before, fact, RunStep(after, decisions), now=entry.at, tz=self.tz)
         if entry.seq == 1:

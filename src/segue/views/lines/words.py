@@ -1,4 +1,4 @@
-"""What agents say, in dated lines between those of a run's log."""
+"""What agents say, as dated lines between those of a run's log."""
 
 from collections import deque
 from datetime import tzinfo
@@ -12,7 +12,7 @@ from segue.views.report.transcripts import TranscriptLines
 
 
 class DatedWords:
-    """Of one run of a fleet: what its machine told, with the time at which it did."""
+    """For a run of a fleet: what its machine reported, with the times."""
 
     def __init__(self, db: FleetDatabase, run_id: str, tz: tzinfo, leg: int | None) -> None:
         self._db, self._run, self._tz, self._leg = db, run_id, tz, leg
@@ -26,11 +26,11 @@ class DatedWords:
         self._waiting += [each for each in pieces if self._leg in (None, each.leg)]
 
     def until(self, at: float | None) -> list[str]:
-        """What was said before that time, for `printing.say`; None: everything that is left."""
+        """What was said before that time, for `printing.say`; None: the rest."""
         found = []
         while self._waiting and (at is None or self._waiting[0].at < at):
             piece = self._waiting.popleft()
-            # The log tells of prompts.
+            # The log has the prompts.
             said = [each for each in piece.said if each.who not in ("you", "segue")]
             for line in self._lines.of(said):
                 stamp = printing.style(dated(piece.at, self._tz), dim=True)

@@ -11,4 +11,4 @@ FORMS: dict[str, Callable[[Report, tzinfo], str]] = {
     "md": as_markdown.markdown,
     "html": as_html.page,
 }
-"""All but JSON, which `shapes` makes. None of it was made harmless for a terminal yet."""
+"""All formats except JSON, which `shapes` makes. Nothing is made safe for a terminal yet."""

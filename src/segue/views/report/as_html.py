@@ -33,7 +33,7 @@ _DAY_S = 86_400.0
 
 
 def page(report: Report, tz: tzinfo) -> str:
-    """All of it."""
+    """The whole report."""
     title = parts.title(report, tz)
     body = [f"<h1>{_e(title)}</h1>", f"<p>{_e(parts.summary_line(report))}</p>"]
     waiting = [each for each in report.runs if parts.needs_you(each)]
@@ -93,7 +93,7 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
 
 
 def timeline(spans: list[Span], tz: tzinfo) -> str:
-    """Legs and waits over time, as SVG; "" of a run that never began."""
+    """Legs and waits over time, as SVG; "" for a run that never began."""
     if not spans:
         return ""
     begin, end = spans[0].since, max(span.until for span in spans)
@@ -128,7 +128,7 @@ def _files(each: RunReport) -> str:
 
 
 def _timeline_lines(each: RunReport, now: float, tz: tzinfo) -> str:
-    """The same in words: a picture alone tells nothing to whoever cannot see it."""
+    """The same as text, for readers who cannot see the picture."""
     lines = [
         f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)} {span.label}"
         for span in parts.spans(each, now)
@@ -150,7 +150,7 @@ def _next(each: RunReport) -> str:
 
 
 def _block(text: str) -> str:
-    """Lines as they are; none of them is one of the file's."""
+    """Preformatted lines, all of them escaped."""
     plain = escape(visible(text)).replace("\r", "").replace("\n", "&#10;")
     return f"<pre>{plain}</pre>"
 

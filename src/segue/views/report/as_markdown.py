@@ -14,7 +14,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 
 
 def markdown(report: Report, tz: tzinfo) -> str:
-    """All of it."""
+    """The whole report."""
     lines = [f"# {parts.title(report, tz)}", "", escaped(parts.summary_line(report))]
     for each in report.runs:
         lines += ["", *_run(each, report.until, tz)]
@@ -29,13 +29,13 @@ def markdown(report: Report, tz: tzinfo) -> str:
 
 
 def escaped(text: str) -> str:
-    """Shown as it is."""
+    """Text that Markdown shows unchanged."""
     plain = _SPECIAL.sub(r"\\\1", clean(text)).replace("&", "&amp;").replace("<", "&lt;")
     return plain.replace(">", "&gt;").replace("@", "&#64;").replace("://", "&#58;//")
 
 
 def code(text: str) -> str:
-    """A span of code that its text cannot leave."""
+    """A code span that its text cannot leave."""
     return f"`{clean(text).replace('`', 'ʼ')}`"
 
 

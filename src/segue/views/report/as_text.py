@@ -15,7 +15,7 @@ _CLOCK = 10  # columns of a time and the gap after it
 
 
 def text(report: Report, tz: tzinfo) -> str:
-    """All of it."""
+    """The whole report."""
     lines = [*_wrapped(parts.title(report, tz), ""), *_wrapped(parts.summary_line(report), "")]
     waiting = [each for each in report.runs if parts.needs_you(each)]
     if waiting:
@@ -78,13 +78,13 @@ def _answer(each: RunReport) -> list[str]:
 
 
 def _end_of(path: str) -> str:
-    """A long path's end tells more than its beginning."""
+    """The end of a long path says more than its beginning."""
     room = WIDTH - _LABEL
     return path if len(path) <= room else f"…{path[1 - room :]}"
 
 
 def _row(name: str, value: str, hang: int = 0) -> list[str]:
-    """`hang`: how many columns further right its later lines begin."""
+    """`hang`: the additional indent of continuation lines."""
     return _wrapped(f"{name:<{_LABEL}}{value}", " " * (_LABEL + hang)) if value else []
 
 
@@ -100,7 +100,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _without_repeats(lines: list[str]) -> list[str]:
-    """A label is at the first of its lines."""
+    """A label stands on the first of its lines."""
     found, before = [], ""
     for line in lines:
         label = line[:_LABEL].strip()

@@ -37,7 +37,7 @@ _MARKS = {True: "✓", False: "✗", None: " "}
 
 
 def text(found: Sequence[Figure], stops: Counter[str]) -> str:
-    """At most 80 columns: each with its target, and what it counts."""
+    """At most 80 columns: each figure with its target, and what it counts."""
     lines = []
     for each in found:
         target = f"target {each.target}" if each.target else ""
@@ -51,17 +51,17 @@ def text(found: Sequence[Figure], stops: Counter[str]) -> str:
 
 
 def title(each: Figure) -> str:
-    """What people call it."""
+    """Its name for people."""
     return _TITLES.get(each.name, each.name.replace("_", " "))
 
 
 def made_from(each: Figure) -> str:
-    """How many things the value was made from."""
+    """How many values it is based on."""
     return counted(each.of, _MADE_FROM.get(each.name, "handoff"))
 
 
 def shown(each: Figure) -> str:
-    """The value in its unit."""
+    """The value with its unit."""
     if each.value is None:
         return "–"
     match each.unit:

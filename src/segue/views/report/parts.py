@@ -17,7 +17,7 @@ from segue.views.verdicts import duration
 
 MAX_FILES = 40
 MAX_LINES = 12
-"""Of files and of commits, where all stands below each other on a terminal."""
+"""The maximum number of files and commits, which are listed one below the other on a terminal."""
 MAX_STEPS = 12
 MAX_ANSWER_LINES = 40
 
@@ -50,14 +50,14 @@ def clock_time(at: float | None, tz: tzinfo) -> str:
 
 
 def title(report: Report, tz: tzinfo) -> str:
-    """What it is about."""
+    """The report's title."""
     if report.since is None:
         return f"Report on {report.runs[0].run.id}" if report.runs else "Report"
     return f"Report from {stamp(report.since, tz)} to {stamp(report.until, tz)}"
 
 
 def headline(each: RunReport) -> str:
-    """How it stands, in one line."""
+    """The state of a run, in one line."""
     run = each.run
     what = clean(run.outcome.what) if run.outcome else ""
     state = run.state.value
@@ -75,7 +75,7 @@ def needs_you(each: RunReport) -> bool:
 
 
 def next_lines(each: RunReport) -> list[str]:
-    """What to do, literally; none of a run that is done or continues."""
+    """The commands to type next; none for a run that is done or continues."""
     run = each.run
     if run.state is RunState.DONE or (not run.state.is_final and each.is_driven):
         return []
@@ -84,12 +84,12 @@ def next_lines(each: RunReport) -> list[str]:
 
 
 def first_line(text: str) -> str:
-    """Of a task or an answer."""
+    """The first line of a task or an answer."""
     return next((clean(line) for line in text.splitlines() if line.strip()), "")
 
 
 def answer_lines(each: RunReport) -> list[str]:
-    """The agent's last words; cut if they are many."""
+    """The agent's last message, shortened if it is long."""
     lines = each.answer.strip().splitlines()
     if len(lines) <= MAX_ANSWER_LINES:
         return lines
@@ -98,7 +98,7 @@ def answer_lines(each: RunReport) -> list[str]:
 
 
 def check_line(each: RunReport) -> str:
-    """How the check came out; "" without one."""
+    """The result of the check; "" without one."""
     if not each.run.check:
         return ""
     command = clean(each.run.check)
@@ -110,13 +110,13 @@ def check_line(each: RunReport) -> str:
 
 
 def times_line(each: RunReport) -> str:
-    """Worked and waited."""
+    """The time worked and waited."""
     said = f"worked {duration(each.worked_s)}"
     return f"{said}, waited {duration(each.waited_s)}" if each.waits else said
 
 
 def spend_line(each: SpendReport) -> str:
-    """One model's."""
+    """The usage of one model."""
     total = (
         each.input_tokens + each.output_tokens + each.cache_read_tokens + each.cache_write_tokens
     )
@@ -135,7 +135,7 @@ def agents_line(each: RunReport) -> str:
 
 
 def leg_line(leg: StoredLeg, stop: Stop | None, *, is_relayed: bool = False) -> str:
-    """What it was for, and how it ended. `is_relayed`: other agents had other legs of it."""
+    """The purpose of a leg, and how it ended. `is_relayed`: other agents had other legs."""
     what = leg.purpose if leg.purpose == "checkpoint" else leg.prompt
     how = (ended_for(stop) if stop is not None else "") or leg.reason.replace("_", " ")
     if leg.purpose == "checkpoint" and stop is not None and stop.ended_for == "handoff":
@@ -179,7 +179,7 @@ def watched_line(each: WatchedReport) -> str:
 
 
 def summary_line(report: Report) -> str:
-    """3 runs: 2 done, 1 needs you; 1.2M tokens, $3.20."""
+    """ "3 runs: 2 done, 1 needs you; 1.2M tokens, $3.20"."""
     states: dict[str, int] = {}
     for each in report.runs:
         states[each.run.state.value] = states.get(each.run.state.value, 0) + 1

@@ -14,7 +14,7 @@ _HEADS = ("input", "output", "cache read", "cache write", "cost")
 
 
 def rows(priced: Priced) -> list[dict[str, Any]]:
-    """One for each name, with its models; a cost is null if one of them has no list price."""
+    """One entry per name, with its models; a cost is null if one of them has no list price."""
     names = dict.fromkeys(each.name for each, _ in priced)
     found = []
     for name in names:
@@ -24,7 +24,7 @@ def rows(priced: Priced) -> list[dict[str, Any]]:
 
 
 def total(priced: Priced) -> dict[str, Any]:
-    """Of all of them."""
+    """The sum of all entries."""
     spend = sum((each.spend for each, _ in priced), Spend())
     costs = [cost for _, cost in priced]
     known = [cost for cost in costs if cost is not None]

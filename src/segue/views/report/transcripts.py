@@ -15,20 +15,20 @@ _TOOL_COLUMNS = 100
 
 
 def lines(said: Sequence[Said]) -> Iterator[str]:
-    """For `printing.say`."""
+    """A conversation, for `printing.say`."""
     return TranscriptLines().of(said)
 
 
 class TranscriptLines:
-    """Makes lines of a conversation, piece by piece."""
+    """Makes lines from a conversation, piece by piece."""
 
     def __init__(self) -> None:
         self._before = self._speaker = ""
 
     def of(self, said: Sequence[Said]) -> Iterator[str]:
-        """For `printing.say`."""
+        """The next lines, for `printing.say`."""
         for each in said:
-            if each.who == "result":  # of a tool that was told when it began
+            if each.who == "result":  # for a tool that was shown when it began
                 if each.result not in ("", "done"):
                     yield printing.style(f"    ({each.result})", dim=True)
                 continue
@@ -39,7 +39,7 @@ class TranscriptLines:
             else:
                 if self._before:
                     yield ""
-                if each.who != self._speaker:  # who continues talking after a tool is named once
+                if each.who != self._speaker:  # a speaker who continues after a tool is named once
                     yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
                 self._speaker = each.who
                 yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())
@@ -47,5 +47,5 @@ class TranscriptLines:
 
 
 def as_list(said: Sequence[Said]) -> list[dict[str, Any]]:
-    """For JSON."""
+    """A conversation, for JSON."""
     return [{**msgspec.to_builtins(each), "at": iso(each.at)} for each in said]

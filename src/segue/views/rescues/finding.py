@@ -19,8 +19,9 @@ _GIT_S = 1.0
 
 
 def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list[Dead], list[str]]:
-    """The sessions that stopped since then with work left, the newest first; and the unfinished
-    runs that others belong to. `with_all`: also those that finished or that the user ended."""
+    """The sessions that stopped since then with unfinished work, the newest first; and the
+    unfinished runs that others belong to. `with_all`: also those that finished or that the user
+    ended."""
     seen = machine.survey.seen(since, machine.processes)
 
     def is_wanted(each: SessionSeen) -> bool:
@@ -92,7 +93,7 @@ def _dead(session: Session, look: Look, task: str, driven: _Driven) -> Dead:
 
 
 def _fits(session: Session, drive: Drive) -> bool:
-    """Whether its window still holds it once it is resumed: resuming makes some sessions larger."""
+    """Whether its window can still hold it after a resume, which makes some sessions larger."""
     reading = session.reading
     if reading is None or drive.resume_factor <= 1.0:
         return True
@@ -100,7 +101,7 @@ def _fits(session: Session, drive: Drive) -> bool:
 
 
 def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
-    """What of each one's work is in its tree."""
+    """How much of each session's work is in its tree."""
     from segue.system.git import git
 
     written = _written(machine, [dead.session for dead in shown])
@@ -121,7 +122,7 @@ def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
 
 
 def _written(machine: Machine, sessions: Sequence[Session]) -> list[list[str]]:
-    """The files that each of them wrote, counted as `show` counts them."""
+    """The files that each session wrote, counted as `show` counts them."""
     from segue.sessions.count.count import Batch, tally_of
 
     files = {file.path: file for file in machine.found}

@@ -1,4 +1,4 @@
-"""Sessions that died with work left, for programs and for people; and the runs that continue
+"""Sessions that died with unfinished work, for programs and for people; and the runs that continue
 them."""
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Dead(Struct, frozen=True, kw_only=True):
 
     session: Session
     reason: StopReason
-    task: str = ""  # in a line, without secrets
+    task: str = ""  # on one line, without secrets
     ways: tuple[Way, ...] = ()
     is_cut: bool = False  # its file ends in the middle of a record
 
@@ -30,10 +30,10 @@ class Dead(Struct, frozen=True, kw_only=True):
 class Work(Struct, frozen=True, kw_only=True):
     """What is left of a session's work in its tree."""
 
-    files: int = 0  # that it wrote
+    files: int = 0  # files that it wrote
     there: int = 0
-    uncommitted: int | None = None  # changes in its repository; None: there is none
-    is_gone: bool = False  # the whole folder
+    uncommitted: int | None = None  # changes in its repository; None: it has none
+    is_gone: bool = False  # of the whole folder
 
 
 def as_dict(dead: Dead) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def origin_as_dict(origin: Origin) -> dict[str, Any]:
 
 
 def rescued_from(origin: Origin) -> str:
-    """In a few words."""
+    """The origin of a run, in a few words."""
     return f"rescued from {origin.agent} session {origin.session_id}"
 
 
@@ -119,7 +119,7 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
 
 
 def goes_on(dead: Dead, now: float) -> str:
-    """When, and how."""
+    """When and how it can be resumed."""
     stop = dead.session.stop
     retry_at = stop.retry_at if stop is not None else None
     limited = retry_at is not None and retry_at > now and dead.reason is StopReason.RATE_LIMIT

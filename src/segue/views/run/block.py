@@ -37,46 +37,46 @@ _DOT = " · "
 _MAX_CHARS = 4_000  # a command may be a whole program, and is drawn four times a second
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -~])?")
 _ROOM = ((12, 5), (12, 4), (12, 3), (12, 2), (6, 2), (6, 1), (0, 1), (0, 0))
-"""Bars of the gauge, and how many of the lesser parts are shown: the narrower, the fewer."""
+"""The length of the gauge, and how many optional parts are shown: the narrower, the fewer."""
 
 
 class LegActivity(Struct, frozen=True):
-    """What the agent does now: a command or a tool's name, as it came."""
+    """What the agent does now: a command or a tool's name, unchanged."""
 
     what: str
     since: float
 
 
 class RunPicture(Struct, frozen=True, kw_only=True):
-    """What can be shown of a run at one moment."""
+    """What can be shown of a run at one time."""
 
     run: Run
     activity: LegActivity | None = None
-    forecast: Forecast | None = None  # None: as the run's reading, growth and policy make it
+    forecast: Forecast | None = None  # None: derived from the run's reading, growth and policy
     growth: Growth | None = None
     reason: str = ""  # of the last decision
-    words: str = ""  # what the agent said last
+    words: str = ""  # the agent's last message
 
 
 def clean(text: str) -> str:
-    """One line, printable: no control character, no change of direction, no line break."""
+    """One printable line: no control character, no change of direction, no line break."""
     plain = _ESCAPE.sub("", text[:_MAX_CHARS])
     return " ".join("".join(c if c.isprintable() else " " for c in plain).split())
 
 
 def cut(text: str, width: int) -> str:
-    """At most so many columns; "…" says that there was more."""
+    """At most this many columns; "…" marks a cut."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def block(picture: RunPicture, *, now: float, width: int, tz: tzinfo) -> list[list[Piece]]:
-    """Two to four lines, none wider than `width`: how it stands, what the agent does and says, and
+    """Two to four lines, none wider than `width`: the state, what the agent does and says, and
     why."""
     picture = replace(picture, forecast=picture.forecast or _forecast(picture))
     lines = [_head(picture, now, width), _now(picture, now, width, tz), _words(picture, width)]
-    if picture.reason and picture.run.state is not RunState.WAITING:  # which says it itself
+    if picture.reason and picture.run.state is not RunState.WAITING:  # the line says so itself
         why = clean(local_times(picture.reason, now, tz))
         lines.append([("  " + cut(why, width - 2), "dim")])
     return [_cut(line, width) for line in lines if line]
@@ -102,7 +102,7 @@ def _head(picture: RunPicture, now: float, width: int) -> list[Piece]:
         [(f"leg {max(1, run.leg)}", "")],
         [(run.state.value, STATE_COLOURS[run.state])],
     ]
-    # The most telling first: the last ones go first.
+    # The most important first: the last ones are dropped first.
     lesser = [_left(picture), _counts(picture), _growth(picture), _handoffs(run)]
     lesser.append(f"{duration(now - run.created_at)} so far")
     for bars, shown in _ROOM:
@@ -160,7 +160,7 @@ def _left(picture: RunPicture) -> str:
 
 
 def _coarse(seconds: float) -> float:
-    """A guess in whole minutes, once there are some: its seconds would only flicker."""
+    """An estimate in whole minutes, if it is over a minute: seconds would only flicker."""
     return seconds if seconds < 60 else round(seconds / 60) * 60
 
 
@@ -169,7 +169,7 @@ def _handoffs(run: Run) -> str:
 
 
 def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]:
-    """What happens at this moment, and for how long."""
+    """What is happening now, and for how long."""
     run, doing = picture.run, picture.activity
     if run.state is RunState.WAITING and run.wait is not None:
         left = f"{countdown(run.wait.until - now)} left"
@@ -190,7 +190,7 @@ def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]
 
 
 def _words(picture: RunPicture, width: int) -> list[Piece]:
-    """A line of the agent's own, while it works."""
+    """The agent's own latest line, while it works."""
     said = next(filter(None, map(clean, picture.words[:_MAX_CHARS].splitlines())), "")
     if not said or not picture.run.is_live:
         return []
@@ -198,7 +198,7 @@ def _words(picture: RunPicture, width: int) -> list[Piece]:
 
 
 def countdown(seconds: float) -> str:
-    """1:12:03; with days before it."""
+    """ "1:12:03", with days before it."""
     whole = max(0, round(seconds))
     days, rest = divmod(whole, 86_400)
     hours, minutes = rest // 3600, rest // 60 % 60
@@ -207,7 +207,7 @@ def countdown(seconds: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """1 leg, 2 legs."""
+    """ "1 leg", "2 legs"."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 

@@ -35,7 +35,7 @@ def report(
     settings: "Settings | None" = None,
     width: int | None = None,
 ) -> str:
-    """With colours: `click.echo` takes them off for a pipe. `width` None wraps nothing."""
+    """With colours, which `click.echo` removes for a pipe. `width` None wraps nothing."""
     story = story or Story()
     stop = stop or run.stop
     outcome = run.outcome
@@ -65,7 +65,7 @@ def report(
 
 
 def spent(run: Run, story: Story, now: float) -> str:
-    """3 legs, 2 handoffs, 1 wait (2 h 13 min), 1.2M tokens, $3.20, 3 h 12 min."""
+    """ "3 legs, 2 handoffs, 1 wait (2 h 13 min), 1.2M tokens, $3.20, 3 h 12 min"."""
     parts = [counted(run.leg, "leg"), counted(run.handoffs, "handoff")]
     if story.waits:
         parts.append(f"{counted(story.waits, 'wait')} ({duration(story.waited_s)})")
@@ -145,6 +145,6 @@ def _wrapped(text: str, label: str, width: int | None, indent: int = _LABEL) -> 
     if width is None or begun + len(text) <= width:
         return [label + text]
     room = max(20, width - indent)
-    pad = "·" * (begun - indent)  # what is before the text in the first line beyond the indent
+    pad = "·" * (begun - indent)  # the text before the first line, in addition to the indent
     first, *rest = textwrap.wrap(pad + text, room, break_on_hyphens=False) or [""]
     return [label + first[len(pad) :], *(" " * indent + line for line in rest)]

@@ -77,7 +77,7 @@ _ENDED_FOR = {
     "cap": "a limit of this run is reached",
 }
 _TRACES = (StopReason.COMPLETED, StopReason.TIMEOUT, StopReason.USER_EXIT, StopReason.CRASH)
-"""What the end of a leg looks like that segue ended."""
+"""The stop reasons that a leg shows if segue itself ended it."""
 
 
 class Story(Struct, frozen=True, kw_only=True):
@@ -130,24 +130,25 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                     why = f"network unreachable since {since}"
                 said.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
             case Compose() if before.state is RunState.RESUMING:
-                said.append(clean(decision.reason))  # what was to be done cannot be
+                said.append(clean(decision.reason))  # the planned action is impossible
             case RunCheck():
                 said.append(f"running the check: {clean(run.check)}")
             case _:
-                pass  # what is composed is told once it is, and the end has a report of its own
+                # what is being written is reported once it is done, and the end has its own report
+                pass
     if run.relays == 1 and not before.relays:
         said.append(not_carried_over(before.agent, run.agent))
     return said
 
 
 def not_carried_over(before: str, agent: str) -> str:
-    """What the next agent does not get from the one before it; said once."""
+    """What the next agent does not get from the one before it; shown once."""
     before, agent = clean(before), clean(agent)
     return f"{before}'s MCP servers, skills and memory files do not carry over to {agent}"
 
 
 def repeats(fact: Arrived | Repeats) -> bool:
-    """Whether the session did anything again."""
+    """Whether the session repeated anything."""
     return bool(fact.commands or fact.files or fact.questions)
 
 
@@ -213,7 +214,7 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
 
 
 def _has_shrunk(before: Run, fact: ContextMeasured) -> bool:
-    """By a compaction of the agent's own, which is not fought."""
+    """Whether the agent compacted its context by itself, which segue accepts."""
     if before.reading is None or not before.leg_replied or before.asked:
         return False
     return fact.reading.used_tokens * 2 < before.reading.used_tokens
@@ -227,7 +228,7 @@ def ended_for(stop: Stop) -> str:
 def _ended(before: Run, fact: LegEnded, after: Run) -> str:
     stop = fact.stop
     why = ended_for(stop) or stop.reason.description
-    # Without that field (older runs), or where the agent's own end came just before segue's.
+    # Without that field (older runs), or if the agent ended by itself just before segue ended it.
     goes_over = after.state in (RunState.CHECKPOINTING, RunState.HANDING_OVER)
     if before.ending == "handoff" and goes_over and stop.reason in _TRACES:
         why = "handed over"

@@ -38,7 +38,7 @@ _USUAL = (80, 24)
 
 
 class RunStream(Protocol):
-    """Where a view is written to: a text stream, or one that never makes it wait (`out.Loose`)."""
+    """The output of a view: a text stream, or one that never blocks (`out.Loose`)."""
 
     def write(self, text: str, /) -> object: ...
 
@@ -50,26 +50,26 @@ class RunStream(Protocol):
 
 
 class RunView(Protocol):
-    """What shows a run. Every call is cheap, and none raises."""
+    """Anything that shows a run. Every call is cheap, and none raises."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def step(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> None:
-        """Something happened, and this is done about it."""
+        """Something happened, and this is what segue does."""
 
     def show(self, picture: RunPicture) -> None:
-        """How it stands now."""
+        """The current state."""
 
     def say(self, line: str) -> None:
-        """One line that stays."""
+        """A line that stays."""
 
 
 def choose(
     stream: RunStream | None = None, env: Mapping[str, str] = os.environ, *, tz: tzinfo
 ) -> "RunView":
-    """`MovingRun` on a terminal that can, else `RunLines`."""
+    """`MovingRun` on a capable terminal, otherwise `RunLines`."""
     out = sys.stderr if stream is None else stream
     if out.isatty() and env.get("TERM", "dumb") != "dumb":
         return MovingRun(out, tz=tz, has_colour=not env.get("NO_COLOR"))
@@ -96,7 +96,7 @@ class QuietRun:
 
 
 class RunLines(QuietRun):
-    """One dated line for each thing that matters; for pipes."""
+    """One dated line for each relevant event; for pipes."""
 
     _stamp = "%Y-%m-%d %H:%M:%S"
 
@@ -123,7 +123,7 @@ class RunLines(QuietRun):
             return "?"
 
     def _write(self, text: str) -> None:
-        """A stream that is slow waits by itself: see `out`."""
+        """A slow stream buffers by itself: see `out`."""
         if self._is_gone:
             return
         try:
@@ -131,13 +131,13 @@ class RunLines(QuietRun):
             self.stream.flush()
         except UnicodeError:
             self._write(text.encode("ascii", "replace").decode())
-        except (OSError, ValueError):  # ValueError: a closed one
+        except (OSError, ValueError):  # ValueError: the stream is closed
             self._is_gone = True
 
 
 class MovingRun(RunLines):
-    """The block, drawn again when it changes and at most four times a second; what happened
-    stays above it, in lines."""
+    """The live block, redrawn when it changes and at most four times a second; past events stay
+    above it, as lines."""
 
     _stamp = "%H:%M:%S"
 
@@ -154,7 +154,7 @@ class MovingRun(RunLines):
         self.has_colour = has_colour
         self._size = size or self._terminal
         self._picture: RunPicture | None = None
-        self._drawn: list[int] = []  # how wide each line of the block on the screen is
+        self._drawn: list[int] = []  # the width of each line of the block on the screen
         self._shown = ""
         self._at_width = 0
         self._lock = threading.RLock()
@@ -177,11 +177,12 @@ class MovingRun(RunLines):
 
     def show(self, picture: RunPicture) -> None:
         with self._lock:
-            self._picture = picture  # drawn by the clock: a fast agent must not cost a fast screen
+            # redrawn by the clock: a fast agent must not cause a flickering screen
+            self._picture = picture
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Takes the block away for somebody else who writes to the same terminal."""
+        """Removes the block, for other output on the same terminal."""
         with self._lock:
             self._write(self._erase())
             yield
@@ -192,7 +193,7 @@ class MovingRun(RunLines):
             if self._picture is None or getattr(self.stream, "is_behind", False):
                 return
             width, height = self._size()
-            # One column is left free: a full line may or may not have wrapped.
+            # One column stays free: it is unknown whether a full line has wrapped.
             lines = block(self._picture, now=self.clock(), width=max(1, width - 1), tz=self.tz)
             lines = lines[: max(1, height - 1)]
             text = printing.rendered("\n".join(self._styled(line) for line in lines))
@@ -211,13 +212,14 @@ class MovingRun(RunLines):
             self.draw()
 
     def _erase(self, width: int | None = None) -> str:
-        """Takes the block off the screen. A terminal that became narrower has wrapped its lines."""
+        """Removes the block from the screen. A terminal that became narrower has wrapped its
+        lines."""
         if not self._drawn:
             return ""
         columns = max(1, width or self._size()[0])
         rows = sum(max(1, -(-wide // columns)) for wide in self._drawn)
         self._drawn, self._shown = [], ""
-        # Line by line: to clear all below makes tmux keep it in its history.
+        # Line by line: clearing everything below would add it to tmux's history.
         return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1)
 
     def _styled(self, line: Sequence[Piece]) -> str:
