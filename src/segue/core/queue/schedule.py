@@ -23,22 +23,22 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
     now: float
     caps: Caps = Caps()
-    machine: str = ""  # this one
-    labels: frozenset[str] = frozenset()  # which it has
-    agents: frozenset[str] | None = None  # which it has; None: all
+    machine: str = ""  # this machine
+    labels: frozenset[str] = frozenset()  # its labels
+    agents: frozenset[str] | None = None  # its agents; None: all
     account_of: Callable[[Task, str], str] = lambda task, agent: agent
     limited: Mapping[str, float] = {}
-    """Accounts that met a limit, and until when."""
+    """Accounts that hit a limit, and until when."""
     proving: Mapping[str, Proving] = {}
     """Accounts whose limit has reset, where one goes first."""
     unreplied: frozenset[str] = frozenset()
-    """Running tasks whose agent has not replied yet since it was started."""
+    """Running tasks whose agent has not replied since it was started."""
     elsewhere: frozenset[str] = frozenset()
-    """Running tasks that another machine has: they take no place of this one's."""
+    """Running tasks on other machines: they take no slot here."""
     lost: frozenset[str] = frozenset()
     """Running tasks whose process is gone."""
     known: Mapping[str, Task] = {}
-    """Tasks by id, also those that have ended: what others come after."""
+    """Tasks by id, including those that have ended: others may come after them."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -48,8 +48,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     agent: str = ""  # start it now, with this agent; "": do not
     account: str = ""
     why: str = ""  # why not
-    until: float | None = None  # when it may be looked at again, if that is known
-    is_blocked: bool = False  # nothing changes unless the user does something
+    until: float | None = None  # when to check again, if known
+    is_blocked: bool = False  # nothing changes until the user does something
 
     @property
     def starts(self) -> bool:
@@ -73,7 +73,7 @@ class _Plan:
                 if is_first or self._tries(task, there.proving.get(task.account)):
                     self.unproven.add(task.account)
             elif task.is_half_done and task.here:
-                self.places[task.place] = task.id  # half done, so nobody else works there
+                self.places[task.place] = task.id  # half done, so nothing else works there
         self.limited_accounts = limited
 
     def _count(self, task: Task, account: str) -> None:

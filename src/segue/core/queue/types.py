@@ -11,7 +11,7 @@ class TaskState(StrEnum):
     """The state of a task. Users see these values."""
 
     QUEUED = "queued"
-    RUNNING = "running"  # a process has it: its tree is being prepared, or its run works
+    RUNNING = "running"  # a process has it: its worktree is being prepared, or its run is working
     WAITING = "waiting"  # its run waits for a limit; no process runs
     DONE = "done"
     FAILED = "failed"
@@ -37,9 +37,9 @@ class Work(Struct, frozen=True, kw_only=True):
     files: int = 0
     insertions: int = 0
     deletions: int = 0
-    uncommitted: int = 0  # files that are in the tree alone
-    conflicts: tuple[str, ...] = ()  # files that a merge could not settle
-    is_checked: bool = False  # whether a merge was tried; an old git cannot without a tree
+    uncommitted: int = 0  # files that exist only in the worktree
+    conflicts: tuple[str, ...] = ()  # files that a merge could not resolve
+    is_checked: bool = False  # whether a merge was tried; an old git needs a worktree for that
     is_merged: bool = False
     note: str = ""  # what is unknown, or could not be done
 
@@ -54,49 +54,50 @@ class Task(Struct, frozen=True, kw_only=True):
 
     id: str
     text: str
-    agents: tuple[str, ...]  # in the user's order; the first that is not limited begins
-    cwd: str  # where it was submitted: its settings and its project are this folder's
+    agents: tuple[str, ...]  # in the user's order; the first one that is not limited starts
+    cwd: str  # where it was submitted: the settings and the project of this folder apply
     created_at: float
     project: str = ""  # what per-project limits count: the repository, or the folder
     repo: str = ""  # a path or a URL; "" with `here`
     is_url: bool = False
     ref: str = ""  # as the user wrote it
-    machine: str = ""  # the only one that can do it, if its folder is there; "": any
+    machine: str = ""  # the only machine that can do it, if it needs a folder there; "": any
     here: bool = False  # in `cwd` itself, without a separate worktree
     check: str = ""
-    setup: str = ""  # a command for its tree; what counts is what was set when it was submitted
-    link: tuple[str, ...] = ()  # untracked files that its tree is given links to
-    commits: bool = True  # what it leaves uncommitted is committed on its branch, once it is done
-    flags: tuple[str, ...] | None = None  # the agent's own
+    setup: str = ""  # a command for its worktree, as set when it was submitted
+    link: tuple[str, ...] = ()  # untracked files that are linked into its worktree
+    commits: bool = True  # commits what it leaves uncommitted, once it is done
+    flags: tuple[str, ...] | None = None  # the agent's own flags
     policy: str = ""
     sets: tuple[str, ...] = ()
     priority: int = 0
     after: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()  # which the machine that does it must have, all of them
+    labels: tuple[str, ...] = ()  # labels that a machine must have, all of them
 
     number: int = 0  # the order in which tasks were submitted, from 1
     state: TaskState = TaskState.QUEUED
     not_before: float = 0.0
-    why: str = ""  # why it does not run, if that is known
+    why: str = ""  # why it is not running, if known
     is_limited: bool = False  # it waits for an account's limit
     cancel_asked: bool = False
-    agent: str = ""  # the one that was chosen
+    agent: str = ""  # the chosen agent
     account: str = ""
     run: str = ""
     tree: str = ""  # its worktree, once there is one
-    tree_machine: str = ""  # where that is
-    former_runs: tuple[str, ...] = ()  # of machines that were lost, with what they did there
-    salvaged_at: float | None = None  # what such a machine had pushed by then is here
-    salvaged: str = ""  # the snapshot that it is
+    tree_machine: str = ""  # the machine with the worktree
+    former_runs: tuple[str, ...] = ()  # worktrees on lost machines, with the work done there
+    salvaged_at: float | None = None  # what such a machine had pushed until then is here
+    salvaged: str = ""  # the snapshot of that work
     branch: str = ""
     base: str = ""  # the commit it started from
     links: tuple[str, ...] = ()  # files of the tree that are links to the user's own
     target: str = ""  # the branch it is to be merged into
-    is_ready: bool = False  # the tree is there, and its setup ran
-    made: tuple[str, ...] = ()  # files that its setup made or changed; "name/": all in that folder
+    is_ready: bool = False  # the worktree exists, and its setup ran
+    # files that its setup created or changed; "name/": everything in that folder
+    made: tuple[str, ...] = ()
     setups: int = 0  # how often the setup was restarted
     again: bool = False  # the user asked to continue its run, which has ended
-    tries: int = 0  # processes in a row that were lost
+    tries: int = 0  # consecutive processes that were lost
     tried_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None
@@ -113,7 +114,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> str:
-        """The same, in a word or two."""
+        """The same in a word or two."""
         how = {TaskState.FAILED: "failed", TaskState.NEEDS_YOU: "needs you"}
         return how.get(self.state, f"is {self.state.value}")
 
@@ -124,8 +125,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def is_half_done(self) -> bool:
-        """Whether its run has begun and not ended, so that its place is kept for it. The run of a
-        task that the user retries has ended: two of those would wait for each other."""
+        """Whether its run has begun and not ended, so its slot is reserved. The run of a task that
+        the user retries has ended: two of those would wait for each other."""
         return bool(self.run) and self.state in (TaskState.RUNNING, TaskState.WAITING)
 
 

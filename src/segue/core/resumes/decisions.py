@@ -24,13 +24,14 @@ from segue.core.stops.types import EndedBy, RateLimitInfo, Reset, Stop
 
 NOT_RESUMING = "Session ended by user, not auto-resuming"
 CACHE_S = 3_600.0
-"""For so long, at most, a provider keeps what a session sent: later, all of it is paid again."""
+"""How long, at most, a provider caches what a session sent: after that, everything is paid for
+again."""
 
 LOOK_AGAIN_S = 60.0
 FOLLOW_S = 2.0
 """How often to check whether the session that goes first after a limit has its reply."""
 _DAY_S = 86_400.0
-_LEFT_BY_HOOK = frozenset({"clear", "resume"})  # the user went over to another session
+_LEFT_BY_HOOK = frozenset({"clear", "resume"})  # the user switched to another session
 _ENDED_BY_HOOK = frozenset({"prompt_input_exit", "logout"})
 _LIMITED = of_nature("passing")
 _NEVER_LOADED = of_nature("broken")
@@ -40,7 +41,7 @@ _SOURCES = {"header": 1, "record": 1, "text": 0}
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """What the first request of a session that continues costs: all of it again if the cache is
+    """The cost of the first request of a session that continues: everything again if the cache is
     cold."""
 
     tokens: int
@@ -49,13 +50,13 @@ class Price(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """For people."""
+        """The price for people."""
         cost = f", about ${self.usd:.2f}" if self.usd is not None else ""
         return f"{self.tokens:,} tokens {'with a cold cache' if self.cold else 'cached'}{cost}"
 
 
 class StoppedSession(Struct, frozen=True, kw_only=True):
-    """What is known of a session that stopped: its process is gone, or it sits at its prompt."""
+    """What is known about a session that stopped: its process is gone, or it is at its prompt."""
 
     agent: str
     session_id: str
@@ -66,22 +67,23 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     ended_by: EndedBy = "unknown"
     by_hook: str = ""  # the reason that the agent's own hook gave for its end
 
-    in_run: bool = False  # `segue run` has it, and decides itself
-    is_own: bool = False  # segue runs inside this session
+    in_run: bool = False  # a `segue run` has it, and decides itself
+    is_own: bool = False  # segue itself runs inside this session
     is_open: bool = False  # another process has it open
-    has_file: bool = True  # it is on disk: agents begin another one for an id that they do not know
-    went_on: bool = False  # its records show a reply, or the user's words, after the stop
+    has_file: bool = True  # it is on disk: for an unknown id, agents start another session
+    went_on: bool = False  # its records show a reply, or a message of the user's, after the stop
     replied: bool = True  # since it was last resumed
-    mid_turn: bool = True  # it was cut off; otherwise nothing was in progress
-    is_subagent_only: bool = False  # a sub-agent was stopped, the main thread was not
+    mid_turn: bool = True  # it was interrupted; otherwise nothing was in progress
+    is_subagent_only: bool = False  # a sub-agent was stopped, but not the main thread
 
     has_pane: bool = False
-    pane_shell: bool = False  # a shell waits in it
+    pane_shell: bool = False  # a shell waits there
     has_tmux: bool = False
 
-    others: tuple[str, ...] = ()  # agents that could take the work over now, in the user's order
+    others: tuple[str, ...] = ()  # agents that could take over now, in the user's order
 
-    native_continues_at: float | None = None  # the agent itself says that it continues then
+    # when the agent itself will continue, according to its own message
+    native_continues_at: float | None = None
     can_cancel_native: bool = False  # segue can cancel that
     limit_scope: str = ""
     limits: dict[str, LimitSeen] = field(default_factory=dict)  # as they are known now
@@ -90,21 +92,21 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     used_tokens: int = 0
     window_tokens: int = 0
     model: str = ""
-    usd: float | None = None  # of reading it all again, if that is known
+    usd: float | None = None  # for reading everything again, if known
 
 
 class ResumeHistory(Struct, frozen=True, kw_only=True):
     """What was done before, with this session and with others."""
 
-    resumes: int = 0  # of this session, since the user's last word
+    resumes: int = 0  # resumes of this session since the user's last message
     last_resume_at: float | None = None
     user_left_project_at: float | None = None
     yes_until: float | None = None
-    allowed: bool = False  # the user has said yes to this very ending
+    allowed: bool = False  # the user has allowed this very ending
     paused: bool = False
-    waking_now: int = 0  # sessions that were resumed and have not replied yet
+    waking_now: int = 0  # resumed sessions that have not replied yet
     proven: bool = False  # one of those that wait together has replied
-    last_wake_at: float | None = None  # of any session
+    last_wake_at: float | None = None  # the last resume of any session
 
 
 class Leave(Struct, frozen=True, tag="leave"):
@@ -114,28 +116,28 @@ class Leave(Struct, frozen=True, tag="leave"):
 
 
 class AskUser(Struct, frozen=True, tag="ask"):
-    """The user must say so first; `segue` says it once."""
+    """The user must allow it first; segue asks once."""
 
     why: str
 
 
 class WaitForReset(Struct, frozen=True, tag="wait"):
-    """To be decided again then."""
+    """Decide again at that time."""
 
     until: float
     why: str
 
 
 class StandBy(Struct, frozen=True, tag="stand_by"):
-    """The agent continues by itself; to be decided again then, if it did not."""
+    """The agent continues by itself; decide again at that time, if it did not."""
 
     until: float
     why: str
 
 
 class Resume(Struct, frozen=True, tag="resume"):
-    """Go on now. "resume": begin the session's process again; "continue": tell the one that sits at
-    its prompt; "handoff": a new session, with a handoff that segue wrote."""
+    """Continue now. "resume": start the session's process again; "continue": type into the one that
+    is at its prompt; "handoff": a new session, with a handoff that segue wrote."""
 
     place: Place
     prompt: Literal["resume", "continue", "handoff"]
@@ -187,7 +189,7 @@ def decide(
         return WaitForReset(now + LOOK_AGAIN_S, "paused")
     stands_by = _native(ending, policy, now)
     if stands_by is not None and not ending.can_cancel_native:
-        return stands_by  # nor is it relayed: two agents would do the work
+        return stands_by  # it is not relayed either: two agents would do the work
     held = _limit(ending, stop, history, policy, now, draw)
     if held is not None and (agent := _relay_to(ending, stop, held, policy, now)):
         why = f"{stop.reason.description} for longer than relay_after_s: {agent} takes over"
@@ -247,13 +249,14 @@ def _stated(stop: Stop) -> Reset | None:
 def unattended(
     limits: dict[str, LimitSeen], history: ResumeHistory, policy: Policy, *, now: float
 ) -> str:
-    """Why segue's own work must rest, because as much of a limit's window is used as the user wants
-    to be used without them; "" if it need not. Also to be asked while a session works that segue
-    has resumed."""
+    """Why segue must not continue on its own, because the user's share of a limit's window for
+    unattended work is used up; "" if it may. Also to be called while a session works that segue has
+    resumed."""
     if policy.max_unattended is None or _has_yes(history, now):
         return ""
     for scope, limit in limits.items():
-        over = limit.resets_at is not None and limit.resets_at <= now  # it describes the old window
+        # it describes the previous window
+        over = limit.resets_at is not None and limit.resets_at <= now
         if over or limit.used_percent is None:
             continue
         if limit.used_percent >= policy.max_unattended * 100:
@@ -263,7 +266,7 @@ def unattended(
 
 
 def price_of(ending: StoppedSession, now: float) -> Price:
-    """What going on then would cost."""
+    """What continuing would cost at that time."""
     return Price(
         tokens=max(0, ending.used_tokens),
         cold=ending.idle_s + max(0.0, now - ending.at) >= CACHE_S,
@@ -272,7 +275,7 @@ def price_of(ending: StoppedSession, now: float) -> Price:
 
 
 def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
-    """Sessions that only concern the user or the run."""
+    """Sessions that only the user or the run decides about."""
     if ending.in_run:
         return Leave("it belongs to a segue run, which decides for itself")
     if ending.is_own:
@@ -301,7 +304,7 @@ def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
 
 
 def ended_by_user(ending: StoppedSession) -> bool:
-    """Whether the user ended it, by whatever sign."""
+    """Whether the user ended it, by any sign."""
     if ending.ended_by == "user" or ending.by_hook in (_ENDED_BY_HOOK | _LEFT_BY_HOOK):
         return True
     stop = ending.stop
@@ -309,7 +312,7 @@ def ended_by_user(ending: StoppedSession) -> bool:
 
 
 def _native(ending: StoppedSession, policy: Policy, now: float) -> StandBy | None:
-    """The agent's own way to continue, which needs its process, and the main thread stopped."""
+    """The agent's own way to continue, which needs its process and a stopped main thread."""
     at = ending.native_continues_at
     if at is None or ending.state != "at_prompt" or ending.is_subagent_only:
         return None
@@ -325,7 +328,7 @@ def _limit(
     now: float,
     draw: float,
 ) -> AskUser | WaitForReset | None:
-    """How long a limit, an overload or the last failure is waited for."""
+    """How long to wait for a limit, an overload or the last failure."""
     tries = history.resumes + 1
     if stop.reason not in _LIMITED:
         if not history.resumes or history.last_resume_at is None:
@@ -338,7 +341,8 @@ def _limit(
         )
     scope, reset_at = _rejecting(ending, now)
     if reset_at is not None:
-        # What is known now goes before what was said then: other work may have used it up since.
+        # Current knowledge takes precedence over the earlier message: other work may have used up
+        # the limit since.
         stop = replace(stop, retry_at=max(reset_at, stop.retry_at or reset_at))
     wait = wait_after(stop, policy, at=ending.at, draw=draw, tries=tries)
     is_long = any(word in (scope or ending.limit_scope) for word in _LONG_SCOPES) or (
@@ -400,7 +404,7 @@ def _has_yes(history: ResumeHistory, now: float) -> bool:
 def _manners(
     history: ResumeHistory, policy: Policy, *, now: float, local: Local, draw: float
 ) -> WaitForReset | None:
-    """When others, or the user, go first."""
+    """Reasons to wait: others, or the user, go first."""
     left_at = history.user_left_project_at
     if left_at is not None and left_at <= now < left_at + policy.user_exit_grace_s:
         until = left_at + policy.user_exit_grace_s
@@ -414,7 +418,8 @@ def _manners(
     if history.waking_now >= at_once:
         return WaitForReset(now + max(1.0, policy.resume_gap_s), "another session is being resumed")
     last = history.last_wake_at
-    # As much again is drawn, so that those who wait for the same gap do not end it together.
+    # A random addition of the same length, so that sessions that wait for the same gap do not end
+    # it together.
     if last is not None and last <= now < (until := last + policy.resume_gap_s * (1 + draw)):
         return WaitForReset(until, "sessions are resumed one by one (resume_gap_s)")
     return None
@@ -448,8 +453,8 @@ def _is_full(ending: StoppedSession, stop: Stop, policy: Policy) -> bool:
 
 
 def _place(ending: StoppedSession, policy: Policy) -> Place | None:
-    """The first of the user's places that there is. A session that sits at its prompt has one place
-    only: a second process would be a twin that writes to the same file."""
+    """The first of the user's places that exists. A session at its prompt has only one: a second
+    process would write to the same file."""
     can: dict[Place, bool] = {
         "pane": ending.has_pane and (ending.state == "at_prompt" or ending.pane_shell),
         "window": ending.has_tmux and ending.state == "exited",

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 Span = tuple[int, int]
-"""Minutes of the day: from the first until before the second; over midnight if it is less."""
+"""Minutes of the day: from the first until before the second; past midnight if the second is
+smaller."""
 Local = Callable[[float], datetime]
-"""What the user's clock on the wall shows at an instant."""
+"""Converts an instant to the user's local time."""
 
 _SPAN = re.compile(r"\s*(\d{1,2}):(\d{2})\s*[-–]\s*(\d{1,2}):(\d{2})\s*", re.ASCII)
 _DAY_M = 24 * 60

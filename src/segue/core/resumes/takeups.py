@@ -15,9 +15,9 @@ from segue.core.runs.types import Run, RunState
 from segue.core.runs.waits import backoff_s
 
 OLD_S = 7 * 86_400.0
-"""What was left alone for so long is not taken up any more: its user has done without it."""
+"""A run that was left alone for this long is not resumed any more: its user no longer needs it."""
 SETTLE_S = 3.0
-"""For so long a run may be without a segue: one that is just being resumed or detached is."""
+"""How long a run may be without a segue, for example while it is being resumed or detached."""
 
 
 class Left(Struct, frozen=True, kw_only=True):
@@ -27,9 +27,9 @@ class Left(Struct, frozen=True, kw_only=True):
     last_at: float  # when something happened to it last
     gone_since: float  # since when it was seen without a segue
     cancel_asked: bool = False  # the user asked to end it, and no process was there to receive that
-    is_elsewhere: bool = False  # another machine's: what runs there cannot be seen from here
+    is_elsewhere: bool = False  # on another machine, whose processes cannot be seen from here
     has_folder: bool = True
-    tries: int = 0  # how often it was taken up before
+    tries: int = 0  # how often it was resumed before
     tried_at: float | None = None
     paused: bool = False
     user_left_project_at: float | None = None

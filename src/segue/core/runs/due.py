@@ -24,7 +24,7 @@ from segue.core.sessions.forecasts.forecast import later
 from segue.core.sessions.forecasts.growth import Growth, large_reply
 from segue.core.sessions.forecasts.marks import Marks, marks
 
-KEPT_SIZES = 60  # of the last replies, also of earlier sessions: what a new one can go by
+KEPT_SIZES = 60  # of the last replies, including earlier sessions: a new session starts from these
 MIN_REPLIES = 3  # of its own; a session that has just started is not given up for what may come
 _PART = 1_000  # a thousandth of the window: parts of one reply, not two replies
 
@@ -166,7 +166,7 @@ def _room(run: Run, found: Marks) -> _Room:
     able, reading = run.abilities, run.reading
     if able.talks or not able.resumes or able.resume_factor <= 1 or reading is None:
         return _Room(hard, soft)
-    # What is resumed must be read before the hard mark, as what is not.
+    # A resumed session must also be read before the hard mark.
     most = min(hard, reading.window_tokens - run.policy.reserve_tokens)
     grown = run.loaded_tokens * (able.resume_factor - 1)
     askable = int((most + grown) / able.resume_factor)

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 
 MAX_TESTS = 100
 MAX_CHARS = 200
-_TAIL_CHARS = 64_000  # runners name what failed at the end
+_TAIL_CHARS = 64_000  # runners list failures at the end
 _LINE_CHARS = 2_000
 _LINES = 1_000
 
 _SIGN = "FAIL"
 _MARKS = "✕✗✖×"
 _BULLETS = (*_MARKS, "●")
-_WEAK_SIGN = "ERROR"  # a common word: alone it counts only near the end
-_COUNTED = " failed"  # where runners sum up, and nowhere else
+_WEAK_SIGN = "ERROR"  # a common word: on its own it counts only near the end
+_COUNTED = " failed"  # where runners print their summary, and nowhere else
 _END_CHARS = 4_000
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _TIMING = re.compile(r"\s{1,4}\(?\d{1,9}(?:\.\d{1,9})?\s?m?s\)?$")
@@ -45,7 +45,7 @@ def failing_tests(text: str) -> tuple[str, ...]:
 
 
 def _names(text: str, begin: int, signs: Iterable[str]) -> tuple[str, ...]:
-    """Of the lines that hold one of these."""
+    """The names on the lines that contain one of these."""
     found: dict[str, None] = {}
     for start in sorted({start for sign in signs for start in _lines_with(sign, text, begin)}):
         if name := _name(_line(text, start)):

@@ -5,9 +5,9 @@ import re
 from segue.core.stops.types import Stop
 
 MAX_CHARS = 300
-_READ_CHARS = 4_000  # the text of a failure has no end; its beginning names it
+_READ_CHARS = 4_000  # the text of a failure may be endless; its beginning identifies it
 
-# In order: what is longer and more particular goes first. All are bounded, so reading is linear.
+# In this order: longer and more specific patterns first. All are bounded, so the time is linear.
 _SHAPES = tuple(
     (re.compile(pattern, re.IGNORECASE), name)
     for pattern, name in (

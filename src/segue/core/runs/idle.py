@@ -29,9 +29,9 @@ from segue.core.stops.events import (
 
 PATIENCE = 5
 WAIT_S = 5.0
-"""A call that runs so long waits for something."""
+"""A call that runs this long is waiting for something."""
 RESULTS = 50
-"""So many results of the very same call are news, as long as nothing else comes of them."""
+"""This many results of the same call count as news, as long as nothing else happens."""
 _KEPT = 20_000
 _CALL_CHARS = 200
 _LONG_CHARS = 500
@@ -77,8 +77,8 @@ class Idle:
         self._open: dict[str, tuple[ToolCall, float]] = {}
         self._made: dict[Key, int] = {}
         self._loose: set[Key] = set()
-        self._results: dict[tuple[str, str], int] = {}  # how many a call had
-        self._calls: dict[str, list[int]] = {}  # made and failed, since the last progress
+        self._results: dict[tuple[str, str], int] = {}  # how many results a call had
+        self._calls: dict[str, list[int]] = {}  # calls made and failed since the last progress
         self._trees: set[str] = set()
         self._mark = Mark()
         self._is_replying = False
@@ -89,7 +89,7 @@ class Idle:
         is too much."""
         match event:
             case Reply() | ToolCall():
-                # Words, the size and calls may be recorded separately: they are one reply.
+                # Text, size and calls may be recorded separately: they are one reply.
                 if not self._is_replying or (self._is_counted and isinstance(event, Reply)):
                     self._is_replying = True
                     self._short.replies += 1

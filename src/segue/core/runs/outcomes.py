@@ -217,7 +217,7 @@ def circles(fact: Looped) -> str:
         what = f"no progress in {spent}: no file changed, no new call succeeded, no todo was closed"
     if not fact.call:
         return what
-    if fact.made == 1:  # each one was another
+    if fact.made == 1:  # each call was different
         return f"{what}; for example: {fact.call}" + (" (failed)" if fact.failed else "")
     failed = "failed each time" if fact.failed == fact.made else f"failed {fact.failed:,} times"
     times = f"made {fact.made:,} times" + (f", {failed}" if fact.failed else "")

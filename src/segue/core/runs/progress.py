@@ -32,14 +32,14 @@ Call = tuple[str, str]
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """The state of a run's work at one moment. Can be stored as JSON."""
+    """The state of a run's work at one time. Can be stored as JSON."""
 
     tree: str = ""  # a digest; "" if it is unknown
     has_written: bool = False  # anything since the run began
     closed: frozenset[str] = frozenset()  # todos
     failing: frozenset[str] = frozenset()
-    passed: frozenset[str] = frozenset()  # tests that had failed before, in this run
-    calls: int = 0  # different ones, in this run
+    passed: frozenset[str] = frozenset()  # tests of this run that had failed before
+    calls: int = 0  # different calls in this run
 
 
 class Progressed(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Tests:
     __test__ = False
 
     def __init__(self) -> None:
-        self.failing: dict[str, Call] = {}  # test -> the command that said so, and its runner
+        self.failing: dict[str, Call] = {}  # test -> the command that reported it, and its runner
         self.passed: set[str] = set()
 
     def feed(self, command: str, result: ToolResult) -> None:
@@ -92,7 +92,7 @@ class Tests:
                 bool(runner) and its_runner == runner and _covers(asked, test)
             )
             if now and halts:
-                break  # what comes after was not run
+                break  # what follows was not run
             if is_meant and test not in now:
                 del self.failing[test]
                 if not is_count(test):

@@ -8,14 +8,14 @@ from segue.core.runs.types import Run, RunState, Timer
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """When the live leg last did something. Unix times, as they would be if nobody had set the
-    clock and the machine had not slept since."""
+    """When the live leg last did something. Unix times, corrected for changes of the clock and for
+    sleep."""
 
     last_output_at: float
-    began_at: float | None = None  # the leg; None: as the run says
-    tool_since: float | None = None  # a tool runs, since then
-    asked_at: float | None = None  # for a checkpoint; None: as the run says
-    pressed_at: float | None = None  # the first Ctrl+C; None: as the run says
+    began_at: float | None = None  # of the leg; None: as the run says
+    tool_since: float | None = None  # since when a tool has been running
+    asked_at: float | None = None  # of the request for a checkpoint; None: as the run says
+    pressed_at: float | None = None  # of the first Ctrl+C; None: as the run says
 
 
 class Deadline(Struct, frozen=True):
@@ -51,7 +51,7 @@ def _of_the_leg(run: Run, activity: Activity) -> list[Deadline]:
     policy, found = run.policy, _wall(run)
     began = _first(activity.began_at, run.leg_since, activity.last_output_at)
     if run.ended_how == "":
-        # Tools may be silent: while one runs, there is more patience.
+        # Tools may be silent, so segue waits longer while one is running.
         patience_s = policy.stall_s if activity.tool_since is None else policy.tool_stall_s
         heard_at = max(began, activity.last_output_at, activity.tool_since or began)
         found.append(Deadline("stall", heard_at + patience_s))

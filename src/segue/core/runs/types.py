@@ -22,7 +22,7 @@ from segue.core.stops.types import Stop
 class RunState(StrEnum):
     """The state of a run. Users see these values."""
 
-    STARTING = "starting"  # the first session was started, and has not replied yet
+    STARTING = "starting"  # the first session was started and has not replied yet
     WORKING = "working"
     CHECKPOINTING = "checkpointing"  # the session is asked for its checkpoint, and then replaced
     HANDING_OVER = "handing over"  # a new session was started with it, and has not acted yet
@@ -51,12 +51,12 @@ Purpose = Literal["work", "checkpoint"]
 """What a leg is started for: the task, or only to ask its session for a checkpoint."""
 
 PromptKind = Literal["task", "resume", "check", "checkpoint", "continuation"]
-"""What a leg is told: the task as given; to continue; that the check failed; to write a
-checkpoint; the task again, with what is known of the work so far."""
+"""What a leg is told: the task as given; to continue; that the check failed; to write a checkpoint;
+the task again, with what is known about the work so far."""
 
 Strategy = Literal["checkpoint", "rules", "minimal"]
-"""What a continuation holds: all; what is known without the agent; nothing but the task. If a
-session does not take the first, the next one follows."""
+"""What a continuation contains: everything; what is known without the agent; only the task. If a
+session does not accept one form, the next follows."""
 STRATEGIES: tuple[Strategy, ...] = ("checkpoint", "rules", "minimal")
 
 WhyEnded = Literal[
@@ -66,7 +66,7 @@ WhyEnded = Literal[
 out."""
 
 HowEnded = Literal["", "close", "gentle", "kill"]
-"""How hard the live leg was told to end, so far; "": not at all."""
+"""How hard the live leg was told to end so far; "": not at all."""
 
 Again = Literal["", "same", "fresh", "strict"]
 """How the user asked to continue while the run was being stopped; "": not at all."""
@@ -82,16 +82,16 @@ the running tool took too long."""
 class Abilities(Struct, frozen=True, kw_only=True):
     """What the machine must know about an agent; comes from its drive."""
 
-    talks: bool = False  # takes more words while it runs
-    resumes: bool = True  # can continue an old session
+    talks: bool = False  # accepts more input while it runs
+    resumes: bool = True  # can resume an old session
     resume_factor: float = 1.0
-    """How much larger a session is once it was resumed; above this share of the window it is not
-    asked for anything any more."""
+    """How much larger a session becomes when it is resumed; above this share of the window it is no
+    longer asked for anything."""
     enforced_tokens: int | None = None  # where it compacts or refuses by itself
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """One agent of a run's list, with everything that is its own: no agent gets another's flags."""
+    """One agent of a run's list, with its own settings: no agent gets another's flags."""
 
     agent: str
     flags: tuple[str, ...] = ()
@@ -114,12 +114,12 @@ class Wait(Struct, frozen=True, kw_only=True):
     since: float
     why: StopReason
     reset_at: float | None = None  # as the provider said; None: unknown, this is a guess
-    is_relative: bool = False  # said as a number of seconds: a changed clock does not move it
+    is_relative: bool = False  # stated in seconds, so a changed clock does not move it
     draw: float = 0.0  # the random number in it
     tries: int = 1
-    outage_since: float | None = None  # the network is unreachable since then
-    agent: str = ""  # who continues after it, if that is another agent
-    follows: str = ""  # not for a reset: for the first reply of this run or session
+    outage_since: float | None = None  # since when the network has been unreachable
+    agent: str = ""  # who continues after it, if it is another agent
+    follows: str = ""  # waits not for a reset, but for the first reply of this run or session
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -138,10 +138,10 @@ class Origin(Struct, frozen=True, kw_only=True):
     agent: str
     session_id: str
     path: str  # of its file, or of the database that it is in
-    stop: Stop  # why it stopped, as far as its records tell
+    stop: Stop  # why it stopped, according to its records
     stopped_at: float | None = None
     reading: Reading | None = None
-    is_same: bool = False  # the run continues in it; else in a new one, with a checkpoint
+    is_same: bool = False  # the run continues in it; otherwise in a new one, with a checkpoint
     doubt: str | None = None
     """Its last tool call, if nobody knows whether it was done; "": not even the call is known."""
     changed: str = ""  # what changed in the working tree since it stopped
@@ -155,14 +155,14 @@ class Run(Struct, frozen=True, kw_only=True):
     agent: str  # of the newest leg
     cwd: str
     created_at: float
-    policy: Policy  # that agent's, as abilities and flags are
+    policy: Policy  # that agent's policy, like its abilities and flags
     abilities: Abilities = Abilities()
-    flags: tuple[str, ...] = ()  # the user's own, for the agent
+    flags: tuple[str, ...] = ()  # the user's own flags for the agent
     check: str = ""
     said: tuple[str, ...] = ()  # what the user added to the task when resuming it, in order
     telling: int = 0  # how many of these the newest leg's prompt includes
     heard: int = 0  # how many of these a session has replied to
-    relay: tuple[Member, ...] = ()  # all agents that may have it, in order; () if there is but one
+    relay: tuple[Member, ...] = ()  # all agents of the run in order; () if there is only one
     out: tuple[Out, ...] = ()  # those of them that cannot continue now
     relay_to: str = ""  # the agent that is about to take over
     relays: int = 0  # how often another agent took over
@@ -175,21 +175,22 @@ class Run(Struct, frozen=True, kw_only=True):
     purpose: Purpose = "work"
     prompt: PromptKind = "task"
     session_id: str = ""
-    has_replied: bool = False  # this session, ever: else there is nothing to resume
+    # this session replied at least once; otherwise there is nothing to resume
+    has_replied: bool = False
     leg_replied: bool = False
     reading: Reading | None = None
-    is_timely: bool = False  # of the reading: see `ContextMeasured`
+    is_timely: bool = False  # belongs to the reading: see `ContextMeasured`
     pending_tokens: int = 0  # what the context has gained since the reading: an estimate
     request_tokens: int = 0  # what a request for a checkpoint would add: an estimate
     sizes: tuple[int, ...] = ()
-    """Of the context after the last replies, in order, also those of earlier sessions."""
-    replies: int = 0  # how many of them are this session's
+    """The sizes of the context after the last replies, in order, including earlier sessions."""
+    replies: int = 0  # how many of them belong to this session
     loaded_tokens: int = 0
-    """Of agents whose sessions grow by being resumed: its size at the first reply after it last
-    was. What was loaded then grows no more."""
+    """For agents whose sessions grow when they are resumed: its size at the first reply after the
+    last resume. What was loaded then does not grow any more."""
     loaded_leg: int = 0  # the leg of that reply
-    quantile: float | None = None  # of what turns add, with `adaptive`
-    adapted_leg: int = 0  # the last leg whose handoff counted for it
+    quantile: float | None = None  # the quantile of turn sizes, with `adaptive`
+    adapted_leg: int = 0  # the last leg whose handoff was counted for it
     is_due: bool = False  # hand over at the next boundary (`core/runs/due`)
     asked: bool = False  # the live leg was asked for a checkpoint
     asked_at: float | None = None
@@ -200,27 +201,27 @@ class Run(Struct, frozen=True, kw_only=True):
     ending: WhyEnded | None = None  # segue is ending the live leg, and why
     ended_how: HowEnded = ""
     outcome_due: Outcome | None = None  # how the run ends once the leg that is being ended is over
-    stop: Stop | None = None  # the last one
+    stop: Stop | None = None  # the last wait
     checkpoint: int = 0  # the newest one's number; 0: there is none
     strategy: Strategy = "checkpoint"
     wait: Wait | None = None
 
-    handoffs: int = 0  # verified ones
+    handoffs: int = 0  # verified handoffs
     limit_tries: int = 0  # waits in a row for a limit, without progress
-    limited_s: float = 0.0  # how long they were
+    limited_s: float = 0.0  # their total length
     overload_tries: int = 0
     outage_tries: int = 0
     outage_since: float | None = None  # the model has been unreachable since
-    outage_legs: int = 0  # that ended so, in all: no cap counts them
-    failure: str = ""  # the last one, normalised
-    failures: int = 0  # how often it came in a row, without progress
+    outage_legs: int = 0  # legs that ended this way, in total: no cap counts them
+    failure: str = ""  # the last failure, normalised
+    failures: int = 0  # how often it happened in a row, without progress
     idle_legs: int = 0  # in a row, without progress
     check_tries: int = 0
-    presses: int = 0  # of Ctrl+C
-    pressed_at: float | None = None  # the first one
+    presses: int = 0  # number of Ctrl+C
+    pressed_at: float | None = None  # time of the first one
     again: Again = ""
     interrupted: str = ""  # what made segue end while the run had not ended; no segue drives it
-    strict: bool = False  # the session loads again, or the run fails
+    strict: bool = False  # the same session must load again, otherwise the run fails
     active_s: float = 0.0  # of the legs that have ended
     leg_since: float | None = None  # when the live leg was started
     tokens: int = 0  # spent by the legs that have ended
@@ -233,7 +234,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.said[self.heard :]
 
 
-# Facts: what happened. `leg` says which one it happened to: news of an old one changes nothing.
+# Facts: what happened. `leg` says to which leg; news about an old one changes nothing.
 
 
 class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=str.lower):
@@ -248,7 +249,7 @@ class LegStarted(Fact, frozen=True, kw_only=True, tag="started"):
     """A leg's process is running."""
 
     leg: int
-    session_id: str = ""  # "" if the agent has yet to tell it
+    session_id: str = ""  # "" if the agent has not reported it yet
 
 
 class SessionNamed(Fact, frozen=True, kw_only=True, tag="named"):
@@ -360,11 +361,11 @@ class Looped(Fact, frozen=True, kw_only=True):
     that time."""
 
     leg: int
-    calls: int  # how many of `kind` came to nothing
+    calls: int  # how many of `kind` were without effect
     kind: IdleKind = "calls"
     call: str = ""
     made: int = 0
-    failed: int = 0  # of those
+    failed: int = 0  # how many of those failed
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
@@ -412,7 +413,7 @@ class Resumed(Fact, frozen=True, kw_only=True):
     fresh: bool = False
     strict: bool = False
     policy: Policy | None = None  # if it was changed since
-    flags: tuple[str, ...] | None = None  # the agent's own from now on, if they were
+    flags: tuple[str, ...] | None = None  # the agent's own flags from now on, if they were changed
     relay: tuple[Member, ...] | None = None  # the list, if any of its rules was changed
     said: str = ""  # what the user adds to the task
 

@@ -10,7 +10,7 @@ from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import FailureInfo, RateLimitInfo, Stop
 
 _MAX_DOUBLINGS = 30
-_TRUSTED_TRIES = 2  # a short limit, then a long one; a third reset in a row was not true
+_TRUSTED_TRIES = 2  # a short limit, then a long one; a third reset in a row was wrong
 
 
 class _Reset(Struct, frozen=True):

@@ -20,7 +20,7 @@ _RANKS = {"busy": 3, "waiting": 2, "idle": 1}
 class Subject(Struct, frozen=True, kw_only=True):
     """The relevant data of a session."""
 
-    key: str  # what the answer calls it: its path, or its id if it shares a database with others
+    key: str  # its key in the answer: its path, or its id if it shares a database with others
     agent: str
     session_id: str
     path: str  # of its file, or of the database
@@ -51,7 +51,7 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
             loose.append(process)
     _guess(known, loose, servers, found)
     for server in servers:
-        # It keeps sessions long after the last client has left, so keeping alone means nothing.
+        # A server holds sessions long after the last client has left, so holding one means nothing.
         for hold in server.holds:
             subject = known.held(server.agent, hold)
             if subject is not None and subject.is_open:
@@ -92,7 +92,7 @@ class _Known:
             _keep_newer(self.by_path, (subject.agent, subject.path), subject)
 
     def held(self, agent: str, hold: Hold) -> Subject | None:
-        """The session that is kept open."""
+        """The session that is held open."""
         if hold.path and (agent, hold.path) in self.by_path:
             return self.by_path[agent, hold.path]
         return self.by_id.get((agent, hold.session_id)) if hold.session_id else None
@@ -108,7 +108,8 @@ class _Known:
             subject = self.held(agent, hold)
             if subject is None and (agent, hold.session_id or hold.path) in self.children:
                 continue  # a process holds its sub-agents' sessions too
-            # A terminal that began a new session keeps the old one; the new has no file at first.
+            # A terminal that began a new session still holds the old one; the new one has no file
+            # at first.
             order = (_active_at(subject, hold), hold.session_id or hold.path)
             if latest is None or order > latest:
                 latest, chosen = order, subject
@@ -126,7 +127,7 @@ def _guess(
             waiting.setdefault((process.agent, _folder(process.cwd)), []).append(process)
     if not waiting:
         return
-    # Clients of a server work on what it keeps, and it has kept that since they came.
+    # Clients of a server work on a session that the server holds, and has held since they came.
     served = {server.agent for server in servers}
     kept: dict[str, Hold] = {}
     for server in servers:

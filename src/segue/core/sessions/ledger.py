@@ -19,13 +19,13 @@ from msgspec import Struct
 from segue.core.sessions.spend import Spend
 
 WIDTH = 8
-_KINDS = 4  # of tokens, from the fourth number on; the last one tells of what the fourth consists
+_KINDS = 4  # tokens, from the fourth number on; the last one is a part of the fourth
 SIDE, ENDS_TURN = 1, 2
 """Flags: a sub-agent's request; a reply after which it is the user's turn."""
 
 _ROW = Packed(f"={WIDTH}q")
 ROW_BYTES = WIDTH * 8
-_MAX_TOKENS = 1 << 40  # more is no count of tokens, and would not fit when summed
+_MAX_TOKENS = 1 << 40  # more is not a count of tokens, and sums would overflow
 
 
 class Entry(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_side(self) -> bool:
-        """Whether a sub-agent asked."""
+        """Whether a sub-agent sent it."""
         return bool(self.flags & SIDE)
 
 
@@ -58,7 +58,7 @@ class Ledger:
         return len(self.rows) // WIDTH
 
     def tobytes(self) -> bytes:
-        """As the index keeps it; `Ledger(data, models)` is the way back."""
+        """The bytes as the index stores them; `Ledger(data, models)` is the inverse."""
         return self.rows.tobytes()
 
     def keys(self, first: int = 0) -> "array[int]":
@@ -77,9 +77,8 @@ class Ledger:
         cache_write_tokens: int,
         hour_write_tokens: int = 0,
     ) -> bool:
-        """Takes a request in; False if it was there already (the better of the two stays).
-
-        `key` is 0 for a request that cannot be told from others: it always counts.
+        """Adds a request; False if it was there already (the better of the two stays). `key` is 0
+        for a request that cannot be distinguished from others: it always counts.
         """
         total = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens
         if total > _MAX_TOKENS:
@@ -119,12 +118,12 @@ class Ledger:
         return False
 
     def end_turn(self) -> None:
-        """The last request was the last of its turn."""
+        """Marks the last request as the last of its turn."""
         if self.rows:
             self.rows[-WIDTH + 2] |= ENDS_TURN
 
     def entry(self, place: int) -> Entry:
-        """The request at a place."""
+        """The request at an index."""
         key, at_ms, tag, *spent = self.rows[place * WIDTH : place * WIDTH + WIDTH]
         return Entry(
             key,
@@ -147,7 +146,7 @@ class Ledger:
 
     def adopt(self, parent: "Ledger") -> int:
         """Gives the leading rows that repeat another ledger's, one by one from its first, the keys
-        they have there; how many there were."""
+        they have there; returns how many there were."""
         same = 0
         mine, theirs = self.rows, parent.rows
         for start in range(0, min(len(mine), len(theirs)), WIDTH):
@@ -164,7 +163,7 @@ class Ledger:
         rows = self.rows
         sums: dict[int, list[int]] = {}
         tags = {tag >> 8 for tag in rows[2::WIDTH]}
-        if len(tags) == 1:  # as most files: summed without a loop
+        if len(tags) == 1:  # like most files: summed without a loop
             sums[tags.pop()] = [sum(rows[column::WIDTH]) for column in range(3, WIDTH)]
         else:
             for start in range(0, len(rows), WIDTH):

@@ -21,8 +21,8 @@ class TailLook(Struct, kw_only=True):
     """A look at a session's last records, and what is needed to judge whether they are enough."""
 
     look: Look = field(default_factory=Look)
-    """All but the growth and the verdict on the last turn, which take their time. `started_at` is
-    the time of the first record here."""
+    """Everything except the growth and the verdict on the last turn, which take longer.
+    `started_at` is the time of the first record here."""
     turn: Turn = field(default_factory=Turn)
     samples: list[Sample] = field(default_factory=list)
     is_settled: bool = False
@@ -55,7 +55,7 @@ def look_at(events: Iterable[Event]) -> TailLook:
             samples.append(Sample(event.at, event.used_tokens, turns))
         elif isinstance(event, Compaction) and event.phase == "done":
             compactions += 1
-            if look.used_tokens is None:  # else that is known, and of this a part may be refused
+            if look.used_tokens is None:  # otherwise that is known, and part of this may be refused
                 look.accepted_tokens = max(look.accepted_tokens, event.before_tokens or 0)
             look.used_tokens, look.parts, look.used_at = event.used_tokens, None, event.at
             explained = True
@@ -63,7 +63,7 @@ def look_at(events: Iterable[Event]) -> TailLook:
             seen = LimitSeen(event.used_percent, event.resets_at, event.at, event.rejected)
             look.limits[event.scope or "plan"] = seen
     look.compacted = compactions > 0 and look.parts is None
-    # One size alone may be a copy of an old record: the one before it would show that it fell.
+    # A single size may be a copy of an old record: the one before it would show that it fell.
     is_settled = explained and (sizes > 1 or compactions > 0)
     kept = samples[-_SAMPLES_KEPT:]
     return TailLook(look=look, turn=fold(listed), samples=kept, is_settled=is_settled)
@@ -71,7 +71,7 @@ def look_at(events: Iterable[Event]) -> TailLook:
 
 def _measure(look: Look, event: Usage) -> None:
     if event.model and look.model and event.model != look.model:
-        look.accepted_tokens = 0  # by another model
+        look.accepted_tokens = 0  # of another model
     look.used_tokens, look.parts, look.used_at = event.used_tokens, event.parts, event.at
     look.model = event.model or look.model
     look.told_window_tokens = event.window_tokens or look.told_window_tokens

@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def growth(session: Session) -> str:
-    """Tokens per minute of active time, else per turn."""
+    """Tokens per minute of active time, otherwise per turn."""
     pace = session.growth
     if pace is None:
         return ""

@@ -12,11 +12,11 @@ class Spend(Struct, frozen=True, kw_only=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     hour_write_tokens: int = 0
-    """Of `cache_write_tokens`, those that are kept for an hour: they cost more."""
+    """The part of `cache_write_tokens` that is cached for an hour, which costs more."""
 
     @property
     def total_tokens(self) -> int:
-        """All kinds together. Of one reply: what it occupies of the window."""
+        """All kinds together. For one reply: what it occupies of the window."""
         return (
             self.input_tokens
             + self.output_tokens
@@ -36,11 +36,11 @@ class Spend(Struct, frozen=True, kw_only=True):
 
     @property
     def five(self) -> tuple[int, int, int, int, int]:
-        """The same, and what of the last is kept for an hour: as a ledger has them."""
+        """The same, plus the part that is cached for an hour: as in a ledger."""
         return (*self.four, self.hour_write_tokens)
 
     def __sub__(self, other: "Spend") -> "Spend":
-        """What came to it since it was `other`."""
+        """The difference to `other`, an earlier state."""
         return Spend(
             input_tokens=self.input_tokens - other.input_tokens,
             output_tokens=self.output_tokens - other.output_tokens,
@@ -62,7 +62,7 @@ class Spend(Struct, frozen=True, kw_only=True):
 def split_prompt(
     prompt_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
 ) -> Spend:
-    """From providers whose prompt count holds the cached part already."""
+    """For providers whose prompt count includes the cached part."""
     cached = min(cached_tokens, prompt_tokens)
     written = min(written_tokens, prompt_tokens - cached)
     return Spend(

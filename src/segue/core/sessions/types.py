@@ -68,10 +68,10 @@ class Look(Struct, kw_only=True):
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """A session that a process keeps open or locked. It may keep more than the one it works on."""
+    """A session that a process holds open or locked. It may hold more than the one it works on."""
 
     session_id: str = ""
-    path: str = ""  # of the session's file, if that is what it keeps open
+    path: str = ""  # of the session's file, if that is what it holds open
     since: float = 0.0
 
 

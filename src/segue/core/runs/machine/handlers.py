@@ -289,7 +289,7 @@ def _time_up(run: Run, fact: Elapsed) -> RunStep:
     due = outcomes.capped(run, cap)
     if not run.is_live:
         return fail(run, due)
-    # What fills the disk is not given time to say goodbye.
+    # An agent that fills the disk gets no time to finish.
     how: HowEnded = "kill" if fact.timer == "output" else "gentle"
     return end_leg(_stopping(run, due), how, "limit", cap.what)
 
@@ -324,7 +324,7 @@ def cancelled(run: Run, fact: CancelAsked, moment: RunContext) -> RunStep:
         return finish(run, RunState.CANCELLED, due)
     first_at = moment.at if run.pressed_at is None else run.pressed_at
     was_forced = _is_forced(run)
-    # Whatever was asked before, this is the user's last word.
+    # Whatever was requested before, this is the user's latest command.
     run = replace(_stopping(run, due), presses=max(2, run.presses), pressed_at=first_at, again="")
     if was_forced:
         return RunStep(run)

@@ -43,10 +43,10 @@ from segue.core.stops.types import Stop
 
 _PASSING, _ACCOUNT = of_nature("passing"), of_nature("account")
 _FINAL = _ACCOUNT | of_nature("final")
-"""Nothing follows by itself."""
+"""Stops after which nothing happens automatically."""
 _NOT_OURS = _PASSING | _ACCOUNT | {StopReason.CONTEXT_EXHAUSTED, StopReason.NEEDS_USER}
-"""What a leg that segue ended may have ended of before; everything else is a trace of our own
-signals."""
+"""Reasons that may be the real cause in a leg that segue ended; all others are traces of segue's
+own signals."""
 _WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.loads)
 """Says nothing about the account: without a reply, it is the session that does not load."""
 
@@ -79,7 +79,7 @@ def resumed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     """A new session has ended before it was seen to act."""
     acted = fact.progressed or (fact.replied and fact.stop.reason is StopReason.COMPLETED)
-    if acted or run.ending == "loop":  # it worked, if to no end
+    if acted or run.ending == "loop":  # it worked, though without success
         return worked(replace(run, handoffs=run.handoffs + 1), fact, moment)
     run = _count(run, fact, guards=False)  # the strategies are few: they need no other guard
     stop, reason = fact.stop, _reason(run, fact.stop)
@@ -87,7 +87,7 @@ def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
         bare = replace(run, session_id="")
         return wait(bare, moment, stop, outage=True, limits=fact.limits)
     if reason in _PASSING and _is_sure(run, stop):
-        # Whatever it said is given up: the same continuation begins another session.
+        # Its output is discarded: the same continuation starts another session.
         bare = replace(run, has_replied=False, session_id="")
         return wait(bare, moment, stop, limits=fact.limits)
     if reason in _ACCOUNT or reason in (
@@ -157,7 +157,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
 
 def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     """A leg that segue was ending on purpose has ended."""
-    run = _count(run, fact, guards=not run.interrupted)  # it is not to blame for a hang-up
+    run = _count(run, fact, guards=not run.interrupted)  # a hang-up is not its fault
     in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
     if in_time and not run.presses:
         return _completed(run, moment)

@@ -387,7 +387,7 @@ def relay(run: Run, moment: RunContext, agent: str, reason: str) -> RunStep:
     nothing was done yet."""
     if run.has_replied:
         return compose(replace(run, relay_to=agent), reason, run.why)
-    # Nobody has acted on what the last one was told.
+    # Nobody has acted on the last prompt.
     state = RunState.HANDING_OVER if run.prompt == "continuation" else RunState.STARTING
     return start(relays.with_agent(run, agent), moment, reason, state=state, prompt=run.prompt)
 

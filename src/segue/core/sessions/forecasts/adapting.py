@@ -11,10 +11,10 @@ looking ahead.
 from segue.core.sessions.forecasts.tuning import LATE
 
 USUAL = 0.90
-"""Nine turns of ten add no more; what counts without `adaptive`, and before the first handoff."""
+"""Nine of ten turns add no more; used without `adaptive`, and before the first handoff."""
 LOWEST, HIGHEST = 0.75, 0.99
 ACCEPTED = 0.05
-"""So many handoffs may be late."""
+"""The share of handoffs that may be late."""
 _STEP = 0.04
 
 

@@ -17,9 +17,9 @@ Because = Literal["fits", "task_too_large_for_zone", "no_room", "handoff", "unkn
 
 RESERVE_TOKENS = 10_000  # what a checkpoint needs
 CLOSE_TURNS = 5
-"""A session that is so few large replies from its end is close to it."""
+"""A session that is this few large replies from its limit is close to it."""
 REACTION_S = 1.0
-"""What a session adds while somebody looks at it and interrupts it is looked ahead for, too."""
+"""The forecast includes what a session adds while segue looks at it and interrupts it."""
 MAX_MISSED_TURNS = 2.0
 ASKED_BY = 0.90
 """A request for a checkpoint is read before this much of the window is used, if a session's turns
@@ -185,7 +185,8 @@ def fits(
     left = max(0, end - bounded(reserve) - used - 1)
     sizes = {Zone.WARNING: policy.warning_task_tokens, Zone.CRITICAL: policy.critical_task_tokens}
     passed = list(Zone)[: list(Zone).index(zone) + 1]
-    # The least of all passed: a fuller window never allows more, even if the policy's sizes would.
+    # The smallest limit of all zones passed: a fuller window never allows more, even if the
+    # policy's sizes would.
     most = min((max(0, bounded(sizes[z]) - 1) for z in passed if z in sizes), default=left)
     room, kept = min(left, most), f"{bounded(reserve):,} reserved for the checkpoint"
     if need > left:
@@ -221,7 +222,7 @@ def _points(
 
 def _before(limit: int, reserve_tokens: int) -> int:
     """Half of the room is for work: with a reserve larger than the window, every leg would hand
-    off."""
+    over."""
     return max(limit - bounded(reserve_tokens), limit // 2)
 
 
@@ -255,7 +256,7 @@ def _ahead(used: int, point: int | None, growth: Growth | None) -> Ahead:
 def _quotient(tokens: int, rate: float | None) -> float | None:
     if tokens == 0:
         return 0.0
-    # What grows by less than a token in a million does not grow; what is no number is unknown.
+    # Growth below a millionth of a token counts as none; what is not a number is unknown.
     return tokens / rate if rate is not None and isfinite(rate) and rate > 1e-6 else None
 
 

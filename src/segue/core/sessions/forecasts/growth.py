@@ -17,22 +17,23 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-IDLE_S = 300.0  # longer between a reply and the next turn: the user was away
-STALL_S = 1_800.0  # longer inside a turn: no tool or sub-agent, but a wait for a limit or the user
-MIN_TASKS = 10  # below it a p90 is merely the largest
+IDLE_S = 300.0  # a longer pause between a reply and the next turn: the user was away
+# a longer pause inside a turn: not a tool or sub-agent, but a wait for a limit or the user
+STALL_S = 1_800.0
+MIN_TASKS = 10  # with fewer, a p90 is merely the largest value
 
 _LOOK_BACK_SAMPLES = 10_000
-_RECENT_REPLIES = 300  # work changes (it is delegated, say): what was hours ago is no guide
+_RECENT_REPLIES = 300  # work changes (it is delegated, for example): what was hours ago is no guide
 _RECENT_TURNS = 30
-_LATEST_REPLIES = 9  # how fast they come changes from one tool to the next
+_LATEST_REPLIES = 9  # the rate changes from one tool to the next
 _BLOCKS = 20
-_MIN_ACTIVE_S = 60.0  # the burst in which a session starts says nothing of its pace
-_LATEST_S = 1e11  # the year 5138: later is no time, or milliseconds
-_MAX_TOKENS = 2**53  # beyond, floats lose tokens, and still larger integers raise
+_MIN_ACTIVE_S = 60.0  # the burst at the start of a session says nothing about its rate
+_LATEST_S = 1e11  # the year 5138: anything later is not a time, or is in milliseconds
+_MAX_TOKENS = 2**53  # beyond this, floats lose tokens, and still larger integers raise
 
 
 SHARES = (0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97, 0.99)
-"""Of replies, for those who look ahead for more or fewer of them."""
+"""Shares of replies, for forecasts that cover more or fewer of them."""
 
 
 class Sample(Struct, frozen=True):
@@ -49,7 +50,7 @@ class Growth(Struct, frozen=True, kw_only=True):
     tokens_per_minute: float | None = None  # of active time
     tokens_per_turn: float | None = None
     tokens_per_reply: float | None = None
-    large_reply_tokens: int | None = None  # nine replies of ten add no more; one spike is no guide
+    large_reply_tokens: int | None = None  # nine of ten replies add no more; one spike is no guide
     reply_s: float | None = None  # from one reply to the next of the same turn: the recent median
     replies: int = 0
     turns: int = 0
@@ -60,7 +61,7 @@ class Growth(Struct, frozen=True, kw_only=True):
 
 
 class Typical(Struct, frozen=True, kw_only=True):
-    """What the user's tasks have cost so far: costs that were really seen, no means."""
+    """What the user's tasks have cost so far: observed costs, not means."""
 
     median_tokens: int
     p90_tokens: int
@@ -70,7 +71,7 @@ class Typical(Struct, frozen=True, kw_only=True):
 class _Step(NamedTuple):
     rise: int | None  # None: nothing to compare with (the first reply, or a compaction)
     at: float | None
-    turn: int  # counted here: any change of a sample's turn is a new one
+    turn: int  # counted here: any change of a sample's turn starts a new one
     compacted: bool
 
 
@@ -96,7 +97,8 @@ def growth(
     recent = rises[-_RECENT_REPLIES:]
     ranked = sorted(recent)
     costs = _turn_costs(steps)
-    ended = costs[:-1] if len(costs) > 3 else costs  # three at least, or one spike would count
+    # at least three, otherwise one spike would count
+    ended = costs[:-1] if len(costs) > 3 else costs
     paces = _paces(steps, idle_s, stall_s)[-_RECENT_REPLIES:]
     return Growth(
         tokens_per_minute=_per_minute(paces),
@@ -113,7 +115,7 @@ def growth(
 
 
 def at_share(growth: Growth, share: float) -> Growth:
-    """The same growth, for whoever looks ahead for this share of replies, or a little more."""
+    """The same growth, for a forecast that covers this share of replies, or a little more."""
     for known, tokens in zip(SHARES, growth.large_by_share, strict=False):
         if share <= known + 1e-9:
             return replace(growth, large_reply_tokens=tokens)
@@ -121,8 +123,8 @@ def at_share(growth: Growth, share: float) -> Growth:
 
 
 def large_reply(sizes: Iterable[int], *, large: float = 0.9) -> Growth | None:
-    """The growth of replies of these sizes, as far as a look ahead needs it: `large_reply_tokens`
-    alone."""
+    """The growth of replies of these sizes, as far as a forecast needs it: only
+    `large_reply_tokens`."""
     rises: list[int] = []
     peak = last = 0
     for size in sizes:
@@ -169,7 +171,7 @@ def _replies(samples: Iterable[Sample]) -> Iterator[tuple[float | None, int, int
         used, at = bounded(sample.used_tokens), sample.at
         at = at if at is not None and abs(at) < _LATEST_S else None
         reply = (at, used, sample.turn)
-        # No reply adds nothing, and a size of zero is a record that the client made up.
+        # Every reply adds something, and a size of zero is a record that the client made up.
         if used not in (0, last) and (at is None or reply not in seen):
             seen.add(reply)
             last = used
@@ -180,7 +182,7 @@ def _steps(samples: Iterable[Sample]) -> Iterator[_Step]:
     turn, peak, last = 0, 0, None
     for at, used, number in _replies(samples):
         turn += last is not None and number != last
-        # A tenth below the peak: less than that is what agents leave out from one turn to the next.
+        # A tenth below the peak: smaller drops are what agents omit from one turn to the next.
         compacted = used * 10 < peak * 9
         known = last is not None and not compacted
         yield _Step(max(0, used - peak) if known else None, at, turn, compacted)
@@ -196,19 +198,19 @@ def _turn_costs(steps: Iterable[_Step]) -> list[int]:
 
 
 def _paces(steps: Iterable[_Step], idle_s: float, stall_s: float) -> list[tuple[int, float]]:
-    """Tokens and seconds of the steps in which somebody worked."""
+    """Tokens and seconds of the steps with work in them."""
     active: list[tuple[int, float]] = []
     idle: list[tuple[int, float]] = []
     tokens, since, turn = 0, None, 0
     for step in steps:
         tokens += step.rise or 0
         if step.rise is not None and (step.at is None or step.at == since):
-            continue  # no time of its own: its tokens go with the next step that has one
+            continue  # it has no time of its own: its tokens go to the next step that has one
         if step.rise is not None and step.at is not None and since is not None and step.at > since:
             seconds, most = step.at - since, stall_s if step.turn == turn else idle_s
             (idle if seconds > most else active).append((tokens, max(0.0, min(seconds, most))))
         tokens, since, turn = 0, step.at, step.turn
-    return active or idle  # idle ones, cut short, if there is nothing better to go by
+    return active or idle  # idle steps, shortened, if there is nothing better
 
 
 def _reply_s(steps: Sequence[_Step]) -> float | None:
@@ -234,13 +236,13 @@ def _per_minute(paces: list[tuple[int, float]]) -> float | None:
         if length >= enough:
             blocks.append((tokens, length))
             tokens, length = 0, 0.0
-    # The rest is too short for a block of its own: its rate would be anything.
+    # The rest is too short for a separate block: its rate would be arbitrary.
     blocks[-1] = (blocks[-1][0] + tokens, blocks[-1][1] + length)
     return _usual([t * 60 / seconds for t, seconds in blocks], [seconds for _, seconds in blocks])
 
 
 def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """The mean, in which the largest tenth counts as the next largest does."""
+    """The mean, with the largest tenth replaced by the next largest value."""
     cap = _high(sorted(values))
     if weights is None:
         return fsum([v if v < cap else cap for v in values]) / len(values)
@@ -254,11 +256,12 @@ def _high(ranked: Sequence[float], share: float = 0.9) -> float:
     cut = int(count * (1 - share) + 1e-9)
     if share <= 0.9:
         cut = max(1, cut)
-    return ranked[count - 1 - cut if count > 2 else -1]  # of two nobody knows the spike
+    # with two values, nobody knows which is the spike
+    return ranked[count - 1 - cut if count > 2 else -1]
 
 
 def bounded(tokens: int) -> int:
-    """A count that can be calculated with, whatever a record says."""
+    """A count that is safe to calculate with, whatever a record says."""
     if 0 <= tokens <= _MAX_TOKENS:
         return tokens
     return _MAX_TOKENS if tokens > 0 else 0

@@ -33,11 +33,11 @@ class Pending:
 
     @property
     def tokens(self) -> int:
-        """What the context has gained since the size that the last reading tells."""
+        """What the context has gained since the size in the last reading."""
         return self.cost(self._unread + self._fresh) if self._last is not None else 0
 
     def cost(self, size_bytes: int) -> int:
-        """The tokens that so many bytes add to this session."""
+        """The tokens that this many bytes add to this session."""
         return int(size_bytes * self._per_byte())
 
     def add(self, size_bytes: int) -> None:

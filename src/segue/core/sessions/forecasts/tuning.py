@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 LATE = 0.90
-"""Of the window: above it, a request for a checkpoint comes late."""
+"""A share of the window: above it, a request for a checkpoint comes late."""
 MIN_TURNS = 150
 MIN_SESSIONS = 3
 _LOWEST, _HIGHEST = 30, 90  # percent
@@ -37,7 +37,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     turns: int
     median_turn: float = 0.0  # of the window
     large_turn: float = 0.0  # 95 of 100 add no more
-    late_now: float | None = None  # with today's mark
+    late_now: float | None = None  # with the current mark
     late_then: float | None = None
 
 
