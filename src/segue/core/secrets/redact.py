@@ -42,6 +42,12 @@ OVER_LINES = (
     "ew value:",
     "\npassword ",
     "  password",
+    ",password",
+    "| password",
+    "\tpassword",
+    "ollowing password",
+    "</key>\n",
+    "]=>\n",
 )
 """Without one of these, no secret spans several lines."""
 _MIN_CHARS = 8  # a secret with what identifies it is never shorter

@@ -1,9 +1,11 @@
 """What an agent's own compaction forgot. A compaction replaces the conversation with a summary, and
 what the summary leaves out is gone unless somebody who saw it repeats it."""
 
+import msgspec
+
 from segue.core.handoffs.digest.parts import budget_chars, sections
 from segue.core.handoffs.digest.types import Digest
-from segue.core.secrets.redact import redact
+from segue.core.secrets.redact import redact, scrub
 from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall, ToolResult
 
 _SUMMARY_CHARS = 400_000
@@ -65,7 +67,9 @@ def left_out(
     important is. At most `max_chars`, or what fits into a window of this size."""
     limit = budget_chars(window_tokens)
     limit = limit if max_chars is None else min(limit, max_chars)
-    found = sections(digest, limit, told=summary)
+    # Each text as it was, because layout hides where a line or a word begins.
+    clean = msgspec.convert(scrub(msgspec.to_builtins(digest)), Digest)
+    found = sections(clean, limit, told=summary)
     if all(title in _BESIDES for title, _ in found):
         return ""
     text = "\n\n".join(f"## {title}\n{text}" for title, text in found)
