@@ -26,6 +26,8 @@ def is_automatic(prompt: str) -> bool:
 
 def line(text: str) -> str:
     """The text on one line, with line breaks made visible."""
+    if text.isprintable() and "  " not in text and BREAK not in text:
+        return text.strip()  # most texts; nothing below would change them
     one = _BREAKS.sub(BREAK, text.strip()).replace("\t", " ")
     one = re.sub(rf"(?:{BREAK}){{2,}}", BREAK, one)
     return re.sub(" {2,}", " ", _UNSEEN.sub(lambda m: f"\\x{ord(m[0]):02x}", one)).strip()
@@ -34,6 +36,8 @@ def line(text: str) -> str:
 def below(text: str) -> str:
     """A line of a program's output below an item, with its own indentation: indented so far that
     no block can begin there."""
+    if text.isprintable():
+        return f"      {text}"  # most lines; they contain no line break
     return f"      {_BREAKS.sub(BREAK, text.strip(chr(10)))}"
 
 
@@ -49,7 +53,7 @@ def item(text: str) -> str:
 def name(path: str) -> str:
     """A path unchanged; a path that would not be displayed as it is becomes a JSON string, so
     that it can still be opened."""
-    is_plain = path == path.strip() and path.isprintable() and not _UNSEEN.search(path)
+    is_plain = path.isprintable() and path == path.strip()
     return item(path) if is_plain else json.dumps(path)
 
 

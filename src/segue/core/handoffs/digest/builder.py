@@ -5,12 +5,12 @@ All in one file, because everything that is kept shares one budget.
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from math import log2
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.handoffs.digest import tools
@@ -19,7 +19,6 @@ from segue.core.handoffs.digest.excerpts import (
     NOTHING,
     SHORT_CHARS,
     Kept,
-    UsualForms,
     clean,
     cut_line,
     lines_of,
@@ -27,7 +26,8 @@ from segue.core.handoffs.digest.excerpts import (
     only_looks,
     shorten,
 )
-from segue.core.handoffs.digest.sentences import sentences
+from segue.core.handoffs.digest.forms import UsualForms, without_digits
+from segue.core.handoffs.digest.sentences import Sentence, sentences
 from segue.core.handoffs.digest.shapes import (
     ROW_NUMBERS,
     Frequencies,
@@ -69,6 +69,7 @@ _NAMED, _NAMED_CHARS = 20, 4_000  # of those that it names
 _USUAL = 64  # rows of the same form in a session; one more says nothing
 _FEW_LINES = 3  # of a short answer
 _TEXTS = 6  # long outputs that a reply may refer to
+_ENCODED = -1  # a checksum that no text has: which data it was does not matter
 
 _CHECKPOINT = re.compile(r"(?i)</?checkpoint>")
 _STOPPED = re.compile(
@@ -86,13 +87,13 @@ _MAY_NAME = re.compile(r"[`\"\d]")
 _SPECIFIC = re.compile(r"`([^`\n]{3,60})`|\"([^\"\n]{3,60})\"|\b([A-Za-z_.-]*\d[\w.-]{2,})\b")
 
 
-class _Call(Struct):
+class _Call(Struct, gc=False):
     text: str
     looks: bool
     by_agent: bool
 
 
-class _Line(Struct):
+class _Line(Struct, gc=False):
     text: str
     shape: int  # as `Frequencies` numbers it
     name: str  # the thing that it gives a value; "" if none
@@ -100,7 +101,7 @@ class _Line(Struct):
     worth: float  # on its own, whatever else was printed
 
 
-class _Outcome(Struct):
+class _Outcome(Struct, gc=False):
     call: str
     place: int
     kept: Kept  # until it is cut into lines
@@ -112,11 +113,11 @@ class _Outcome(Struct):
     since: int  # where it first printed the same; repeated output is not news
     printed: int  # a checksum of the whole
     varies: bool  # it has printed something else before, so it shows the current state
-    lines: list[_Line] = field(default_factory=list)
-    referred: list[str] = field(default_factory=list)  # lines that a reply mentioned
+    lines: Sequence[_Line] = ()
+    referred: tuple[str, ...] = ()  # lines that a reply mentioned
 
 
-class _Value(Struct):
+class _Value(Struct, gc=False):
     text: str  # the line that states it
     value: str
     place: int
@@ -252,7 +253,7 @@ class Builder:
         if call.looks and is_long and not failed:
             return  # it can be shown again
         kept = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
-        printed = hash(text)
+        printed = _ENCODED if kept is NOTHING else hash(text)
         is_same = before is not None and before.printed == printed
         varies = before is not None and (before.varies or not is_same)
         outcome = _Outcome(
@@ -269,7 +270,7 @@ class Builder:
             varies,
         )
         self._outcomes[call.text] = outcome
-        if is_long and not call.looks:
+        if is_long and not call.looks and kept is not NOTHING:
             self._texts = [*self._texts[1 - _TEXTS :], (outcome, text)]
         self._held_chars += kept.chars
         if len(self._outcomes) > _OUTCOMES or self._held_chars > _HELD_CHARS:
@@ -301,8 +302,7 @@ class Builder:
     def _ask(self, given: Any) -> None:
         texts = questions_in(given)
         if texts:
-            said = " / ".join(texts)[:500]
-            self._keep(Statement(kind="question", text=said, place=self._place, score=5.0))
+            self._keep(Sentence("question", " / ".join(texts)[:500], 5.0), self._place)
 
     def _tool(self, name: str) -> tools.Tool:
         """What is known about a tool, cached for the next call."""
@@ -314,8 +314,10 @@ class Builder:
     def _refer(self, things: list[str]) -> None:
         """Keeps the lines of long outputs that state the things which a reply names."""
         for thing in things[:_REFERRED]:
+            form = without_digits(thing.encode("utf-8", "replace"))
             for outcome, printed in self._texts:
-                if thing in printed:
+                forms = outcome.kept.forms
+                if (not forms or form in forms) and thing in printed:
                     _add_line(outcome, printed, thing)
         self._texts = []
 
@@ -331,13 +333,14 @@ class Builder:
         """Extracts what matters from the replies so far."""
         for text, place in self._said.items():
             self._mention(_named_in(text))
-            for found in sentences(text):
-                said = Statement(kind=found.kind, text=found.text, place=place, score=found.score)
+            for said in sentences(text):
                 if said.kind == "remark":
                     form = self._forms.add(_form(said.text).translate(None, _DIGITS))
-                    self._remarks[said.text] = replace(said, form=form)
+                    self._remarks[said.text] = Statement(
+                        kind="remark", text=said.text, place=place, score=said.score, form=form
+                    )
                 else:
-                    self._keep(said)
+                    self._keep(said, place)
         self._said, self._said_chars = {}, 0
         if len(self._remarks) > _REMARKS:
             rare = [each for each in self._remarks.values() if self._is_rare(each)]
@@ -346,17 +349,23 @@ class Builder:
     def _is_rare(self, remark: Statement) -> bool:
         return self._forms.of(remark.form) <= 1
 
-    def _keep(self, statement: Statement) -> None:
-        key = _flat(statement.text.lower())
-        statement = replace(statement, form=self._forms.add(_form(statement.text)))
+    def _keep(self, said: Sentence, place: int) -> None:
+        key = _flat(said.text.lower())
         before = self._statements.pop(key, None)
-        value = named_value(statement.text) if statement.kind != "question" else None
-        if value is not None:
-            known = self._give(value[0], value[1], statement.text, statement.place)
+        score, earlier = said.score, ""
+        if said.value is not None:
+            known = self._give(*said.value, said.text, place)
             if known.earlier and before is None:
                 self._statements.pop(_flat(known.earlier.lower()), None)
-                statement = replace(statement, score=statement.score + 1.0, earlier=known.earlier)
-        self._statements[key] = statement
+                score, earlier = score + 1.0, known.earlier
+        self._statements[key] = Statement(
+            kind=said.kind,
+            text=said.text,
+            place=place,
+            score=score,
+            earlier=earlier,
+            form=self._forms.add(_form(said.text)),
+        )
         if len(self._statements) > _STATEMENTS:
             self._forget_statements()
 
@@ -401,8 +410,8 @@ class Builder:
 
     def _count_lines(self) -> None:
         for command in self._commands:
-            words = (word.strip("\"'`,;()") for word in command.split())
-            self._mention(word for word in words if len(word) > 3 and not word.startswith("-"))
+            words = [word.strip("\"'`,;()") for word in command.split()]
+            self._mention([word for word in words if len(word) > 3 and word[0] != "-"])
         self._commands.clear()
         for outcome in self._outcomes.values():
             if outcome.kept is not NOTHING:
@@ -463,26 +472,32 @@ class Builder:
     def _order(self, outcome: _Outcome) -> int:
         """The place of an output. If a value that it printed again has changed in between, its
         first place, so that the latest value comes last."""
-        values = [self._values.get(line.name) for line in outcome.lines if line.name]
-        is_stale = any(value and value.place > outcome.since for value in values)
-        return outcome.since if is_stale else outcome.place
+        for line in outcome.lines:
+            if line.name:
+                value = self._values.get(line.name)
+                if value is not None and value.place > outcome.since:
+                    return outcome.since
+        return outcome.place
 
     def _mentioned(self, line: _Line, outcome: _Outcome) -> float:
         """How much a line was used: whether later words or commands name what it says and its own
         call did not."""
         words = line.text.lower().translate(_EDGES).split()
         if self._mentions.keys().isdisjoint(words):
-            return 0.0
+            return 0.0  # the usual case
         call = outcome.call.lower()
         return float(any(word in self._mentions and word not in call for word in words))
 
-    def _told_line(self, line: _Line) -> str:
-        """The line, with the current value of the thing if another line gave it a new one."""
-        known = self._values.get(line.name) if line.name else None
+    def _told_line(self, line: _Line, values: dict[str, str]) -> str:
+        """The line, with the current value of the thing if another line gave it a new one. `values`
+        are those that were told before, by the lines that state them."""
+        known = self._values.get(line.name)
         if known is None or known.value == line.value or known.value in line.text:
             return line.text
-        is_secret = redact(known.text)[1] > 0  # which the value alone does not show
-        return f"{line.text} (later: {MARK if is_secret else known.value})"
+        if known.text not in values:
+            is_secret = redact(known.text)[1] > 0  # which the value alone does not show
+            values[known.text] = MARK if is_secret else known.value
+        return f"{line.text} (later: {values[known.text]})"
 
     def digest(self) -> Digest:
         """What is known now. More events may follow."""
@@ -490,15 +505,21 @@ class Builder:
         self._count_lines()
         failures: list[CommandResult] = []
         results: list[CommandResult] = []
+        values: dict[str, str] = {}
         for outcome in sorted(self._outcomes.values(), key=self._order):
+            scores = self._scores(outcome)
+            for place, line in enumerate(outcome.lines):
+                scores[place] = round(scores[place] + self._mentioned(line, outcome), 2)
             told = CommandResult(
                 call=outcome.call,
                 place=outcome.place,
-                lines=tuple(self._told_line(line) for line in outcome.lines),
-                scores=tuple(
-                    round(score + self._mentioned(line, outcome), 2)
-                    for score, line in zip(self._scores(outcome), outcome.lines, strict=True)
+                lines=tuple(
+                    [
+                        self._told_line(line, values) if line.name else line.text
+                        for line in outcome.lines
+                    ]
                 ),
+                scores=tuple(scores),
                 exit_code=outcome.exit_code,
                 failed=outcome.failed,
                 times=outcome.times,
@@ -554,7 +575,7 @@ def _add_line(outcome: _Outcome, printed: str, thing: str) -> None:
     line = " ".join(clean(printed[start : end if end >= 0 else None][:2_000]).split())
     line = line if len(line) <= LINE_CHARS else cut_line(line, LINE_CHARS)
     if line and line not in outcome.referred:
-        outcome.referred.append(line)
+        outcome.referred = (*outcome.referred, line)
 
 
 def questions_in(given: Any, depth: int = 4) -> list[str]:

@@ -10,13 +10,14 @@ and is dropped.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, KeysView
+from collections.abc import Collection, Iterator
 from string import ascii_letters, digits
 from typing import Any
 
 import re2
 from msgspec import Struct
 
+from segue.core.handoffs.digest.forms import FORM_SHARE, UsualForms, without_digits
 from segue.core.handoffs.digest.shapes import named_value
 from segue.core.handoffs.digest.words import swaps, words
 from segue.core.secrets.redact import OVER_LINES, redact_blocks
@@ -32,13 +33,11 @@ _SCAN_CHARS = 256 << 10  # of a longer text, its beginning and its end
 _ODD_LINES = 12
 _ODD_SHARE = 100  # one line in this many is odd, whatever the others are
 _ALIKE_SHARE, _FEW_ALIKE = 16, 4  # so few similar lines are odd among that many times more
-_FORM_SHARE = 4  # a log has this many times more lines than forms, ignoring numbers
 _CANDIDATES = 400
 _PIECE_CHARS = 160  # of a long line
 _WORDS_CHARS = 64 << 10  # of text in which words are counted
 _ERROR_CHARS, _ERROR_HITS, _ERRORS = 32 << 10, 40, 8
 _VALUES = 6
-_USUAL_LINES, _USUAL_FORMS = 32, 1_000
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)")
 _CONTROL = swaps("".join(map(chr, [*range(9), 11, 12, *range(14, 32), 127])), None)
@@ -116,12 +115,13 @@ def _program(part: str) -> bool:
     return name in _LOOKS
 
 
-class Kept(Struct, frozen=True):
+class Kept(Struct, frozen=True, gc=False):
     """What is kept of an output. `odd` are the lines that differ from its others."""
 
     head: str = ""  # all of a short output
     odd: tuple[str, ...] = ()
     tail: str = ""
+    forms: bytes = b""  # if not empty: contains the form of every line of the output
 
     @property
     def chars(self) -> int:
@@ -130,30 +130,6 @@ class Kept(Struct, frozen=True):
 
 
 NOTHING = Kept()
-
-
-class UsualForms:
-    """Forms of lines that the session's logs are full of. Another such line is not news in any
-    output and need not be looked at again, which saves most of the cost of long logs."""
-
-    def __init__(self) -> None:
-        self._often: dict[bytes, int] = {}
-        self._usual: set[bytes] = set()
-
-    def others(self, forms: KeysView[bytes]) -> set[bytes]:
-        """The forms that are not usual."""
-        return forms - self._usual
-
-    def add(self, form: bytes, lines: int) -> None:
-        """Records that an output had this many lines of a form, too many to be odd."""
-        often = self._often.pop(form, 0) + lines
-        if often < _USUAL_LINES:
-            self._often[form] = often
-        elif len(form) <= LINE_CHARS:
-            self._usual.add(form)
-        if len(self._usual) + len(self._often) > _USUAL_FORMS:
-            self._often.clear()
-            self._usual.clear()
 
 
 def shorten(
@@ -167,15 +143,24 @@ def shorten(
         return Kept(redact_blocks(text))
     if len(text) <= SHORT_CHARS and text.count("\n") < _SHORT_LINES:
         return Kept(redact_blocks(text))
-    if " " not in text and "," not in text and "\n" not in text:
-        return NOTHING  # encoded data
-    if len(text) > _SCAN_CHARS:
+    if _is_encoded(text):
+        return NOTHING
+    is_cut = len(text) > _SCAN_CHARS
+    if is_cut:
         text, half = redact_blocks(text), _SCAN_CHARS // 2
         text = f"{text[:half]}\n{text[-half:]}"
     data = text.encode("utf-8", "replace")
-    forms = data.translate(None, _DIGITS).split(b"\n")
+    forms = without_digits(data).split(b"\n")
+    if usual is not None and usual.are_all_of(forms):
+        ends = text.endswith("\n") and not usual.has_empty
+        return Kept(
+            _first_lines(text, 1) if ends else "",
+            tuple(_faults(data)) if failed else (),
+            _last_lines(text, 2 if ends else 1),
+            b"" if is_cut else usual.joined,
+        )
     distinct = dict.fromkeys(forms).keys()
-    is_log = len(distinct) <= len(forms) // _FORM_SHARE
+    is_log = len(distinct) <= len(forms) // FORM_SHARE
     new: Collection[bytes] = distinct
     if is_log and usual is not None:
         new = usual.others(distinct)
@@ -201,17 +186,41 @@ def shorten(
     if not is_log:
         found += _hits(data[_HEAD_CHARS:-_TAIL_CHARS], _GIVES_VALUE, _VALUES)
     if failed:
-        found += _hits(data[-_ERROR_CHARS:-_TAIL_CHARS], _FAULTY, _ERROR_HITS)[-_ERRORS:]
+        found += _faults(data)
     first, last = (_HEAD_LINES, _TAIL_LINES) if not is_log else (1, 2) if new else (0, 1)
-    head = text[:_HEAD_CHARS].rpartition("\n")[0].split("\n", first)[:first]
-    tail = text[-_TAIL_CHARS:].partition("\n")[2].rstrip().rsplit("\n", last)[-last:]
-    return Kept("\n".join(head), tuple(found), "\n".join(tail))
+    return Kept(_first_lines(text, first), tuple(found), _last_lines(text, last))
+
+
+def _is_encoded(text: str) -> bool:
+    """Whether a long text is one word."""
+    return not (" " in text or "," in text or "\n" in text or "\t" in text or "\r" in text)
+
+
+def _first_lines(text: str, number: int) -> str:
+    lines = text[:_HEAD_CHARS].rpartition("\n")[0].split("\n", number)
+    return "\n".join(lines[:number])
+
+
+def _last_lines(text: str, number: int) -> str:
+    lines = text[-_TAIL_CHARS:].partition("\n")[2].rstrip().rsplit("\n", number)
+    return "\n".join(lines[-number:])
+
+
+def _faults(data: bytes) -> list[str]:
+    """Lines near the end of a failed command's output that name what went wrong."""
+    return _hits(data[-_ERROR_CHARS:-_TAIL_CHARS], _FAULTY, _ERROR_HITS)[-_ERRORS:]
 
 
 def _in_pieces(text: str) -> str:
     """Splits long lines: data (JSON, a list) into its items, text into groups of words."""
     text = text.replace(', "', ',\n"').replace(',"', ',\n"').replace("},{", "},\n{")
-    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line))
+    pieces: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= LINE_CHARS:
+            pieces.append(line)
+        else:
+            pieces += _pieces(line)
+    return "\n".join(pieces)
 
 
 def _pieces(line: str) -> Iterator[str]:

@@ -68,6 +68,7 @@ class Sentence(Struct, frozen=True):
     kind: Kind
     text: str
     score: float
+    value: tuple[str, str] | None = None  # the name and the value, if it gives a thing a value
 
 
 def sentences(text: str) -> Iterator[Sentence]:
@@ -94,21 +95,24 @@ def judge(sentence: str) -> Sentence:
     """Judges what a sentence does. A remark does nothing that matters on its own."""
     text = sentence if len(sentence) <= MAX_CHARS else sentence[: MAX_CHARS - 1] + "…"
     totals: dict[Kind, float] = {}
-    for word in set(text.lower().translate(_NO_LETTERS).split()):
-        if (found := _WEIGHTS.get(word)) is not None:
-            totals[found[0]] = totals.get(found[0], 0.0) + found[1]
+    # Not a set, whose order differs from process to process.
+    for word in dict.fromkeys(text.lower().translate(_NO_LETTERS).split()):
+        if word in _WEIGHTS:
+            does, weight = _WEIGHTS[word]
+            totals[does] = totals.get(does, 0.0) + weight
     named = _things(text)
     score = sum(totals.values()) + 0.7 * named
     if text.rstrip("`*\"') ").endswith("?"):
         return Sentence("question", text, score + 1.0)
-    if named_value(text) is not None:
-        score += 1.0  # it gives a thing a value
+    value = named_value(text)
+    if value is not None:
+        score += 1.0
     if _IN_PASSING.match(text):
         score -= 1.5
     if score <= 0.6:
         return Sentence("remark", text, score)
     kind: Kind = max(totals, key=lambda k: totals[k]) if totals else "finding"
-    return Sentence(kind, text, score)
+    return Sentence(kind, text, score, value)
 
 
 def _things(text: str) -> int:
