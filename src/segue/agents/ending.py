@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from segue import agents
 from segue.agents.contracts.profile import Profile
 from segue.agents.markdown import session as markdown
-from segue.agents.shared import records
+from segue.agents.shared import records, unowned
 from segue.core.policy import Policy
 from segue.core.stops import classify as core
 from segue.core.stops.claims.tempering import temper
@@ -24,6 +24,7 @@ from segue.core.stops.plain.dialogs import asked
 from segue.core.stops.plain.text import units
 from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
+from segue.core.stops.reasons import StopReason
 from segue.core.stops.text.reader import MessageReader
 from segue.core.stops.text.readout import text_reading
 from segue.core.stops.text.text_verdict import TextVerdict, hear
@@ -38,6 +39,7 @@ _LONGEST_WORD = 40
 # In these, text that is not a record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
+_SCREENS = ("tui", "stdout")
 # Nobody types here: a mark before every line quotes the whole text.
 _PROMPTLESS = ("http-body", "log", "stderr")
 _QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
@@ -189,6 +191,9 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
     turn: Turn | None = fold(profile.parse(found)) if profile is not None else None
     if turn is not None and turn.seen == 0 and turn.unread == 0:
         turn = None
+    if profile is None and cut.is_stream and source.channel in ("stream-json", "stdout"):
+        told = unowned.events(found)
+        turn = fold(told) if told else None
     heard = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
         source = replace(source, channel="tui")  # its front matter is broken, so its text counts
@@ -224,7 +229,7 @@ def _hear(
         or (source.channel in _STREAMS and is_answer_page(read)),
         logs=source.channel not in _CONVERSATION,
     )
-    dialog = asked(read, source.name) if source.channel == "tui" else None
+    dialog = asked(read, source.name) if source.channel in _SCREENS else None
     if dialog is None and not any(u.voice is not Voice.MUTED or u.under_tool for u in parts):
         return TextVerdict()
     talk = source.channel in _CONVERSATION
@@ -238,6 +243,9 @@ def _hear(
     if alone and not (dialog or talk or kept):
         fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
         heard = temper(heard, parts, ear, source.name, may_fill=not fields)
+    if kept:
+        lost = [s for s in heard.signs if s.reason is StopReason.ERROR]
+        heard = replace(heard, signs=tuple(s for s in heard.signs if s not in lost))
     return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
 
 

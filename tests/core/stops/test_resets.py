@@ -46,6 +46,50 @@ def after(text: str) -> float:
     return found.after_s
 
 
+# Durations and leads
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Time until reset: 02:15:30", 8130),
+        ("resets in 2:15", 8100),
+        ("Try again in 4:59", 299),
+        ("Please wait 00:04:59 before retrying", 299),
+        ("Time remaining: 3h 12m", 11520),
+        ("Next window opens in 1h 4m.", 3840),
+        ("try again in 2 hr. 5 min.", 7500),
+        ("You can use it again in 47 minutes", 2820),
+        ("Your quota replenishes in 6h", 21600),
+        ("Riprova tra 10 minuti.", 600),
+        ("Попробуйте снова через 2 часа", 7200),
+        ("1時間後に再試行してください", 3600),
+        ("30분 후에 다시 시도하세요", 1800),
+    ],
+)
+def test_a_countdown_is_a_duration_and_not_a_clock_time(text: str, seconds: float) -> None:
+    assert after(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Your next message will be possible at 18:45.", unix(2025, 10, 29, 18, 45)),
+        ("limit lifts at 5 PM UTC", unix(2025, 10, 29, 17)),
+        ("Limits reset daily at 00:00 UTC", unix(2025, 10, 30)),
+        ("The quota will reset at 11-02 19:27:00 UTC.", unix(2025, 11, 2, 19, 27)),
+        ("back tomorrow at 9 AM", unix(2025, 10, 30, 9)),
+    ],
+)
+def test_a_time_is_found_after_this_lead(text: str, expected: float) -> None:
+    assert at(text) == expected
+
+
+@pytest.mark.parametrize("text", ["Resets every 24 hours", "Limit refreshes every 5 hours"])
+def test_how_often_a_limit_resets_does_not_say_when(text: str) -> None:
+    assert parse(text) is None
+
+
 # Clock times
 
 

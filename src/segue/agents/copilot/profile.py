@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 
 from segue.agents.contracts.profile import Profile, Record
 from segue.agents.shared.fields import JSON, instant, items, obj, text, whole
-from segue.core.stops.events import Ended, Event, Other, Prompt, Reply, ToolCall, ToolResult
+from segue.core.stops.events import (
+    Ended,
+    Event,
+    Failure,
+    Other,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolResult,
+)
 
 _KNOWN = {
     "assistant.turn_start",
@@ -46,6 +55,8 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
             case "session.task_complete":
                 incomplete = data.get("success") is False
                 yield Ended(ok=not incomplete, **mark)
+            case "session.error":
+                yield Failure(message=text(data, "message"), **mark)
             case "result":
                 code = whole(record.data, "exitCode")
                 yield Ended(ok=code == 0 and not incomplete, **mark)

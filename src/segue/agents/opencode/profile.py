@@ -170,7 +170,10 @@ class _Teller:
                     yield from self.flush()  # the author of these words is known
             case "session.error" if not self.is_closing:
                 yield from self.session(ident, put)
-                yield from self.error(obj(what, "error"), put)
+                said = text(what, "error")  # of other servers, which send only words
+                yield from self.error(
+                    {"data": {"message": said}} if said else obj(what, "error"), put
+                )
             case "session.status" if text(what, "status", "type") == "retry":
                 # The only place where opencode says that it waits, and until when.
                 until = instant(obj(what, "status").get("next"))

@@ -16,12 +16,13 @@ from segue.agents.contracts.profile import Profile, Record
 from segue.agents.shared.fields import joined, obj
 from segue.agents.shared.lines import decode
 
-_STAMP = re.compile(r"^(?:\s*\[[^\]{}]{1,60}\]){1,4}\s*(?=\{)")
+_STAMP = re.compile(r"^(?:(?:\s*\[[^\]{}]{1,60}\]){1,4}|data:)\s*(?=\{)")
 _OPENINGS = ("{", "[{")
 _PAIR = re.compile(
     r'"(?P<key>\w{2,40})"\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|true|false|null|-?\d+(?:\.\d+)?)'
 )
 _TELLING = {"type", "subtype", "is_error", "terminal_reason", "api_error_status", "error", "result"}
+_NAMED = re.compile(r"[a-z]+[./][a-z_.]+$")  # the kind of an event, which says enough
 _ROW = re.compile(r"\s*\{\s*\"[^\"]*\"\s*,|[^\"]*`")  # of a table in a program's source
 _SALVAGE_CHARS = 65_536
 _TRIED_CHARS = 16 << 20
@@ -143,7 +144,10 @@ def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
     pairs: dict[str, Any] = {}
     for match in _PAIR.finditer(text):
         pairs.setdefault(match["key"], decode(match["value"]))
-    if len(_TELLING & pairs.keys()) < 2:
+    named = (
+        "type" in pairs and index + len(taken) >= len(lines) and _NAMED.match(pairs["type"] or "")
+    )
+    if len(_TELLING & pairs.keys()) < 2 and not named:
         return None, 1
     if "subtype" in pairs or "is_error" in pairs:
         pairs.setdefault("type", "result")

@@ -37,6 +37,7 @@ _WEIGHTS = {
     Strength.OWN: 16,
 }
 """Each outweighs all weaker ones together, so composition never overturns strength."""
+_RESETS = 2
 
 
 CONCEPT = "concept"
@@ -69,6 +70,8 @@ def ordered(signs: Iterable[Sign]) -> list[Sign]:
         # The last key only orders signs that say the same: an agent's own wording is more specific.
         own = not sign.evidence.rule.startswith("general.")
         total = support[sign.rank, sign.reason]
+        if sign.reason is StopReason.RATE_LIMIT and sign.reset is not None:
+            total += _RESETS  # what resets by itself need not be paid
         exact = not is_family(sign.evidence.rule)
         strength = sign.strength
         if sign.reason is StopReason.OVERLOADED and strength is Strength.SENTENCE:

@@ -33,20 +33,21 @@ _UNIT_S = {
     "ms": 0.001, "millisecond": 0.001, "msec": 0.001,
     "s": 1.0, "sec": 1.0, "second": 1.0, "segundo": 1.0, "sekunde": 1.0, "seconde": 1.0,
     "секунд": 1.0, "минут": 60.0, "час": 3600.0, "часа": 3600.0, "часов": 3600.0, "день": 86_400.0,
-    "秒": 1.0, "ثواني": 1.0, "ثانية": 1.0,
+    "дня": 86_400.0, "дней": 86_400.0, "秒": 1.0, "초": 1.0, "ثواني": 1.0, "ثانية": 1.0,
+    "secondo": 1.0, "secondi": 1.0, "minuti": 60.0, "분": 60.0,
     "m": 60.0, "min": 60.0, "minute": 60.0, "minuto": 60.0, "分": 60.0, "分钟": 60.0, "دقيقة": 60.0,
     "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hora": 3600.0, "stunde": 3600.0, "heure": 3600.0,
-    "小时": 3600.0, "時間": 3600.0, "ساعة": 3600.0,
-    "d": 86_400.0, "day": 86_400.0, "dia": 86_400.0, "tag": 86_400.0, "jour": 86_400.0,
-    "天": 86_400.0, "日": 86_400.0,
+    "ora": 3600.0, "ore": 3600.0, "小时": 3600.0, "時間": 3600.0, "시간": 3600.0, "ساعة": 3600.0,
+    "d": 86_400.0, "day": 86_400.0, "dia": 86_400.0, "día": 86_400.0, "tag": 86_400.0,
+    "jour": 86_400.0, "giorno": 86_400.0, "giorni": 86_400.0, "天": 86_400.0, "日": 86_400.0,
     "w": 604_800.0, "week": 604_800.0, "month": 2_592_000.0,
 }  # fmt: skip
 _UNITS = "|".join(sorted((re.escape(u) for u in _UNIT_S), key=len, reverse=True))
-_AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en|ы|у)?(?![a-zа-я])"
+_AMOUNT = rf"(\d+(?:[.,]\d+)?|an?(?=\s)|one(?=\s))\s*({_UNITS})(?:s|es|n|en|ы|у)?(?![a-zа-я])\.?"
 _DURATION = lazy_pattern(rf"(?:{_AMOUNT})(?:[\s,]*(?:and|e|und|et)?\s*{_AMOUNT})*", re.I)
 _ONE_AMOUNT = lazy_pattern(_AMOUNT, re.I)
 _TO = lazy_pattern(r"(?i)\d+(?:\.\d+)?\s?(?:-|–|to|or)\s?(?=\d)")  # "5-10 minutes": the longer one
-_COUNTDOWN = lazy_pattern(r"(\d{1,3}):([0-5]\d):([0-5]\d)(?!\d|\s?[ap]m)")
+_COUNTDOWN = lazy_pattern(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?!\d|:|\s?[ap]\.?m)")
 
 _MONTHS = {
     name: number
@@ -88,19 +89,24 @@ _LEAD = lazy_pattern(
     r"|\bre[- ]?tr(?:ying|ies|y)(?:[_-]?(?:after|delay|in))?(?:[_-]?(?:seconds|s|ms))?"
     r"|\brate[- ]limit(?:ing|ed) for|\bregain access"
     r"|\btry (?:your request |it |sending )?again|\bwait(?:ing)?|\bavailable(?: again)?"
-    r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lifted|expires?)"
+    r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lift(?:s|ed)|expires?|replenish\w*"
+    r"|opens?|unblocked|unlocked)"
+    r"|\btime (?:remaining|left)|\bremaining time|(?-i:RetryAt)|\bretry_at"
+    r"|\b(?:again|possible|continue|retry|back)(?= (?:at|in|on|after|tomorrow)\b)"
     r"|\bcontinu(?:e|ing) (?:automatically|in)\b|\bcool(?:ing)?[- ]?down"
     r"|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
     r"|\bredefin\w+|\breinicia\w*|\br[ée]essa\w+|\br[ée]initialis\w+|\bversuchen\b|\bwird\b"
-    r"|\bint[ée]nt\w+|\brestablec\w+|повтор\w+|сброс\w*|إعادة المحاولة|重置|リセット|重试|将[在于]"
+    r"|\bint[ée]nt\w+|\brestablec\w+|\briprova\w*|повтор\w+|попробуйте|сброс\w*|إعادة المحاولة|重置"
+    r"|リセット|重试|将[在于]"
     r"|请(?:稍后)?[在于]|请等待|请(?=\s?\d)"
+    r"|(?=\d{1,3}\s?(?:秒|分|時間|초|분|시간)\s?(?:後|후)[^.。]{0,12}(?:再|다시|お試し))"
     r"|usage limit reached(?=\|))"
 )
 _LEAD_GAP = lazy_pattern(
     r"(?i)[\s\"'`:=|,(\[\\*~]*(?:(?:will|be|again|automatically|is|are|at|on|in|after|for|about|around|approximately"
     r"|the|until|by|next|your|usage|limits?|quota|access|em|às|as|a|para|خلال|另|attempt|request"
-    r"|before|cycle|when|monthly|period|and|try|later|time|date|reset|resets|every|another|within|please|least"
-    r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|es|sie|uhr|en|de|nuevo|las|попытку|через|は|requests?)\b[\s\"'`:=|,(\[\\*~-]*)*"
+    r"|before|cycle|when|monthly|period|and|try|later|time|date|reset|resets|every|another|within|daily|please|least"
+    r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|es|sie|uhr|en|de|nuevo|las|попытку|снова|ещё|еще|раз|через|は|tra|fra|まで|requests?|less|than|more)\b[\s\"'`:=|,(\[\\*~-]*)*"
 )
 
 _BREAK = lazy_pattern(r"\s+")  # a message breaks wherever the terminal ends
@@ -141,6 +147,7 @@ _RELATIVE_DAY = lazy_pattern(r"(?i)(today|tomorrow|amanhã|hoje)\b")
 _WEEKDAY_GAP = lazy_pattern(r",?\s+")
 _DAY_AFTER = lazy_pattern(r"(?i),?\s+(?:on\s+)?(?:the\s+)?")
 _RANGE = lazy_pattern(r"(?i)\s*(?:-|–|to|and)\s*")
+_DASHED = lazy_pattern(r"(\d\d)-(\d\d)(?=(?:[T ]| at )\d\d:\d\d)")  # month and day
 _DATES = (_MONTH_DAY, _DAY_MONTH, _NUMERIC, _DOTTED)
 _DATE_CLOCK_GAP = lazy_pattern(r"(?i)[\s,]*(?:at|às|as|um|à)?\s*")
 
@@ -212,6 +219,11 @@ def zone(name: str) -> tzinfo | None:
 
 
 _IN = lazy_pattern(r"(?i)\bin\b\W{0,3}$")
+_FOR = lazy_pattern(
+    r"(?i)\b(?:time (?:until|to|till|before) (?:\w+ ){0,2}reset|(?:time )?(?:remaining|left)"
+    r"|remaining time|wait(?:ing)?(?: for)?|for)\b\W{0,4}$"
+)
+_EVERY = lazy_pattern(r"(?i)\bevery\s+$")
 _Found = tuple[float, float | None, int]  # instant, stated seconds, where the time ends
 
 
@@ -226,13 +238,21 @@ def _time(text: str, start: int, lead: str, now: float, tz: tzinfo) -> _Found | 
         return _iso(match, tz)
     if found := _dated(text, start, now, tz):
         return found
-    if (match := _COUNTDOWN.match(text, start)) and _IN.search(text[:start]):
-        hours, minutes, seconds = (int(part) for part in match.groups())
-        after_s = hours * 3600.0 + minutes * 60.0 + seconds
+    if (match := _COUNTDOWN.match(text, start)) and (
+        _IN.search(text[:start]) or (match[3] and _FOR.search(text[max(0, start - 48) : start]))
+    ):
+        # "in 2:15" is hours until a reset, but minutes until a retry
+        last = match[3] is None and "reset" not in lead
+        parts = (
+            [0, *map(int, match.groups()[:2])] if last else [int(n or 0) for n in match.groups()]
+        )
+        after_s = parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]
         return now + after_s, after_s, match.end()
     if match := _TO.match(text, start):
         start = match.end()
     if match := _DURATION.match(text, start):
+        if _EVERY.search(text[:start]):
+            return None  # how often, not when
         after_s = sum(
             (float(n.replace(",", ".")) if n[0].isdigit() else 1.0) * _UNIT_S[unit.lower()]
             for n, unit in _ONE_AMOUNT.findall(match[0])
@@ -255,6 +275,8 @@ def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
     start = _date_after_weekday(text, start)
     if match := _DOTTED.match(text, start):
         days = [(int(match[3]), int(match[2]), int(match[1]))]
+    elif match := _DASHED.match(text, start):
+        days = [(year, int(match[1]), int(match[2])) for year in _years(None, now, tz)]
     elif match := _NUMERIC.match(text, start):
         first, second = int(match[1]), int(match[2])
         month, day = (first, second) if first <= 12 else (second, first)

@@ -11,6 +11,8 @@ from segue.core.stops.text.wordings import Catalogue
 from segue.system.config import wordings
 
 EXAMPLES = {
+    "awaits": "the run is on hold until you answer",
+    "consent unattended": "approval is impossible, this is a headless run",
     "plan_limit reached": "the hourly quota of this seat was hit",
     "limit reached": "the cap was reached",
     "limit later": "the usage will reset",

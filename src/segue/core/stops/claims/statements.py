@@ -93,22 +93,45 @@ _HUMAN = lazy_pattern(
 )
 
 
+_CHANGE = lazy_pattern(
+    r"(?i)\(#\d+|\b(?:fixe[sd]|closes|resolves|see|in|pr|issue) #\d|\bby @[\w-]+ in https?:"
+    r"|^\W{0,3}(?:feat|fix|chore|docs|refactor|perf|test|build|ci|style|revert)"
+    r"(?:\([\w ,./-]+\))?!?: "
+)
+_NARRATED = lazy_pattern(
+    r"(?i)\b(?:yesterday|last (?:night|week|month|year)|(?:this|that) morning"
+    r"|the other day|earlier today"
+    r"|came from|nothing in your|in your code"
+    r"|you(?:'re| are) seeing|you(?:'ve| have)? (?:saw|seen))\b"
+)
+
+
+def is_change_note(text: str) -> bool:
+    """Whether a text tells of a change to a program, as release notes and commits do."""
+    return bool(_CHANGE.search(text))
+
+
 def may_claim(unit: Unit, text: str) -> bool:
     """Whether this unit's claims may count. In an error they do, unless its own log calls it
     harmless. A plain line must have the form of a message."""
     if unit.voice is Voice.ERROR:
-        return not _QUIET.search(unit.prefix)
+        return not is_quiet(unit)
     if unit.voice is not Voice.PLAIN or unit.log or unit.speaker or unit.item:
         return False
     words = len(text.split())
     if words > _MAX_WORDS or text.count("\n") > _MAX_LINES:
         return False
-    if not text or is_rest(text):
+    if not text or is_rest(text) or is_change_note(text) or _NARRATED.search(text):
         return False
     if text[0].islower() and len(_SENTENCE_END.split(text, maxsplit=1)[0].split()) > _LOWER_WORDS:
         return False
     shown = _SHOWN.search(text.split("\n", 1)[0])
     return not (_TALK.match(text) or _CLAUSE.match(text) or shown)
+
+
+def is_quiet(unit: Unit) -> bool:
+    """Whether its own log calls this harmless."""
+    return bool(_QUIET.search(unit.prefix))
 
 
 def is_rest(text: str) -> bool:

@@ -43,6 +43,8 @@ CLAIMS = (
     Claim(_R.USER_EXIT, "farewell", "", 3.0),
     Claim(_R.NEEDS_USER, "consent", "asked", 3.0),
     Claim(_R.NEEDS_USER, "wants", "", 3.0),
+    Claim(_R.NEEDS_USER, "awaits", "", 3.5),
+    Claim(_R.NEEDS_USER, "consent", "unattended", 3.5),
     Claim(_R.ERROR, "fault", "", 2.5),
     Claim(_R.ERROR, "fault_line", "", 3.0),
     Claim(_R.ERROR, "thing", "absent", 2.5),
@@ -66,6 +68,7 @@ TAKES: dict[StopReason, tuple[StopReason, ...]] = {
     _R.RATE_LIMIT: (_R.OVERLOADED, _R.ERROR),
     _R.OVERLOADED: (_R.ERROR,),
     _R.USER_EXIT: (_R.OVERLOADED,),
+    _R.NEEDS_USER: (_R.AUTH, _R.ERROR),
 }
 """Reasons, and the reasons they resemble: the effect loses weight if the cause is present."""
 TAKEN = 1.5

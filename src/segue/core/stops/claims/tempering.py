@@ -96,7 +96,14 @@ def temper(
         reason = told
     if kind in _KEPT or (reason is NO_STOP and likely[NO_STOP] < silences):
         reason = told
-    if reason is told and likely[told] < _DOUBTED.get(kind, _DOUBTFUL):
+    if told is StopReason.NEEDS_USER and kind != STATEMENT:
+        return heard  # too few such texts were weighed to say what they read like
+    doubted = _DOUBTED.get(kind, _DOUBTFUL)
+    if kind == "sentence" and any(
+        u.voice is Voice.ERROR and best.evidence.where == f"{where}:{u.line}" for u in units
+    ):
+        doubted = 0.0  # known word for word, and said as an error
+    if reason is told and likely[told] < doubted:
         lost = tuple(replace(s, lost=_DISAGREES) for s in heard.signs)
         return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
     if reason is told:

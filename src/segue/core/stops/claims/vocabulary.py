@@ -194,10 +194,18 @@ class Vocabulary:
 
 
 _GO_CONTEXT = lazy_pattern(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's
+_PERIOD = lazy_pattern(r"(?i)\bbilling (?=cycle|period)")  # a month, not a bill
+_SIZE = lazy_pattern(r"(?i)\btoken (?=(?:cap|count|budget|usage)\b)")  # how many, not a key
+_SYSTEM = lazy_pattern(
+    r"(?i)\bpermission denied\W{1,3}(?:os error|errno|EACCES|publickey)"
+    r"|\bEACCES\b[^.\n]{0,12}permission denied"
+)  # the operating system's
 
 
 def _flat(sentence: str) -> str:
-    return _GO_CONTEXT.sub("", _LINES.sub(" ", sentence).strip())
+    flat = _GO_CONTEXT.sub("", _LINES.sub(" ", sentence).strip())
+    flat = _PERIOD.sub("", flat)
+    return _SYSTEM.sub(" ", _SIZE.sub("tokens ", flat))
 
 
 def _place(claim: Claim, spans: Callable[[str], list[_Span]], sentence: str) -> _Span | None:

@@ -5,6 +5,8 @@ things: a question, ways to answer it, and the keys for that. Two of the three a
 screen are a dialog, whatever it asks.
 """
 
+from msgspec.structs import replace
+
 from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops.plain.unwrap import Line
 from segue.core.stops.reasons import StopReason
@@ -30,12 +32,29 @@ _KEYS = lazy_pattern(
     r"\b(?:enter|return|tab|y/n)\b"
 )
 _INLINE = lazy_pattern(
-    r"(?i)\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
+    r"(?i)^(?:type|enter|choose|select|pick) (?:a |an |your |the )?(?:number|option|choice"
+    r"|selection)\b"
+    r".{0,40}[:?>]\s*$|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to "
+    r"continue\W*$"
     r"|\(y\)es\s?/\s?\(n\)o|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
 )
 _BUTTONS = lazy_pattern(
     r"(?i)^\W*(?:\[?(?:allow|approve|accept|yes|run|always)\b[\w ]{0,14}\]?\W{1,4}){1,3}"
     r"\[?(?:reject|deny|no|cancel|skip)\b[\w ]{0,12}\]?\W*$"
+)
+_ASKED_LINES = 2
+_MAY_IT = lazy_pattern(
+    rf"(?i)^{_CURSOR}(?:\?\s)?(?:\[[\w -]{{2,20}}\]\s*|\w{{2,16}}:\s)?(?:allow|approve|permit"
+    rf"|authori[sz]e|grant)\s"
+    r"[^?]{2,120}\?(?:\s|$)"
+)
+_GRANTS = lazy_pattern(
+    rf"(?i)^{_CURSOR}(?:\d[.)]\s|\(?[a-z]\)\s)?(?:always |yes,? (?:and )?)?(?:allow|approve"
+    rf"|accept|grant)(?: \w+){{0,5}}\W*$"
+)
+_DENIES = lazy_pattern(
+    rf"(?i)^{_CURSOR}(?:\d[.)]\s|\(?[a-z]\)\s)?(?:no,? (?:and )?)?(?:reject|deny|decline|disallow"
+    rf"|block)(?: \w+){{0,5}}\W*$"
 )
 _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
@@ -49,6 +68,8 @@ def asked(lines: list[Line], source: str) -> Sign | None:
         return None  # the answer was to leave
     if _INLINE.search(shown[-1].text) or _BUTTONS.match(shown[-1].text):
         return _sign(shown[-1], source)
+    if (permission := _permission(shown)) is not None:
+        return replace(_sign(permission, source), strength=Strength.SENTENCE)
     keys = any(_KEYS.search(line.text) for line in shown[-_FOOTER_LINES:])
     options = [line for line in shown if _OPTION.match(line.text)]
     place = next((n for n in range(len(shown) - 1, -1, -1) if _QUESTION.match(shown[n].text)), None)
@@ -64,6 +85,26 @@ def asked(lines: list[Line], source: str) -> Sign | None:
     if chosen >= 2 and len(answers) * 2 >= len(below):
         return _sign(question, source)
     return None
+
+
+def _permission(shown: list[Line]) -> Line | None:
+    """The question at the end of a screen that can only ask for a permission: it starts with the
+    verb ("Allow … to run?"), or both ways to answer it are below it."""
+    for place in range(len(shown) - 1, max(-1, len(shown) - _ASKED_LINES - 1), -1):
+        if _MAY_IT.match(shown[place].text):
+            return shown[place]
+    last = len(shown)
+    while last and _answers(shown[last - 1].text):
+        last -= 1
+    answers = [line.text for line in shown[last:]]
+    granted = any(_GRANTS.match(text) for text in answers)
+    if last and granted and any(_DENIES.match(text) for text in answers):
+        return shown[last - 1]
+    return None
+
+
+def _answers(text: str) -> bool:
+    return bool(_GRANTS.match(text) or _DENIES.match(text))
 
 
 def _sign(line: Line, source: str) -> Sign:

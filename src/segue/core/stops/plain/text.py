@@ -14,6 +14,7 @@ into units, and code, diffs, lists, tables and tool results are muted. What rema
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from segue.core.stops.plain import voice
 from segue.core.stops.plain.unwrap import Line, is_html, unescape, untagged
@@ -45,9 +46,26 @@ def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) ->
     tool's output.
     """
     maker = _Maker(errors_only, logs)
-    for line in lines:
+    for line in _without_tables(lines):
         maker.take(line)
     return maker.done()
+
+
+_ENTRIES = 3
+
+
+def _without_tables(lines: list[Line]) -> list[Line]:
+    """The lines; those of a table of messages (so many keys with a text each) are its rows."""
+    marked = list(lines)
+    start = 0
+    while start < len(marked):
+        end = start
+        while end < len(marked) and voice.is_entry(marked[end].text):
+            end += 1
+        if end - start >= _ENTRIES:
+            marked[start:end] = [replace(line, row=True) for line in marked[start:end]]
+        start = max(end, start + 1)
+    return marked
 
 
 class _Maker:
@@ -62,6 +80,7 @@ class _Maker:
         self._in_tags = False  # the last line had some; a blank line after other text ends a page
         self._item_indent: int | None = None  # indentation of the open list item
         self._frame = False  # the line above is a frame of a Python stack trace
+        self._in_sample = False  # below a comment, as far as a body goes
         self._in_code = False
         self._in_diff = False
         self._in_fence = False
@@ -95,6 +114,10 @@ class _Maker:
                 return
             if not text:
                 return
+        if line.row:
+            self._flush()
+            self._units.append(Unit(text, Voice.MUTED, line.number, indent=line.indent))
+            return
         if not text:
             if not self._in_page or not self._in_tags:
                 self._flush()
@@ -112,6 +135,19 @@ class _Maker:
         if self._frame and not mark and (voice.is_code(said) or line.indent):
             self._frame = voice.is_stack(said)
             return  # the code of a frame, which is not a message
+        if voice.is_closing(said) and self._lines and voice.is_body(self._lines[-1]):
+            self._lines = []  # the argument of a call
+            self._in_sample = True
+            return
+        if voice.heads_result(said) and not self._errors_only:
+            self._flush()
+            self._in_result = True
+            return
+        self._in_sample = voice.is_comment(said) or (self._in_sample and voice.is_body(said))
+        if self._in_sample:
+            self._flush()
+            self._units.append(Unit(said, Voice.MUTED, line.number, indent=line.indent))
+            return
         self._frame = voice.is_frame(said)
         self._wrapped = self._wrapped or (line.goes_on and bool(self._lines))
         if line.goes_on and self._speaks_as_error and not mark:

@@ -35,6 +35,7 @@ class Line(Struct, frozen=True):
     indent: int = 0
     prefix: str = ""  # what a logger put before it
     goes_on: bool = False  # a line width broke the line above here
+    row: bool = False  # of a table, whose cells tabs part
 
 
 _ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -211,6 +212,8 @@ def _shared(texts: list[str]) -> str:
     prefix = sign[0] if sign else ""
     if len(prefix) < _SHARED_LEAST or _SPEECH.search(prefix.replace("ERROR", "")):
         return ""
+    if any(prefix.count(first) != prefix.count(last) for first, last in ("()", "[]", "{}")):
+        return ""  # a call in source code, not a logger's
     return prefix
 
 
@@ -301,10 +304,28 @@ def _speaks_up(text: str) -> bool:
 # --- lines --------------------------------------------------------------------------------------
 
 
+_CELLS = 2  # so many tabs inside a line part the cells of a table
+_NEXT_ROW = lazy_pattern(r"(?<=\S)[ \u00a0]{16,}(?=[⎿⏺●■✕✗✖❌⚠✦] {0,3}\S)")
+
+
+def _rows_of_a_screen(raw: list[str], first_line: int) -> tuple[list[str], list[int]]:
+    """The lines and their numbers. A screen that was copied as one line has its rows padded to the
+    width of the terminal, and a mark begins the next one."""
+    rows: list[str] = []
+    numbers: list[int] = []
+    for number, line in enumerate(raw, first_line):
+        padded = len(line) <= MAX_LINE_CHARS and " " * 16 in line
+        parts = _NEXT_ROW.split(line) if padded else [line]
+        rows += parts
+        numbers += [number] * len(parts)
+    return rows, numbers
+
+
 def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
     """The lines as they were written. Lines that only a line width broke off are marked
     (`goes_on`)."""
     lines = []
+    raw, numbers = _rows_of_a_screen(raw, first_line)
     written = _decoded(raw)
     peeled = _peeled(written)
     texts = [clean(_SOURCE_COLUMN.sub("", o) if ":" in o[-12:] else o) for o in peeled]
@@ -315,9 +336,10 @@ def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
         lines.append(
             Line(
                 text[len(prefix) :].strip(),
-                first_line + (offset if written is raw else 0),
+                numbers[offset] if written is raw else first_line,
                 len(one) - len(one.lstrip(" ")),
                 prefix,
+                row=not prefix and one.strip().count("\t") >= _CELLS,
             )
         )
     return _marked(lines)

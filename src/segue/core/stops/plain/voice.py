@@ -48,6 +48,12 @@ _NOT_OURS = (
 )
 # "I keep getting this error: …" talks about an error.
 _NO_TALK = r"(?!(?:i|we|my|our|this|that|get|got|getting|see|seeing|keep|the|an?)\b)"
+# A code that names what happened, as the head of its message: "tokens_exceeded: the prompt has …".
+_EVENT_CODE = (
+    r"(?-i:(?:[a-z]+_)+(?:exceeded|error|invalid|denied|failed|failure|exhausted|reached|expired"
+    r"|unavailable|overloaded|timeout|unauthorized|required|large|long|many|requests|found|limited)"
+    r"|(?:invalid|insufficient|missing|unsupported|unknown|too)(?:_[a-z]+)+)"
+)
 _ERROR_LEAD = lazy_pattern(
     r"(?ix)^(?:\^C)?(?:[^\w`\"']|_){0,4}(?:\[[^\]]{1,60}\]\s*){0,3}(?:[^\w`\"']|_){0,5}(?:\d{1,2}:\s)?(?:"
     r"  (?:api|internal|system|provider|network|connection|server|model|llm|stream|terminal|task"
@@ -83,7 +89,9 @@ _ERROR_LEAD = lazy_pattern(
     r"| reason:\s.{0,120}(?:\b[45]\d\d\b|error|limit)"
     r"| [\w.-]{2,40}:\s*(?:api\s+)?[45]\d\d\s"
     r"| unexpected\s+(?:api\s+)?response\b"
-    r"| (?:post|get|put)\s+\"?https?://\S+\s+failed\b"
+    r"| (?:post|get|put)\s+\"?https?://\S+\s+failed\b|(?:post|get|put)\s+\"https?://[^\s\"]+\":\s"
+    rf"| {_EVENT_CODE}:\s(?![\"'`\[{{]|(?:true|false|null)\b)\S+\s\S+\s\S"
+    r"| [a-z_]+\.\d+(?:\.[a-z_0-9]+)+:\s\w+\s\w|curl:\s\(\d+\)\s"
     r"| api\s+time-?out\b"
     r"| (?:[a-z.-]+\s+){0,4}returned\s+(?:an?\s+)?(?:error|http\s+[45]\d\d|status)"
     r"| (?:agent|task|run|session|execution|turn)\s+(?:execution\s+|run\s+)?(?:has\s+|was\s+)?"
@@ -99,7 +107,7 @@ _ERROR_LEAD = lazy_pattern(
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b"
     r"     (?:\s*[:,(\[{]|\sfrom\s|\s[45]\d\d\b|$)"
-    r"| (?:[\w.-]+\s+){0,3}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed"
+    r"| (?:[\w.-]+,?\s+){0,3}[\w.-]+:\s+(?:(?:api\s+)?error|fatal|request\s+failed"
     r"     |(?:model|api|llm|provider|stream|inference)\s+(?:call|request)?\s*"
     r"     (?:failed|error)(?=:))\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
@@ -126,13 +134,14 @@ _NO_ERROR = lazy_pattern(
 _ERROR_INSIDE = lazy_pattern(
     r"[\"']name[\"']:\s?[\"']\w+Error[\"']|<class '[\w.]+(?:Error|Exception)'>"
     r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
-    r"|(?:Error|Exception)\(['\"]"
+    r"|(?:Error|Exception)\(['\"]|\bis_?[eE]rror=(?:true|True)\b"
     r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
 )
 _BODY = lazy_pattern(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = lazy_pattern(
     r"""(?x)^(?:
       [+-](?!-\w|\s[Cc]aused\s[Bb]y:|\s\{'error')(?:\s|[^\s\d]|\d*$)
+    | \*\*[^*]{2,60}\*\*\s[–—-]\s
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
@@ -188,6 +197,20 @@ _STACK = lazy_pattern(
     r"|\d+:\s0x(?!.{0,200}(?:OOM|OutOfMemory)))"
 )
 _FRAME = lazy_pattern(r"^File \".{1,400}\", line \d+")
+_CLOSING = lazy_pattern(r"^[\]}]*[)][\]})]*[,;]$")
+_ENTRY = lazy_pattern(r"^(?P<q>[\"']?)(?P<key>[A-Za-z][\w.-]{0,60})(?P=q)\s*:\s*([\"'`]).*\3,?$")
+_BODY_KEYS = lazy_pattern(
+    r"(?i)(?:error|err)[_-]?(?:s|type|message|code)?|(?:request|session|uu)?[_-]?id|message|msg|type|code"
+    r"|status(?:[_-]?code)?|param|reason|details?|cause|name|title|description|timestamp|time|level"
+    r"|severity|stack|text|domain|service|object|model|provider|event|url|method|path|errno|syscall"
+    r"|address|host(?:name)?|body|data|subtype|result|logger|component|role|content|exception"
+    r"|traceback|responsebody|source|hint"
+)
+"""The keys of an error's own body."""
+_RESULT_HEAD = lazy_pattern(
+    r"(?i)\b(?:function|tool|command|shell) (?:output|result|response)s?:?$"
+)
+_CLIENT = lazy_pattern(r"(?:[A-Z][\w ]{2,40} due to an? API error: )?API Error\b")
 _REPORT = lazy_pattern(r"(?i)^an uncaught exception occurred:$")
 _ITEM = lazy_pattern(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
 _TEST = lazy_pattern(
@@ -197,7 +220,7 @@ _ANSWER = lazy_pattern(r"(?i)\b(?:api response|response(?: body)?|error|body|rep
 _TOOL_CALL = lazy_pattern(r"^[A-Z][\w-]*(?: [A-Z][\w-]*){0,3}\(")
 _RUNNING = lazy_pattern(
     r"(?i)^(?:working|thinking|running|waiting)\b.*\besc to (?:interrupt|cancel)"
-    r"|^[A-Z]\w{2,}ing\b.*…$"
+    r"|^(?!a?waiting (?:for|on|user|your|approval|confirm|permission|input))[A-Z]\w{2,}ing\b.*…$"
     r"|^\S{3,}…\s*\(.*(?:thinking|tokens|esc to|\d+s)\b.*|\w…\s\(esc to interrupt"
 )
 
@@ -229,7 +252,7 @@ def is_fence(said: str) -> bool:
 
 def is_client_error(said: str) -> bool:
     """Whether this is an error in words that only the client itself uses."""
-    return said.startswith("API Error")
+    return bool(_CLIENT.match(said))
 
 
 def is_result(mark: str) -> bool:
@@ -255,6 +278,27 @@ def is_tool_call(said: str) -> bool:
 def is_log(said: str) -> bool:
     """Whether this is a log line with a time stamp or a level."""
     return bool(_LOG.match(said))
+
+
+def is_closing(said: str) -> bool:
+    """Whether this closes a call in source code; a body above it is its argument."""
+    return bool(_CLOSING.match(said))
+
+
+def is_entry(said: str) -> bool:
+    """Whether this is a key with a text, as tables of messages and translations have them."""
+    found = _ENTRY.match(said)
+    return found is not None and not _BODY_KEYS.fullmatch(found["key"])
+
+
+def heads_result(said: str) -> bool:
+    """Whether this line says that the output of a tool follows."""
+    return bool(_RESULT_HEAD.search(said))
+
+
+def is_comment(said: str) -> bool:
+    """Whether this is a comment of a program; a body right below it is a sample."""
+    return said.startswith(("// ", "/* ", "/** "))
 
 
 def is_item(said: str) -> bool:

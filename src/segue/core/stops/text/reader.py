@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from segue.core.lazy_pattern import lazy_pattern
 from segue.core.stops import resets
-from segue.core.stops.claims.statements import is_human, is_only_warned, is_rest, may_claim
+from segue.core.stops.claims.statements import (
+    is_change_note,
+    is_human,
+    is_only_warned,
+    is_quiet,
+    is_rest,
+    may_claim,
+)
 from segue.core.stops.claims.table import ENOUGH, ENOUGH_ALONE, FAULT, VAGUE
 from segue.core.stops.claims.vocabulary import Spoken
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family
@@ -33,7 +40,7 @@ _RETRYING = lazy_pattern(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
     r"|\battempt:? ?#?\d+\b|\bon try \d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
-    r"|إعادة المحاولة|重试中"
+    r"|إعادة المحاولة|重试中|正在重试"
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
 )
@@ -45,7 +52,7 @@ _NEGATION = lazy_pattern(
 )
 _NOT = lazy_pattern(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
 _MENTION = lazy_pattern(
-    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)"
+    r"(?i)^[\"'`\s)]{0,3}(?:is (?:the|a|an|shown|printed|what|when|not|one)\b"
     r"|(?:was|is now|has been) (?:the|a|shown|printed|added|fixed|resolved|handled)"
     r"|means|appears|indicates|shows up"
     r"|messages? (?:is|are|was|appears?)|patterns?\b|handling|handler|tests?\b|/ "
@@ -186,14 +193,17 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             said = self.unit(replace(unit, text=rest), where) if rest else None
             return said if said is not None and said.signs else None
         places = _PLACES[unit.voice, unit.under_tool]
-        if not self.in_errors:
+        in_errors = self.in_errors or is_client_error(text)
+        if not in_errors:
             places = tuple(place for place in places if place != "error")
         hits, text = self._hits(text, places, unit.wrapped)
         counters = [h for h in hits if h.wording.reason == NOT_A_STOP]
         if is_side_job(unit):
             return MatchedMessage()
-        if not hits and unit.voice is Voice.PLAIN and depth and (named := _SOURCE.match(text)):
-            return self.unit(replace(unit, text=text[named.end() :]), where, 0)
+        if unit.voice is Voice.PLAIN and depth and (named := _SOURCE.match(text)):
+            said = self.unit(replace(unit, text=text[named.end() :]), where, 0)
+            if not hits or (said is not None and said.signs):
+                return said
         signs: list[Sign] = []
         lost: list[Sign] = []
         for hit in hits:
@@ -212,9 +222,13 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]
             if unit.voice is Voice.PLAIN and not sign.lost and quoted:
                 sign = replace(sign, lost="inside quotes that opened above")
+            if not sign.lost and is_family(hit.wording.id) and is_quiet(unit):
+                sign = replace(sign, lost="its own log calls it harmless")
             listed = unit.item and sign.reason is not StopReason.COMPLETED
             if listed and not sign.lost and is_family(hit.wording.id):
                 sign = replace(sign, lost="an item of a list")
+            if unit.voice is Voice.PLAIN and not sign.lost and is_change_note(text):
+                sign = replace(sign, lost="a note on a change")
             if unit.voice is Voice.PLAIN and not sign.lost and is_human(text):
                 sign = replace(sign, lost="prose: somebody speaks of what they think or did")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
@@ -223,7 +237,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             (lost if sign.lost else signs).append(sign)
         # A wording matched and does not count, so its claims do not count either.
         refused = any(unit.voice is Voice.PLAIN or s.lost.startswith(_DENIED) for s in lost)
-        if not counters and not refused and self.in_errors and may_claim(unit, text):
+        if not counters and not refused and in_errors and may_claim(unit, text):
             alone = unit.voice is Voice.PLAIN or is_only_warned(unit)
             signs, outweighed = self._weighed(signs, text, where, at, alone=alone)
             lost += outweighed
@@ -321,7 +335,7 @@ def has_tries_left(notice: str) -> bool:
     """Whether a notice counts its tries and this is not the last one."""
     if "on try 0" in notice:
         return True  # the first of several
-    counted = _COUNTED.search(notice)
+    *_, counted = [None, *_COUNTED.finditer(notice)]
     return counted is not None and int(counted[1][:9]) < int(counted[2][:9])
 
 
@@ -387,6 +401,8 @@ SILENCED = "not a stop: "
 
 def _silences(counter: Hit, hit: Hit, text: str) -> bool:
     """Whether a counter-wording silences a match: in its whole unit, or only on its own line."""
+    if hit.wording.reason in counter.wording.spares:
+        return False
     if counter.wording.covers != "line":
         return True
     return "\n" not in text[min(counter.end, hit.end) : max(counter.start, hit.start)]
@@ -444,7 +460,7 @@ def _why_lost(hit: Hit, text: str) -> str:
     before, after = text[: hit.start], text[hit.end :]
     if _NEGATION.search(before[-48:]):
         return f"{_DENIED} or conditional"
-    if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern):
+    if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern.replace("\\b", " ")):
         return _DENIED
     if "start" not in hit.wording.where and "line" not in hit.wording.where:
         return ""

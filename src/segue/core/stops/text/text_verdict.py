@@ -32,6 +32,7 @@ from segue.core.stops.text.reader import (
 from segue.core.stops.types import Sign, Strength
 
 _STATUS_LEAD = lazy_pattern(r"^\W{0,3}([45]\d\d)\b")
+_CODE_LEAD = lazy_pattern(r"(?m)^\{\s?\"error\":\s?\"(\w+)\"")
 _RAISED = lazy_pattern(r"^[A-Z]\w*(?:Error|Exception)\b")
 _CAUSES_IN_A_LIST = 4
 _STATUSES_IN_A_TABLE = 3
@@ -44,7 +45,11 @@ _DROPPED = "agents.interrupted_by_hand"
 """Printed when a turn is taken back; after an error, nobody did that by hand."""
 _RESETS = lazy_pattern(r"(?i)\breset")
 _TROUBLE = lazy_pattern(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
+_PLAN = lazy_pattern(r"(?i)^(?:(?:ok|okay|now|right|alright),? )?(?:let me|let's|i'll|i will) \w")
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
+_TESTED = lazy_pattern(r"^--- FAIL: Test\w")  # what crashes there is a test
+_EXAMPLE = lazy_pattern(r"(?i)\b(?:examples?|samples?|scenarios?|sample output)\b")
+_SECTION = lazy_pattern(r"^#{2,6}\s+\S")
 _HELP = lazy_pattern(r"^Usage: \S+.*\[")
 _DOCUMENT = 2  # from this number of headings on, a text is a document
 _CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
@@ -86,6 +91,9 @@ class _Listener:
         self._above: Unit | None = None  # a sentence that introduces what is below it
         self._shown = False  # what is above was only shown
         self._headings = 0  # of a document
+        self._example = False  # the last heading announces one
+        self._prompted = False  # the user said something
+        self._below = 0  # the line right below the signs
         self._told = False  # the signs are in plain words, not in an error
         self._causes: set[StopReason] = set()
         self._statuses: set[str] = set()
@@ -96,6 +104,10 @@ class _Listener:
         if self._hangs_below_retry(unit):
             return
         self._retry = None
+        if unit.voice is Voice.PROMPT and unit.text.strip():
+            self._prompted = True
+        elif unit.speaker and self._prompted and unit.voice is Voice.PLAIN:
+            self._drop("the agent answers what the user said after it")
         if unit.voice is Voice.RUNNING:
             self._drop("the agent is still at work below it")
             return
@@ -109,8 +121,14 @@ class _Listener:
             return
         said = _without_dropped(said)
         self._note(unit, said)
-        self._headings += bool(unit.voice is Voice.MUTED and _HEADING.match(unit.text))
+        if unit.voice is Voice.MUTED and _HEADING.match(unit.text):
+            self._headings += 1
+            self._example = bool(_EXAMPLE.search(unit.text))
+        self._view = self._view or bool(unit.voice is Voice.MUTED and _TESTED.match(unit.text))
         self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
+        if self._example and said.signs:
+            self._lost += [replace(s, lost="shown as an example") for s in said.signs]
+            return
         if above is not None and said.signs:
             if _CASES.match(above.text):
                 self._lost += [replace(s, lost="shown as an example") for s in said.signs]
@@ -123,9 +141,12 @@ class _Listener:
         elif said.signs:
             # "Done." is an answer, an error is not.
             self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
+            self._prompted = False
             self._told = unit.voice is Voice.PLAIN
             advice = is_order(unit.text) or is_advice(unit.text)
-            self._signs, outdone = _newest(self._signs, said.signs, advice=advice)
+            below = unit.line == self._below and not unit.log  # no blank line parts them
+            self._signs, outdone = _newest(self._signs, said.signs, advice=advice, below=below)
+            self._below = unit.line + unit.text.count("\n") + 1
             self._lost += outdone
             self._error = None
         else:
@@ -139,12 +160,15 @@ class _Listener:
         if is_test(unit.text):
             self._drop("a test follows it")
             return
-        if unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text)):
+        plans = unit.voice is Voice.PLAIN and not unit.log and _PLAN.match(unit.text)
+        if plans or (unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text))):
             self._drop("the agent goes on below it")
-        elif unit.voice is Voice.ERROR and not said.lost and not unit.log:
+        elif unit.voice is Voice.ERROR and all(s.outdone for s in said.lost) and not unit.log:
             self._error = unit
         elif unit.voice is Voice.MUTED and not is_stack(unit.text):
             self._error = None  # a file, not an ending
+            if _SECTION.match(unit.text):
+                self._drop("a document goes on below it")
             if is_code(unit.text) and self._weaker_than(Strength.SENTENCE):
                 self._drop("code follows it")
 
@@ -185,7 +209,9 @@ class _Listener:
         if retry is None:
             return False
         below = retry.line + retry.text.count("\n") + 1
-        if unit.line == below and unit.voice is Voice.ERROR and has_tries_left(retry.text):
+        again = is_client_error(unit.text) and is_client_error(retry.text)  # the next failure
+        error = unit.voice is Voice.ERROR and not again
+        if unit.line == below and error and has_tries_left(retry.text):
             return True
         if unit.indent <= retry.indent:
             return False
@@ -197,6 +223,7 @@ class _Listener:
         self._foreign = self._foreign or said.foreign
         self._lost += said.lost
         self._statuses |= set(_STATUS_LEAD.findall(unit.text))
+        self._statuses |= set(_CODE_LEAD.findall(unit.text))
         self._causes |= {
             s.reason
             for s in (*said.signs, *said.lost)
@@ -233,15 +260,17 @@ def _is_said(unit: Unit) -> bool:
 
 
 def _newest(
-    before: list[Sign], now: tuple[Sign, ...], *, advice: bool = False
+    before: list[Sign], now: tuple[Sign, ...], *, advice: bool = False, below: bool = False
 ) -> tuple[list[Sign], list[Sign]]:
     """The last message counts. But a goodbye does not cancel the error before it, a code without a
-    cause does not cancel one with a cause, and neither does advice, which is about that error."""
+    cause does not cancel one with a cause, and neither does advice, which is about that error, or
+    a code right below a sentence, which is that sentence's."""
     said = max(s.strength for s in now)
     weak = (
         all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
         or (said < Strength.CODE and any(s.strength > said for s in before))
         or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
+        or (below and said is Strength.CODE and any(s.strength > said for s in before))
         or (advice and all(is_family(s.evidence.rule) or s.strength < said for s in now))
     )
     known = any(s.reason is not StopReason.ERROR or s.strength >= Strength.SENTENCE for s in before)

@@ -48,6 +48,7 @@ class Wording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strength: Literal["hint", "phrase", "code", "sentence"] = "sentence"
     scope: str | None = None
     covers: Literal["line", "unit", "source", "all"] = "unit"  # how far "none" silences
+    spares: tuple[Reason, ...] = ()  # what "none" does not silence
     agents: tuple[str, ...] = ()  # empty: anybody prints it
     example: tuple[str, ...]
     except_for: tuple[str, ...] = ()  # texts that look alike and must not match

@@ -1,0 +1,61 @@
+"""Records that no known agent wrote: how the last one says that its turn ended.
+
+Protocols of agents (JSON-RPC, server-sent events, JSON lines) differ in their frames, but agree on
+a few fields: a reason why the turn stopped, a request for a permission, an event whose name says
+that something failed. Only these are read, and only from the last record, because what an unknown
+record means for the ones before it is unknown too.
+"""
+
+import re
+
+from segue.agents.contracts.profile import Record
+from segue.agents.shared.fields import JSON, obj, text
+from segue.core.stops.events import Ended, Event, Failure
+from segue.core.stops.reasons import StopReason
+
+_PLACES = ("", "result", "params", "data", "properties", "update")
+_FIELDS = ("stopReason", "stop_reason", "terminal_reason", "terminationReason", "endReason")
+_DONE = ("end_turn", "completed", "success", "finished", "task_complete")
+_REASONS = {
+    **dict.fromkeys(
+        ("cancelled", "canceled", "user_cancelled", "interrupted", "user_interrupt"),
+        StopReason.USER_EXIT,
+    ),
+    **dict.fromkeys(
+        ("max_turn_requests", "max_turns", "max_steps", "max_iterations"), StopReason.MAX_TURNS
+    ),
+    **dict.fromkeys(("refusal", "content_filter"), StopReason.REFUSAL),
+}
+_ASKS = re.compile(r"(?i)permission[/._-]?(?:request|asked|required)|request[/._-]?permission")
+_FAILS = re.compile(r"(?i)^\w+[./](?:error|failed)$")
+
+
+def events(records: list[Record]) -> list[Event]:
+    """What the last record says about the end of its turn: one event, or none."""
+    if not records:
+        return []
+    record = records[-1]
+    data, where = record.data, record.where
+    for place in _PLACES:
+        inner = obj(data, place) if place else data
+        code = next((code for key in _FIELDS if (code := text(inner, key))), "")
+        if code in _DONE:
+            return [Ended(ok=True, code=code, where=where)]
+        if code in _REASONS:
+            return [Ended(reason=_REASONS[code], code=code, where=where)]
+    kind = text(data, "method") or text(data, "type") or text(data, "event")
+    if _ASKS.search(kind):
+        return [Failure(reason=StopReason.NEEDS_USER, code=kind, where=where)]
+    said = _message(data)
+    if _FAILS.match(kind) and any(sign.isalpha() for sign in said):
+        return [Failure(message=said, code=kind, where=where)]
+    return []
+
+
+def _message(data: JSON) -> str:
+    for place in _PLACES:
+        inner = obj(data, place) if place else data
+        for path in (("error", "data", "message"), ("error", "message"), ("error",), ("message",)):
+            if said := text(inner, *path):
+                return said
+    return ""
