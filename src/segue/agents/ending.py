@@ -42,6 +42,11 @@ _STREAMS = ("stdout", "stderr", "log")
 _SCREENS = ("tui", "stdout")
 # Nobody types here: a mark before every line quotes the whole text.
 _PROMPTLESS = ("http-body", "log", "stderr")
+# What a server answers if nothing failed.
+_ANSWERED = re.compile(
+    r"\s*(?:HTTP/[\d.]+ 2\d\d\b"
+    r"|\{(?!.{0,400}\"error\")[^\n]{0,200}\"choices\"\s*:\s*\[(?!.{0,4000}content_filter))"
+)
 _QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
 
 
@@ -236,6 +241,8 @@ def _hear(
     if talk:
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
+    if source.channel == "http-body" and _ANSWERED.match(source.text):
+        return TextVerdict()
     if source.channel == "http-body":
         told = is_faulty(source.text) or is_string(source.text)
         generic = told and not kept

@@ -14,11 +14,25 @@ from segue.core.stops.events import Ended, Event, Failure
 from segue.core.stops.reasons import StopReason
 
 _PLACES = ("", "result", "params", "data", "properties", "update")
-_FIELDS = ("stopReason", "stop_reason", "terminal_reason", "terminationReason", "endReason")
+_FIELDS = (
+    "stopReason",
+    "stop_reason",
+    "terminal_reason",
+    "terminationReason",
+    "endReason",
+    "reason",
+)
 _DONE = ("end_turn", "completed", "success", "finished", "task_complete")
 _REASONS = {
     **dict.fromkeys(
-        ("cancelled", "canceled", "user_cancelled", "interrupted", "user_interrupt"),
+        (
+            "cancelled",
+            "canceled",
+            "user_cancelled",
+            "interrupted",
+            "user_interrupt",
+            "user_interrupted",
+        ),
         StopReason.USER_EXIT,
     ),
     **dict.fromkeys(

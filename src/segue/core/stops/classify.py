@@ -109,6 +109,8 @@ def _signs(witness: Witness, ear: MessageReader) -> list[Sign]:
     for heard in witness.heard:
         if witness.exit_code != 0 or not heard.answered:  # unless an answer and a clean exit follow
             signs += heard.signs
+        else:
+            signs += [sign for sign in heard.signs if sign.reason is StopReason.COMPLETED]
     cut = stream is not None and stream.is_cut and not _structured(signs)
     signs += exits.signs(
         witness.exit_code,

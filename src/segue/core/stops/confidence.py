@@ -70,7 +70,7 @@ UNKNOWN: Count = (161, 165)
 """Texts in which nobody speaks (code, tables, a conversation), and that were no stops: on the four
 last sets. Where somebody speaks, the words of the text say how sure it is."""
 HARD_CODES: dict[StopReason, Count] = {
-    StopReason.RATE_LIMIT: (19, 20),
+    StopReason.RATE_LIMIT: (18, 19),
     StopReason.CONTEXT_EXHAUSTED: (4, 4),
     StopReason.AUTH: (4, 4),
     StopReason.OVERLOADED: (7, 8),

@@ -11,6 +11,7 @@ from segue.core.stops.text.wordings import Catalogue
 from segue.system.config import wordings
 
 EXAMPLES = {
+    "named_model": "the model `frob-2` is not available",
     "awaits": "the run is on hold until you answer",
     "consent unattended": "approval is impossible, this is a headless run",
     "plan_limit reached": "the hourly quota of this seat was hit",

@@ -94,9 +94,14 @@ _HUMAN = lazy_pattern(
 
 
 _CHANGE = lazy_pattern(
-    r"(?i)\(#\d+|\b(?:fixe[sd]|closes|resolves|see|in|pr|issue) #\d|\bby @[\w-]+ in https?:"
+    r"(?i)^\W?(?:resolved|identified|monitoring|investigating|post-?mortem)\b\W"
+    r"|\(#\d+|\b(?:fixe[sd]|closes|resolves|see|in|pr|issue) #\d|\bby @[\w-]+ in https?:"
     r"|^\W{0,3}(?:feat|fix|chore|docs|refactor|perf|test|build|ci|style|revert)"
     r"(?:\([\w ,./-]+\))?!?: "
+)
+_GENERAL = lazy_pattern(
+    r"(?i)\b(?:requests|users|calls|clients|keys|errors) (?:that|which|must|should|can|get"
+    r"|are (?:rejected|retried|counted|refused))\b"
 )
 _NARRATED = lazy_pattern(
     r"(?i)\b(?:yesterday|last (?:night|week|month|year)|(?:this|that) morning"
@@ -107,7 +112,8 @@ _NARRATED = lazy_pattern(
 
 
 def is_change_note(text: str) -> bool:
-    """Whether a text tells of a change to a program, as release notes and commits do."""
+    """Whether a text tells of a change to a program or a service, as release notes, commits and
+    status pages do."""
     return bool(_CHANGE.search(text))
 
 
@@ -121,7 +127,9 @@ def may_claim(unit: Unit, text: str) -> bool:
     words = len(text.split())
     if words > _MAX_WORDS or text.count("\n") > _MAX_LINES:
         return False
-    if not text or is_rest(text) or is_change_note(text) or _NARRATED.search(text):
+    if not text or is_rest(text) or is_change_note(text):
+        return False
+    if _NARRATED.search(text) or _GENERAL.search(text):
         return False
     if text[0].islower() and len(_SENTENCE_END.split(text, maxsplit=1)[0].split()) > _LOWER_WORDS:
         return False

@@ -47,6 +47,7 @@ CLAIMS = (
     Claim(_R.NEEDS_USER, "consent", "unattended", 3.5),
     Claim(_R.ERROR, "fault", "", 2.5),
     Claim(_R.ERROR, "fault_line", "", 3.0),
+    Claim(_R.ERROR, "named_model", "", 3.5),
     Claim(_R.ERROR, "thing", "absent", 2.5),
     Claim(_R.ERROR, "answer_cap", "too_big", 3.5),
 )

@@ -46,6 +46,7 @@ _SILENCES = {STATEMENT: 0.5, CONCEPT: 0.7}
 _FOREIGN = 0.2
 """Below this a text is so unlike a message that even a known sentence in it is not acted on."""
 _EVEN = 0.5
+_WHOLE = 0.8
 _MAX_ALONE = 0.75
 """A plain line is not acted on alone, whatever its words are."""
 _CORRECTED = ("exit", "hint", STATEMENT, CONCEPT)
@@ -58,7 +59,7 @@ _SHOWN = re.compile(r"[\"`“”«»]|(?:^|[\s=(])'")
 _DISMISSED = "dismissed"
 _NOT = re.compile(r"(?i)\b(?:not|never|no longer|without)\b|n't\b")
 _DOUBTFUL = 0.25
-_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.0, "own": 0.0}
+_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.1, "own": 0.0}
 """Below this the sign and the words around it contradict each other, and neither is believed."""
 _DISAGREES = "the words around it say something else"
 _READS_ABOUT = "the whole text reads like one about stops, not like one"
@@ -99,10 +100,8 @@ def temper(
     if told is StopReason.NEEDS_USER and kind != STATEMENT:
         return heard  # too few such texts were weighed to say what they read like
     doubted = _DOUBTED.get(kind, _DOUBTFUL)
-    if kind == "sentence" and any(
-        u.voice is Voice.ERROR and best.evidence.where == f"{where}:{u.line}" for u in units
-    ):
-        doubted = 0.0  # known word for word, and said as an error
+    if kind == "sentence" and _is_plain(best, units, where):
+        doubted = 0.0
     if reason is told and likely[told] < doubted:
         lost = tuple(replace(s, lost=_DISAGREES) for s in heard.signs)
         return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
@@ -120,6 +119,15 @@ def temper(
     lost = tuple(replace(s, lost=_READS_AS, outdone=True) for s in heard.signs)
     sign = _sign(reason, units, marks, likeness, ear, where)
     return replace(heard, signs=(replace(sign, sure=likely[reason]),), lost=(*heard.lost, *lost))
+
+
+def _is_plain(best: Sign, units: list[Unit], where: str) -> bool:
+    """Whether a sentence that is known word for word is said as an error, or is all that is
+    said."""
+    whole = sum(len(unit.text) for unit in units)
+    return len(best.evidence.quote) >= _WHOLE * whole or any(
+        u.voice is Voice.ERROR and best.evidence.where == f"{where}:{u.line}" for u in units
+    )
 
 
 def _filled(

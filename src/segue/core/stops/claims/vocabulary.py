@@ -68,7 +68,8 @@ _SEAM = lazy_pattern(r"_|(?<=[a-z])(?=[A-Z])")
 _SENTENCES = lazy_pattern(r"(?<=[.!?。！])\s+|\s[·∙•|]\s|;\s|\\n|\n\s*\n|\s(?=[a-z_]{2,20}=)")
 _LINES = lazy_pattern(r"\s*\n\s*")
 _DENIED = lazy_pattern(
-    r"(?i)(?:\b(?:not|without|never|no)|n't)\s+(?:your|the|an?|any|been|yet|be)?\s*$"
+    r"(?i)(?:\b(?:not|without|never|no|almost|nearly|about to|close to)|n't)"
+    r"\s+(?:your|the|an?|any|been|yet|be)?\s*$"
 )
 _DENIED_WITHIN = 16
 _TOLD = 2.5
@@ -143,6 +144,9 @@ class Vocabulary:
         # the answer is capped, the window is not full
         if (StopReason.ERROR, "answer_cap") in found:
             found.pop((StopReason.CONTEXT_EXHAUSTED, "window"), None)
+        # a model that is not offered, though its server is up
+        if (StopReason.ERROR, "named_model") in found:
+            found.pop((StopReason.OVERLOADED, "far"), None)
         return _heaviest(found, waits=bool(self._finder(_flat(text))("later")))
 
     def _add_claims(self, sentence: str, found: _Found) -> None:

@@ -32,7 +32,8 @@ _KEYS = lazy_pattern(
     r"\b(?:enter|return|tab|y/n)\b"
 )
 _INLINE = lazy_pattern(
-    r"(?i)^(?:type|enter|choose|select|pick) (?:a |an |your |the )?(?:number|option|choice"
+    r"(?i)\bpress (?:enter|return) to\b.{0,120}:\s*$|^(?:type|enter|choose|select|pick) (?:a |an "
+    r"|your |the )?(?:number|option|choice"
     r"|selection)\b"
     r".{0,40}[:?>]\s*$|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to "
     r"continue\W*$"
@@ -49,11 +50,12 @@ _MAY_IT = lazy_pattern(
     r"[^?]{2,120}\?(?:\s|$)"
 )
 _GRANTS = lazy_pattern(
-    rf"(?i)^{_CURSOR}(?:\d[.)]\s|\(?[a-z]\)\s)?(?:always |yes,? (?:and )?)?(?:allow|approve"
+    rf"(?i)^{_CURSOR}(?:\d[.)]\s|[\[(]?\w[\])]\s)?(?:always |yes,? (?:and )?)?(?:allow|approve"
     rf"|accept|grant)(?: \w+){{0,5}}\W*$"
 )
 _DENIES = lazy_pattern(
-    rf"(?i)^{_CURSOR}(?:\d[.)]\s|\(?[a-z]\)\s)?(?:no,? (?:and )?)?(?:reject|deny|decline|disallow"
+    rf"(?i)^{_CURSOR}(?:\d[.)]\s|[\[(]?\w[\])]\s)?(?:no,? (?:and )?)?(?:reject|deny|decline"
+    rf"|disallow"
     rf"|block)(?: \w+){{0,5}}\W*$"
 )
 _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
@@ -61,7 +63,7 @@ _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 def asked(lines: list[Line], source: str) -> Sign | None:
     """The sign of a dialog at the end of a screen, or None."""
-    shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text][-_LOOK_BACK:]
+    shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text.strip(" >❯›")][-_LOOK_BACK:]
     if not shown:
         return None
     if _LEFT.search(shown[-1].text):

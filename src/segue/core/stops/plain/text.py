@@ -16,7 +16,7 @@ into units, and code, diffs, lists, tables and tool results are muted. What rema
 from msgspec import Struct
 from msgspec.structs import replace
 
-from segue.core.stops.plain import voice
+from segue.core.stops.plain import samples, voice
 from segue.core.stops.plain.unwrap import Line, is_html, unescape, untagged
 from segue.core.stops.plain.voice import Voice
 
@@ -60,7 +60,7 @@ def _without_tables(lines: list[Line]) -> list[Line]:
     start = 0
     while start < len(marked):
         end = start
-        while end < len(marked) and voice.is_entry(marked[end].text):
+        while end < len(marked) and (marked[end].column or samples.is_entry(marked[end].text)):
             end += 1
         if end - start >= _ENTRIES:
             marked[start:end] = [replace(line, row=True) for line in marked[start:end]]
@@ -84,6 +84,7 @@ class _Maker:
         self._in_code = False
         self._in_diff = False
         self._in_fence = False
+        self._heredoc = ""  # the word that ends the one above
         self._in_result = False  # inside a tool's result, until a blank line
         self._indent = 0
         self._results = 0  # results below the tool call above
@@ -135,15 +136,15 @@ class _Maker:
         if self._frame and not mark and (voice.is_code(said) or line.indent):
             self._frame = voice.is_stack(said)
             return  # the code of a frame, which is not a message
-        if voice.is_closing(said) and self._lines and voice.is_body(self._lines[-1]):
+        if samples.is_closing(said) and self._lines and voice.is_body(self._lines[-1]):
             self._lines = []  # the argument of a call
             self._in_sample = True
             return
-        if voice.heads_result(said) and not self._errors_only:
+        if samples.heads_result(said) and not self._errors_only:
             self._flush()
             self._in_result = True
             return
-        self._in_sample = voice.is_comment(said) or (self._in_sample and voice.is_body(said))
+        self._in_sample = samples.is_comment(said) or (self._in_sample and voice.is_body(said))
         if self._in_sample:
             self._flush()
             self._units.append(Unit(said, Voice.MUTED, line.number, indent=line.indent))
@@ -204,6 +205,12 @@ class _Maker:
         """Whether this is inside a fence or a patch, where text is shown, not said."""
         if self._errors_only:
             return voice.is_fence(said)  # the fence of a report around the error
+        if self._heredoc:
+            self._heredoc = "" if said == self._heredoc else self._heredoc
+            return True
+        if opened := samples.heredoc(said):
+            self._heredoc = opened
+            return True
         if voice.is_fence(said):
             reported = self._reported and not self._in_fence
             self._in_fence = not (self._in_fence or reported)

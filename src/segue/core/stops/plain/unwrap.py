@@ -36,6 +36,7 @@ class Line(Struct, frozen=True):
     prefix: str = ""  # what a logger put before it
     goes_on: bool = False  # a line width broke the line above here
     row: bool = False  # of a table, whose cells tabs part
+    column: bool = False  # a code, and in the next column what it means
 
 
 _ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -304,6 +305,7 @@ def _speaks_up(text: str) -> bool:
 # --- lines --------------------------------------------------------------------------------------
 
 
+_COLUMNS = lazy_pattern(r"^\s*[a-z]+(?:_[a-z]+)+\s{2,}[A-Z]")
 _CELLS = 2  # so many tabs inside a line part the cells of a table
 _NEXT_ROW = lazy_pattern(r"(?<=\S)[ \u00a0]{16,}(?=[⎿⏺●■✕✗✖❌⚠✦] {0,3}\S)")
 
@@ -339,6 +341,7 @@ def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
                 numbers[offset] if written is raw else first_line,
                 len(one) - len(one.lstrip(" ")),
                 prefix,
+                column="  " in one and bool(_COLUMNS.match(one)),
                 row=not prefix and one.strip().count("\t") >= _CELLS,
             )
         )

@@ -141,7 +141,9 @@ _BODY = lazy_pattern(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = lazy_pattern(
     r"""(?x)^(?:
       [+-](?!-\w|\s[Cc]aused\s[Bb]y:|\s\{'error')(?:\s|[^\s\d]|\d*$)
-    | \*\*[^*]{2,60}\*\*\s[–—-]\s
+    | \[[xX ]\]\s | (?:Scenario(?:\sOutline)?|Feature|Background):\s
+    | (?:Given|Then)\s(?:the|an?|I)\s
+    | \*\*[^*]{2,60}\*\*\s[–—-]\s | (?:Title|Subject|Labels?|Author|Milestone|Comments?):\s
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
         |br|hr|center|ul|li)\b)
@@ -197,19 +199,6 @@ _STACK = lazy_pattern(
     r"|\d+:\s0x(?!.{0,200}(?:OOM|OutOfMemory)))"
 )
 _FRAME = lazy_pattern(r"^File \".{1,400}\", line \d+")
-_CLOSING = lazy_pattern(r"^[\]}]*[)][\]})]*[,;]$")
-_ENTRY = lazy_pattern(r"^(?P<q>[\"']?)(?P<key>[A-Za-z][\w.-]{0,60})(?P=q)\s*:\s*([\"'`]).*\3,?$")
-_BODY_KEYS = lazy_pattern(
-    r"(?i)(?:error|err)[_-]?(?:s|type|message|code)?|(?:request|session|uu)?[_-]?id|message|msg|type|code"
-    r"|status(?:[_-]?code)?|param|reason|details?|cause|name|title|description|timestamp|time|level"
-    r"|severity|stack|text|domain|service|object|model|provider|event|url|method|path|errno|syscall"
-    r"|address|host(?:name)?|body|data|subtype|result|logger|component|role|content|exception"
-    r"|traceback|responsebody|source|hint"
-)
-"""The keys of an error's own body."""
-_RESULT_HEAD = lazy_pattern(
-    r"(?i)\b(?:function|tool|command|shell) (?:output|result|response)s?:?$"
-)
 _CLIENT = lazy_pattern(r"(?:[A-Z][\w ]{2,40} due to an? API error: )?API Error\b")
 _REPORT = lazy_pattern(r"(?i)^an uncaught exception occurred:$")
 _ITEM = lazy_pattern(r"^(?:[*+-]|\d{1,3}[.)])\s+[^\W\d_]")
@@ -278,27 +267,6 @@ def is_tool_call(said: str) -> bool:
 def is_log(said: str) -> bool:
     """Whether this is a log line with a time stamp or a level."""
     return bool(_LOG.match(said))
-
-
-def is_closing(said: str) -> bool:
-    """Whether this closes a call in source code; a body above it is its argument."""
-    return bool(_CLOSING.match(said))
-
-
-def is_entry(said: str) -> bool:
-    """Whether this is a key with a text, as tables of messages and translations have them."""
-    found = _ENTRY.match(said)
-    return found is not None and not _BODY_KEYS.fullmatch(found["key"])
-
-
-def heads_result(said: str) -> bool:
-    """Whether this line says that the output of a tool follows."""
-    return bool(_RESULT_HEAD.search(said))
-
-
-def is_comment(said: str) -> bool:
-    """Whether this is a comment of a program; a body right below it is a sample."""
-    return said.startswith(("// ", "/* ", "/** "))
 
 
 def is_item(said: str) -> bool:

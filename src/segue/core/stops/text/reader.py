@@ -40,6 +40,7 @@ _RETRYING = lazy_pattern(
     r"(?i)(?<!before\s)(?<!when\s)(?<!of\s)(?<!after\s)\b(?:re-?trying|reconnecting|will retry"
     r"|retry (?:attempt )?\d+ ?(?:/|of) ?\d+)\b"
     r"|\battempt:? ?#?\d+\b|\bon try \d+\b|(?m:^retry in \d)|\bperforming (?:\w+ )?compaction\b"
+    r"|\bsleeping (?:for )?[\d.]+ ?(?:s|sec|seconds|ms)\b|\bbacking off\b"
     r"|إعادة المحاولة|重试中|正在重试"
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
@@ -428,6 +429,10 @@ def _covers(longer: Hit, hit: Hit) -> bool:
     )
 
 
+_SET = lazy_pattern(
+    r"(?i)^[\"']?\s?(?:is|=|:|set to) ?[\"']?\d[\d.]* ?(?:ms|s|sec|seconds|m|min|minutes)?\b"
+    r"(?!.{0,12}(?:exceed|reach|expire))"
+)
 _PROSE_WORDS = 9
 _RELATIVE = lazy_pattern(r"(?i)\w (?:that|which|who) \w")
 _FAMILY_WORDS = 4
@@ -462,9 +467,11 @@ def _why_lost(hit: Hit, text: str) -> str:
         return f"{_DENIED} or conditional"
     if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern.replace("\\b", " ")):
         return _DENIED
+    if hit.wording.reason == StopReason.TIMEOUT.value and _SET.match(after):
+        return "a setting"
     if "start" not in hit.wording.where and "line" not in hit.wording.where:
         return ""
-    if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum():
+    if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum() and not after[0].isdigit():
         return "a part of a longer word"
     if _MENTION.match(after) and text[hit.end - 1 : hit.end] not in ".!":
         return "only mentioned"

@@ -39,14 +39,21 @@ _STATUSES_IN_A_TABLE = 3
 _SPEECH_CHARS = 60  # a shorter line under the model's bullet is a notice, not speech
 _ANSWER_WORDS = 2
 _INTRODUCING_WORDS = 6
+_REPLY_WORDS = 6
 _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
 _DROPPED = "agents.interrupted_by_hand"
 """Printed when a turn is taken back; after an error, nobody did that by hand."""
 _RESETS = lazy_pattern(r"(?i)\breset")
 _TROUBLE = lazy_pattern(r"(?i)\bhaving trouble|\bfailed|\bunable to|\bcould ?n[o']t")
-_PLAN = lazy_pattern(r"(?i)^(?:(?:ok|okay|now|right|alright),? )?(?:let me|let's|i'll|i will) \w")
+_PLAN = lazy_pattern(
+    r"(?i)^(?:(?:ok|okay|now|right|alright),? )?(?:let me|let's|i'll|i will) \w"
+    r"|.{0,200}\. (?:starting|fixing|trying|running|installing|restarting) (?:it|them|that"
+    r"|this) ?(?:now|again)?\."
+)
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
+_ANSWERS = lazy_pattern(r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$")
+_SAID = lazy_pattern(r"/login|[^/\s]")  # to the agent; other commands are the client's
 _TESTED = lazy_pattern(r"^--- FAIL: Test\w")  # what crashes there is a test
 _EXAMPLE = lazy_pattern(r"(?i)\b(?:examples?|samples?|scenarios?|sample output)\b")
 _SECTION = lazy_pattern(r"^#{2,6}\s+\S")
@@ -104,16 +111,17 @@ class _Listener:
         if self._hangs_below_retry(unit):
             return
         self._retry = None
-        if unit.voice is Voice.PROMPT and unit.text.strip():
+        if unit.voice is Voice.PROMPT and _SAID.match(unit.text):
             self._prompted = True
-        elif unit.speaker and self._prompted and unit.voice is Voice.PLAIN:
+        elif self._prompted and unit.voice is Voice.PLAIN and _is_reply(unit):
             self._drop("the agent answers what the user said after it")
         if unit.voice is Voice.RUNNING:
             self._drop("the agent is still at work below it")
             return
         above = self._above
         if any(letter.isalnum() for letter in unit.text):
-            self._above = unit if _introduces(unit) else None
+            body = unit.text.startswith("{")
+            self._above = unit if _introduces(unit) else above if body else None
         said = self._ear.unit(unit, f"{self._source}:{unit.line}")
         if said is None:
             self._drop("the agent tries again by itself below it")
@@ -134,7 +142,7 @@ class _Listener:
                 self._lost += [replace(s, lost="shown as an example") for s in said.signs]
                 return
             self._shown = True
-        elif self._shown and _is_prose(unit):
+        elif self._shown and (_is_prose(unit) or (_is_said(unit) and "`" in unit.text)):
             self._drop("a text about it goes on below it")
         if said.signs and self._error is not None and _is_dropped(said.signs):
             self._lost += _outdo(list(said.signs), "an error was said before it")
@@ -243,12 +251,18 @@ class _Listener:
 def _introduces(unit: Unit) -> bool:
     """Whether a sentence ends in a colon: what follows is shown, not said."""
     words = len(unit.text.split())
+    if _ANSWERS.match(unit.text):
+        return True
     if _TROUBLE.search(unit.text):
         return False
     is_sentence = unit.text[:1].isupper() and not any(sign in unit.text for sign in "{}[]=")
     return (
         is_sentence and _is_said(unit) and unit.text.endswith(":") and words >= _INTRODUCING_WORDS
     )
+
+
+def _is_reply(unit: Unit) -> bool:
+    return unit.speaker or (not unit.result and len(unit.text.split()) >= _REPLY_WORDS)
 
 
 def _is_prose(unit: Unit) -> bool:
