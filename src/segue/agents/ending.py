@@ -17,6 +17,7 @@ from segue.agents.shared import records, unowned
 from segue.core.policy import Policy
 from segue.core.stops import classify as core
 from segue.core.stops.claims.tempering import temper
+from segue.core.stops.composition import is_family
 from segue.core.stops.events import Ended, Event
 from segue.core.stops.exits import NO_FLAGS, ExitFlags
 from segue.core.stops.fold import Turn, fold
@@ -249,6 +250,9 @@ def _hear(
     heard = hear(parts, ear, source.name, generic_errors=generic)
     if alone and not (dialog or talk or kept):
         fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
+        if fields:  # nothing in it speaks of a failure, so a name of a field says nothing
+            spoken = tuple(s for s in heard.signs if not is_family(s.evidence.rule))
+            heard = replace(heard, signs=spoken)
         heard = temper(heard, parts, ear, source.name, may_fill=not fields)
     if kept:
         lost = [s for s in heard.signs if s.reason is StopReason.ERROR]

@@ -51,6 +51,15 @@ def reason(text: str, channel: Channel = "tui") -> str:
         # A timer is the cause of what it closed.
         ("timeout", "stdout", "Request failed: stream stalled: no data received for 30s."),
         ("overloaded", "tui", '✕ [API Error: {"error": {"code": 499, "status": "CANCELLED"}}]'),
+        # A server is up, and does not offer this model.
+        ("error", "stderr", 'Error: Model "frob-9" is not available. Run `x models` for a list.'),
+        # Node's last line after what it did not catch.
+        ("crash", "stderr", "Uncaught TypeError: x\n    at run (cli.js:1:3)\n\nNode.js v20.11.0"),
+        ("crash", "log", "frob-server exited with code -1073741819"),
+        ("refusal", "stderr", "frob: Candidate.finish_reason=SAFETY, no text parts returned"),
+        ("max_turns", "log", "Agent loop ended after 100 iterations without finishing."),
+        ("max_budget", "tui", "You've reached the $10 cap you set for this run."),
+        ("billing", "stderr", "Request denied: subscription inactive (status=past_due)"),
         # Other languages.
         ("rate_limit", "tui", "Tageslimit erreicht. Bitte versuchen Sie es in 3 Stunden erneut."),
         ("rate_limit", "tui", "Limite de requêtes atteinte. Réessayez dans 15 minutes."),
@@ -97,6 +106,37 @@ def test_a_stop_is_heard_in_this_form(wanted: str, channel: Channel, text: str) 
         ("stdout", "### Example 1: a panic\npanic: runtime error: nil pointer dereference\n"),
         ("stdout", "### Errors\n\nError: Operation timed out after 60s\n\n**Solution:** wait"),
         ("stdout", "**Insufficient credits** – add credits to your account."),
+        (
+            "stdout",
+            "How to reproduce:\n$ frob hi\nAPI Error: 500 Internal server error\nExpected: x",
+        ),
+        ("stdout", "[Resolved] API requests were failing with 500 Internal Server Error."),
+        ("stdout", "v2.1.4 (2026-02-01)\nFixed prompt is too long errors after resuming"),
+        ("stdout", "Title: [BUG] API Error: 500 Internal server error\nLabels: bug"),
+        (
+            "stdout",
+            'Scenario: quota exceeded\n  Given the API answers 429\n  Then the user sees "x"',
+        ),
+        (
+            "stdout",
+            'Response 429:\n\n{\n"error": {\n"message": "You exceeded your rate limit"\n}\n}\n\n'
+            "Handle it by waiting for `retry-after` seconds.",
+        ),
+        (
+            "stdout",
+            "CODES\n  rate_limit_error      Your account has hit a rate limit.\n"
+            "  frob_error            There is an issue with your API key.\n"
+            "  overloaded_error      The API is temporarily overloaded.",
+        ),
+        ("stdout", f"cat > x <<EOF\n{LIMIT}\nEOF"),
+        ("tui", "Notifications\n[x] Usage limit reached\n[ ] Waiting for approval"),
+        # What a server answers if nothing failed.
+        ("http-body", "HTTP/1.1 200 OK\nx-ratelimit-remaining-requests: 0"),
+        (
+            "http-body",
+            '{"id":"1","choices":[{"message":{"content":"Too Many Requests is an error."},'
+            '"finish_reason":"length"}]}',
+        ),
         # What a tool printed.
         ("stdout", "CreateTool ⚙️ Function Output\nError: Request timed out."),
         ("stdout", "--- FAIL: TestJson (0.00s)\npanic: runtime error: nil pointer dereference"),
@@ -107,7 +147,16 @@ def test_a_stop_is_heard_in_this_form(wanted: str, channel: Channel, text: str) 
         ),
         ("tui", "✗ read\n   Unhandled error: Error: timed out\n●\n\n   Let me try another way:"),
         ("log", '{"error": {"message": "Reconnecting... 1/1"}, "willRetry": true}'),
+        (
+            "tui",
+            "■ stream disconnected: idle timeout\n\n› continue\n\n• I fixed the other two files.",
+        ),
+        ("tui", "Rate limit reached. Switching to fallback model frob-mini."),
+        ("log", "[retry] 429 Too Many Requests, sleeping 20s\n[retry] ok after 2 attempts"),
+        ("log", "Retry succeeded after 2 attempts (previous error: 529 Overloaded)"),
         # Not said as an error, not a limit, not a login.
+        ("log", "WARN  Slow query: 3200ms (timeout is 5000ms)"),
+        ("stderr", "Skipping file too large for context: data.json (3.2 MB)"),
         ("log", "2025-08-28 13:12:48.852 [info] [auth] Invalid frob token: missing token: 403"),
         ("tui", "5-hour limit: 6%, resets in 3h44m"),
         ("log", "2023-04-20T23:14:54 [ERROR] Permission denied (os error 13)"),
@@ -130,6 +179,12 @@ def test_no_stop_is_heard_in_this_form(channel: Channel, text: str) -> None:
         ("tui", "Which one?\n 1) SQLite\n 2) Postgres\nType a number and press Enter:"),
         ("http-body", "Tool call timed out waiting for user confirmation."),
         ("tui", "Enter y to run this tool, otherwise continue chatting."),
+        ("tui", "Permission request: Bash(make)\n\n  [1] Allow once\n  [2] Deny\n\n> "),
+        (
+            "stdout",
+            "Provide feedback. Press enter to skip, or type 'exit' to end the conversation:",
+        ),
+        ("tui", "▲ Plan ready for review. Approve to start building, or give feedback."),
     ],
 )
 def test_a_question_to_the_user_is_heard_in_this_form(channel: Channel, text: str) -> None:

@@ -25,7 +25,7 @@ _TALK = lazy_pattern(
     r"|our(?! (?:servers?|services?|systems?|models?|api)\b)"
     r"|let(?:'s| me)|it(?:'s)?|they|there|he|she|so|but|and|also|now|here"
     rf"|(?:this|that|these)(?! {_THINGS}\b)"
-    r"|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
+    r"|skipp(?:ing|ed)|ignor(?:ing|ed)|truncat(?:ing|ed)|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
     r"|the (?:docs?|code|tests?|function|file|user|fix|issue|bug|error|problem|outage|cli"
     r"|client))\b"
 )
@@ -95,6 +95,7 @@ _HUMAN = lazy_pattern(
 
 _CHANGE = lazy_pattern(
     r"(?i)^\W?(?:resolved|identified|monitoring|investigating|post-?mortem)\b\W"
+    r"|(?m:^\W{0,3}(?:fixed|improved|added|changed|removed|updated) \w)"
     r"|\(#\d+|\b(?:fixe[sd]|closes|resolves|see|in|pr|issue) #\d|\bby @[\w-]+ in https?:"
     r"|^\W{0,3}(?:feat|fix|chore|docs|refactor|perf|test|build|ci|style|revert)"
     r"(?:\([\w ,./-]+\))?!?: "

@@ -59,7 +59,7 @@ _SHOWN = re.compile(r"[\"`“”«»]|(?:^|[\s=(])'")
 _DISMISSED = "dismissed"
 _NOT = re.compile(r"(?i)\b(?:not|never|no longer|without)\b|n't\b")
 _DOUBTFUL = 0.25
-_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.1, "own": 0.0}
+_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.0, "own": 0.0}
 """Below this the sign and the words around it contradict each other, and neither is believed."""
 _DISAGREES = "the words around it say something else"
 _READS_ABOUT = "the whole text reads like one about stops, not like one"

@@ -32,7 +32,8 @@ _KEYS = lazy_pattern(
     r"\b(?:enter|return|tab|y/n)\b"
 )
 _INLINE = lazy_pattern(
-    r"(?i)\bpress (?:enter|return) to\b.{0,120}:\s*$|^(?:type|enter|choose|select|pick) (?:a |an "
+    r"(?i)\(type your (?:answer|reply|response)\)\W*$|\bpress (?:enter|return) to\b.{0,120}:\s*$"
+    r"|^(?:type|enter|choose|select|pick) (?:a |an "
     r"|your |the )?(?:number|option|choice"
     r"|selection)\b"
     r".{0,40}[:?>]\s*$|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to "

@@ -101,7 +101,7 @@ _ERROR_LEAD = lazy_pattern(
     r"| (?:[a-z]+\s){0,2}error\s+with\s|errno\s+\d+\b|-\s+could\s+not\s"
     r"| \[[^\]]{0,20}(?:错误|エラー)\]"
     r"| -\s+caused\s+by:"
-    r"| stopped:"
+    r"| stopped:|(?:request|access)\s+(?:was\s+)?(?:denied|rejected|refused|blocked)\s*:"
     r"| keyboard\s?interrupt\b"
     r"| unexpected\s+status\b"
     r"| ran\s+into\s+(?:this|an)\s+error\b"

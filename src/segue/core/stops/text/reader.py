@@ -429,6 +429,10 @@ def _covers(longer: Hit, hit: Hit) -> bool:
     )
 
 
+_MEANS = lazy_pattern(
+    r"(?i)^[\s\"'`)]{1,3}(?:errors? )?(?:means?|indicates?|(?:is|are) returned (?:when|if)"
+    r"|occurs? when)\b"
+)
 _SET = lazy_pattern(
     r"(?i)^[\"']?\s?(?:is|=|:|set to) ?[\"']?\d[\d.]* ?(?:ms|s|sec|seconds|m|min|minutes)?\b"
     r"(?!.{0,12}(?:exceed|reach|expire))"
@@ -467,6 +471,8 @@ def _why_lost(hit: Hit, text: str) -> str:
         return f"{_DENIED} or conditional"
     if _NOT.search(hit.quote) and not _NOT.search(hit.wording.pattern.replace("\\b", " ")):
         return _DENIED
+    if _MEANS.match(after):
+        return "only mentioned"
     if hit.wording.reason == StopReason.TIMEOUT.value and _SET.match(after):
         return "a setting"
     if "start" not in hit.wording.where and "line" not in hit.wording.where:

@@ -53,7 +53,7 @@ _PLAN = lazy_pattern(
 )
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
 _ANSWERS = lazy_pattern(r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$")
-_SAID = lazy_pattern(r"/login|[^/\s]")  # to the agent; other commands are the client's
+_SAID = lazy_pattern(r"/login|[^/\s\d]")  # to the agent; other commands are the client's
 _TESTED = lazy_pattern(r"^--- FAIL: Test\w")  # what crashes there is a test
 _EXAMPLE = lazy_pattern(r"(?i)\b(?:examples?|samples?|scenarios?|sample output)\b")
 _SECTION = lazy_pattern(r"^#{2,6}\s+\S")
