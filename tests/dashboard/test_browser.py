@@ -121,7 +121,12 @@ def test_pages_load_keep_up_tell_a_dead_daemon_and_have_no_barriers(tmp_path: Pa
 
 
 def test_a_run_is_ended_and_resumed_by_its_buttons(tmp_path: Path) -> None:
-    with stage("silent-hang", within=tmp_path, policy=PATIENT) as s:
+    hangs = tmp_path / "hangs.toml"  # each time: a resumed run works for as long as it is looked at
+    hangs.write_text(
+        "about = 'The API never answers.'\nlimit_s = 15\n[job]\nsteps = 6\n"
+        "[[rules]]\nbefore_step = 3\ndelivery = 'hang'\ntimes = 100\n"
+    )
+    with stage(hangs, within=tmp_path, policy=PATIENT) as s:
         _, run_id = s.new_run()
         with dashboard(s.env) as shown, browser(tmp_path / "profile") as context:
             page = context.new_page()

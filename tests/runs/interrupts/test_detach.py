@@ -7,12 +7,18 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 from support.gone import is_gone
 from support.running import Staged, stage
 from support.runs.detaching import pid_of
 from support.runs.hangups import SEGUE, close, terminal_with
 from support.runs.killing import left_running
 from support.runs.stops import SLOW, in_step
+
+from segue.cli.support.run import lookup
+from segue.runs.store import leases
+from segue.runs.store.port import run_key
+from segue.system import clock
 
 
 def detach(s: Staged, *more: str) -> str:
@@ -145,6 +151,46 @@ def test_attach_ends_with_the_exit_code_of_a_run_that_is_cancelled(tmp_path: Pat
         assert s.segue("cancel", run_id).code == 0
         assert s.end(watched).code == 130
         s.until(lambda: not left_running(s))
+
+
+def test_a_cancelled_run_can_be_resumed_before_the_segue_that_ended_it_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(SLOW, within=tmp_path) as s:
+        run_id = detach(s)
+        in_step(s, 2)
+        assert s.segue("cancel", run_id).code == 0
+        s.until(lambda: not left_running(s))
+        looks: list[float] = []
+        with s.store() as store:
+            run = store.run(run_id)
+            assert run is not None
+            lease = store.acquire(run_key(run_id), leases.me("segue run"), clock.now())
+
+            def leave(pause_s: float) -> None:
+                looks.append(pause_s)
+                if len(looks) == 3:
+                    store.release(lease)
+
+            monkeypatch.setattr("time.sleep", leave)
+            lookup.wait_until_left(store, run)
+            monkeypatch.undo()
+        assert len(looks) == 3
+        assert s.segue("resume", "--detach", run_id).code == 0
+        s.until(lambda: s.state(run_id) == "done")
+
+
+def test_a_run_that_had_ended_and_cannot_be_resumed_is_not_said_to_continue(tmp_path: Path) -> None:
+    with stage(SLOW, within=tmp_path) as s:
+        run_id = detach(s)
+        in_step(s, 2)
+        assert s.segue("cancel", run_id).code == 0
+        s.until(lambda: not left_running(s))
+        refused = s.segue("resume", "--detach", "--policy", "nobody's", run_id)
+        assert refused.code == 1
+        assert f"{run_id} could not be detached: " in refused.stderr
+        assert "nobody's" in refused.stderr
+        assert s.state(run_id) == "cancelled"
 
 
 def test_detach_tells_programs_where_it_is_and_says_why_it_cannot_be_begun(tmp_path: Path) -> None:

@@ -6,7 +6,14 @@ import sys
 import click
 
 from segue import fleet
-from segue.cli.support.run.lookup import find, is_driven, must_be_here, must_be_there, opened
+from segue.cli.support.run.lookup import (
+    find,
+    is_driven,
+    must_be_here,
+    must_be_there,
+    opened,
+    wait_until_left,
+)
 from segue.cli.support.run.options import AgainCommand, options
 from segue.errors import InputError
 from segue.runs.starting import begin
@@ -61,6 +68,8 @@ def command(
         found = find(store, run)
         must_be_here(store, found)
         must_be_there(found)
+        if found.state.is_final:
+            wait_until_left(store, found)
         if detach:
             from segue.cli.support.run.detach import resume as resume_detached
 

@@ -31,7 +31,7 @@ class Detached:
 
     def __init__(self, run: Run, options: Sequence[str], env: Mapping[str, str]) -> None:
         """Starts `segue resume` for this run. Raises OSError."""
-        self.run_id = run.id
+        self.run_id, self._run = run.id, run
         folder = RunFolder(run.id).path
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = folder / LOG_NAME
@@ -60,7 +60,8 @@ class Detached:
                 return
             if self.process.poll() is not None:
                 found = store.run(self.run_id)
-                if found is not None and found.state.is_final:
+                # One that had ended before and is as it was then was not driven.
+                if found is not None and found.state.is_final and found != self._run:
                     return
                 raise StateError(f"{self.run_id} could not be detached: {self.said()}")
             time.sleep(_LOOK_S)

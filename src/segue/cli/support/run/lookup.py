@@ -2,6 +2,7 @@
 often."""
 
 import os
+import time
 
 from segue import fleet
 from segue.core.nearest import did_you_mean
@@ -13,6 +14,8 @@ from segue.runs.store.port import Holder, Store
 from segue.views import printing
 
 _LIKE = 0.8  # ids all begin alike
+_LEAVES_S = 10.0
+_LOOK_S = 0.05
 
 
 def opened(beside: Queue | None = None) -> Store:
@@ -105,6 +108,14 @@ def must_be_there(run: Run) -> None:
 def driver(store: Store, run: Run) -> Holder | None:
     """The living process that drives a run now."""
     return fleet.driver(store, run.id)
+
+
+def wait_until_left(store: Store, run: Run) -> None:
+    """Waits for the segue that ended a run to leave it, which takes a moment after `segue cancel`
+    has returned. Returns after `_LEAVES_S` also if it has not."""
+    until = time.monotonic() + _LEAVES_S
+    while driver(store, run) is not None and time.monotonic() < until:
+        time.sleep(_LOOK_S)
 
 
 def is_driven(run: Run, holder: Holder) -> str:
