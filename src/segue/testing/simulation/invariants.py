@@ -241,8 +241,6 @@ class RunWatch:
                 "checks count",
                 f"ok: {fact.ok}",
             )
-        if isinstance(fact, Resumed):
-            self.idle = self.overloads = self.checks = 0
         if not isinstance(fact, LegEnded):
             return
         self.last_ended = fact
@@ -461,6 +459,8 @@ class RunWatch:
             is_first = self.replayed is None
             run = first_run(entry) if self.replayed is None else self.replayed
             fact = Created() if is_first else fact_of(entry)
+            if isinstance(fact, Resumed):  # also by a process that was killed right after
+                self.idle = self.overloads = self.checks = 0
             self.replayed = machine.step(run, fact, at=entry.at, draw=entry.draw or 0.0).run
         if self.replayed != after:
             raise Broken("logs replay to the same state", after.id)
