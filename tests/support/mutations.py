@@ -396,7 +396,7 @@ MUTATIONS = (
     Mutation(
         "sessions hand over although auto_handoff is off",
         "segue/watch/observe/gauge.py",
-        "self.world.policy(session).auto_handoff and session.state",
+        "self.world.policy(session).auto_handoff\n            and session.state",
         "session.state",
     ),
     Mutation(

@@ -78,7 +78,7 @@ GROUPS = {
         "forget",
     ),
     "Queue": ("submit", "queue", "worker", "fleet"),
-    "Look": (
+    "Inspect": (
         "status",
         "dashboard",
         "sessions",

@@ -1,1 +1,1 @@
-"""`segue dashboard`: pages at loopback, by a process of its own (docs/dashboard.md)."""
+"""`segue dashboard`: pages on loopback, served by a separate process (docs/dashboard.md)."""

@@ -75,7 +75,7 @@ class Carrier:
         self.queue, self.store, self.lease, self.task = queue, store, lease, task
         self.env, self.say, self.clock, self.seize = env, say, Clock(), seize
         self.began: Callable[[Task], None] = lambda task: None
-        """Is told that the task's run is about to be driven."""
+        """Called when the task's run is about to be driven."""
         self.guard: Guard = free
         """Asked before any process is started for the task."""
         self.accounts: Accounts | None = None
@@ -88,7 +88,7 @@ class Carrier:
         self.left: Callable[[Run], None] = lambda run: None
         """Is shown it before the result is written into the queue."""
         self.heard: list[Hear] = []
-        """Are told every entry of the run's log."""
+        """Called with every entry of the run's log."""
         self.trees: Any = trees
         """Who makes, links, salvages and finishes trees."""
         self.machine = leases.machine()
@@ -98,8 +98,9 @@ class Carrier:
         self._notify, self._prompts = Policy(), dict[str, Path]()
 
     def carry(self) -> Task:
-        """To its end, or to a wait; the task as it was left. Raises LeaseLost if it was given to
-        another, and StateError or OSError if nothing can be written: the worker tries again."""
+        """Carries the task to its end, or to a wait; returns the task as it was left. Raises
+        LeaseLost if it was given to another process, and StateError or OSError if nothing can be
+        written: the worker tries again."""
         self.guarded(self._carry)
         return self.task
 
@@ -126,8 +127,8 @@ class Carrier:
         self.settle(run)
 
     def prepare(self, stack: ExitStack) -> tuple[Loop, AnyFact | None] | None:
-        """Its tree and its run, up to a loop that can be driven, with the fact that begins it; None
-        if nothing is left to be done. What the loop holds is given back by the stack."""
+        """Its worktree and its run, up to a loop that can be driven, with the fact that begins it;
+        None if nothing is left to do. The stack releases what the loop holds."""
         if self._is_cancelled() and not self.task.run:
             self._end(TaskState.CANCELLED, None)
             return None
@@ -284,8 +285,8 @@ class Carrier:
         return loop, None if is_ended else first
 
     def _is_ended(self, run: Run) -> bool:
-        """Whether the user wants the end of a run that has not ended yet. Then it is not resumed:
-        that would take back what the user asked."""
+        """Whether the user wants to end a run that has not ended yet. Then it is not resumed: that
+        would withdraw the user's request."""
         is_asked = bool(self.store.asks(run.id)) or self._is_cancelled()
         return is_asked and not run.state.is_final
 
@@ -297,7 +298,8 @@ class Carrier:
             self._end(state, run.outcome)
         elif run.state is RunState.WAITING and run.wait is not None:
             is_limit = run.wait.why is StopReason.RATE_LIMIT
-            # Who goes first may have its reply in a second: the plan holds this one till then.
+            # The one that goes first may get its reply within a second: the plan holds this one
+            # back until then.
             until = self.clock.now() + _FOLLOW_S if run.wait.follows else run.wait.until
             why = f"{run.agent}: {run.wait.why.description}"
             self._save(
@@ -343,8 +345,8 @@ class Carrier:
 
 
 def told(task: Task) -> str:
-    """What the agent is asked: the task, and of one that was taken over from a machine that was
-    lost, what is there of its work."""
+    """What the agent is asked: the task and, if it was taken over from a lost machine, what is
+    there of its work."""
     if not task.former_runs:
         return task.text
     what = "None of the work done there is here: start over."

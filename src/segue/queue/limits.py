@@ -18,7 +18,7 @@ from segue.system.accounts import Accounts, account_of
 from segue.system.config import settings as layered
 
 _FRESH_S = 10.0
-"""For so long a login that was looked up is believed: plans are made twice a second."""
+"""How long a login that was looked up is valid: plans are made twice a second."""
 
 
 class Limits(Protocol):

@@ -9,7 +9,7 @@ from segue.queue.port import NotQueued, UnknownTask
 from segue.runs.store.port import Holder, IsAlive
 
 LIVED_S = 60.0
-"""A process that was lost after more than that is no sign of a fault that comes again."""
+"""A process that was lost after more than this does not suggest a recurring problem."""
 
 
 def unknown(task_id: str) -> UnknownTask:

@@ -18,7 +18,7 @@ from segue.system.git.worktrees import GitError
 
 BRANCHES = "segue/"
 _MADE = "setup-made.json"
-_MAX_MADE = 200  # names that are kept with a task; of more, only the folders that they are in
+_MAX_MADE = 200  # names that are stored with a task; beyond that, only their folders
 
 
 def folder(task_id: str) -> str:
@@ -77,7 +77,7 @@ def link(task: Task) -> Task:
     """Links the untracked files that the user listed into the worktree; returns the task with
     the links that were made. Existing files are left as they are. Raises OSError."""
     made = []
-    for name in () if task.is_url else task.link:  # of a URL there is no folder to link to
+    for name in () if task.is_url else task.link:  # a URL has no folder to link to
         there, here = os.path.join(task.repo, name), os.path.join(task.tree, name)
         inner = os.path.join(os.path.realpath(task.tree), os.path.dirname(name))
         if os.path.lexists(here) or not os.path.exists(there):
@@ -96,7 +96,7 @@ def before_setup(task: Task) -> dict[str, tuple[int, int]]:
         return {}
     noted = Path(folder(task.id), f"before-setup-{task.setups}.json")
     found: dict[str, tuple[int, int]] | None = read_json(noted)
-    if found is None:  # else a setup was interrupted here, and left files
+    if found is None:  # otherwise a setup was interrupted here, and left files
         files = worktrees.changed_files(task.tree)
         found = {name: info for name, info in files.items() if not _is_below(name, task.made)}
         os.makedirs(folder(task.id), mode=0o700, exist_ok=True)
@@ -127,8 +127,8 @@ def _is_below(name: str, places: tuple[str, ...]) -> bool:
 
 
 def not_its_work(task: Task) -> tuple[str, ...]:
-    """Files of its tree that are never committed with a task: links to the user's own, and what its
-    setup made, unless that was changed since."""
+    """Files of its worktree that are never committed with a task: links to the user's own, and what
+    its setup created, unless that was changed since."""
     noted = read_json(Path(folder(task.id), _MADE))
     same = []
     for name, info in noted.items() if isinstance(noted, dict) else ():

@@ -63,7 +63,7 @@ def conditions(
     here: Here = ANYTHING,
     machine: str = "",
 ) -> Conditions:
-    """How the world stands, for a plan of these tasks. `machine`: this one's name."""
+    """The current conditions, for a plan of these tasks. `machine`: this machine's name."""
     running = [task for task in tasks if task.state is TaskState.RUNNING]
     lost, unreplied, elsewhere = set(), set(), set()
     machine = machine or leases.machine()
@@ -173,7 +173,7 @@ class Worker:
             return verdict
         holder = self.queue.holder(task.id)
         if holder is not None and holder.machine != self._me.machine:
-            return verdict  # its machine was lost, which is no fault of the task's
+            return verdict  # its machine was lost, which is not the task's fault
         policy = Policy()
         due = task.tried_at + backoff_s(policy, task.tries, 0.5)
         if task.tries >= policy.max_resumes:
@@ -204,7 +204,7 @@ class Worker:
         lease = self.queue.claim(
             task.id, self._me, now, agent=verdict.agent, account=verdict.account, caps=self.caps
         )
-        if lease is not None:  # else another worker was first, or the user changed their mind
+        if lease is not None:  # otherwise another worker was faster, or the user changed their mind
             self._begin(task, verdict.agent, lease, now)
 
     def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> None:

@@ -32,15 +32,16 @@ class Tally(Struct, kw_only=True):
     """What a whole file says, apart from its requests (those are in the ledger)."""
 
     session_id: str = ""
-    forked_from: str = ""  # the session whose history it may hold a copy of
+    forked_from: str = ""  # the session whose history it may contain as a copy
     cwd: str = ""
     started_at: float | None = None
     compactions: int = 0
     todos: dict[str, Todo] = field(default_factory=dict)  # by the agent's own number
     files: dict[str, int] = field(default_factory=dict)  # path -> how often it was changed
     limits: dict[str, LimitSeen] = field(default_factory=dict)  # by scope
-    unread: int = 0  # lines that are no records
-    memory: dict[str, Any] = field(default_factory=dict)  # what this agent's counter needs to go on
+    unread: int = 0  # lines that are not records
+    # what this agent's counter needs to continue
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def changed(self, path: str) -> None:
         """A tool wrote to this file."""

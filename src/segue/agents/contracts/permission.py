@@ -57,7 +57,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """How to find out what an agent may do, and how to allow more."""
 
     look: Callable[[Sequence[str], Env, str], Access] | None
-    """By the user's flags, the environment and the working folder. None if nobody can tell."""
+    """Determined from the user's flags, the environment and the working folder. None if unknown."""
     grants: Callable[[RefusedCall], tuple[Grant, ...]]
     """What would allow this, the narrowest first."""
 

@@ -62,11 +62,12 @@ class Profile(Struct, frozen=True, kw_only=True):
     counter: "Count | None" = None
     """Counts a plug-in's session files; those of built-in agents are in `segue.agents.counters`."""
     signs: Signs | None = None
-    """How to tell that a plug-in's agent runs; the built-in ones' are in `segue.agents.signs`."""
+    """How to detect that a plug-in's agent is running; those of the built-in ones are in
+    `segue.agents.signs`."""
     windows: dict[str, int] = field(default_factory=dict)
     """The windows that this agent uses if its records do not say, by the beginning of the model's
     name; they come before the common table. "" is its window for unknown models."""
     window_in: Callable[[dict[str, Any], str], int | None] | None = None
-    """The window of a model by the agent's own config file (`Store.configs`)."""
+    """The window of a model according to the agent's own config file (`Store.configs`)."""
     enforced: Callable[[int], int | None] = no_limit
     """The size at which it compacts or refuses by itself, given its window; None if it does not."""
