@@ -89,7 +89,7 @@ def test_what_can_be_named_is_said_if_nothing_is(command: str, among: str) -> No
     done = segue(command)
     assert (done.returncode, done.stderr) == (
         2,
-        f"segue: name one: {among}. See: segue {command} --help\n",
+        f"segue: choose {among}. See: segue {command} --help\n",
     )
 
 

@@ -338,9 +338,13 @@ def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
     among = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
     where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
     if isinstance(fault, click.MissingParameter):
-        return f"{where}name one: {among}."
+        return f"{where}choose {among}."
     given = re.match(r"'(.*)' is not ", fault.message, re.S)
-    what = f"{given[1]!r} is not {among}" if given else fault.message.rstrip(".")
+    what = (
+        f"{given[1]!r} is not a valid choice; choose {among}"
+        if given
+        else fault.message.rstrip(".")
+    )
     hint = did_you_mean(given[1], known) if given else ""
     return f"{where}{what}{': ' + hint if hint else '.'}"
 

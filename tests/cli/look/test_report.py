@@ -101,7 +101,7 @@ def test_without_a_run_it_tells_of_the_night_and_of_watched_sessions(
         (("--since", "soon"), "'soon' is not a time"),
         ((run, "--since", "1h"), "not both"),
         (("run-none",), "no run is called"),
-        (("--format", "pdf"), "is not text, md, html or json"),
+        (("--format", "pdf"), "choose text, md, html or json"),
     ):
         refused = s.segue("report", *words)
         assert refused.code == 2

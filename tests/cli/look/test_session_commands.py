@@ -99,7 +99,7 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["sessions", "--agent", "nobody"], "agent 'nobody' keeps no sessions here"),
+        (["sessions", "--agent", "nobody"], "no sessions of agent 'nobody' here"),
         (["sessions", "--since", "yesterday-ish"], "'yesterday-ish' is not a time"),
         (["sessions", "--since", "²d"], "'²d' is not a time"),
         (["sessions", "--since", "5x"], "'5x' is not a time; write 90m, 12h, 7d,"),

@@ -50,7 +50,8 @@ def command(
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError(
-            "segue open needs a terminal: stdin or stdout is not one; without one: segue run TASK"
+            "segue open needs a terminal, but stdin or stdout is not one; without a terminal:"
+            " segue run TASK"
         )
     hosting.check_tmux(os.environ)
     there = _chosen(agent) if agent is None or not _is_agent(agent) else _start(agent, flags)

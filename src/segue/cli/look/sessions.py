@@ -64,7 +64,7 @@ def _agent(name: str) -> str:
     known = (*agents.stores(), MARKDOWN)
     if found not in known:
         hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
-        raise InputError(f"agent {name!r} keeps no sessions here; {hint}")
+        raise InputError(f"segue finds no sessions of agent {name!r} here; {hint}")
     return found
 
 

@@ -114,10 +114,10 @@ def _figures(order: Order, found: Found, walked: Coverage) -> list[str]:
     in_terminals = got.terminal_percent
     steep, alone = got.steep_exhaustions, got.lone_exhaustions
     policy = order.policy
-    growth = "your own sessions'" if order.growth.sizes else "the built-in model's"
+    growth = "your own sessions" if order.growth.sizes else "the built-in model"
     return [
         f"Policy {policy.name}: handoff at {_marks(policy)} of the window (at a pause / at once)",
-        f"Growth of sessions: {growth}",
+        f"Growth of sessions: from {growth}",
         "",
         *_row(
             "runs",

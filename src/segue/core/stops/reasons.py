@@ -83,7 +83,7 @@ TABLE = {
     StopReason.RATE_LIMIT: Facts(
         description="rate limited",
         remedy="Wait until the limit resets, then resume the same session. To continue now, use"
-        " another model or account plan.",
+        " another model, account or plan.",
         nature="passing",
         resume="same_session",
         exit_code=75,

@@ -278,7 +278,7 @@ def read(path: Path) -> Written:
         if name not in TABLES:
             if not isinstance(value, dict) and (table := _table_of(name)):
                 raise ConfigError(
-                    f"{written.at(name)}: {name} is in no table: write it under [{table}]"
+                    f"{written.at(name)}: {name} is outside any table: write it under [{table}]"
                 )
             raise written.unknown("table" if isinstance(value, dict) else "key", name, (), TABLES)
     return written

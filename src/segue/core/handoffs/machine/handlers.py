@@ -110,7 +110,7 @@ def _write_own(
 
 
 def _ask(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
-    """Asks the user, with a document on disk if one can be had."""
+    """Asks the user, with a document on disk if possible."""
     if not cycle.has_document and not cycle.is_cleared:
         return _write_own(cycle, moment, why, question=why)
     return _ask_now(cycle, moment, why)
