@@ -3,6 +3,7 @@ hold, or it is told which calls may have been done."""
 
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from support import homes
 from support.fleet.postgres import Postgres, postgres
+from support.waiting import LONG_S
 
 from segue.agents import drives
 from segue.core.policy import Policy
@@ -18,6 +20,7 @@ from segue.core.queue.types import Task
 from segue.core.runs.types import Run
 from segue.errors import StateError
 from segue.fleet import carrying, sessions
+from segue.fleet.machines import Pulse
 from segue.fleet.store import PostgresStore
 from segue.queue import trees
 from segue.runs.folders import RunFolder
@@ -212,6 +215,57 @@ def test_a_machine_that_is_lost_after_its_session_was_kept_and_before_its_files_
     assert "do step 1" in told(wanted)
     assert "do step 2" not in told(wanted)  # it does not believe in files that are gone
     assert doubt(wanted) is None
+
+
+def test_a_snapshot_that_is_still_being_pushed_at_the_end_does_not_replace_the_last_one(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step(work, 1)
+    work.snapshot()
+    begun, may_go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+    push = worktrees.push
+
+    def slow(path: str, url: str, commit: str, ref: str) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert may_go_on.wait(LONG_S)
+        push(path, url, commit, ref)
+        order.append(commit)
+
+    monkeypatch.setattr(worktrees, "push", slow)
+    monkeypatch.setattr(carrying, "_PUSH_S", 0.0)
+    guard = carrying.LeaseGuard(Pulse(lambda: work.store, "m-1"), work.env, print)
+    guard.began(work.task)
+    assert begun.wait(LONG_S)
+    step(work, 2)
+    work.snapshot()
+    threading.Timer(0.1, may_go_on.set).start()
+    guard.settle()
+    carrying._left_behind(work.task, work.env, print)
+    newest = snapshots.list_all(work.task.tree, work.task.run)[-1].commit
+    assert (len(order) > 1, order[-1]) == (True, newest)
+
+
+def test_a_push_that_fails_at_the_end_is_tried_again_and_told(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step(work, 1)
+    work.snapshot()
+    push, faults = worktrees.push, iter((1, 0, 1, 1, 1))
+    said: list[str] = []
+
+    def fails(*given: Any) -> None:
+        if next(faults):
+            raise GitError("cannot lock ref")
+        push(*given)
+
+    monkeypatch.setattr(worktrees, "push", fails)
+    for _ in range(2):
+        carrying._left_behind(work.task, work.env, said.append)
+    assert said == [f"{work.task.id}: some of its work cannot be stored: cannot lock ref"]
+    monkeypatch.undo()
+    assert work.taken_over()[0] == "1"
 
 
 def test_after_both_were_kept_the_newest_is_taken_and_each_step_is_known(work: Any) -> None:

@@ -35,6 +35,8 @@ GONE = 75
 _LOOK_S = 0.5
 _END_S = 10.0
 _PUSH_S = 2.0  # how often to check for a new snapshot to push
+_LAST_TRIES = 3
+_NOT_STORED = "some of its work cannot be stored"
 
 Say = Callable[[str], None]
 
@@ -47,6 +49,7 @@ class LeaseGuard:
         self.pulse, self.env, self.say = pulse, env, say
         self.run = ""
         self.lease: Lease | None = None
+        self._pusher: Pusher | None = None
         pulse.checks.append(self._check)
         self._beating = Beating(pulse, self._lost)
 
@@ -56,12 +59,24 @@ class LeaseGuard:
 
     def __exit__(self, *exc: object) -> None:
         self._beating.over.set()
+        if self._pusher is not None:
+            self._pusher.over.set()
 
     def began(self, task: Task) -> None:
         """Records which run is about to start, and where."""
         self.run = task.run
+        self.settle()
         if task.is_url:
-            Pusher(task, self._beating.over, self.env, self.say).start()
+            self._pusher = Pusher(task, self.env, self.say)
+            self._pusher.start()
+
+    def settle(self) -> None:
+        """Ends the pushing of snapshots. One that is being pushed is pushed first: it must not
+        replace a newer one later."""
+        if self._pusher is not None:
+            self._pusher.over.set()
+            self._pusher.join()
+            self._pusher = None
 
     def may_start(self) -> Leash:
         """Checks with the database, before a process is started, that the task still belongs to
@@ -90,9 +105,10 @@ class Pusher(threading.Thread):
     """Pushes each new snapshot of a task's tree to its repository and stores the session with it,
     for a machine that may take the task over."""
 
-    def __init__(self, task: Task, over: threading.Event, env: Mapping[str, str], say: Say) -> None:
+    def __init__(self, task: Task, env: Mapping[str, str], say: Say) -> None:
         super().__init__(daemon=True, name="segue-push")
-        self.task, self.over, self.env, self.say = task, over, env, say
+        self.task, self.env, self.say = task, env, say
+        self.over = threading.Event()
         self._pushed = self._fault = ""
 
     def run(self) -> None:
@@ -102,7 +118,7 @@ class Pusher(threading.Thread):
             except (SegueError, OSError) as fault:
                 if str(fault) != self._fault:
                     self._fault = str(fault)
-                    self.say(f"{self.task.id}: some of its work cannot be stored: {fault}")
+                    self.say(f"{self.task.id}: {_NOT_STORED}: {fault}")
 
 
 def hand_over(task: Task, env: Mapping[str, str], pushed: str = "") -> str:
@@ -141,16 +157,24 @@ def _sessions_of(task: Task) -> Iterator[tuple[FleetDatabase | None, Run | None]
         yield (store, run) if isinstance(store, FleetDatabase) else (None, None)
 
 
-def _left_behind(task: Task, env: Mapping[str, str]) -> Task:
+def _left_behind(task: Task, env: Mapping[str, str], say: Say) -> Task:
     """Deletes what was stored for a takeover if the task is done; otherwise stores the rest."""
-    with suppress(SegueError, OSError):
-        if task.is_url and task.state is TaskState.DONE:
+    if task.is_url and task.state is TaskState.DONE:
+        with suppress(SegueError, OSError):
             with open_queue() as queue:
                 if isinstance(queue, FleetDatabase):
                     sessions.forget(queue, task.id)
             worktrees.push(trees.top(task), task.repo, "", trees.snapshot_ref(task))
-        elif task.is_url and task.run and not task.is_tree_removed:
-            hand_over(task, env)
+    elif task.is_url and task.run and not task.is_tree_removed:
+        for left in reversed(range(_LAST_TRIES)):
+            try:
+                hand_over(task, env)
+                break
+            except (SegueError, OSError) as fault:
+                if not left:
+                    say(f"{task.id}: {_NOT_STORED}: {fault}")
+                else:
+                    time.sleep(_LOOK_S)
     return task
 
 
@@ -224,7 +248,9 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                     if (published := output.publisher(store, env)) is not None:
                         carrier.seen, carrier.left = published.see, published.finish
                     run = task.run or run
-                    return _left_behind(carrier.carry(), env)
+                    task = carrier.carry()
+                    guard.settle()
+                    return _left_behind(task, env, say)
             except LeaseLost:
                 end_agent(guard.run)
                 raise
