@@ -211,8 +211,8 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        told = {name for names in GROUPS.values() for name in names}
-        rest = tuple(name for name in COMMANDS if name not in told)
+        listed = {name for names in GROUPS.values() for name in names}
+        rest = tuple(name for name in COMMANDS if name not in listed)
         wide = max(map(len, COMMANDS))
         for title, names in (*GROUPS.items(), ("More", rest)):
             rows = [(f"{name:<{wide}}", COMMANDS[name]) for name in names if name in COMMANDS]

@@ -275,43 +275,43 @@ class Survey:
     ) -> Session:
         """One session with its state, window, zone and forecast, by the policy that applies to
         it now. Everything that shows or acts on a session gets it from here."""
-        told = seen.look
+        look = seen.look
         # The first records of a session may name no folder; the process that has it open does.
-        cwd = told.cwd or (process.cwd if process is not None and process.certain else "")
-        policy = self.policy_for(seen.agent, told.model, cwd)
-        window, enforced = self.windows.of(seen.agent, told, policy)
-        reading = _reading(told, window)
+        cwd = look.cwd or (process.cwd if process is not None and process.certain else "")
+        policy = self.policy_for(seen.agent, look.model, cwd)
+        window, enforced = self.windows.of(seen.agent, look, policy)
+        reading = _reading(look, window)
         ahead = None
         if reading is not None:
             ahead = forecast(
                 reading,
-                told.growth,
+                look.growth,
                 policy,
                 reserve_tokens=policy.reserve_tokens,
                 enforced_at_tokens=enforced,
             )
-        notes = told.notes + ((window.note,) if window.note and reading is not None else ())
+        notes = look.notes + ((window.note,) if window.note and reading is not None else ())
         return Session(
             agent=seen.agent,
-            session_id=told.session_id,
+            session_id=look.session_id,
             path=seen.path,
             cwd=cwd,
-            model=told.model,
-            started_at=told.started_at,
-            last_at=told.last_at or seen.changed_at,
+            model=look.model,
+            started_at=look.started_at,
+            last_at=look.last_at or seen.changed_at,
             reading=reading,
             zone=ahead.zone if ahead is not None else None,
             forecast=ahead,
             policy=policy,
             enforced_tokens=enforced,
-            growth=told.growth,
-            limits=told.limits,
-            state=state_of(told, process, now),
-            stop=told.stop,
+            growth=look.growth,
+            limits=look.limits,
+            state=state_of(look, process, now),
+            stop=look.stop,
             process=process,
             children=children,
             notes=notes,
-            unreadable=told.unreadable,
+            unreadable=look.unreadable,
         )
 
     def _priced(self, price_window: PriceWindow, model: str) -> int | None:

@@ -85,8 +85,8 @@ def lines(account: Account, now: float, tz: tzinfo) -> Iterator[str]:
     """An account for people: a heading, and a line for each limit."""
     kind = {"plan": "a plan", "key": "an API key"}.get(account.kind, "")
     where = account.home.replace(os.path.expanduser("~"), "~", 1) if account.home else ""
-    told = ", ".join(part for part in (kind, where) if part)
-    yield f"{printing.style(account.id, bold=True)}{f'  {told}' if told else ''}"
+    details = ", ".join(part for part in (kind, where) if part)
+    yield f"{printing.style(account.id, bold=True)}{f'  {details}' if details else ''}"
     for limit in account.limits:
         use, reset = _gauge(limit, now), _reset(limit, now, tz)
         yield f"  {_name(limit):<{_NAME}} {use}  {reset}"
@@ -99,12 +99,12 @@ def short(account: Account, now: float, tz: tzinfo) -> str:
     if holding is not None and holding.resets_at is not None:
         until = moment(holding.resets_at, now, tz)
         return f"{account.agent}: limited until {until}"
-    told = [
+    lines = [
         f"{_name(limit)} {limit.used_percent:.0f}%"
         for limit in account.limits
         if limit.used_percent is not None
     ]
-    return f"{account.agent}: {', '.join(told)}" if told else ""
+    return f"{account.agent}: {', '.join(lines)}" if lines else ""
 
 
 def _name(limit: Limit) -> str:

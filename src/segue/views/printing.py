@@ -133,9 +133,9 @@ def cell(text: str, style: str = "") -> "Text":
 
 def width(*, stderr: bool = False) -> int:
     """The columns of the terminal; `COLUMNS` takes precedence if it is valid."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and len(told) < 6 and int(told):
-        return min(int(told), _MAX_WIDTH)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and len(columns) < 6 and int(columns):
+        return min(int(columns), _MAX_WIDTH)
     try:
         stream = sys.stderr if stderr else sys.stdout
         found = os.get_terminal_size(stream.fileno()).columns

@@ -107,10 +107,10 @@ def size(task: Task) -> str:
     work = task.work
     if work is None or task.is_tree_removed:
         return "merged" if work is not None and work.is_merged else ""
-    told = f"+{work.insertions} −{work.deletions} in {counted(work.files, 'file')}"
+    text = f"+{work.insertions} −{work.deletions} in {counted(work.files, 'file')}"
     if work.uncommitted:
         return f"{counted(work.uncommitted, 'file')} uncommitted"
-    return told if work.commits else "nothing"
+    return text if work.commits else "nothing"
 
 
 def next_lines(task: Task, merge: str) -> list[str]:
@@ -151,10 +151,10 @@ def waiting(task: Task, verdict: Verdict | None) -> tuple[str, float | None]:
 
 def _state(task: Task, verdict: Verdict | None, now: float) -> str:
     why, until = waiting(task, verdict)
-    told = task.state.value
+    state = task.state.value
     if until is not None and until > now:
-        told += f" {countdown(until - now)}"
-    return cut(f"{told}: {clean(why)}" if why else told, _WHY)
+        state += f" {countdown(until - now)}"
+    return cut(f"{state}: {clean(why)}" if why else state, _WHY)
 
 
 def _why(task: Task, verdict: Verdict | None) -> str:

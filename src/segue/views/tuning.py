@@ -92,8 +92,8 @@ def for_people(tuned: Sequence[Tuned], *, days: int, max_late: float) -> list[st
         if each.is_needed:
             lines.append(f"  {then}, now {now}")
         else:
-            told = f"{then}, as for its agent" if each.by_agent else f"{now}, as it is now"
-            lines.append(f"  {told}")
+            marks = f"{then}, as for its agent" if each.by_agent else f"{now}, as it is now"
+            lines.append(f"  {marks}")
         late = "" if advice.late_now is None else f"late now {advice.late_now:.1%}, "
         lines.append(
             f"  {advice.turns:,} turns of {advice.sessions:,} sessions; a turn adds"

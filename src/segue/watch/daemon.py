@@ -323,15 +323,15 @@ class Watch:
             notes = self.world.log.of(*name, ("live", "stop"), 1)
             if not notes or notes[-1].kind != "live":
                 continue
-            told = notes[-1].data
+            data = notes[-1].data
             for note in self.world.log.of(*name, ("hook",)):
                 if note.seq > notes[-1].seq and note.data.get("type") in ("started", "ended"):
                     kept.hook_end = str(note.data.get("reason", ""))
-            kept.in_run = told.get("in_run") is True
+            kept.in_run = data.get("in_run") is True
             kept.terminal = terminals.find(kept.session.agent)
-            kept.program = str(told.get("program", ""))
-            kept.flags = tuple(map(str, told.get("flags", ())))
-            other = bool(self._boot) and told.get("boot") not in ("", self._boot)
+            kept.program = str(data.get("program", ""))
+            kept.flags = tuple(map(str, data.get("flags", ())))
+            other = bool(self._boot) and data.get("boot") not in ("", self._boot)
             sighting = Sighting(kept.session)
             stop = self.observer.ending_of(sighting, hook=kept.hook_end, other_boot=other)
             mid_turn = endings.is_mid_turn(kept.session, None)

@@ -25,8 +25,8 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
         return Login(home=found, who=who, kind="key")
     if who := by_key(env, "CLAUDE_CODE_OAUTH_TOKEN", also=address):
         return Login(home=found, who=who, kind="plan")
-    told = read_json(place / ".claude.json" if moved else home(env) / ".claude.json")
-    account = told.get("oauthAccount")
+    config = read_json(place / ".claude.json" if moved else home(env) / ".claude.json")
+    account = config.get("oauthAccount")
     named = account.get("accountUuid") if isinstance(account, dict) else None
     if isinstance(named, str) and named:
         return Login(home=found, who=hashed(named, address), kind="plan")

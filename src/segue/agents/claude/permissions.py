@@ -115,10 +115,10 @@ def _given(said: str, cwd: str) -> JSON:
     if not said.lstrip().startswith("{"):
         return read_json(Path(cwd, said))
     try:
-        told = json.loads(said)
+        answer = json.loads(said)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _signed_in(settings: list[JSON], env: Env) -> bool | None:

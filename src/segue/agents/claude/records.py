@@ -299,11 +299,11 @@ class Reader:
     def answered_by(self, data: JSON, block: JSON) -> ev.ToolResult:
         """A tool's result. The output of a shell is searched for failing tests."""
         call, wrong = text(block, "tool_use_id"), block.get("is_error") is True
-        told = data.get("tool_use_result", data.get("toolUseResult"))
+        result = data.get("tool_use_result", data.get("toolUseResult"))
         if task := self.making.pop(call, ""):
             named = _TASK_MADE.search(joined(block.get("content")))
-            self.tasks[text(told, "task", "id") or (named[1] if named else "")] = task
-        shell = self.commands.pop(call, "Bash" if "stdout" in obj(told) else "")
+            self.tasks[text(result, "task", "id") or (named[1] if named else "")] = task
+        shell = self.commands.pop(call, "Bash" if "stdout" in obj(result) else "")
         code: int | None = None
         tests: tuple[str, ...] = ()
         said = joined(block.get("content"))
@@ -311,7 +311,7 @@ class Reader:
             found = _EXIT.match(said) if wrong else None
             if found is not None:
                 code = int(found[1])
-            elif shell == "Bash" and not wrong and not _goes_on(told, said):
+            elif shell == "Bash" and not wrong and not _goes_on(result, said):
                 code = 0
             tests = failing_tests(said)
         return ev.ToolResult(
@@ -598,8 +598,8 @@ def _complaint(data: JSON, said: str) -> str:
 
 def is_stop_failure(data: JSON) -> bool:
     """Whether this is the input of a StopFailure hook, complete or shortened."""
-    told = text(data, "error_type") or text(data, "error")
-    return bool(text(data, "session_id") and told) and "is_error" not in data
+    error = text(data, "error_type") or text(data, "error")
+    return bool(text(data, "session_id") and error) and "is_error" not in data
 
 
 def is_result(data: JSON) -> bool:

@@ -23,12 +23,12 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
     address = env.get("OPENAI_BASE_URL", "")
     if who := by_key(env, "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", also=address):
         return Login(home=found, who=who, kind="key")
-    told = read_json(place / "auth.json")
-    tokens = told.get("tokens")
+    auth = read_json(place / "auth.json")
+    tokens = auth.get("tokens")
     account = tokens.get("account_id") if isinstance(tokens, dict) else None
     if isinstance(account, str) and account:
         return Login(home=found, who=hashed(account), kind="plan")
-    own = told.get("OPENAI_API_KEY")
+    own = auth.get("OPENAI_API_KEY")
     if isinstance(own, str) and own:
         return Login(home=found, who=hashed("OPENAI_API_KEY", own), kind="key")
     return Login(home=found)

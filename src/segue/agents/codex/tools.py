@@ -41,9 +41,9 @@ def item_call(kind: str, item: JSON, put: Put) -> ToolCall:
 
 def _item_result(item: JSON) -> str:
     """The result of a tool other than a shell."""
-    told = item.get("result")
+    result = item.get("result")
     return (
-        joined(obj(told).get("content")) or text(item, "result") or text(item, "error", "message")
+        joined(obj(result).get("content")) or text(item, "result") or text(item, "error", "message")
     )
 
 
@@ -91,8 +91,8 @@ def wire_result(sandbox: str, call: str, output: Any, put: Put, *, is_shell: boo
     said = output if isinstance(output, str) else joined(output) or text(output, "content")
     code: int | None = None
     if said.startswith('{"'):
-        told = obj(decode(said))
-        code, said = whole(told, "metadata", "exit_code"), text(told, "output") or said
+        decoded = obj(decode(said))
+        code, said = whole(decoded, "metadata", "exit_code"), text(decoded, "output") or said
     head, found, _ = said[:_HEAD_CHARS].partition(_SHOWS)
     if code is None and found and (told_code := _EXIT.search(head)):
         code = int(told_code[1])

@@ -118,10 +118,10 @@ def read_json(path: Path | str) -> JSON:
     said = read_text(path)
     for text in (said, _TRAILING.sub(_kept, _COMMENT.sub(_kept, said))):
         try:
-            told = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
             continue
-        return told if isinstance(told, dict) else {}
+        return parsed if isinstance(parsed, dict) else {}
     return {}
 
 

@@ -75,8 +75,8 @@ def _kind(ask: Ask) -> Kind:
 def _session(stage: PlayStage) -> tuple[str, Path | None]:
     files = list((stage.home / ".gemini/tmp").glob("*/chats/session-*.jsonl"))
     # A resumed session leaves a stub of two lines next to its own file.
-    told = [file for file in files if b'"type":"gemini"' in file.read_bytes()]
-    file = newest(iter(told or files))
+    complete = [file for file in files if b'"type":"gemini"' in file.read_bytes()]
+    file = newest(iter(complete or files))
     if file is None:
         return "", None
     with file.open(encoding="utf-8", errors="replace") as lines:

@@ -34,10 +34,10 @@ class GeminiCounter(RecordCounter):
 
     def reply(self, message: JSON) -> None:
         name, at = text(message, "id"), instant(message.get("timestamp"))
-        told = self.tally.memory.setdefault("called", [])
+        called = self.tally.memory.setdefault("called", [])
         for call in items(message, "toolCalls"):
-            if text(call, "name") in _WRITERS and text(call, "id") not in told:
-                told.append(text(call, "id"))
+            if text(call, "name") in _WRITERS and text(call, "id") not in called:
+                called.append(text(call, "id"))
                 self.tally.changed(text(call, "args", "file_path"))
         spend = parts(obj(message, "tokens"))
         if spend.total_tokens:

@@ -508,8 +508,8 @@ class Bridge:
         return http.client.HTTPConnection(*self.address, timeout=limit_s)
 
     def _headers(self) -> dict[str, str]:
-        told = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
-        return {"Authorization": f"Basic {told}", "Content-Type": "application/json"}
+        credentials = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
+        return {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"}
 
     def _call(self, method: str, path: str, body: Any = None, limit_s: float = CALL_S) -> Any:
         connection = self._connect(limit_s)

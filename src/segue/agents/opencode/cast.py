@@ -77,10 +77,10 @@ def _env(stage: PlayStage) -> dict[str, str]:
 
 def _kind(ask: Ask) -> Kind:
     if ask.wire == "chat":
-        told = " ".join(part.text for part in ask.parts if part.role == "system")
-        if "You are a title generator" in told:
+        instructions = " ".join(part.text for part in ask.parts if part.role == "system")
+        if "You are a title generator" in instructions:
             return Kind.TITLE
-        if "You are a context summarization agent" in told:
+        if "You are a context summarization agent" in instructions:
             return Kind.COMPACTION
     return Kind.MAIN
 

@@ -79,10 +79,10 @@ def _rules(env: Env, cwd: str) -> Iterator[Any]:
         yield read_json(file).get("permission")
     for name, is_whole in (("OPENCODE_CONFIG_CONTENT", True), (_VARIABLE, False)):
         try:
-            told = json.loads(env.get(name) or "null")
+            parsed = json.loads(env.get(name) or "null")
         except ValueError:
             continue
-        yield told.get("permission") if is_whole and isinstance(told, dict) else told
+        yield parsed.get("permission") if is_whole and isinstance(parsed, dict) else parsed
 
 
 def _action(rules: Any, tool: str, before: bool) -> bool:
@@ -92,10 +92,10 @@ def _action(rules: Any, tool: str, before: bool) -> bool:
         return rules == "allow"
     if not isinstance(rules, dict):
         return before
-    told = rules.get(tool, rules.get("*"))
-    if isinstance(told, dict):
-        return not told or "allow" in told.values()
-    return told == "allow" if isinstance(told, str) else before
+    rule = rules.get(tool, rules.get("*"))
+    if isinstance(rule, dict):
+        return not rule or "allow" in rule.values()
+    return rule == "allow" if isinstance(rule, str) else before
 
 
 def _is_inside(file: str, cwd: str) -> bool:

@@ -72,8 +72,8 @@ def _env(stage: PlayStage) -> dict[str, str]:
 
 
 def _kind(ask: Ask) -> Kind:
-    told = " ".join(part.text for part in ask.parts if part.role == "system")
-    if not ask.tools and "You are a context summarization assistant" in told:
+    instructions = " ".join(part.text for part in ask.parts if part.role == "system")
+    if not ask.tools and "You are a context summarization assistant" in instructions:
         return Kind.COMPACTION
     return Kind.MAIN
 

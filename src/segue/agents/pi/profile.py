@@ -194,10 +194,10 @@ def _result(message: JSON, mark: JSON) -> ToolResult:
     failed, is_shell = message.get("isError") is True, text(message, "toolName") in _SHELLS
     said = joined(message.get("content"))
     code = _EXIT_CODE.search(said[-_CODE_CHARS:]) if is_shell else None
-    told = int(code[1]) if code and failed else None
+    exit_code = int(code[1]) if code and failed else None
     return ToolResult(
         call_id=text(message, "toolCallId"),
-        exit_code=0 if is_shell and not failed else told,
+        exit_code=0 if is_shell and not failed else exit_code,
         failed=failed,
         failing_tests=failing_tests(said) if is_shell else (),
         printed=said,

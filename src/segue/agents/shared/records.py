@@ -176,8 +176,8 @@ def kept_errors(text: str) -> list[str]:
     if not head.startswith(('[{"error":"', '{"error":"')) or "\n" in text.strip():
         return []
     *_, last = ["", *_KEPT_ERROR.findall(text[-_SALVAGE_CHARS:])]
-    told = decode(f'"{last}"')
-    said = told if isinstance(told, str) else last.replace("\\n", "\n")
+    decoded = decode(f'"{last}"')
+    said = decoded if isinstance(decoded, str) else last.replace("\\n", "\n")
     return said.split("\n") if last else []
 
 

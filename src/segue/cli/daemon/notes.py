@@ -98,10 +98,10 @@ def _as_json(note: Note) -> str:
 
 
 def _as_line(note: Note) -> str:
-    told = "; ".join(note_lines.told(note))
-    if not told:
+    text = "; ".join(note_lines.told(note))
+    if not text:
         return ""
     at = printing.style(moment(note.at, clock.now(), clock.local_zone()), dim=True)
     folder = note.project.rstrip("/").rpartition("/")[2]
     whose = f"{note.agent} in {folder} ({note.session_id[:8]})" if note.agent else "segue watch"
-    return f"{at}  {whose}  {told}"
+    return f"{at}  {whose}  {text}"

@@ -179,15 +179,15 @@ def _show(there: Hosted) -> int:
     argv = hosting_setup.client_argv(os.environ, state.open_socket_path(), there.session)
     try:
         lent = foreground.lend(argv, env)
-        told = _read(end)
+        code = _read(end)
     except OSError as fault:
         raise StateError(f"tmux: {fault.strerror or fault}") from None
     finally:
         with suppress(OSError):
             end.unlink()
-    if told is not None:
+    if code is not None:
         _print_rest(there)
-        return told
+        return code
     if lent.told:
         return 128 + lent.told
     still = any(each.name == there.name for each in hosting.hosted())

@@ -75,8 +75,8 @@ def status(as_json: bool) -> None:
     # launchd prints everything about a service; systemd prints one word, which is the answer.
     word = f" ({why})" if why and not runs else ""
     if as_json:
-        told = {"installed": True, "runs": runs, "path": path, "why": "" if runs else why}
-        printing.say_json(told)
+        answer = {"installed": True, "runs": runs, "path": path, "why": "" if runs else why}
+        printing.say_json(answer)
     else:
         printing.say(f"{'running' if runs else 'not running'}{word}: {path}")
     raise SystemExit(0 if runs else 3)

@@ -88,7 +88,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
         out.say(note)
     watch = Watch(env=os.environ, log=log, rules=rules, say=out.say)
     link = DaemonAnswers(watch, figures=_figures)
-    told: DaemonTelemetry | None = None
+    telemetry: DaemonTelemetry | None = None
     server = Server(link, port=port, broke=lambda fault: out.say(_own_fault(fault)))
     try:
         watch.catch_signals()
@@ -99,12 +99,12 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
             out.say(f"also at http://127.0.0.1:{server.port}, protected by a token")
         if as_json:
             watch.world.listeners.append(out.print_note)
-        if (told := _telemetry(link, out.say)) is not None:
-            watch.world.listeners.append(told.hear)
+        if (telemetry := _telemetry(link, out.say)) is not None:
+            watch.world.listeners.append(telemetry.hear)
         watch.run()
     finally:
-        if told is not None:
-            told.close()
+        if telemetry is not None:
+            telemetry.close()
         server.close()
         log.close()
         out.close()

@@ -36,14 +36,14 @@ def command(session: str, as_json: bool) -> None:
 
 
 def _show(session: Session, *, is_cut: bool, as_json: bool) -> None:
-    told = known(session.agent, session.path, session.session_id, session.cwd)
+    found = known(session.agent, session.path, session.session_id, session.cwd)
     window = session.reading.window_tokens if session.reading is not None else 0
     made = checkpoint_of(
-        told, session.agent, session.path, session.session_id, session.cwd, window_tokens=window
+        found, session.agent, session.path, session.session_id, session.cwd, window_tokens=window
     )
-    doubt = told.salvaged.last_call
+    doubt = found.salvaged.last_call
     doubt = "" if doubt is None and is_cut else doubt
-    text = render(made, max_chars=max(budget_chars(window), len(told.task) + 1_000))
+    text = render(made, max_chars=max(budget_chars(window), len(found.task) + 1_000))
     if doubt is not None:
         call = indented(redact(doubt)[0].strip())
         text = "\n\n".join(filter(None, (text, _IN_DOUBT, call)))

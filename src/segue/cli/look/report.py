@@ -63,9 +63,9 @@ def command(
     begun = None if run else (_yesterday(now, tz) if since is None else instant(since, now))
     with opened() as store:
         chosen = [find(store, run)] if begun is None else runs_since(store, begun)
-        told = [run_report(store, each, now, os.environ) for each in chosen]
+        reports = [run_report(store, each, now, os.environ) for each in chosen]
     watched, notes = ([], []) if begun is None else _watched(begun)
-    report = Report(since=begun, until=now, runs=told, watched=watched, notes=notes)
+    report = Report(since=begun, until=now, runs=reports, watched=watched, notes=notes)
     if as_json or form == "json":
         from segue.views.report import shapes
 

@@ -82,8 +82,8 @@ def _break_down(
     found = breakdown(index, find.sessions(homes), by, clock.local_zone(), since)
     priced = [(each, prices.cost_usd(each.model, each.spend)) for each in found]
     if as_json:
-        told = {"by": by, "since": iso(since), "rows": spending.rows(priced)}
-        printing.say_json({**told, "total": spending.total(priced)})
+        answer = {"by": by, "since": iso(since), "rows": spending.rows(priced)}
+        printing.say_json({**answer, "total": spending.total(priced)})
     else:
         printing.say(spending.text(by, priced))
 

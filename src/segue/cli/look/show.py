@@ -68,8 +68,8 @@ def _print_transcript(name: str, as_json: bool) -> None:
     _, found = with_machine(lambda machine: choose(list_sessions(machine), name))
     said = of_session(found.agent, found.path, found.session_id)
     if as_json:
-        told = {"agent": found.agent, "session_id": found.session_id, "said": as_list(said)}
-        printing.say_json(told)
+        answer = {"agent": found.agent, "session_id": found.session_id, "said": as_list(said)}
+        printing.say_json(answer)
         return
     if not said:
         printing.say("it is empty or cannot be read", err=True)

@@ -53,15 +53,15 @@ def _say_daemon(now: float) -> None:
     from segue.errors import SegueError
 
     try:
-        told = remote().get("/v1/status")
+        answer = remote().get("/v1/status")
     except SegueError:
         return
-    said = [f"segue watch: running for {duration(told['uptime_s'])}"]
-    said += [f"paused: {what}" for what in told["paused"]]
-    for each in told["handoffs"]:
+    said = [f"segue watch: running for {duration(answer['uptime_s'])}"]
+    said += [f"paused: {what}" for what in answer["paused"]]
+    for each in answer["handoffs"]:
         why = f" ({each['why']})" if each["why"] else ""
         said.append(f"handoff {each['id']}: {each['step']}{why}")
-    for each in told["waiting"]:
+    for each in answer["waiting"]:
         until = f" for {duration(each['until'] - now)}" if (each["until"] or 0) > now else ""
         said.append(f"{each['session_id'][:8]}: {each['verdict']}{until}: {each['why']}")
     printing.say("\n  ".join(said), err=True)

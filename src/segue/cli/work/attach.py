@@ -140,8 +140,8 @@ class _View:
         answer = self.folder.answer(self.run.leg)
         if isinstance(self.store, FleetDatabase) and not answer:
             wait_for_last(self.store, self.run, lambda: interrupts.wait(_LOOK_S))
-            told = output.result(self.store, self.run.id)
-            answer = told.answer if told is not None else ""
+            result = output.result(self.store, self.run.id)
+            answer = result.answer if result is not None else ""
         return self.stage.end(self.run, answer=answer, now=clock.now())
 
     def _nobody(self) -> int:

@@ -90,7 +90,7 @@ def _work(caps: Caps, until_empty: bool, left: threading.Event) -> int:
 def _work_off(
     caps: Caps, until_empty: bool, left: threading.Event, pulse: "Pulse | None", here: Here
 ) -> int:
-    told, pace = "", Pace(time.monotonic)
+    reported, pace = "", Pace(time.monotonic)
     ended: dict[str, TaskState] = {}
     seen: Seen | None = None
     while seen is None or not left.is_set():
@@ -110,12 +110,12 @@ def _work_off(
                 seen = Seen()
                 while not left.is_set():
                     if pulse is not None and (pulse.fault or pulse.is_late):
-                        if pulse.fault and pulse.fault != told:
-                            told = pulse.fault
-                            printing.complain(told)
+                        if pulse.fault and pulse.fault != reported:
+                            reported = pulse.fault
+                            printing.complain(reported)
                         left.wait(_LOOK_S)
                         continue
-                    told = ""
+                    reported = ""
                     if pulse is not None and not pace.is_due(queue.version()):
                         left.wait(FLEET_LOOK_S)
                         continue
@@ -126,8 +126,8 @@ def _work_off(
         except (StateError, InputError) as fault:
             if pulse is None or seen is None:
                 raise
-            if str(fault) != told:  # the tasks' processes see to themselves
-                told = str(fault)
+            if str(fault) != reported:  # the tasks' processes see to themselves
+                reported = str(fault)
                 printing.complain(f"{fault}; retrying")
             left.wait(_AGAIN_S)
     if seen.running:

@@ -125,11 +125,11 @@ def kind_of(ask: Ask) -> Kind:
 def clean_env(stage: PlayStage, **more: str) -> dict[str, str]:
     """The environment contains only PATH and the language: the user's keys and settings stay
     outside."""
-    kept = {
+    passed_on = {
         name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ
     }
     return {
-        **kept,
+        **passed_on,
         "HOME": str(stage.home),
         "XDG_CONFIG_HOME": str(stage.home / ".config"),
         "XDG_DATA_HOME": str(stage.home / ".local/share"),

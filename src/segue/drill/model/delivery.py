@@ -56,8 +56,8 @@ def _refused(
     if streams and in_stream and wire.stream_refusal is not None:
         begun = ModelAnswer(reply=answer.reply or ModelReply())
         opening = _first_half(tuple(wire.pieces(ask, begun)), at_least=1)
-        told = (*opening, wire.stream_refusal(refusal, now))
-        return _stream({"content-type": _SSE, **answer.headers, **refusal.headers}, told, answer)
+        pieces = (*opening, wire.stream_refusal(refusal, now))
+        return _stream({"content-type": _SSE, **answer.headers, **refusal.headers}, pieces, answer)
     return simple(wire.refuse(ask, refusal, now), answer.headers)
 
 
@@ -112,9 +112,9 @@ def _body(status: int, headers: dict[str, str], body: bytes, answer: ModelAnswer
 def clean(headers: dict[str, str]) -> dict[str, str]:
     """Headers with lower-case names, and without anything that would break the framing: they come
     from scenario files."""
-    kept = {}
+    allowed = {}
     for name, value in headers.items():
         if _NAME.fullmatch(name) and name.lower() not in FRAMING:
             line = "".join(c if c.isprintable() else " " for c in str(value))
-            kept[name.lower()] = line.encode("latin-1", "replace").decode("latin-1").strip()
-    return kept
+            allowed[name.lower()] = line.encode("latin-1", "replace").decode("latin-1").strip()
+    return allowed

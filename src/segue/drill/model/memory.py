@@ -40,14 +40,14 @@ def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
     place, command = _last_command(parts)
     tried = _STEP.search(command)
     after = [part for part in parts[place + 1 :] if part.role in ("user", "tool")]
-    told = [part for part in after if part.role == "user"]
+    prompts = [part for part in after if part.role == "user"]
     if place < 0:
         # Only the newest message counts: an agent's standing instructions may contain such phrases
         # too.
-        told = told[-1:]
+        prompts = prompts[-1:]
     elif tried and int(tried[1]) not in known:
-        told = after
-    should_look = any(map(_is_broken, told))
+        prompts = after
+    should_look = any(map(_is_broken, prompts))
     step = min(set(range(1, steps + 1)) - known, default=0)
     tries = sum(
         (found := _STEP.search(call.command)) is not None and int(found[1]) == step

@@ -67,8 +67,8 @@ class Director:
             return ""
         argv = cast.version(program)
         with tempfile.TemporaryDirectory(prefix="segue-drill-") as home:
-            told = enclosure.command(argv) if cast.needs_namespace else argv
-            return casts.version_of(told, _environment(Path(home)))
+            words = enclosure.command(argv) if cast.needs_namespace else argv
+            return casts.version_of(words, _environment(Path(home)))
 
     def play(
         self,
@@ -161,6 +161,6 @@ def _stray(place: Path) -> str:
 
 def _environment(folder: Path) -> dict[str, str]:
     """An environment without anything of the user's: a drill must not read their config or keys."""
-    kept = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SEGUE_AGENTS", "VIRTUAL_ENV")
-    found = {name: os.environ[name] for name in kept if name in os.environ}
+    passed_on = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SEGUE_AGENTS", "VIRTUAL_ENV")
+    found = {name: os.environ[name] for name in passed_on if name in os.environ}
     return {**found, "HOME": str(folder), "SEGUE_HOME": str(folder / "segue")}

@@ -60,10 +60,10 @@ class Endings:
             reason = "image_error"
         self.requests += 1
         self.voice.failed(failed)
-        told: JSON = {"subtype": "success", "is_error": True, "terminal_reason": reason}
+        result: JSON = {"subtype": "success", "is_error": True, "terminal_reason": reason}
         if failed.status:
-            told |= {"api_error_status": failed.status, "api_error_type": failed.type}
-        self.result(failed.text, **told)
+            result |= {"api_error_status": failed.status, "api_error_type": failed.type}
+        self.result(failed.text, **result)
         return 1
 
     def alone(self, failed: FailedError) -> str:
@@ -129,8 +129,8 @@ class Endings:
 
     def agree(self, request: str) -> None:
         """Answers an interruption by input."""
-        told = {"subtype": "success", "request_id": request}
-        self.voice.emit({"type": "control_response", "response": told})
+        response = {"subtype": "success", "request_id": request}
+        self.voice.emit({"type": "control_response", "response": response})
 
     def die(self, number: int) -> int:
         """Ended by the system: no result, only the tool's end is reported (after a hang-up, not

@@ -42,5 +42,9 @@ def _answer(session: Session, question: JSON) -> None:
         window = session.settings.claude_window
         percentage = round(100 * session.used / window)
         answer = {"totalTokens": session.used, "maxTokens": window, "percentage": percentage}
-    told = {"subtype": "success", "request_id": question.get("request_id"), "response": answer}
-    session.voice.emit({"type": "control_response", "response": told})
+    response_record = {
+        "subtype": "success",
+        "request_id": question.get("request_id"),
+        "response": answer,
+    }
+    session.voice.emit({"type": "control_response", "response": response_record})

@@ -83,9 +83,9 @@ class Voice:
     def tell_back(self, line: JSON) -> None:
         """Confirms the user's message in the stream, if requested."""
         if self.settings.tells_back and line:
-            told = {"type": "user", "message": line.get("message"), "parent_tool_use_id": None}
+            record = {"type": "user", "message": line.get("message"), "parent_tool_use_id": None}
             uuid = {"uuid": line["uuid"]} if line.get("uuid") else {}
-            self.emit({**told, **uuid, "timestamp": stamp(), "isReplay": True})
+            self.emit({**record, **uuid, "timestamp": stamp(), "isReplay": True})
 
     def said_between(self, text: str) -> None:
         """A user's message that arrived while a tool was running."""
@@ -227,8 +227,8 @@ class Voice:
         self.emit({"type": "system", "subtype": "status", "status": "compacting"})
 
     def not_compacted(self, why: str) -> None:
-        told = {"compact_result": "failed", "compact_error": why}
-        self.emit({"type": "system", "subtype": "status", "status": None, **told})
+        result = {"compact_result": "failed", "compact_error": why}
+        self.emit({"type": "system", "subtype": "status", "status": None, **result})
 
     def compacted(
         self, summary: str, before: int, after: int, seconds: float, *, keeps: bool

@@ -20,10 +20,10 @@ class RefusedError(Exception):
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
         self.status, self.headers, self.body = status, headers, body
         try:
-            told = json.loads(body)
+            parsed = json.loads(body)
         except ValueError:
-            told = None
-        error = told.get("error") if isinstance(told, dict) else None
+            parsed = None
+        error = parsed.get("error") if isinstance(parsed, dict) else None
         self.error: JSON = error if isinstance(error, dict) else {}
         self.message = str(self.error.get("message") or body[:500])
 

@@ -140,8 +140,8 @@ class Thread:
         self.total = {name: self.total[name] + reply.usage[name] for name in NO_USAGE}
         self.used, self.added = reply.usage["total_tokens"], 0
         usage = {"usage": self.last, "thread_token_usage": self.total}
-        told = {"thread_id": self.file.thread, "turn_id": self.turn_id, "response_id": reply.id}
-        self.file.add("token_usage_record", {**told, **usage})
+        ids = {"thread_id": self.file.thread, "turn_id": self.turn_id, "response_id": reply.id}
+        self.file.add("token_usage_record", {**ids, **usage})
 
     def number(self) -> str:
         self.numbered += 1
@@ -157,20 +157,20 @@ class Thread:
         if call.get("name") != "exec_command" or not isinstance(command, str):
             self.answer(f"unsupported call: {call.get('name')}")
             return
-        told = {
+        item = {
             "id": self.number(),
             "type": "command_execution",
             "command": f"/bin/sh -c {quote(command)}",
         }
         going = {"aggregated_output": "", "exit_code": None, "status": "in_progress"}
-        self.emit({"type": "item.started", "item": {**told, **going}})
+        self.emit({"type": "item.started", "item": {**item, **going}})
         began = time.monotonic()
         self.tool = Tool(self.inbox, command)
         ran = self.tool.run()
         self.tool = None
         status = "failed" if ran.exit_code else "completed"
         done = {"aggregated_output": ran.output, "exit_code": ran.exit_code, "status": status}
-        self.emit({"type": "item.completed", "item": {**told, **done}})
+        self.emit({"type": "item.completed", "item": {**item, **done}})
         self.file.item("CommandExecution", self.turn_id, command=["/bin/sh", "-c", command], **done)
         took_s = time.monotonic() - began
         self.answer(

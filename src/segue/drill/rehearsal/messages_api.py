@@ -219,8 +219,8 @@ class Api:
     def _tell_limits(self, headers: Mapping[str, str]) -> None:
         """The state of a plan, which only those logged in with one receive."""
         limits = _limits(headers)
-        told = limits.get("status") in ("rejected", "allowed_warning")
-        if self.settings.is_plan and told:
+        is_news = limits.get("status") in ("rejected", "allowed_warning")
+        if self.settings.is_plan and is_news:
             self.on_limits(limits)
 
     def _failure(self, cause: RefusedError | BrokenError) -> FailedError:

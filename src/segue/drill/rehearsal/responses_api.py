@@ -184,8 +184,8 @@ class Api:
 
 def _stream_failure(error: object) -> Exception:
     """A stream that itself reports its failure."""
-    told = error if isinstance(error, dict) else {}
-    code, message = str(told.get("code", "")), str(told.get("message", ""))
+    details = error if isinstance(error, dict) else {}
+    code, message = str(details.get("code", "")), str(details.get("message", ""))
     if code == "context_length_exceeded":
         return FailedError(_FULL, "context_window_exceeded")
     if code == "insufficient_quota":
@@ -193,7 +193,7 @@ def _stream_failure(error: object) -> Exception:
             "Quota exceeded. Check your plan and billing details.", "usage_limit_exceeded"
         )
     if code == "usage_limit_reached":
-        return FailedError(_usage_text(told), "usage_limit_exceeded")
+        return FailedError(_usage_text(details), "usage_limit_exceeded")
     if code == "server_is_overloaded":
         said = "Selected model is at capacity. Please try a different model."
         return FailedError(said, "server_overloaded")

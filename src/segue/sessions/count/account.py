@@ -47,18 +47,18 @@ def account(
         if known.get(file.path) != file.stamp:
             batch.add(file)
     batch.finish()
-    told = SessionAccount()
+    totals = SessionAccount()
     is_database = any(home.store.database and home.agent == session.agent for home in homes)
     if is_database:
-        _from_database(told, session)
+        _from_database(totals, session)
     else:
         rows = {file: index.counted(file.path) for file in (*mine, *children)}
         counted = {file: row for file, row in rows.items() if row is not None}
         for file, row in counted.items():
-            _add(told, tally_of(row), is_child=file in children)
-        told.spend = _spent([counted[file] for file in sorted(counted, key=lambda f: f.path)])
-    told.typical = typical(session.agent, index, found)
-    return told
+            _add(totals, tally_of(row), is_child=file in children)
+        totals.spend = _spent([counted[file] for file in sorted(counted, key=lambda f: f.path)])
+    totals.typical = typical(session.agent, index, found)
+    return totals
 
 
 def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:

@@ -150,8 +150,8 @@ def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledge
             from segue.sessions import tail
 
             offset = file.size
-            told = b"\n".join(_line(r.data) for r in tail.document(handle, offset))
-            counter.feed(told, len(told))
+            data = b"\n".join(_line(r.data) for r in tail.document(handle, offset))
+            counter.feed(data, len(data))
             counter.close()
         else:
             offset = feed(handle, start, file.size, counter)
@@ -189,8 +189,8 @@ def _count_database(
     except database.Unreadable as fault:
         raise OSError(None, str(fault)) from None
     counter = make(tally, ledger)
-    told = b"\n".join(_told(row) for row in rows)
-    counter.feed(told, len(told))
+    data = b"\n".join(_told(row) for row in rows)
+    counter.feed(data, len(data))
     counter.close()
     times = [at for row in rows if isinstance(at := row["time_updated"], int)]
     if times:

@@ -405,8 +405,8 @@ class FileFollower:
         left = BATCH_BYTES
         while self._to_read and left > 0:
             identity = next(iter(self._to_read))
-            told = self._to_read.pop(identity)
-            left -= self._read_file(self._names.files[identity], told=told) + 1
+            was_reported = self._to_read.pop(identity)
+            left -= self._read_file(self._names.files[identity], told=was_reported) + 1
 
     def _read_file(self, file: File, *, told: bool) -> int:
         identity = file.cursor.identity

@@ -47,10 +47,10 @@ def _run(each: RunReport, now: float, tz: tzinfo) -> list[str]:
     lines += _row("agents", parts.agents_line(each))
     lines += _row("started", f"{parts.stamp(run.created_at, tz)}, {parts.times_line(each)}")
     if each.files is not None:
-        told = counted_lines(each.files[: parts.MAX_LINES])
+        shown = counted_lines(each.files[: parts.MAX_LINES])
         more = len(each.files) - parts.MAX_LINES
         lines += _row("changed", counted_lines(each.files)[-1])
-        lines += [cut(f"{'':{_LABEL}}{line}", WIDTH) for line in told[:-1]]
+        lines += [cut(f"{'':{_LABEL}}{line}", WIDTH) for line in shown[:-1]]
         lines += [f"{'':{_LABEL}}… {more} more: segue diff {run.id} --stat"] if more > 0 else []
     for name, subject in each.commits[: parts.MAX_LINES]:
         lines += _row("commit", f"{name} {cut(clean(subject), WIDTH)}")

@@ -45,8 +45,10 @@ def text(found: Sequence[Figure], stops: Counter[str]) -> str:
         lines.append(f"{_MARKS[each.is_met]} {name:<26}{shown(each):>12}  {target}".rstrip())
         about = f"{each.definition} ({made_from(each)})"
         lines += textwrap.wrap(about, _WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
-    told = ", ".join(f"{clean(reason)} {count:,}" for reason, count in stops.most_common())
-    lines += textwrap.wrap(f"  stops by reason: {told or 'none'}", _WIDTH, subsequent_indent="    ")
+    by_reason = ", ".join(f"{clean(reason)} {count:,}" for reason, count in stops.most_common())
+    lines += textwrap.wrap(
+        f"  stops by reason: {by_reason or 'none'}", _WIDTH, subsequent_indent="    "
+    )
     return "\n".join(lines)
 
 

@@ -183,10 +183,10 @@ def summary_line(report: Report) -> str:
     states: dict[str, int] = {}
     for each in report.runs:
         states[each.run.state.value] = states.get(each.run.state.value, 0) + 1
-    told = ", ".join(f"{count} {name}" for name, count in states.items())
+    counts = ", ".join(f"{count} {name}" for name, count in states.items())
     tokens = sum(each.run.tokens for each in report.runs)
     cost = sum(each.run.cost_usd for each in report.runs)
-    said = counted(len(report.runs), "run") + (f": {told}" if told else "")
+    said = counted(len(report.runs), "run") + (f": {counts}" if counts else "")
     if tokens:
         said += f"; {tables.short(tokens)} tokens"
     return said + (f", ${cost:,.2f}" if cost else "")

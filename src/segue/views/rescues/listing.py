@@ -112,10 +112,10 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
             f"its folder is gone; if it moved: segue rescue {printing.one_line(short)} --in FOLDER"
         )
     task = printing.one_line(dead.task) or "(its first prompt cannot be read)"
-    told = [head, f"{blank}{_cut(task, width - _INDENT)}", f"{blank}{how}"]
+    lines = [head, f"{blank}{_cut(task, width - _INDENT)}", f"{blank}{how}"]
     if work is not None and (said := in_tree(work)):
-        told.append(f"{blank}{printing.style(said, dim=True)}")
-    return told
+        lines.append(f"{blank}{printing.style(said, dim=True)}")
+    return lines
 
 
 def goes_on(dead: Dead, now: float) -> str:

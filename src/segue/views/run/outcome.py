@@ -127,8 +127,8 @@ def _setting(run: Run, settings: "Settings | None") -> list[str]:
         return []
     named = [w for w in dict.fromkeys(_WORD.findall(change)) if w in Policy.__struct_fields__]
     sources = settings.policy_sources(run.agent) if settings else {}
-    told = [sources[key].in_words for key in named if key in sources]
-    return [f"{change} (set by: {', '.join(told)})" if told else change]
+    places = [sources[key].in_words for key in named if key in sources]
+    return [f"{change} (set by: {', '.join(places)})" if places else change]
 
 
 def _advice(run: Run, stop: Stop | None) -> list[str]:

@@ -61,8 +61,8 @@ class AdaptiveMarks:
         after = self._shares[cycle.agent] = adapted(before, read_at)
         if after == before:
             return
-        told = {"share": after, "before": before, "read_at": round(read_at, 4), "id": cycle.id}
-        self.world.note(NOTE, kept.session, told)
+        data = {"share": after, "before": before, "read_at": round(read_at, 4), "id": cycle.id}
+        self.world.note(NOTE, kept.session, data)
         was = f"{before:.1%}" if before is not None else "the usual 90%"
         self.world.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 

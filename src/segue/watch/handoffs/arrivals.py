@@ -94,9 +94,9 @@ class Arrivals:
             if self._pending.pop((session.agent, session.session_id), None) is None:
                 return
             did_again = bool(found.commands or found.files or found.questions)
-            told = {"id": pending.cycle.id, "from_session_id": pending.cycle.session_id}
+            data = {"id": pending.cycle.id, "from_session_id": pending.cycle.session_id}
             result = {"result": "repeats" if did_again else "goes_on"}
-            self.world.note(ARRIVAL, session, told | result | msgspec.to_builtins(found))
+            self.world.note(ARRIVAL, session, data | result | msgspec.to_builtins(found))
 
     def _knew(self, cycle: TerminalHandoff) -> Digest:
         """What the old session knew, apart from the document that the new one is told to read."""

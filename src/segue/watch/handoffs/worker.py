@@ -192,8 +192,8 @@ class HandoffWorker:
         while not self._stopped:
             self.look_round()
             wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
-            told = [bell.fileno(), events.fileno()]
-            self.world.clock.wait([file for file in told if file is not None], wait_s)
+            readable = [bell.fileno(), events.fileno()]
+            self.world.clock.wait([file for file in readable if file is not None], wait_s)
             bell.hush()
             self._tell_of(events.drain())
 

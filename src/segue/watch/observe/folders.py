@@ -54,17 +54,17 @@ class Folders:
     def drain(self) -> tuple[set[str], bool]:
         """The paths with events since the last call, and whether some events are missing: then
         look at everything. Never waits."""
-        told: set[str] = set()
+        paths: set[str] = set()
         lost = False
         while self._handle is not None:
             try:
                 data = os.read(self._handle, _BUFFER_BYTES)
             except OSError:  # nothing more
                 break
-            lost = self._take(data, told) or lost
+            lost = self._take(data, paths) or lost
             if len(data) < _BUFFER_BYTES // 2:
                 break  # that was everything; another call would only confirm it
-        return told, lost
+        return paths, lost
 
     def close(self) -> None:
         """Closes the descriptor."""

@@ -122,17 +122,17 @@ class SessionHomes:
 
     def drain(self) -> FolderEvents:
         """The news since the last call."""
-        told = FolderEvents(set(), set(), False)
+        events = FolderEvents(set(), set(), False)
         paths, lost = self.folders.drain()
         for path in paths:
             folder, name = os.path.split(path)
             stem = name.partition(".")[0]
             if folder in self._pid_folders:
                 if stem.isdecimal() and stem.isascii():
-                    told.pids.add(int(stem))
+                    events.pids.add(int(stem))
             elif self.database_home(path.removesuffix("-wal")) is not None:
-                told.databases.add(path.removesuffix("-wal"))
-        return told._replace(lost=lost)
+                events.databases.add(path.removesuffix("-wal"))
+        return events._replace(lost=lost)
 
     def database_home(self, path: str) -> Home | None:
         """The home that this database belongs to."""

@@ -286,8 +286,8 @@ class DaemonAnswers:
         self._line_calls += 1
         session_id = str(payload.get("session_id") or "")
         kept = self.world.kept.get((AGENT, session_id))
-        told = payload.get("segue")
-        shown = told if isinstance(told, dict) else {}
+        terminal = payload.get("segue")
+        shown = terminal if isinstance(terminal, dict) else {}
         columns = shown.get("columns")
         text = line(
             payload,

@@ -71,10 +71,10 @@ class HookCalls:
             # Typed by segue: not the user's words, and not to be held back.
             event = {**event, "source": "system"}
         view, policy = self._view(kept, event), self.world.policy(kept.session)
-        told = self._told.get(key, hooks.HookMemory())
+        memory = self._told.get(key, hooks.HookMemory())
         if kept.reminds:  # as often as its user is reminded
-            told = hooks.HookMemory(file=told.file)
-        reply = hooks.answer(event, view, policy, words, told)
+            memory = hooks.HookMemory(file=memory.file)
+        reply = hooks.answer(event, view, policy, words, memory)
         kept.reminds = kept.reminds and reply.told.zone is None
         if reply.told != hooks.HookMemory():
             self._told.pop(key, None)

@@ -108,8 +108,8 @@ def _limits(
 ) -> list[tuple[str, LimitSeen]]:
     """The limits that apply now, the fullest first."""
     found = dict(session.limits) if session is not None else {}
-    told = payload.get("rate_limits")
-    for scope, said in told.items() if isinstance(told, Mapping) else ():
+    reported = payload.get("rate_limits")
+    for scope, said in reported.items() if isinstance(reported, Mapping) else ():
         if isinstance(said, Mapping):
             percent = client.number(said.get("used_percentage"))
             resets_at = client.number(said.get("resets_at"))

@@ -74,8 +74,8 @@ def _parts(message: dict[str, Any]) -> Iterator[Part]:
     # them so, and the text beside them is a reminder.
     for block in blocks:
         if block.get("type") == "tool_result":
-            told = f.text(block.get("content"))
-            yield f.result(block.get("tool_use_id"), told, block.get("is_error") is True)
+            output = f.text(block.get("content"))
+            yield f.result(block.get("tool_use_id"), output, block.get("is_error") is True)
     if said or not blocks:
         yield Part("system" if role == "system" else "user", said)
 

@@ -171,11 +171,11 @@ def _stream_refusal(refusal: Refusal, now: float) -> bytes:
     _, error = openai.error(refusal, now)
     if f.fault_of(refusal) == "too_long" and refusal.message is None:
         error["message"] = _TOO_LONG
-    told = {"code": error["code"] or error["type"], "message": error["message"]}
+    shown = {"code": error["code"] or error["type"], "message": error["message"]}
     more = {name: error[name] for name in ("plan_type", "resets_at") if name in error}
     response = {"id": "resp_0", "object": "response", "status": "failed", "output": []}
     kind = "response.failed"
-    return f.event({"type": kind, "response": {**response, "error": {**told, **more}}}, kind)
+    return f.event({"type": kind, "response": {**response, "error": {**shown, **more}}}, kind)
 
 
 WIRE = Wire(
