@@ -185,7 +185,7 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
     stream = cut.is_stream or source.channel == "transcript"
     profile = records.owner(found, agent) if found and stream else None
     kept = False
-    if profile is None and (errors := records.kept_errors(text)):
+    if profile is None and (errors := records.listed_errors(text)):
         lines, first, source = errors, source.first_line, replace(source, channel="http-body")
         kept = True
     elif profile is None:

@@ -194,7 +194,7 @@ class Pages:
                     if note.session_id
                     else "",
                     "session": words.line(note.session_id[:8], 8),
-                    "said": words.line("; ".join(note_lines.told(note))),
+                    "said": words.line("; ".join(note_lines.parts(note))),
                 }
             )
         return Page("Log", {"main": ["log"]}, {"log": self._block("log", {"rows": rows})})

@@ -323,7 +323,7 @@ def _story(source: Source, session: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     notes = log.of(session["agent"], session["session_id"], limit=200)
     return [
-        {"at": note.at, "said": words.line("; ".join(note_lines.told(note)))}
+        {"at": note.at, "said": words.line("; ".join(note_lines.parts(note)))}
         for note in reversed(notes)
         if note.kind not in note_lines.QUIET
     ][:50]

@@ -184,15 +184,15 @@ class Source:
                 self.hurry()
         return found
 
-    def _wait(self, began: float, least_s: float) -> None:
+    def _wait(self, began: float, min_s: float) -> None:
         now = time.monotonic()
-        self._again_at = now + max(least_s, _SHARE * (now - began))
+        self._again_at = now + max(min_s, _SHARE * (now - began))
 
     def hurry(self) -> None:
         """Something was just done: the next look reads all."""
         self._again_at = self._whole_at = 0.0
 
-    def kept(self, name: str, version: object, make: Callable[[], T], least_s: float = 5.0) -> T:
+    def kept(self, name: str, version: object, make: Callable[[], T], min_s: float = 5.0) -> T:
         """What is dear to find out: made again if `version` is another, and not too often."""
         found = self._kept.get(name)
         now = time.monotonic()
@@ -203,7 +203,7 @@ class Source:
         if len(self._kept) > _MAX_KEPT:
             self._kept.clear()
         took = time.monotonic() - now
-        self._kept[name] = (version, time.monotonic() + max(least_s, _SHARE * took), made)
+        self._kept[name] = (version, time.monotonic() + max(min_s, _SHARE * took), made)
         return made
 
     @property

@@ -16,7 +16,7 @@ from segue.core.handoffs.document import MAX_BYTES
 from segue.core.names import SessionName, meant
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
-from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, told
+from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, stated
 from segue.core.sessions.types import SessionState, fit_in
 from segue.core.terminals.visible import one_line
 from segue.errors import InputError, SegueError
@@ -129,7 +129,7 @@ class Answers:
         if tokens is not None and not 0 < tokens < _MAX_TOKENS:
             raise InputError("`tokens` must be above 0")
         picked = self._pick(session)
-        sized = told(tokens) if tokens is not None else self._sized(prompt or "", picked)
+        sized = stated(tokens) if tokens is not None else self._sized(prompt or "", picked)
         fit = self._fit(picked, sized.tokens)
         verdict = "yes" if fit["fits"] else "no"
         by = "" if tokens is not None else f" Estimated at {sized.tokens:,}: {sized.why}."

@@ -230,7 +230,7 @@ class Carrier:
         self._notify = settings.policy(task.agent)
         self.park_s = settings.queue.park_s
         wanted = begin.wanted(
-            told(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
+            prompt_of(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
         )
         self._prompts = settings.prompts
         return replace(wanted, check=task.check)
@@ -344,7 +344,7 @@ class Carrier:
         self._save(self.trees.finish(ended), release=True)
 
 
-def told(task: Task) -> str:
+def prompt_of(task: Task) -> str:
     """What the agent is asked: the task and, if it was taken over from a lost machine, what is
     there of its work."""
     if not task.former_runs:

@@ -119,7 +119,7 @@ def look(agent: str, path: str, session_id: str, marker: str, since: float) -> M
         profile,
         path,
         session_id,
-        lambda records: heard_in(profile.parse(records), marker, since, session_id),
+        lambda records: evidence_in(profile.parse(records), marker, since, session_id),
         lambda heard: heard.prompt_at is not None,
         MessageEvidence(session_id=session_id),
     )
@@ -171,7 +171,7 @@ def _in_database(
     return found
 
 
-def heard_in(
+def evidence_in(
     events: Iterable[Event], marker: str, since: float, session_id: str
 ) -> MessageEvidence:
     """What these events show about the newest prompt with `marker` since then."""

@@ -70,7 +70,7 @@ def systemd_unit(env: Mapping[str, str]) -> str:
     """The unit. Agents that the daemon started outlive it, and /tmp is shared, because tmux uses
     it."""
     start = " ".join(_systemd(word).replace("$", "$$") for word in own_argv("watch"))
-    kept = "".join(f"Environment={_systemd(f'{k}={v}')}\n" for k, v in kept_env(env).items())
+    kept = "".join(f"Environment={_systemd(f'{k}={v}')}\n" for k, v in inherited_env(env).items())
     return (
         "[Unit]\n"
         "Description=segue watches coding agents\n"
@@ -95,7 +95,7 @@ def launchd_plist(env: Mapping[str, str]) -> str:
     wanted = {
         "Label": LABEL,
         "ProgramArguments": own_argv("watch"),
-        "EnvironmentVariables": kept_env(env),
+        "EnvironmentVariables": inherited_env(env),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         "AbandonProcessGroup": True,
@@ -107,7 +107,7 @@ def launchd_plist(env: Mapping[str, str]) -> str:
     return plistlib.dumps(wanted, sort_keys=False).decode()
 
 
-def kept_env(env: Mapping[str, str]) -> dict[str, str]:
+def inherited_env(env: Mapping[str, str]) -> dict[str, str]:
     """The part of the environment that the daemon needs; no keys, no tokens."""
     return {name: env[name] for name in _KEPT if env.get(name) and env[name].isprintable()}
 

@@ -88,7 +88,7 @@ def list_sessions(machine: Machine, since: float | None = None) -> list[Session]
     """Sessions that were active since then or that an agent has open, the newest first."""
     seen = machine.survey.seen(since, machine.processes)
     sessions = machine.survey.sessions(seen, machine.processes, machine.now)
-    sessions, notes = owners.told(sessions)
+    sessions, notes = owners.with_owners(sessions)
     machine.survey.notes += notes
     if since is None:
         return sessions

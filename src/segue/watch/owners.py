@@ -16,7 +16,9 @@ from segue.watch.log import LOG_NAME, Log
 _DONE = "done"
 
 
-def told(sessions: Sequence[Session], log: Log | None = None) -> tuple[list[Session], list[str]]:
+def with_owners(
+    sessions: Sequence[Session], log: Log | None = None
+) -> tuple[list[Session], list[str]]:
     """The sessions with their runs and successors, and one line for everything that could not be
     read. `log`: the daemon's own, if it is open here."""
     notes: list[str] = []

@@ -169,7 +169,7 @@ def spoken(records: list[Record], text: str) -> list[str]:
 _KEPT_ERROR = re.compile(r'\{"error":"((?:[^"\\]|\\.){1,8000})(?:","timestamp"|\\?$)')
 
 
-def kept_errors(text: str) -> list[str]:
+def listed_errors(text: str) -> list[str]:
     """The lines of the last error in a client's own list of its errors, as reports attach it:
     `[{"error": "Error: 529 …", "timestamp": …}, …]`, also without its beginning or end."""
     head = text.lstrip()[:12]

@@ -59,7 +59,7 @@ def command(
 
     show = _as_json if as_json else _as_line
     try:
-        with interrupts.heard():
+        with interrupts.caught():
             last = 0
             for note in _last(log, is_wanted, count):
                 last = note.seq
@@ -98,7 +98,7 @@ def _as_json(note: Note) -> str:
 
 
 def _as_line(note: Note) -> str:
-    text = "; ".join(note_lines.told(note))
+    text = "; ".join(note_lines.parts(note))
     if not text:
         return ""
     at = printing.style(moment(note.at, clock.now(), clock.local_zone()), dim=True)

@@ -43,7 +43,7 @@ def command(*, as_json: bool, batch: bool, example: str | None, **options: Any) 
     if example is not None:
         _examples(example, as_json)
         return
-    given = inputs.given(**options)
+    given = inputs.collect(**options)
     inputs.say(given)
     _print(given, as_json)
 

@@ -22,7 +22,7 @@ def command(*, as_json: bool, example: str | None, **options: Any) -> None:
 
     Takes the same input as `segue classify`.
     """
-    given = inputs.example(example) if example else inputs.given(**options)
+    given = inputs.example(example) if example else inputs.collect(**options)
     inputs.say(given)
     policy = config.policy()
     judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=policy)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from segue.core.sessions.forecasts.forecast import Fit
-from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, told
+from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, stated
 from segue.core.sessions.types import Session, fit_in
 from segue.errors import InputError
 from segue.system.files import files
@@ -60,7 +60,7 @@ def command(
 
     machine, (found, costs) = with_machine(look, with_processes=session is None)
     say_notes(machine)
-    sized = size_of_prompt(len(text), costs) if count is None else told(count)
+    sized = size_of_prompt(len(text), costs) if count is None else stated(count)
     fit = fit_in(found, sized.tokens, reserve)
     if fit is None:
         raise InputError(f"session {found.session_id}: its size is unknown so far")

@@ -63,7 +63,7 @@ def ending_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def given(
+def collect(
     *,
     file: str | None,
     agent: str | None,

@@ -15,7 +15,7 @@ _pressed = False
 
 
 @contextmanager
-def heard() -> Iterator[None]:
+def caught() -> Iterator[None]:
     """Remembers Ctrl+C for `check` and `wait`. Where the user has it ignored, it stays ignored."""
     global _pressed
     before = signal.getsignal(signal.SIGINT)

@@ -24,7 +24,7 @@ _ENDINGS = (".jsonl", ".json", ".md")
 def watch_status(*, as_json: bool) -> None:
     """Until the user ends it."""
     try:
-        with interrupts.heard(), keys.q_quits():
+        with interrupts.caught(), keys.q_quits():
             if as_json:
                 _print_lines()
             else:

@@ -67,7 +67,7 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
         stage = RunStage(settings, as_json=as_json, raw=raw)
         view = _View(store, found, stage)
         try:
-            with interrupts.heard():
+            with interrupts.caught():
                 code = view.show()
         except KeyboardInterrupt:
             stage.finish()

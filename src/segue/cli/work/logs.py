@@ -62,7 +62,7 @@ def command(
         if is_output and isinstance(store, FleetDatabase) and not is_here(found):
             raise InputError(_elsewhere(store, found))
         try:
-            with interrupts.heard():
+            with interrupts.caught():
                 if transcript:
                     _print_transcript(store, found, leg, as_json, follow)
                 elif is_output:

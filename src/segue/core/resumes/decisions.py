@@ -219,7 +219,7 @@ def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
     return new if better > 0 or (better == 0 and new.at < old.at) else old
 
 
-def told_again(old: Stop, new: Stop) -> Stop:
+def reported_again(old: Stop, new: Stop) -> Stop:
     """The verdict on a stop that segue waits for, now that it is reported once more: the same limit
     keeps the reset that counts by `merge_reset`. Another limit has its own reset."""
     limit = StopReason.RATE_LIMIT

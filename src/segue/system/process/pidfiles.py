@@ -23,7 +23,7 @@ class PidFileEntry(NamedTuple):
     waiting_for: str
 
 
-def told_by(
+def reports_of(
     files: PidFiles, homes: Iterable[str], named: set[int], names: dict[int, str], on: System
 ) -> Iterator[tuple[int, PidFileEntry]]:
     """The content of the files below these homes, if the process that wrote each is alive. `names`

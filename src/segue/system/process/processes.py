@@ -14,7 +14,7 @@ from segue.agents import signs_of
 from segue.agents.signs import Signs
 from segue.core.sessions.types import Hold, Process
 from segue.sessions.find import Home
-from segue.system.process.pidfiles import PidFileEntry, listed, told_by
+from segue.system.process.pidfiles import PidFileEntry, listed, reports_of
 from segue.system.process.procfs import Facts, System, system
 
 RUNTIMES = ("node", "MainThread", "node-MainThread", "bun")
@@ -91,7 +91,7 @@ def _script(arguments: list[str]) -> str:
 
 def _of_kind(kind: _Kind, named: set[int], names: dict[int, str], on: System) -> list[Process]:
     files = kind.signs.pid_files
-    told = dict(told_by(files, [h.path for h in kind.homes], named, names, on)) if files else {}
+    told = dict(reports_of(files, [h.path for h in kind.homes], named, names, on)) if files else {}
     holds = _holds(kind, named, on)
     found, parents = [], set()
     for pid in sorted(named | told.keys() | holds.keys()):

@@ -24,7 +24,7 @@ _VERDICTS = {
 """What the daemon decided about a stopped session."""
 
 
-def told(note: Note) -> Iterator[str]:
+def parts(note: Note) -> Iterator[str]:
     """The text of a note, in parts."""
     data = note.data
     match note.kind:

@@ -30,7 +30,7 @@ def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list
         return is_new and (has_work_left(reason) or (with_all and reason is not None))
 
     found = machine.survey.sessions(seen, machine.processes, machine.now, only=is_wanted)
-    found, notes = owners.told(found)
+    found, notes = owners.with_owners(found)
     machine.survey.notes += notes
     runs = {s.run.id: None for s in found if s.run is not None and not s.run.is_driven}
     runs = {run: None for run in runs if _is_unfinished(run, found)}
@@ -58,7 +58,7 @@ def named(machine: Machine, name: str) -> Dead:
     seen = machine.survey.seen(None, machine.processes)
     sessions = machine.survey.sessions(seen, machine.processes, machine.now)
     session = choose(sessions, name)
-    (session,), notes = owners.told([session])
+    (session,), notes = owners.with_owners([session])
     machine.survey.notes += notes
     if session.unreadable:
         raise InputError(f"{session.path} cannot be read: {session.unreadable}")

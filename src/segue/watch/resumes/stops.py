@@ -165,7 +165,7 @@ class Stops:
         if waiting is not None and (waiting.doing or is_same_stop(waiting.ending, ending)):
             return
         if waiting is not None and waiting.ending.stop is not None:
-            again = wake.told_again(waiting.ending.stop, stop)
+            again = wake.reported_again(waiting.ending.stop, stop)
             ending = msgspec.structs.replace(ending, stop=again)
         self._open(kept, ending)
 

@@ -109,7 +109,7 @@ class DaemonAnswers:
         }
 
     def _told(self, sessions: list[Session]) -> list[dict[str, Any]]:
-        told, _ = owners.told(sessions, self.world.log)
+        told, _ = owners.with_owners(sessions, self.world.log)
         return [shapes.as_dict(session) for session in told]
 
     def session(self, name: str) -> dict[str, Any] | None:

@@ -12,7 +12,14 @@ from support.homes import SESSION, START, claude_session, prompt, reply
 from segue.cli import cli
 from segue.core.policy import Policy
 from segue.core.sessions.forecasts.forecast import fits
-from segue.core.sessions.forecasts.gate import Gate, Sized, gate, size_of_prompt, size_of_tool, told
+from segue.core.sessions.forecasts.gate import (
+    Gate,
+    Sized,
+    gate,
+    size_of_prompt,
+    size_of_tool,
+    stated,
+)
 from segue.core.sessions.reading import Reading, Zone
 from segue.system import clock
 
@@ -23,7 +30,7 @@ def at(percent: float, window: int = 200_000) -> Reading:
 
 def ask(tokens: int, percent: float, policy: Policy | None = None) -> Gate:
     policy, reading = policy or Policy(), at(percent)
-    return gate(told(tokens), reading, reading.zone(policy), policy)
+    return gate(stated(tokens), reading, reading.zone(policy), policy)
 
 
 # Sizes
@@ -92,26 +99,26 @@ def test_the_text_is_one_fixed_sentence_and_a_statement_with_its_numbers() -> No
 def test_what_would_not_leave_the_reserve_is_too_large_in_every_zone() -> None:
     assert ask(139_999, 10).verdict == "allow"
     assert ask(140_000, 10).verdict == "warn"
-    low = gate(told(40_000), at(10), Zone.NORMAL, Policy(), enforced_at_tokens=60_000)
+    low = gate(stated(40_000), at(10), Zone.NORMAL, Policy(), enforced_at_tokens=60_000)
     assert low.verdict == "warn"
 
 
 def test_a_zone_that_is_held_counts_although_the_reading_fell_below_its_mark() -> None:
-    assert gate(told(5_000), at(49), Zone.MONITOR, Policy()).verdict == "allow"
-    assert gate(told(5_000), at(49), Zone.WARNING, Policy()).verdict == "warn"
-    assert gate(told(1), at(84), Zone.HANDOFF, Policy()).verdict == "warn"
+    assert gate(stated(5_000), at(49), Zone.MONITOR, Policy()).verdict == "allow"
+    assert gate(stated(5_000), at(49), Zone.WARNING, Policy()).verdict == "warn"
+    assert gate(stated(1), at(84), Zone.HANDOFF, Policy()).verdict == "warn"
 
 
 def test_where_the_window_is_unknown_nothing_is_held_up() -> None:
     blocking = Policy(gate="block")
-    assert gate(told(10**9), at(0, window=0), Zone.NORMAL, blocking).verdict == "allow"
+    assert gate(stated(10**9), at(0, window=0), Zone.NORMAL, blocking).verdict == "allow"
 
 
 @given(st.integers(1, 300_000), st.integers(0, 300_000), st.none() | st.integers(1, 300_000))
 def test_the_gate_says_what_fits_says(tokens: int, used: int, enforced: int | None) -> None:
     policy, reading = Policy(), Reading(input_tokens=used)
     fit = fits(tokens, reading, policy, enforced_at_tokens=enforced)
-    found = gate(told(tokens), reading, Zone.NORMAL, policy, enforced_at_tokens=enforced)
+    found = gate(stated(tokens), reading, Zone.NORMAL, policy, enforced_at_tokens=enforced)
     assert (found.verdict == "allow") is fit.ok
 
 

@@ -37,7 +37,7 @@ class Gate(Struct, frozen=True):
     limit_tokens: int = 0  # the largest task that would start without a warning
 
 
-def told(tokens: int) -> Sized:
+def stated(tokens: int) -> Sized:
     """A size that was stated explicitly."""
     return Sized(bounded(tokens), "told", "as given")
 

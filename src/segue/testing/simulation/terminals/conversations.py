@@ -151,7 +151,7 @@ class SimulatedRecords(SessionRecords):
         key = (session_id, marker, since)
         known = self._looked.get(key)
         if known is None or known[0] != talk.version:  # an unchanged file reads the same
-            found = evidence.heard_in(talk.events, marker, since, session_id)
+            found = evidence.evidence_in(talk.events, marker, since, session_id)
             known = self._looked[key] = (talk.version, found)
             if len(self._looked) > 200:
                 self._looked = {key: known}
