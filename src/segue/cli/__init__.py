@@ -107,70 +107,18 @@ GROUPS = {
     "For agents": ("mcp", "statusline"),
 }
 """The commands in the order of `--help`."""
-_FOLDERS = {
-    "work": (
-        "run",
-        "resume",
-        "rescue",
-        "attach",
-        "cancel",
-        "rerun",
-        "runs",
-        "logs",
-        "diff",
-        "restore",
-        "forget",
-        "submit",
-        "queue",
-        "worker",
-    ),
-    "look": (
-        "status",
-        "dashboard",
-        "sessions",
-        "limits",
-        "show",
-        "report",
-        "checkpoint",
-        "fits",
-        "scan",
-        "classify",
-        "explain",
-    ),
-    "daemon": (
-        "watch",
-        "open",
-        "service",
-        "notes",
-        "handoff",
-        "pause",
-        "unpause",
-        "allow",
-        "notify",
-        "back",
-    ),
-    "tools": (
-        "doctor",
-        "setup",
-        "uninstall",
-        "config",
-        "completion",
-        "wordings",
-        "mcp",
-        "statusline",
-        "drill",
-        "fleet",
-        "simulate",
-        "tune",
-    ),
-}
-"""The module of each command, by its name."""
+_FOLDERS = {"Work": "work", "Queue": "work", "Inspect": "look", "Daemon": "daemon"}
+"""Where the commands of a group live; those of the other groups are tools."""
+_ELSEWHERE = {"fleet": "tools", "back": "daemon"}
 _UNLISTED = ("back",)
 """Commands that only the daemon starts."""
 
 
 def _folder(command: str) -> str:
-    return next(folder for folder, names in _FOLDERS.items() if command in names)
+    if command in _ELSEWHERE:
+        return _ELSEWHERE[command]
+    group = next(group for group, names in GROUPS.items() if command in names)
+    return _FOLDERS.get(group, "tools")
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not an error

@@ -1,7 +1,7 @@
 """The queue in PostgreSQL; see `segue.queue.port`."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from segue.core.queue.types import Caps, Task, TaskState
 from segue.fleet import accounts, machines
 from segue.fleet.database import FleetDatabase, kept, raw, read
 from segue.queue import rules
+from segue.queue.base import BaseQueue
 from segue.queue.port import Candidate, task_key
 from segue.runs.store import leases
 from segue.runs.store.port import Holder, IsAlive, Lease
@@ -31,7 +32,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-class PostgresQueue(FleetDatabase):
+class PostgresQueue(FleetDatabase, BaseQueue):
     """See `port.Queue`."""
 
     def __init__(self, url: str, *, is_alive: IsAlive | None = None) -> None:
@@ -39,44 +40,6 @@ class PostgresQueue(FleetDatabase):
         self._is_alive = is_alive or partial(machines.is_alive, self)
         self._has_place = is_alive or partial(machines.is_alive, self, grace_s=_GRACE_S)
         self._from = 0  # how many of the waiting tasks have been returned so far
-
-    def lives(self, holder: Holder) -> bool:
-        return self._is_alive(holder)
-
-    # For users
-
-    def submit(self, tasks: Sequence[Task]) -> list[Task]:
-        added = []
-        with self.alone():
-            rules.check_after(tasks, dict.fromkeys(self._ids()))
-            for task in tasks:
-                sql = (
-                    "INSERT INTO segue.task (id, state, is_over, place, data)"
-                    " VALUES (%s, '', false, %s, '') RETURNING number"
-                )
-                ((number,),) = self.rows(sql, (task.id, raw(task.place)))
-                added.append(self._put(replace(task, number=number)))
-        return added
-
-    def edit(self, task_id: str, change: Callable[[Task], Task]) -> Task:
-        with self.alone():
-            task = self._locked(task_id)
-            new = rules.edited(task, change(task), self._is_held(task_id))
-            rules.check_after((replace(new, id=""),), dict.fromkeys(self._ids()))
-            return self._put(new)
-
-    def cancel(self, task_id: str, at: float) -> Task:
-        with self.alone():
-            return self._put(rules.cancelled(self._locked(task_id), self._is_held(task_id), at))
-
-    def retry(self, task_id: str, at: float) -> Task:
-        with self.alone():
-            return self._put(rules.retried(self._locked(task_id)))
-
-    def forget(self, task_id: str) -> None:
-        with self.alone():
-            rules.must_be_over(self._locked(task_id))
-            self.rows("DELETE FROM segue.task WHERE id = %s", (task_id,))
 
     # Queries
 
@@ -129,12 +92,6 @@ class PostgresQueue(FleetDatabase):
         ((changes, silent, due),) = self.rows(sql)
         return hash((changes, silent, due))
 
-    def find(self, prefix: str) -> list[str]:
-        return sorted(name for name in self._ids() if name.startswith(prefix))
-
-    def holder(self, task_id: str) -> Holder | None:
-        return self._lease(task_id)[1]
-
     # Claims and leases
 
     def claim(
@@ -163,12 +120,11 @@ class PostgresQueue(FleetDatabase):
         return None
 
     def _claim(self, wanted: Candidate, holder: Holder, now: float, caps: Caps) -> Lease | None:
-        task = self._locked(wanted.task)
+        task = self._known(wanted.task)
         most = accounts.max_tasks(self, wanted.account)
         if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
             caps = replace(caps, max_per_account=most)
-        found = self._that_count(task, holder.machine, wanted.account, caps)
-        rows = [(self._task(data), _holder(held)) for data, held in found]
+        rows = self._that_count(task, holder.machine, wanted.account, caps)
         if not task.run and machines.is_drained(self, holder.machine):
             return None  # tasks that have started continue
         # Started work comes first, even before tasks that were listed before it was lost.
@@ -185,62 +141,48 @@ class PostgresQueue(FleetDatabase):
         self._put(rules.claimed(task, now, agent=wanted.agent, account=wanted.account))
         return self._give(task.id, holder)
 
-    def _that_count(self, task: Task, machine: str, account: str, caps: Caps) -> list[Any]:
-        """The tasks that can prevent a claim. Thousands of others may be waiting."""
+    def _that_count(
+        self, task: Task, machine: str, account: str, caps: Caps
+    ) -> list[tuple[Task, Holder | None]]:
+        # Thousands of others may be waiting.
         sql = (
             "SELECT data, holder FROM segue.task WHERE NOT is_over AND (place = %s OR id = %s"
             " OR holder IS NOT NULL AND (holder_machine IS NULL OR holder_machine = %s"
             " OR %s AND project = %s OR %s AND account = %s))"
         )
-        return self.rows(
+        found = self.rows(
             sql,
             (raw(task.place), task.id, machine, bool(caps.max_per_project), _hash(task.project),
              bool(caps.max_per_account), account),
         )  # fmt: skip
+        return [(self._task(data), _holder(held)) for data, held in found]
 
-    def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
-        with self.alone():
-            return self._give(self._held(lease).id, holder)
-
-    def save(self, task: Task, lease: Lease, *, release: bool = False) -> None:
-        with self.alone():
-            self._put(rules.saved(self._held(lease), task))
-            if release:
-                sql = "UPDATE segue.task SET holder = NULL, holder_machine = NULL WHERE id = %s"
-                self.rows(sql, (task.id,))
-
-    def note(self, task: Task) -> None:
-        with self.alone():
-            for (data,) in self.rows(
-                "SELECT data FROM segue.task WHERE id = %s FOR UPDATE", (task.id,)
-            ):
-                now = self._task(data)
-                if now.state.is_final:
-                    self._put(replace(now, work=task.work, is_tree_removed=task.is_tree_removed))
-
-    def _locked(self, task_id: str) -> Task:
+    def _locked(self, task_id: str) -> Task | None:
         sql = "SELECT data FROM segue.task WHERE id = %s FOR UPDATE"
         for (data,) in self.rows(sql, (task_id,)):
             return self._task(data)
-        raise rules.unknown(task_id)
+        return None
 
-    def _is_held(self, task_id: str) -> bool:
-        holder = self.holder(task_id)
-        return holder is not None and self._is_alive(holder)
+    def _insert(self, task: Task) -> int:
+        sql = (
+            "INSERT INTO segue.task (id, state, is_over, place, data)"
+            " VALUES (%s, '', false, %s, '') RETURNING number"
+        )
+        ((number,),) = self.rows(sql, (task.id, raw(task.place)))
+        return int(number)
+
+    def _delete(self, task_id: str) -> None:
+        self.rows("DELETE FROM segue.task WHERE id = %s", (task_id,))
+
+    def _release(self, task_id: str) -> None:
+        sql = "UPDATE segue.task SET holder = NULL, holder_machine = NULL WHERE id = %s"
+        self.rows(sql, (task_id,))
 
     def _lease(self, task_id: str) -> tuple[int, Holder | None]:
         sql = "SELECT epoch, holder FROM segue.task WHERE id = %s"
         for epoch, data in self.rows(sql, (task_id,)):
             return epoch, _holder(data)
         return 0, None
-
-    def _held(self, lease: Lease) -> Task:
-        task_id = lease.key.removeprefix(task_key(""))
-        task = self._locked(task_id)
-        epoch, holder = self._lease(task_id)
-        if holder is None or epoch != lease.epoch:
-            raise leases.lost(lease.key, holder)
-        return task
 
     def _give(self, task_id: str, holder: Holder) -> Lease:
         sql = (

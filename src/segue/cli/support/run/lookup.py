@@ -5,7 +5,7 @@ import os
 import time
 
 from segue import fleet
-from segue.core.nearest import did_you_mean
+from segue.cli.support.ids import find_id
 from segue.core.runs.types import Run
 from segue.errors import ConfigError, InputError, StateError
 from segue.queue.port import Queue
@@ -13,7 +13,6 @@ from segue.runs.store import open_store
 from segue.runs.store.port import Holder, Store
 from segue.views import printing
 
-_LIKE = 0.8  # ids all begin alike
 _LEAVES_S = 10.0
 _LOOK_S = 0.05
 
@@ -49,21 +48,13 @@ def find(store: Store, name: str | None) -> Run:
             if run.state.value != "done":
                 return run
         raise InputError(f"no unfinished run in {cwd}; `segue runs` lists all")
-    ids = store.find(name if name.startswith("run-") else f"run-{name}") if name else []
-    if name in ids:
-        ids = [name]
-    if not ids:
-        hint = did_you_mean(name, store.find(""), least=_LIKE) or "`segue runs` lists all"
-        raise InputError(f"no run is called {name!r}; {hint}")
-    if len(ids) > 1:
-        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-        raise InputError(f"{len(ids)} runs begin with {name!r}: {', '.join(ids[:5])}{more}")
+    found_id = find_id(store.find, name, kind="run", lists="`segue runs` lists all")
     try:
-        found = store.run(ids[0])
+        found = store.run(found_id)
     except StateError as fault:  # a newer segue's
         raise InputError(str(fault)) from None
     if found is None:
-        raise InputError(f"{ids[0]}: its events exist, but its state is missing")
+        raise InputError(f"{found_id}: its events exist, but its state is missing")
     return found
 
 
