@@ -486,7 +486,8 @@ class Executor:
 
     def _left_out(self, run: Run, summary: str) -> str:
         window = run.reading.window_tokens if run.reading else 0
-        return left_out(self.digest.digest(), summary, window_tokens=window)
+        digest = self.digest.digest()
+        return left_out(digest, summary, window_tokens=window, task=run.task)
 
     def _checked(self) -> tuple[int, str]:
         """The exit code of the newest check, and the end of its output."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files.scan import load
 
-from segue.core.handoffs.digest import Builder, Digest, budget_chars, sections
+from segue.core.handoffs.digest import Builder, Digest, budget_chars, left_out, sections
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Event, Prompt, Reply, TodoList, ToolCall, ToolResult
 from segue.sessions.digest import read_session
@@ -477,6 +477,17 @@ def test_a_sub_agents_report_is_kept() -> None:
     )
     assert "sub-agent: `Task find it`" in text_of(digest)
     assert "src/net/backoff.py" in text_of(digest)
+
+
+def test_after_a_compaction_the_task_is_told_again_if_the_summary_lost_what_it_forbids() -> None:
+    task = "Fix the failing tests in tests/api. Do not touch legacy/old.py."
+    found = left_out(Digest(), "I fix tests/api.", window_tokens=0, task=task)
+    assert found == f"## The task, word for word\n> {task}"
+    whole = "I fix tests/api and leave legacy/old.py alone."
+    assert left_out(Digest(), whole, window_tokens=0, task=task) == ""
+    assert left_out(Digest(), "The rest.", window_tokens=0, task="Fix the failing tests.") == ""
+    long = "\n".join(f"Rule {n}: keep file-{n}.py as it is." for n in range(9_000))
+    assert len(left_out(Digest(), whole, window_tokens=0, task=long)) <= budget_chars(0)
 
 
 def test_what_the_agent_told_itself_is_not_told_again() -> None:

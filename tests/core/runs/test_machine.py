@@ -7,6 +7,7 @@ from segue.core.policy import PRESETS, Policy
 from segue.core.runs.types import (
     Abilities,
     AskCheckpoint,
+    CancelAsked,
     CheckpointComposed,
     CheckpointReceived,
     Compose,
@@ -18,6 +19,7 @@ from segue.core.runs.types import (
     LegStarted,
     Looped,
     Replied,
+    Resumed,
     RunState,
     SessionNamed,
     StartLeg,
@@ -261,8 +263,24 @@ def test_a_session_that_would_not_fit_once_resumed_is_handed_over_after_a_wait()
     run.reads(0.55)
     run.ends(R.OVERLOADED, progressed=True)
     run.waits()
-    assert "larger than its window" in run.last(Compose).reason
+    assert "too large to continue" in run.last(Compose).reason
     assert len(run.legs()) == 1
+
+
+@pytest.mark.parametrize(("used", "resumes"), [(0.40, True), (0.45, False)])
+def test_a_session_that_would_pass_its_hard_mark_by_being_resumed_is_handed_over(
+    used: float, resumes: bool
+) -> None:
+    """Seen in drills: resumed at 49%, it was at 95%, and its request was refused at 98.5%."""
+    run = led(abilities=Abilities(talks=False, resume_factor=2.0))
+    run.reads(used)
+    run.tell(CancelAsked())
+    run.ends(R.USER_EXIT)
+    run.tell(Resumed())
+    if resumes:
+        assert run.last(StartLeg).session_id == "s1"
+    else:
+        assert "too large to continue" in run.last(Compose).reason
 
 
 def test_what_grew_by_resuming_once_grows_no_more() -> None:

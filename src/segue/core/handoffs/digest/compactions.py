@@ -1,13 +1,18 @@
 """What an agent's own compaction forgot. A compaction replaces the conversation with a summary, and
 what the summary leaves out is gone unless somebody who saw it repeats it."""
 
+import re
+
 import msgspec
 
-from segue.core.handoffs.digest.parts import budget_chars, sections
+from segue.core.handoffs.digest.parts import budget_chars, names_in, sections, stands_in
 from segue.core.handoffs.digest.types import Digest
+from segue.core.handoffs.quoting import quotation
+from segue.core.lines import shorten
 from segue.core.secrets.redact import redact, scrub
 from segue.core.stops.events import Compaction, Event, Reply, Summary, ToolCall, ToolResult
 
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 _SUMMARY_CHARS = 400_000
 _BESIDES = (
     "Todo list",
@@ -61,16 +66,31 @@ class Compactions:
 
 
 def left_out(
-    digest: Digest, summary: str, *, window_tokens: int, max_chars: int | None = None
+    digest: Digest,
+    summary: str,
+    *,
+    window_tokens: int,
+    max_chars: int | None = None,
+    task: str = "",
 ) -> str:
     """What is known and missing from the summary, as Markdown without secrets; "" if nothing
-    important is. At most `max_chars`, or what fits into a window of this size."""
+    important is. At most `max_chars`, or what fits into a window of this size. `task`: the user's
+    first words, if they are not in the digest."""
     limit = budget_chars(window_tokens)
     limit = limit if max_chars is None else min(limit, max_chars)
     # Each text as it was, because layout hides where a line or a word begins.
     clean = msgspec.convert(scrub(msgspec.to_builtins(digest)), Digest)
-    found = sections(clean, limit, told=summary)
+    first = _task(redact(task)[0], summary, limit // 2)
+    found = [*first, *sections(clean, limit - sum(len(text) for _, text in first), told=summary)]
     if all(title in _BESIDES for title, _ in found):
         return ""
     text = "\n\n".join(f"## {title}\n{text}" for title, text in found)
     return redact(text)[0][:limit]
+
+
+def _task(task: str, summary: str, max_chars: int) -> list[tuple[str, str]]:
+    """The task, if the summary omits something that one of its sentences names: a summary keeps
+    what a task is about, and loses what it forbids."""
+    if all(stands_in(each, summary) for each in _SENTENCES.split(task) if names_in(each)):
+        return []
+    return [("The task, word for word", quotation(shorten(task, max_chars)[0]))]

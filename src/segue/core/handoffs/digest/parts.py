@@ -143,7 +143,7 @@ def _parts(digest: Digest, told: str) -> Iterable[DigestPart]:
         [
             Entry(statement.score, _statement(statement))
             for statement in digest.statements
-            if not _stands_in(statement.text, told)
+            if not stands_in(statement.text, told)
         ],
     )
     yield DigestPart("Failing, as last seen", 0.10, _outcomes(digest.failures, told, always=True))
@@ -175,7 +175,7 @@ def _statement(statement: Statement) -> str:
 def _remarks(remarks: Sequence[Statement], told: str) -> Iterable[Entry]:
     """Remarks that name something first, then the newest."""
     for place, remark in enumerate(remarks):
-        if not _stands_in(remark.text, told):
+        if not stands_in(remark.text, told):
             yield Entry(remark.score + place / len(remarks), f"- {line(remark.text)}")
 
 
@@ -197,7 +197,7 @@ def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = Fa
         if not outcome.lines:
             found.append(Entry(outcome.score, head))
         for place, worth in _best(outcome):
-            if always or not _stands_in(outcome.lines[place], told):
+            if always or not stands_in(outcome.lines[place], told):
                 found.append(Entry(worth + more, below(outcome.lines[place]), head, number))
     return found
 
@@ -227,15 +227,20 @@ def _files(files: Sequence[FileTouched]) -> Iterable[Entry]:
         yield Entry(worth, f"- {name(file.path)} ({did}{line(change)})")
 
 
-def _stands_in(text: str, told: str) -> bool:
+def stands_in(text: str, told: str) -> bool:
     """Whether the agent's own words contain a sentence: they name everything it names, and at least
     one rare thing."""
     if not told:
         return False
     if _flat(text) in told:
         return True
-    names = {name for name in _NAMED.findall(text) if len(name) > 2}
+    names = names_in(text)
     return bool(names) and all(name in told for name in names)
+
+
+def names_in(text: str) -> set[str]:
+    """The rare things that a sentence names: paths, numbers, names."""
+    return {name for name in _NAMED.findall(text) if len(name) > 2}
 
 
 def _flat(text: str) -> str:

@@ -11,7 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.runs import outcomes
-from segue.core.runs.due import is_late, marks_of, resumed_tokens, share, why_due
+from segue.core.runs.due import (
+    expected_tokens,
+    is_late,
+    marks_of,
+    resumed_tokens,
+    share,
+    why_due,
+)
 from segue.core.runs.machine import relays
 from segue.core.runs.outcomes import Cap, when
 from segue.core.runs.types import (
@@ -240,8 +247,8 @@ def _why_not_resumed(run: Run) -> str:
         return f"{run.agent} cannot resume a session"
     if not run.session_id:
         return "its session id is unknown"
-    if run.abilities.resume_factor > 1 and _too_large_to_resume(run):
-        return "once resumed, it would be larger than its window"
+    if run.abilities.resume_factor > 1 and _is_full_once_resumed(run):
+        return "once resumed, it would be too large to continue"
     return ""
 
 
@@ -419,6 +426,14 @@ def hand_over(
         return end_leg(run, "gentle", "handoff", f"{reason}; {cause}")
     # Asking means ending it here: its session is resumed with the request.
     return RunStep(replace(asking, ending="handoff", ended_how="gentle"), (ask,))
+
+
+def _is_full_once_resumed(run: Run) -> bool:
+    """Whether resuming it would take it past its hard mark: it would be handed over at once, and
+    asked for its checkpoint when there is hardly any room for the answer."""
+    size, hard = resumed_tokens(run), marks_of(run).hard_tokens
+    passes = size is not None and hard is not None and expected_tokens(run) < hard <= size
+    return passes or _too_large_to_resume(run)
 
 
 def _too_large_to_resume(run: Run) -> bool:
