@@ -55,6 +55,20 @@ def test_looking_around_and_trying_what_failed_are_not_repeats() -> None:
     assert seen(*shell("git status", 1), *shell("ls -la", 2), *shell("make test", 3)).commands == 0
 
 
+def test_a_file_that_a_command_printed_is_read_again_by_any_tool_or_command() -> None:
+    builder = Builder()
+    for event in (*shell("sed -n '1,80p' src/parser.py", 1), *shell("ls docs/run.md", 2)):
+        builder.feed(event)
+    for again in (*shell("cat ./src/parser.py", 1), tool("Read", file_path="/p/src/parser.py")):
+        arrival = Arrival(builder.digest())
+        arrival.feed(again)
+        assert arrival.repeats.files == (1 if isinstance(again, ToolCall) else 0)
+    arrival = Arrival(builder.digest())
+    for event in (*shell("sed -n '1,80p' src/other.py", 1), *shell("cat docs/run.md", 2)):
+        arrival.feed(event)
+    assert arrival.repeats.files == 0
+
+
 def test_a_question_counts_if_it_is_left_to_the_user() -> None:
     asks = Reply(text="Which database shall I use for it?")
     assert seen(asks).questions == 1

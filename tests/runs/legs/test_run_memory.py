@@ -71,3 +71,44 @@ def test_the_beginning_of_a_long_output_is_told_without_what_the_client_says_aro
         results = prompt[prompt.index("## Results") :]
         for words in ("persisted-output", "too large", "Preview (", "..."):
             assert words not in results
+
+
+AGAIN = ("cat notes.md", "sh build", "echo one thing", "echo another")
+FORGOT = """
+[[turns]]
+command = "cat notes.md"
+[[turns]]
+command = "sh build"
+[[turns]]
+text = "Which port does the staging server use?"
+"""
+
+
+def test_a_continuation_that_reads_runs_and_asks_again_is_counted_and_shown(
+    tmp_path: Path,
+) -> None:
+    """As a session does that was told everything and did not read it."""
+    file = tmp_path / "again.toml"
+    asks = '[[turns]]\ntext = "Which port does the staging server use?"\ncommand = "echo asked"\n'
+    turns = asks + "".join(f"[[turns]]\ncommand = {json.dumps(each)}\n" for each in AGAIN)
+    file.write_text(
+        'about = "Forgets."\n[job]\nsteps = 3\n'
+        f'[[rules]]\nafter_requests = 5\nfault = "too_long"\n{UNASKED}'
+        f'[[rules]]\nkind = "compaction"\nfault = "too_long"\ntimes = "for ever"\n{turns}{FORGOT}'
+    )
+    with stage(file, within=tmp_path) as s:
+        (s.project / "notes.md").write_text("The port is 8081.\n")
+        (s.project / "build").write_text("echo built\n")
+        ended = s.run("--json")
+        assert ended.code == 0, ended.stderr
+        run = ended.events[0]["run"]
+        (arrived,) = json.loads(s.segue("show", "--json", run).stdout)["arrivals"]
+        counts = {
+            name: arrived[name] for name in ("leg", "handoff", "commands", "files", "questions")
+        }
+        assert counts == {"leg": 2, "handoff": 1, "commands": 1, "files": 1, "questions": 1}
+        shown = s.segue("show", run).stdout
+        assert "1, leg 2: " in shown
+        assert "1 command" in shown
+        assert "1 file" in shown
+        assert "1 question" in shown

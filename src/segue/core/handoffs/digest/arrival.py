@@ -20,6 +20,7 @@ MAX_ACTIONS = 20
 _CALL_CHARS = 400  # as the digest stores them
 _WORD = re.compile(r"\w+")
 _SAME = 0.7  # share of common words from which two questions are the same
+_PATH = re.compile(r"(?!-)[\w./~+@-]*[./][\w./~+@-]*\w")
 _SHOWERS = re.compile(r"(?:^|[|;&\n]\s*)(?:cat|bat|head|tail|less|more|nl|sed)\b")
 
 
@@ -36,9 +37,12 @@ class Arrival:
     """Watches the first actions of a session that was given what `digest` knows."""
 
     def __init__(self, digest: Digest) -> None:
-        done = (outcome.call for outcome in digest.results)
+        done = [outcome.call for outcome in digest.results]
         self._done = {_flat(call) for call in done if not only_looks(call)}
         self._files = {_plain(file.path) for file in digest.files}
+        # Some agents have no other tool to read with.
+        shown = (word for call in done for word in _shown(call))
+        self._files |= {_plain(word) for word in shown if _PATH.fullmatch(word)}
         self._names = {path.rpartition("/")[2] for path in self._files}
         self._asked = [_words(s.text) for s in digest.statements if s.kind == "question"]
         self._commands: set[str] = set()
@@ -85,9 +89,9 @@ class Arrival:
             command = _flat(event.command[:_CALL_CHARS])
             if command in self._done:
                 self._commands.add(command)
-            elif _SHOWERS.search(event.command) and only_looks(event.command):
-                for word in event.command.split():
-                    self._look_at(word.strip("\"'"))
+            else:
+                for word in _shown(event.command):
+                    self._look_at(word)
         elif kind.reads and not event.files:
             self._look_at(tools.path_in(event.given))
         if kind.asks:
@@ -110,6 +114,13 @@ class Arrival:
             for place, asked in enumerate(self._asked)
             if (both := words & asked) and len(both) >= _SAME * len(words | asked)
         }
+
+
+def _shown(command: str) -> list[str]:
+    """The words of a command that prints files and does nothing else; some of them name files."""
+    if not _SHOWERS.search(command) or not only_looks(command):
+        return []
+    return [word.strip("\"'") for word in command.split()]
 
 
 def _plain(path: str) -> str:
