@@ -144,7 +144,12 @@ def watching(
 def begin_work(tui: Tui) -> None:
     """Gives an agent at its prompt the job."""
     tui.wait_for(lambda s: s.state == "idle", LIMIT_S)
-    tui.paste(tui.prompt)
+    say(tui, tui.prompt)
+
+
+def say(tui: Tui, text: str) -> None:
+    """As a user does it: long texts are pasted, and may stand on several lines."""
+    tui.paste(text)
     tui.wait_for(lambda s: s.draft != "", what="its draft")
     tui._still()
     tui.keys(tui.terminal.submit)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.terminals.tui import open_tui
 from support.watch.handoffs import await_job
-from support.watching import LIMIT_S, begin_work, done, watching
+from support.watching import LIMIT_S, begin_work, done, say, watching
 
 from segue.drill.model.ask import Kind
 from segue.drill.plays import job as jobs
@@ -47,7 +47,7 @@ def test_facts_of_every_kind_are_known_after_a_handoff(agent: str, tmp_path: Pat
         begin_work(tui)
         tui.until(lambda: done(tui, JOB) == 3, LIMIT_S, "three steps")
         tui.wait_for(lambda s: s.state == "idle" and not s.draft, LIMIT_S, "its question")
-        tui.submit(jobs.said_by_user(tui.project, JOB, 3))
+        say(tui, jobs.said_by_user(tui.project, JOB, 3))
         watch.until(lambda: watch.notes("metrics"), "the handoff")
         await_job(tui, JOB)
         assert jobs.touched(tui.project, JOB) == []

@@ -1,17 +1,22 @@
-"""With `adaptive`: how far ahead segue looks for sessions in terminals depends on how the last
-handoffs went, as in runs (`core/sessions/forecasts/adapting`). What it learned is in the log, by
-agent."""
+"""How far ahead segue looks for sessions in terminals. On a busy machine it sees replies late, and
+looks further ahead. With `adaptive`, that also depends on how the last handoffs went, as in runs
+(`core/sessions/forecasts/adapting`). What it learned is in the log, by agent."""
 
 from msgspec.structs import replace
 
 from segue.core.handoffs.machine.types import HandoffStep, TerminalHandoff
 from segue.core.handoffs.metrics import metrics
 from segue.core.sessions.forecasts.adapting import adapted
-from segue.core.sessions.forecasts.forecast import forecast
+from segue.core.sessions.forecasts.forecast import REACTION_S, forecast
 from segue.core.sessions.forecasts.growth import at_share
+from segue.core.sessions.reading import Reading
 from segue.core.sessions.types import Session
+from segue.watch.observe.pace import MAX_S
 from segue.watch.state import DaemonState
 
+_MOST_LATE_S = 15.0
+_LEAST_LATE_S = 0.05
+_FADES = 0.9
 NOTE = "adaptive"
 """The kind of notes on what was learned."""
 
@@ -22,6 +27,8 @@ class AdaptiveMarks:
     def __init__(self, world: DaemonState) -> None:
         self.world = world
         self._shares: dict[str, float | None] = {}  # by agent
+        self._late_s = 0.0
+        self._seen_at: dict[tuple[str, str], float] = {}  # the newest reply that was seen
 
     def share(self, agent: str) -> float | None:
         """The share of turns that the forecast covers; None: the default."""
@@ -35,18 +42,37 @@ class AdaptiveMarks:
         """The session with the forecast that applies to it."""
         if session.reading is None or session.growth is None:
             return session
+        self._note_delay(session, session.reading)
         policy = self.world.policy(session)
         share = self.share(session.agent) if policy.adaptive else None
-        if share is None:
+        if share is None and not self._late_s:
             return session
         ahead = forecast(
             session.reading,
-            at_share(session.growth, share),
+            session.growth if share is None else at_share(session.growth, share),
             policy,
             reserve_tokens=policy.reserve_tokens,
             enforced_at_tokens=session.enforced_tokens,
+            reaction_s=REACTION_S + 2 * self._late_s,  # what it does about it is late, too
         )
         return replace(session, forecast=ahead)
+
+    def _note_delay(self, session: Session, reading: Reading) -> None:
+        """Notes how long after a reply was written segue sees it, beyond the usual pause between
+        two looks. A new delay counts at once, and is forgotten slowly. What was written before
+        segue watched, or while the machine slept, was not seen late."""
+        name = (session.agent, session.session_id)
+        if session.process is None:
+            self._seen_at.pop(name, None)
+            return
+        at, before = reading.at, self._seen_at.get(name)
+        if at is None or at == before:
+            return
+        self._seen_at[name] = at
+        late_s = self.world.clock.now() - at - MAX_S
+        if before is not None and late_s < _MOST_LATE_S:
+            faded = self._late_s * _FADES
+            self._late_s = max(late_s, faded if faded >= _LEAST_LATE_S else 0.0, 0.0)
 
     def learn(self, cycle: TerminalHandoff) -> None:
         """A handoff is over: learns at which share of the window its request was read. Handoffs

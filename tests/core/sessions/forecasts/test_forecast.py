@@ -372,6 +372,24 @@ def test_what_comes_while_somebody_reacts_is_looked_ahead_for(
 
 
 @pytest.mark.parametrize(
+    ("reply_s", "reaction_s", "used", "passes"),
+    [
+        (2.0, 1.0, 120 * K, False),  # half a reply
+        (2.0, 3.0, 120 * K, True),  # one and a half
+        (0.5, 2.0, 60 * K, True),  # four
+        (0.5, 2.0, 59 * K, False),
+        (0.5, 90.0, 40 * K, True),  # never more than five
+        (0.5, 90.0, 39 * K, False),
+    ],
+)
+def test_whoever_reacts_late_looks_further_ahead(
+    reply_s: float, reaction_s: float, used: int, passes: bool
+) -> None:
+    pace = Growth(large_reply_tokens=20 * K, reply_s=reply_s)
+    assert forecast(at(used), pace, Policy(), reaction_s=reaction_s).next_passes is passes
+
+
+@pytest.mark.parametrize(
     ("mark", "used", "passes"), [(0.92, 163_999, False), (0.92, 164 * K, True)]
 )
 def test_a_policy_whose_mark_is_later_is_asked_later(mark: float, used: int, passes: bool) -> None:

@@ -21,6 +21,7 @@ CLOSE_TURNS = 5
 REACTION_S = 1.0
 """The forecast includes what a session adds while segue looks at it and interrupts it."""
 MAX_MISSED_TURNS = 2.0
+_MOST_LATE = 2.5  # times as many of them, at most, on a machine that is too busy
 ASKED_BY = 0.90
 """A request for a checkpoint is read before this much of the window is used, if a session's turns
 leave room for that; later, if the policy's own mark is later."""
@@ -80,10 +81,12 @@ def forecast(
     *,
     reserve_tokens: int = RESERVE_TOKENS,
     enforced_at_tokens: int | None = None,
+    reaction_s: float = REACTION_S,
 ) -> Forecast:
     """The distance to each zone at this growth; never raises. `enforced_at_tokens` is where the
     agent itself compacts or refuses. The handoff then begins at the latest one reserve before
-    it, and no zone begins after the handoff."""
+    it, and no zone begins after the handoff. `reaction_s`: how long it takes on this machine to
+    see a reply and interrupt the turn."""
     used, window = bounded(reading.used_tokens), bounded(reading.window_tokens)
     points = _points(reading, policy, reserve_tokens, enforced_at_tokens)
     handoff = points[Zone.HANDOFF]
@@ -92,7 +95,7 @@ def forecast(
     last = None if full is None or handoff is None else _before(full, reserve_tokens)
     asked_by = _asked_by(last, handoff, window)
     late = None if full is None or handoff is None else _least(full, _read_by(handoff, window))
-    missed = _missed_turns(growth)
+    missed = _missed_turns(growth, reaction_s)
     return Forecast(
         zone=_zone(used, points),
         zones={zone: _ahead(used, point, growth) for zone, point in points.items()},
@@ -145,12 +148,13 @@ def _read_by(handoff: int | None, window: int) -> int | None:
     return None if handoff is None or share is None else max(handoff, share)
 
 
-def _missed_turns(growth: Growth | None) -> float:
+def _missed_turns(growth: Growth | None, reaction_s: float) -> float:
     """How many replies arrive during segue's reaction time: a few if they take less than a
-    second, and almost none while a model thinks."""
+    second, and almost none while a model thinks. More if segue reacts late."""
     if growth is None or growth.reply_s is None:
         return 0.0
-    return min(MAX_MISSED_TURNS, REACTION_S / max(growth.reply_s, 1e-3))
+    most = MAX_MISSED_TURNS * min(reaction_s / REACTION_S, _MOST_LATE)
+    return min(most, reaction_s / max(growth.reply_s, 1e-3))
 
 
 def later(used_tokens: int, growth: Growth | None, *, turns: float) -> int:
