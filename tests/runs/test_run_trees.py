@@ -133,7 +133,7 @@ def test_an_agent_that_prints_for_ever_is_ended_with_that_cause(
         assert s.state(run_id) == "failed"
         assert "printed more than 3,000,000 bytes" in ended.stderr
         assert "max_output_bytes = 3000000" in ended.stderr
-        assert not left_running(s)
+        s.until(lambda: not left_running(s))
         with s.store() as store:
             run = store.run(run_id)
         assert run is not None

@@ -84,7 +84,8 @@ def test_a_limited_session_continues_with_another_agent_in_a_new_window_once(
         assert "under the blue stone" in document.read_text()
         assert "codex" in place.windows()
         assert "opencode" in place.windows()  # it sits there as it did
-        assert "MCP servers, skills and the agent's own memory files" in watch.said.read_text()
+        lost = "MCP servers, skills and the agent's own memory files"
+        watch.until(lambda: lost in watch.said.read_text(), "what does not carry over")
         watch.kill()
         watch.start()  # the next daemon knows that it was taken over
         watch.until(lambda: watch.remote.get("/v1/sessions")["sessions"], "the sessions")

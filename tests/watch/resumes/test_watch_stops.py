@@ -229,7 +229,7 @@ def test_what_crashed_continues_in_its_pane_and_what_the_user_leaves_does_not(
         assert (decided["verdict"], decided["place"]) == ("resume", "pane")
         assert decided["price"]["tokens"] > 0
         assert "tokens cached" in decided["why"]
-        assert decided["why"] in watch.said.read_text()
+        watch.until(lambda: decided["why"] in watch.said.read_text(), "the decision in words")
         watch.until(lambda: not job.check(tui.project, work.job, finished=True).lost, "the work")
         watch.until(lambda: "resumed" in decisions(watch), "that it goes on")
         idle(tui)
