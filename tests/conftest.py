@@ -1,4 +1,4 @@
-"""Every test in its own home: no config of the user's is read, no state is left behind."""
+"""Every test has its own home: no config of the user is read, and no state is left behind."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""The real agents, enclosed, against a scripted model: found, run, resumed, compacted, swept."""
+"""The real agents, isolated, against a scripted model: found, run, resumed, compacted, swept."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Which program an agent really is, and the script that installs them. With no agent and no npm."""
+"""Which program an agent really is, and the script that installs them. Needs no agent and no
+npm."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A third party's agent: installed as a package, and known, driven, watched and judged since."""
+"""A third party's agent: once installed as a package, it is known, driven, watched and judged."""
 
 import json
 import os

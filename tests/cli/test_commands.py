@@ -1,5 +1,5 @@
-"""The commands as a whole: help, what was meant, the newest run, leaving a view, the task in a
-file, completion."""
+"""The commands as a whole: help, hints, the newest run, leaving a view, the task in a file,
+completion."""
 
 import json
 import os

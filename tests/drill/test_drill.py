@@ -1,4 +1,4 @@
-"""`segue drill` as a user meets it, with the agent that is always there."""
+"""`segue drill` as a user sees it, with the agent that is always available."""
 
 import json
 import os

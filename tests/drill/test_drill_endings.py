@@ -1,4 +1,4 @@
-"""However a drill ends, nothing that it started goes on."""
+"""However a drill ends, nothing that it started keeps running."""
 
 import os
 import signal

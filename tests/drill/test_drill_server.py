@@ -1,4 +1,4 @@
-"""The scripted model over real sockets: each delivery, and whatever clients do."""
+"""The scripted model over real sockets: each kind of delivery, and whatever clients do."""
 
 import asyncio
 import http.client

@@ -1,4 +1,4 @@
-"""Scenario files: ours are right, and a wrong one is told in one line."""
+"""Scenario files: ours are valid, and an invalid one is reported in one line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is written on each wire is read back the same; no JSON breaks the reading."""
+"""What is written on each wire is read back unchanged; no JSON breaks the reader."""
 
 import json
 from collections.abc import Callable, Iterator

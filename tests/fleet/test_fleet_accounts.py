@@ -1,4 +1,4 @@
-"""One account on many machines: a limit that one of them meets is known to all at once."""
+"""One account on many machines: a limit that one of them hits is known to all at once."""
 
 from collections.abc import Iterator
 from pathlib import Path

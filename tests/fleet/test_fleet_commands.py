@@ -1,4 +1,4 @@
-"""What people type to look after a fleet, on a real PostgreSQL."""
+"""The commands with which people manage a fleet, on a real PostgreSQL."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Agents of a machine that is not heard end, whatever else of segue is alive."""
+"""Agents end on a machine that has lost contact with the fleet, whatever else of segue is alive."""
 
 import time
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""Real agents that lose their machine, enclosed, against a scripted model: the task goes on where
-another machine takes it over."""
+"""Real agents that lose their machine, isolated, against a scripted model: the task continues on
+the machine that takes it over."""
 
 import json
 import os

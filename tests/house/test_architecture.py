@@ -1,4 +1,4 @@
-"""The rules of the house, where a program can see them."""
+"""The architecture rules that a program can check."""
 
 import ast
 import json

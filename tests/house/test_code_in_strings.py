@@ -1,5 +1,5 @@
-"""Code that another process runs is text here, which no type checker reads: what it imports is
-there."""
+"""Code that another process runs is a string here, which no type checker reads: its imports must
+exist."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""A test run that is cut off leaves no process behind."""
+"""A test run that is interrupted leaves no process behind."""
 
 import os
 import signal

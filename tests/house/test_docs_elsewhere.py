@@ -1,4 +1,5 @@
-"""Commands of the docs that need a daemon, another machine or a real agent: run as written, too."""
+"""Commands in the docs that need a daemon, another machine or a real agent are also run as
+written."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The layers of the house: each imports only from those below it, also inside functions."""
+"""The layers: each imports only from those below it, also inside functions."""
 
 import ast
 from functools import cache

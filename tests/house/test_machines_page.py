@@ -1,4 +1,4 @@
-"""docs/machines.md is made from the tables, and is as new as they are."""
+"""docs/machines.md is generated from the tables, and is up to date."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""Every command in the README is run, and what it says of itself is true."""
+"""Every command in the README is run, and what the README claims is true."""
 
 import ast
 import os

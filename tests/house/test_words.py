@@ -1,4 +1,4 @@
-"""Comments and pages speak of the product."""
+"""Comments and docs speak only of the product."""
 
 import re
 from pathlib import Path

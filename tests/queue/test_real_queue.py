@@ -1,4 +1,4 @@
-"""The queue with real claude and real codex, enclosed, against a scripted model."""
+"""The queue with the real claude and codex, isolated, against a scripted model."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The queue worked off, by the commands that users type and the rehearsal agent."""
+"""The queue worked through with the commands that users type, by the rehearsal agent."""
 
 import json
 from pathlib import Path

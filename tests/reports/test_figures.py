@@ -1,4 +1,4 @@
-"""The figures of ADR 017: made from what both logs say, each with its definition and target."""
+"""The figures: computed from both logs, each with its definition and target."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""One account, one limit, through `segue run`: what one run meets, the other does not try."""
+"""One account, one limit, through `segue run`: when one run hits a limit, the other does not
+try."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One writer: for a session, for a working tree, for a run; and the user's own hands count."""
+"""One writer for a session, a working tree and a run; the user counts as one too."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Notices from runs: one each, by whoever drives the run, and never in anybody's way."""
+"""Notices from runs: one each, from the process that drives the run, without delaying it."""
 
 import json
 import sys

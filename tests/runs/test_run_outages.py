@@ -1,4 +1,4 @@
-"""A network that cannot be reached is waited out, as long as a limit may be."""
+"""A run waits for an unreachable network as long as for a limit."""
 
 import socket
 from contextlib import suppress

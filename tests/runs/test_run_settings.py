@@ -1,4 +1,4 @@
-"""Settings do what docs/config.md says of them, through `segue run` and the other commands."""
+"""Settings do what docs/config.md says, through `segue run` and the other commands."""
 
 from pathlib import Path
 from typing import Any

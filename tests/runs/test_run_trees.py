@@ -1,4 +1,4 @@
-"""One run in a tree, whichever state each segue has; and legs whose keeper was stopped."""
+"""One run per tree, whatever state folder each segue uses; and legs whose keeper was stopped."""
 
 import os
 import re

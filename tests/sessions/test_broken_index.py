@@ -1,4 +1,4 @@
-"""An index that breaks while it is read, a disk that fails, and whose files they are."""
+"""An index that breaks while it is read, a disk that fails, and who owns the files."""
 
 import errno
 import gc

@@ -1,4 +1,4 @@
-"""How far a file was read: every line once, whatever is done to the file and however it is read."""
+"""How far a file was read: every line once, whatever happens to the file and however it is read."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Whether a session heard, read and went on, by its own records."""
+"""Whether a session received a message, read it and continued, according to its own records."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Finding sessions: every agent's places, whatever lies about in them."""
+"""Finding sessions: every agent's places, whatever else is in them."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The index: several processes may write it, any of them may be killed, and it may be damaged."""
+"""The index: several processes may write to it, any of them may be killed, and it may be
+damaged."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""One bad datum costs one line: what else there is, is shown; and what is broken is made anew."""
+"""One bad datum costs one line: everything else is shown, and what is broken is rebuilt."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is known of a session without its agent: from recordings, from damage, from any size."""
+"""What is known about a session without its agent: from recordings, from damage, from any size."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Scanning: the sums are what was written, and what only grew is not read again."""
+"""Scanning: the sums are what was written, and only new parts of a file are read again."""
 
 import json
 import os

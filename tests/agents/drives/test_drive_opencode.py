@@ -1,4 +1,4 @@
-"""opencode as segue drives it, over its server: the real one, enclosed, and a forgetful one."""
+"""opencode as segue drives it, through its server: the real one, isolated, and a forgetful one."""
 
 import json
 import os

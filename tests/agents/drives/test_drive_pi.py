@@ -1,4 +1,4 @@
-"""pi as segue drives it: the real one, enclosed."""
+"""pi as segue drives it: the real one, isolated."""
 
 import os
 import signal

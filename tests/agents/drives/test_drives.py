@@ -1,4 +1,4 @@
-"""How agents are driven, as far as no agent is needed: words of the command, files, refusals."""
+"""How agents are driven, as far as no agent is needed: the command's arguments, files, refusals."""
 
 import json
 import os

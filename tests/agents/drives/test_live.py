@@ -1,4 +1,4 @@
-"""A stream that is read as it grows tells what it tells when it is read at once."""
+"""A stream that is read while it grows gives the same events as one that is read at once."""
 
 import json
 import tracemalloc

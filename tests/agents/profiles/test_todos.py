@@ -1,4 +1,4 @@
-"""Each agent's own list of todos, in each form that it is written in, is told in the same words."""
+"""Each agent's own todo list, in each format in which it is written, is read into the same form."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`segue service`: units that say what they must, and programs that are not there."""
+"""`segue service`: units with the required content, and programs that are missing."""
 
 import os
 import plistlib

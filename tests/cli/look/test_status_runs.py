@@ -1,4 +1,5 @@
-"""`segue status` after runs and handoffs: a run is one line, what is over awaits no handoff."""
+"""`segue status` after runs and handoffs: a run is one line, and nothing finished awaits a
+handoff."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`segue uninstall --purge` beside what is alive: real runs, keepers and daemons."""
+"""`segue uninstall --purge` while other things are running: real runs, keepers and daemons."""
 
 import os
 import signal

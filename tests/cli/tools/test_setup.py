@@ -1,4 +1,4 @@
-"""`segue setup` and `segue uninstall`: other people's files, theirs before and after."""
+"""`segue setup` and `segue uninstall`: other people's files, unchanged before and after."""
 
 import json
 import os

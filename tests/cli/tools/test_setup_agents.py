@@ -1,4 +1,5 @@
-"""What `segue setup` registers, and what docs/mcp.md has people type, asked of the real agents."""
+"""What `segue setup` registers, and what docs/mcp.md tells people to type, checked with the real
+agents."""
 
 import os
 import shlex

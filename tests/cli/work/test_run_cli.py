@@ -1,4 +1,4 @@
-"""`segue run` and `resume` as users meet them: outputs, exit codes, and one line for a mistake."""
+"""`segue run` and `resume` as users see them: output, exit codes, and one line for a mistake."""
 
 import json
 import os

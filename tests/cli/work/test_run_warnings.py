@@ -1,4 +1,4 @@
-"""What `segue run` warns of before it begins, and what `--strict` makes of it."""
+"""What `segue run` warns about before it starts, and what `--strict` does with it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Did it arrive? What a session that took the work over does again."""
+"""Did the handoff work? What a session that took over does again."""
 
 import json
 from pathlib import Path

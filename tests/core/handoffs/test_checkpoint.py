@@ -1,4 +1,4 @@
-"""The checkpoint in an agent's answer, however it is written, and as it is handed on."""
+"""The checkpoint in an agent's answer, however it is written, and as it is passed on."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What the same session is told when it is begun again, and when the user's check did not pass."""
+"""What the same session is told when it is resumed, and when the user's check failed."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,4 @@
-"""The machine of a handoff in a terminal: its ways, its fallbacks, and what holds whatever
-happens."""
+"""The state machine of a handoff in a terminal: its paths, its fallbacks, and its invariants."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a digest keeps of a conversation, and that nothing pushes it out."""
+"""What a digest keeps of a conversation, and that nothing displaces it."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""What a digest does not look at makes no difference, and no secret gets past it."""
+"""What a digest skips makes no difference, and no secret gets past it."""
 
 import random
 from collections.abc import Iterator

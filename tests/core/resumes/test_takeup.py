@@ -1,4 +1,4 @@
-"""A run that nobody drives: when the daemon may go on with it."""
+"""A run that no process drives: when the daemon may continue it."""
 
 from datetime import UTC, datetime
 from typing import Any

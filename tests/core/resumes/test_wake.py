@@ -1,4 +1,4 @@
-"""A session that stopped, seen from outside: when it goes on, where, and when it does not."""
+"""A session that stopped, seen from outside: when it is resumed, where, and when it is not."""
 
 from typing import Any, get_args
 

@@ -1,5 +1,4 @@
-"""A session is asked for its checkpoint while there is room: the next turn is looked at before it
-is made."""
+"""A session is asked for its checkpoint while there is room: segue forecasts the next turn."""
 
 import random
 from collections.abc import Callable, Iterator

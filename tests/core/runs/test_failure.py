@@ -1,4 +1,4 @@
-"""A failure in a form in which it is the same when it comes again."""
+"""A failure is normalised, so that it looks the same when it happens again."""
 
 import pytest
 from hypothesis import given

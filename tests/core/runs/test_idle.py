@@ -1,4 +1,5 @@
-"""Whether a session gets anywhere, judged inside a leg: loops are found, honest work is not."""
+"""Whether a session makes progress, judged inside a leg: loops are found, honest work is left
+alone."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The machine of a run: how it begins, hands over, and what it takes no notice of."""
+"""The state machine of a run: how it begins, hands over, and what it ignores."""
 
 import pytest
 from support.runs.stepping import MUTE, Led, exit_code, led, stop

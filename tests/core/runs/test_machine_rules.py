@@ -1,4 +1,4 @@
-"""What holds in every run, whatever happens to it; and the table is what the machine does."""
+"""The invariants of every run; and the table describes what the machine does."""
 
 import random
 from collections.abc import Callable

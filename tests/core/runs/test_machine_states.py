@@ -1,4 +1,4 @@
-"""The machine of a run: what is the same in many states."""
+"""The state machine of a run: what is the same in many states."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The machine of a run: what follows a stop, a wait, a guard, a stall and a check."""
+"""The state machine of a run: what follows a stop, a wait, a guard, a stall and a check."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The machine of a run: Ctrl+C, cancel, and going on with it."""
+"""The state machine of a run: Ctrl+C, cancel and resume."""
 
 import pytest
 from support.runs.stepping import MUTE, TALKS, Led, exit_code, led

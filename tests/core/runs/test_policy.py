@@ -1,4 +1,4 @@
-"""Nonsense in a policy is refused by name, when it is read."""
+"""Contradictions in a policy are refused by name, when it is read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What counts as progress (rule 10), which tests fail, and when a session goes round in circles."""
+"""What counts as progress, which tests fail, and when a session goes round in circles."""
 
 import pytest
 from hypothesis import given

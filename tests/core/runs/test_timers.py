@@ -1,4 +1,4 @@
-"""When something happens to a run if nothing else does before."""
+"""When a run's timer fires if nothing else happens first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Secrets go, everything else stays."""
+"""Secrets are removed, everything else stays."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Which process is behind which session."""
+"""Which process has which session open."""
 
 from random import Random
 

@@ -1,4 +1,5 @@
-"""Sessions that are each other's parents: whatever comes when, it counts as from scratch."""
+"""Sessions that are each other's parents: in any order of arrival, the counts are as from
+scratch."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When a session's zone changes, what is told, and how often."""
+"""When a session's zone changes, what is reported, and how often."""
 
 from typing import Any
 

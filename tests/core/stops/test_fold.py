@@ -1,4 +1,5 @@
-"""The fold: only the last turn counts, and an error after which the agent went on is no stop."""
+"""The fold: only the last turn counts, and an error after which the agent continued is not a
+stop."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""One table says all that follows from a reason; nothing of it stands elsewhere."""
+"""One table says everything that follows from a reason; no other place repeats it."""
 
 import ast
 from pathlib import Path

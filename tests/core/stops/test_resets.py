@@ -1,4 +1,4 @@
-"""When may the agent be asked again: every form that issues report, and no wrong wake-up."""
+"""When may the agent be asked again: every format in reported issues, and no wrong wake-up."""
 
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from email.utils import format_datetime

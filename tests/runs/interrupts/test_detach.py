@@ -1,4 +1,4 @@
-"""Runs that were told to stay: `--detach`, `segue attach`, and what cannot end them."""
+"""Runs that were started to stay: `--detach`, `segue attach`, and what cannot end them."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""How a run is ended on purpose: Ctrl+C in stages, signals, limits, guards; and how it goes on."""
+"""How a run is ended on purpose: Ctrl+C in stages, signals, limits, guards; and how it is
+resumed."""
 
 import os
 import pty

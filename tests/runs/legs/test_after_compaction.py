@@ -1,4 +1,4 @@
-"""After an agent's own compaction: what its summary left out is told to it again, once."""
+"""After an agent's own compaction, it is told once what its summary left out."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Keepers: one agent each, whole output, the right exit record, and nothing left behind."""
+"""Keepers: one agent each, complete output, the right exit record, and nothing left behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Legs: started clean, signalled alone, and nothing of them is left."""
+"""Legs: started cleanly, signalled alone, and nothing of them is left."""
 
 import os
 import subprocess

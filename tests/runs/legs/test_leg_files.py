@@ -1,4 +1,4 @@
-"""The files of a leg: what they say is all that is known of it, and they survive any killing."""
+"""The files of a leg contain everything that is known about it, and survive any kill."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A leg's stream is parsed once: what was made of it on the way says what its text would say."""
+"""A leg's stream is parsed once, with the same result as reading its whole text."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The user's own agents: what counts is the exit code, unless the config names words that do."""
+"""The user's own agents: the exit code counts, unless the config names patterns."""
 
 import json
 import subprocess

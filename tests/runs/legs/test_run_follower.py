@@ -1,4 +1,4 @@
-"""What a follower makes of the end of a turn."""
+"""How a follower recognises the end of a turn."""
 
 from itertools import count
 from pathlib import Path

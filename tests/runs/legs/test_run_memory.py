@@ -1,4 +1,4 @@
-"""What a conversation knew is known to the session after it, through `segue run`."""
+"""What one session knew, the next session knows too, through `segue run`."""
 
 import json
 from pathlib import Path

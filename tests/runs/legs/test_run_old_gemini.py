@@ -1,4 +1,4 @@
-"""gemini before it took a session's id (0.28, not yet bundled): what it is started with."""
+"""gemini before it accepted a session's id (0.28, not yet bundled): its command line."""
 
 import os
 import subprocess

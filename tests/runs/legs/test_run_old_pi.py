@@ -1,4 +1,4 @@
-"""pi 0.73, as recorded: its failed turns are over when they are, and not after a stall."""
+"""pi 0.73, as recorded: its failed turns end when they end, and not after a stall."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A loop that hangs: no parser holds up a run, and whatever hangs can be ended."""
+"""A loop that hangs: no parser delays a run, and whatever hangs can be ended."""
 
 import json
 import signal

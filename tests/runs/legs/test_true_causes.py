@@ -1,4 +1,4 @@
-"""What people and sessions are told is what was seen, not the timer that fired."""
+"""People and sessions are told the cause that was seen, not the timer that fired."""
 
 import base64
 import json

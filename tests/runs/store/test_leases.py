@@ -1,4 +1,4 @@
-"""Who may write: one living process, and nobody who was taken for dead."""
+"""Who may write: one living process, and none that was presumed dead."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The store of runs: what it keeps, in anybody's hands, whoever is killed."""
+"""The store of runs: what it stores, under any use, whichever process is killed."""
 
 import os
 import random

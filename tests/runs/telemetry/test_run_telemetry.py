@@ -1,4 +1,4 @@
-"""OpenTelemetry: a run as one trace, and never in anybody's way."""
+"""OpenTelemetry: a run is one trace, and telemetry never delays it."""
 
 import json
 from pathlib import Path

@@ -43,7 +43,7 @@ def codex_parser() -> argparse.ArgumentParser:
 
 def claude(given: argparse.Namespace, settings: Settings) -> int:
     """Starts or continues a session in the claude form."""
-    from segue.drill.rehearsal.claude_form import Session
+    from segue.drill.rehearsal.claude_form import ClaudeSession
     from segue.drill.rehearsal.claude_talk import run
     from segue.drill.rehearsal.claude_voice import Voice, complain
     from segue.drill.rehearsal.messages_api import Api
@@ -75,7 +75,7 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
         complain("Error: Input must be provided through stdin or as an argument with --print")
         return 1
     voice = Voice(settings, claude_file.SessionFile(settings.home, ident, settings.cwd, path))
-    session = Session(settings, inbox, api, voice)
+    session = ClaudeSession(settings, inbox, api, voice)
     inbox.listen(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     if history is not None:
         session.go_on(history)

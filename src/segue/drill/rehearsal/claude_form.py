@@ -27,7 +27,7 @@ _OUTPUT_TEXT = "API Error: Claude's response exceeded the 32000 output token max
 _MAX_CUT = 3
 
 
-class Session(Endings):
+class ClaudeSession(Endings):
     """One conversation. `turn` does what the user asks, and returns the exit code of the process if
     nothing follows."""
 

@@ -1,12 +1,12 @@
 """The claude form's dialogue with the user: prompts and control requests, until the input ends."""
 
 from segue.drill.rehearsal.claude_endings import KILLED
-from segue.drill.rehearsal.claude_form import Session, text_of
+from segue.drill.rehearsal.claude_form import ClaudeSession, text_of
 from segue.drill.rehearsal.inbox import JSON, Inbox, Interrupted
 from segue.drill.rehearsal.settings import Settings
 
 
-def converse(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
+def converse(settings: Settings, inbox: Inbox, session: ClaudeSession, prompt: str) -> int:
     """Runs from the first prompt to the end of the process; returns its exit code."""
     code = session.turn(prompt) if prompt else 0
     while settings.input == "stream-json":
@@ -26,7 +26,7 @@ def converse(settings: Settings, inbox: Inbox, session: Session, prompt: str) ->
     return code
 
 
-def run(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
+def run(settings: Settings, inbox: Inbox, session: ClaudeSession, prompt: str) -> int:
     """The same, including how a signal ends it."""
     try:
         return converse(settings, inbox, session, prompt)
@@ -34,7 +34,7 @@ def run(settings: Settings, inbox: Inbox, session: Session, prompt: str) -> int:
         return session.die(by.number) if by.number in KILLED else 0
 
 
-def _answer(session: Session, question: JSON) -> None:
+def _answer(session: ClaudeSession, question: JSON) -> None:
     """Answers a control request that is not an interruption."""
     request = question.get("request")
     answer: JSON = {}

@@ -1,4 +1,4 @@
-"""Adaptive marks: how large a turn is looked ahead for."""
+"""Adaptive marks: how large a turn segue plans for."""
 
 from random import Random
 

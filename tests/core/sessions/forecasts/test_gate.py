@@ -1,4 +1,4 @@
-"""How large a task will be, and whether it is begun."""
+"""How large a task will be, and whether it may start."""
 
 import json
 from pathlib import Path

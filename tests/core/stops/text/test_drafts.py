@@ -1,4 +1,4 @@
-"""What segue did not understand is kept, shown, and can be taught: through the commands."""
+"""What segue did not understand is stored, shown, and can be taught through the commands."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The user's own wordings: they go before ours, and a fault in one costs that one only."""
+"""The user's own wordings: they take precedence over ours, and an error in one costs only that
+one."""
 
 import json
 import os
