@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +19,7 @@ from support.hangs import stopped_hang
 
 from segue.cli.daemon.notify import command
 from segue.system import notices
-from segue.system.notices import WINDOWS_S, Notice, Notices, make_notice
+from segue.system.notices import KINDS, Kind, Notice, Notices, make_notice
 
 KEY = "sk-ant-" + "a1" * 20
 
@@ -84,13 +84,17 @@ def kept() -> tuple[list[Notice], Clock, Notices]:
     return told, clock, Notices(clock=clock, ways=[keep])
 
 
+def test_the_table_has_a_row_for_every_kind() -> None:
+    assert tuple(KINDS) == get_args(Kind)
+
+
 @pytest.mark.parametrize("kind", notices.KINDS)
 def test_the_same_thing_is_reported_once_in_its_window_and_again_after_it(
     kind: notices.Kind,
 ) -> None:
     told, clock, tells = kept()
     assert tells.tell(kind, "s1", "title")
-    clock.now += WINDOWS_S[kind] - 1
+    clock.now += KINDS[kind].window_s - 1
     assert not tells.tell(kind, "s1", "title")
     assert tells.tell(kind, "s2", "title"), "another session's is another thing"
     clock.now += 1

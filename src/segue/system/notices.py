@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from msgspec import Struct
 
@@ -24,17 +24,26 @@ if TYPE_CHECKING:
     from apprise import NotifyBase
 
 Kind = Literal["stop", "wait", "resume", "handoff", "needs_you", "done"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
-WINDOWS_S: Mapping[Kind, float] = {
-    "stop": 300.0,
-    "wait": 3_600.0,  # a limit is checked again and again until it resets
-    "resume": 300.0,
-    "handoff": 300.0,
-    "needs_you": 1_800.0,
-    "done": 300.0,
+
+class KindFacts(NamedTuple):
+    """Everything that follows from the kind of a notice."""
+
+    window_s: float = 300.0
+    """For this long, the same notice is not repeated."""
+    looks: Literal["info", "success", "warning"] = "info"
+
+
+KINDS: dict[Kind, KindFacts] = {
+    "stop": KindFacts(looks="warning"),
+    # a limit is checked again and again until it resets
+    "wait": KindFacts(window_s=3_600.0),
+    "resume": KindFacts(looks="success"),
+    "handoff": KindFacts(),
+    "needs_you": KindFacts(window_s=1_800.0, looks="warning"),
+    "done": KindFacts(looks="success"),
 }
-"""For this long, the same notice is not repeated."""
+"""A row for each kind."""
 
 _MAX_WAITING = 64
 _MAX_CHARS = 2_000
@@ -42,14 +51,6 @@ _TERSE_CHARS = 200
 _SERVICE_S = 10.0
 _LOAD_S = 60.0
 _CLOSE_S = 2.0
-_TYPES: Mapping[Kind, str] = {
-    "stop": "warning",
-    "wait": "info",
-    "resume": "success",
-    "handoff": "info",
-    "needs_you": "warning",
-    "done": "success",
-}
 # A word that contains a separator, or a home: "/a", "~/b", "c/d.py", "C:\\e". Not "5,000/200,000".
 _PATH = re.compile(r"(?:~|[A-Za-z]:)?[\w.@+~-]*(?:[/\\][\w.@+~-]*)+")
 _SHARE = re.compile(r"[\d.,]+/[\d.,]+")
@@ -172,7 +173,7 @@ class Notices:
 
 def _is_fresh(kind: Kind, age_s: float) -> bool:
     """A clock that was set back makes an age negative: then it counts as old."""
-    return 0 <= age_s < WINDOWS_S.get(kind, 300.0)
+    return 0 <= age_s < KINDS[kind].window_s
 
 
 def make_notice(kind: Kind, title: str, body: str, detail: str, *, terse: bool) -> Notice:
@@ -270,7 +271,7 @@ def _notify(service: "NotifyBase | str", notice: Notice) -> str:
         took: Any = service.notify(
             body=notice.body or notice.title,
             title=notice.title if notice.body else "segue",
-            notify_type=_TYPES[notice.kind],
+            notify_type=KINDS[notice.kind].looks,
         )
     except Exception as fault:
         return f"failed ({type(fault).__name__})"

@@ -19,22 +19,23 @@ on by itself, it only warns, another service speaks), and neither is the rest of
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import re2
 from msgspec import Struct
 
 from segue.core.stops.claims.likeness import Likeness
 from segue.core.stops.claims.vocabulary import Vocabulary
+from segue.core.stops.reasons import StopReason
 from segue.core.stops.text.literals import Need, may_match, required
 from segue.core.stops.types import Strength
 
 Where = Literal["error", "start", "line", "prompt", "tool"]
-Reason = Literal[
-    "rate_limit", "completed", "context_exhausted", "billing", "auth", "max_budget", "max_turns",
-    "refusal", "overloaded", "timeout", "crash", "needs_user", "error", "user_exit", "none",
-]  # fmt: skip
 NOT_A_STOP = "none"
+if TYPE_CHECKING:
+    Reason = str
+else:  # each reason but "unknown", and no stop at all
+    Reason = Literal[*(each.value for each in StopReason if each.value != "unknown"), NOT_A_STOP]
 
 
 class Wording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
