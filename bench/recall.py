@@ -7,7 +7,8 @@ Goal: 95%, and 1.5 times the better peer.
 
 Cost: CPU time of building a digest from a file, against reading and parsing the same file. Goal: 2
 times. The same of a run's following of its agent with and without a digest that grows along. Goal:
-1.3 times. Memory that the builder holds at the end. Goal: 5 MB.
+1.3 times. Memory that the builder holds at the end. Goal: 5 MB. Notes in Markdown contain only what
+was said, a few kilobytes, and are read as a whole: for them there is no cost to compare.
 """
 
 import argparse
@@ -32,6 +33,8 @@ from segue.sessions import digest as reading
 
 WINDOW_TOKENS = 200_000
 _TRIES = 5
+_SAID = ("user", "agent", "helper")
+AGENTS = (*conversations.FORMS, "opencode", "markdown")
 GOALS = {"found": 0.95, "over_peer": 1.5, "cpu_ratio": 2.0, "follow_ratio": 1.3, "memory_mb": 5.0}
 
 
@@ -61,6 +64,9 @@ def head_and_tail(turns: list[conversations.Turn], chars: int) -> str:
 def measure(agent: str, megabytes: float, seed: int, folder: Path) -> dict[str, Any]:
     """One session of one agent's."""
     turns, planted = conversations.conversation(seed, megabytes)
+    if agent == "markdown":
+        turns = [turn for turn in turns if turn.kind in _SAID]
+        planted = [fact for fact in planted if all(turn.kind in _SAID for turn in fact.turns)]
     path = str(conversations.write(folder, agent, turns))
     chars = budget_chars(WINDOW_TOKENS)
     task = turns[0].text
@@ -81,39 +87,59 @@ def measure(agent: str, megabytes: float, seed: int, folder: Path) -> dict[str, 
     shares = [sum(f.needle in text for f in planted) / len(planted) for text in texts]
     return {
         "agent": agent,
-        "mb": round(Path(path).stat().st_size / 1e6, 1),
+        "mb": round(Path(path).stat().st_size / 1e6, 1 if agent != "markdown" else 3),
         "found": shares[0],
         "last_20": shares[1],
         "head_tail": shares[2],
         "missed": dict(missed),
         "chars": len(text),
-        "cpu_ratio": round(cpu_s / bare_s, 2),
-        "follow_ratio": _follow_ratio(agent, path),
+        "cpu_ratio": round(cpu_s / bare_s, 2) if agent != "markdown" else None,
+        "follow_ratio": _follow_ratio(agent, path) if agent != "markdown" else None,
         "memory_mb": round(_memory_mb(agent, path), 1),
     }
 
 
-def _follow_ratio(agent: str, path: str) -> float | None:
-    """What a digest adds to what a run does with each line of its agent's, the shortest of
-    the tries. None for sessions that are no lines."""
+class Following:
+    """What a run does with each event of its agent's."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.progress, self.compactions, self.idle = Progress(), Compactions(), Idle(Policy())
+        self.builder = builder
+
+    def feed(self, event: Event) -> None:
+        self.progress.feed(event)
+        self.compactions.feed(event)
+        self.idle.feed(event, 0.0)
+        self.builder.feed(event)
+
+
+def _follow_ratio(agent: str, path: str) -> float:
+    """What a digest adds to what a run does with its agent's session, the shortest of the tries:
+    line by line, or message by message from a database."""
     profile = find(agent)
-    if profile is None or not path.endswith(".jsonl"):
-        return None
+    assert profile is not None
     taken: dict[bool, list[float]] = {True: [], False: []}
     for has_digest in [True, False] * _TRIES:
         began = time.process_time()
-        live, progress, compactions = Live(profile), Progress(), Compactions()
-        idle = Idle(Policy())
-        builder = Builder() if has_digest else Nothing()
-        with open(path, "rb") as file:
-            for line in file:
-                for event in live.feed([line], 0.0):
-                    progress.feed(event)
-                    compactions.feed(event)
-                    idle.feed(event, 0.0)
-                    builder.feed(event)
+        following = Following(Builder() if has_digest else Nothing())
+        if path.endswith(".db"):
+            reading.read_session(following, agent, path, conversations.SESSION)
+        else:
+            _follow_lines(following, Live(profile), path)
         taken[has_digest].append(time.process_time() - began)
     return round(min(taken[True]) / min(taken[False]), 2)
+
+
+def _follow_lines(following: Following, live: Live, path: str) -> None:
+    progress, compactions, idle = following.progress, following.compactions, following.idle
+    builder = following.builder
+    with open(path, "rb") as file:
+        for line in file:
+            for event in live.feed([line], 0.0):
+                progress.feed(event)
+                compactions.feed(event)
+                idle.feed(event, 0.0)
+                builder.feed(event)
 
 
 def _memory_mb(agent: str, path: str) -> float:
@@ -143,12 +169,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--mb", type=float, nargs="+", default=[0.2, 2, 10, 50])
-    parser.add_argument("--agents", nargs="+", default=[*conversations.FORMS, "opencode"])
+    parser.add_argument("--agents", nargs="+", default=AGENTS)
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
     rows = []
     for agent in given.agents:
-        assert find(agent) is not None
         for megabytes in given.mb:
             with tempfile.TemporaryDirectory() as folder:
                 rows.append(measure(agent, megabytes, given.seed, Path(folder)))
@@ -160,10 +185,14 @@ def main() -> None:
 
 def _row(row: dict[str, Any]) -> str:
     missed = ", ".join(f"{kind} {number}" for kind, number in row["missed"].items())
+    cost = ""
+    if row["cpu_ratio"] is not None:
+        cost = (
+            f"  CPU {row['cpu_ratio']:.2f} times reading, {row['follow_ratio']:.2f} times following"
+        )
     return (
         f"{row['agent']:9} {row['mb']:6.1f} MB  digest {row['found']:6.1%}  last 20 messages"
-        f" {row['last_20']:6.1%}  head and tail {row['head_tail']:6.1%}  CPU {row['cpu_ratio']:.2f}"
-        f" times reading, {row['follow_ratio'] or 0:.2f} times following"
+        f" {row['last_20']:6.1%}  head and tail {row['head_tail']:6.1%}{cost}"
         f"  {row['memory_mb']:.1f} MB held  {missed}"
     )
 

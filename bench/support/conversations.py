@@ -457,6 +457,12 @@ def opencode(path: Path, turns: list[Turn]) -> None:
     db.close()
 
 
+def markdown(turns: list[Turn]) -> str:
+    """A workflow's own notes: what was said, and nothing of what was printed."""
+    said = [turn.text for turn in turns if turn.kind in ("user", "agent", "helper")]
+    return "\n\n".join(("---\nlastStep: 3\n---", *said))
+
+
 FORMS = {"claude": claude, "codex": codex, "gemini": gemini, "pi": pi, "qwen": qwen}
 
 
@@ -465,6 +471,10 @@ def write(folder: Path, agent: str, turns: list[Turn]) -> Path:
     if agent == "opencode":
         path = folder / "opencode.db"
         opencode(path, turns)
+        return path
+    if agent == "markdown":
+        path = folder / "session.md"
+        path.write_text(markdown(turns), encoding="utf-8")
         return path
     path = folder / f"{agent}.jsonl"
     with path.open("wb") as file:
