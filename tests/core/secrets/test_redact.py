@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.core.secrets.redact import MARK, redact
+from segue.core.secrets.redact import HINTS, MARK, OVER_LINES, redact, redact_blocks
 
 A40 = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"  # made up, as all of these
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{A40}\n{A40[:20]}==\n-----END RSA PRIVATE KEY-----"
@@ -129,3 +129,10 @@ def test_four_times_the_text_takes_no_more_than_its_share_of_time(unit: str) -> 
     cost(100)
     small = max(cost(20_000), 0.005)
     assert cost(80_000) < 10 * small
+
+
+@pytest.mark.parametrize("word", OVER_LINES)
+def test_a_text_with_a_word_of_a_secret_over_lines_is_redacted_as_a_whole(word: str) -> None:
+    assert any(hint in word for hint in HINTS)
+    text = f"it says sk-ant-api03-{A40}-{A40}AA {word} there"
+    assert redact_blocks(text) == redact(text)[0] != text

@@ -18,7 +18,7 @@ from segue.core.secrets.names import named
 from segue.core.secrets.rules import WordSets, rule, rules
 from segue.core.secrets.values import FITS, MARK, is_bare, is_mixed, is_placeholder, is_random
 
-__all__ = ["MARK", "OVER_LINES", "redact", "redact_blocks", "scrub"]
+__all__ = ["HINTS", "MARK", "OVER_LINES", "redact", "redact_blocks", "scrub"]
 
 _PASSES = 4  # for what an earlier pass uncovers; one is enough except for contrived texts
 _KEY_BYTES = 20_000  # a private key is no longer; BEGIN and END further apart are two mentions
@@ -50,6 +50,11 @@ OVER_LINES = (
     "]=>\n",
 )
 """Without one of these, no secret spans several lines."""
+HINTS = (
+    *("assword", "chpasswd", "oken", " code", "value:", "]=>", "</key>", "tatic key"),
+    *("PRIVATE KEY", "rivate-Lines", "kind: Secret", "ANSIBLE_VAULT", "auth-user-pass"),
+)
+"""Each of those contains one of these, which are fewer."""
 _MIN_CHARS = 8  # a secret with what identifies it is never shorter
 _AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
 
@@ -96,10 +101,12 @@ def redact(text: str) -> tuple[str, int]:
 def redact_blocks(text: str) -> str:
     """The text without secrets that span several lines, for callers that keep single lines of long
     texts and redact those later. Costs next to nothing if there are none."""
-    for word in OVER_LINES:  # not `any`, because this runs on all output
-        if word in text:
-            return redact(text)[0]
-    return text
+    for hint in HINTS:  # not `any`, because this runs on all output
+        if hint in text:
+            break
+    else:
+        return text
+    return redact(text)[0] if any(word in text for word in OVER_LINES) else text
 
 
 def scrub(value: Any) -> Any:

@@ -432,6 +432,9 @@ class Builder:
             self._line(text, outcome, is_odd=text in odd)
             for text in dict.fromkeys((*texts, *outcome.referred))
         ]
+        if len(lines) < 2:
+            outcome.lines = lines
+            return
         if len(lines) > _FEW_LINES and not outcome.looks:
             for line in (lines[0], lines[-1]):  # what is done, and how it went
                 line.worth += 0.7 if line.worth else 0.0
@@ -458,6 +461,8 @@ class Builder:
     def _scores(self, outcome: _Outcome) -> list[float]:
         """How much each line says: rare lines say most; lines whose value has changed since, less;
         a short answer counts as an answer."""
+        if not outcome.lines:
+            return []
         recent = 0.5 * outcome.place / (self._place or 1)
         rare = 5.0 if len(outcome.lines) <= _FEW_LINES else 4.0
         scores = []

@@ -315,6 +315,9 @@ def _has(line: str, words: tuple[str, ...]) -> bool:
 
 def lines_of(text: str) -> list[str]:
     """The lines of a text that can say something, each once, in order."""
+    if len(text) <= LINE_CHARS and "  " not in text and text.isprintable():
+        bare = text.strip()  # one line, as most outputs are
+        return [bare] if tells(bare) else []
     found: dict[str, None] = {}
     if "\x1b" in text or "\r" in text:
         text = clean(text)
