@@ -72,6 +72,22 @@ def test_a_log_of_usual_forms_is_digested_as_if_every_line_were_looked_at(seed: 
     assert digests(events) == slowly
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_events_that_wait_are_digested_as_if_none_did(seed: int) -> None:
+    events = list(work(random.Random(seed)))
+    with patch("segue.core.handoffs.digest.builder._WAITING", 1):
+        at_once = digests(events)
+    assert digests(events) == at_once
+
+
+def test_what_was_said_before_segue_says_the_same_is_news() -> None:
+    builder = Builder()
+    builder.feed(Prompt(text="Use tabs."))
+    builder.tell("Use tabs.")
+    assert [prompt.text for prompt in builder.digest().prompts] == ["Use tabs."]
+
+
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["a1", "b22", "", "c 3 c", "new 4"]), max_size=40))
 def test_data_of_usual_forms_has_no_other_line_and_few_forms(lines: list[str]) -> None:

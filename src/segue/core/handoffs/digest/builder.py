@@ -49,6 +49,7 @@ from segue.core.secrets.redact import MARK, redact, redact_blocks
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
 
+_WAITING, _WAITING_CHARS = 48, 32 << 10  # events; the output of one of them
 _PROMPT_CHARS = 6_000
 _PROMPTS_FIRST, _PROMPTS_LAST = 20, 400
 _LAST_WORDS_CHARS = 6_000
@@ -131,6 +132,7 @@ class Builder:
 
     def __init__(self, told: Collection[str] = ()) -> None:
         self._told = {_flat(text) for text in told}
+        self._waiting: list[Event] = []
         self._place = 0
         self._prompts: dict[str, UserPrompt] = {}  # by their text, on one line
         self._asked = 0  # number of the user's prompts so far
@@ -166,14 +168,25 @@ class Builder:
 
     def tell(self, text: str) -> None:
         """Adds a text that counts as segue's own words from now on."""
+        self._catch_up()
         self._told.add(_flat(text))
 
     def feed(self, event: Event) -> None:
         """Takes the next event of the session."""
-        take = self._take.get(type(event))
-        if take is not None:
+        if type(event) in self._take:
+            self._waiting.append(event)
+            if len(self._waiting) >= _WAITING or (
+                isinstance(event, ToolResult) and len(event.printed) > _WAITING_CHARS
+            ):
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Takes in the events that wait. Several at once cost less, because the processor then has
+        this code at hand, and not that of the parser."""
+        for event in self._waiting:
             self._place += 1
-            take(event)
+            self._take[type(event)](event)
+        self._waiting.clear()
 
     # Events
 
@@ -506,6 +519,7 @@ class Builder:
 
     def digest(self) -> Digest:
         """What is known now. More events may follow."""
+        self._catch_up()
         self._judge()
         self._count_lines()
         failures: list[CommandResult] = []
