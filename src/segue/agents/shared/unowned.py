@@ -41,6 +41,13 @@ _REASONS = {
     **dict.fromkeys(("refusal", "content_filter"), StopReason.REFUSAL),
 }
 _ASKS = re.compile(r"(?i)permission[/._-]?(?:request|asked|required)|request[/._-]?permission")
+_AWAITS = re.compile(
+    r"(?:awaiting|waiting_for|needs|pending|requires)_(?:user_?)?(?:approval|input|confirmation"
+    r"|permission|action|user|answer|reply)?$"
+)
+_WHOLE = r"(?:run|task|session|turn|agent|conversation|workflow)[./_]"
+_ENDS = re.compile(rf"{_WHOLE}(?:completed|finished|succeeded)$")
+_DROPS = re.compile(rf"{_WHOLE}(?:cancell?ed|aborted|interrupted)$")
 _FAILS = re.compile(r"(?i)^\w+[./](?:error|failed)$")
 
 
@@ -57,9 +64,15 @@ def events(records: list[Record]) -> list[Event]:
             return [Ended(ok=True, code=code, where=where)]
         if code in _REASONS:
             return [Ended(reason=_REASONS[code], code=code, where=where)]
+        if _AWAITS.match(code):
+            return [Failure(reason=StopReason.NEEDS_USER, code=code, where=where)]
     kind = text(data, "method") or text(data, "type") or text(data, "event")
     if _ASKS.search(kind):
         return [Failure(reason=StopReason.NEEDS_USER, code=kind, where=where)]
+    if _ENDS.match(kind):
+        return [Ended(ok=True, code=kind, where=where)]
+    if _DROPS.match(kind):
+        return [Ended(reason=StopReason.USER_EXIT, code=kind, where=where)]
     said = _message(data)
     if _FAILS.match(kind) and any(sign.isalpha() for sign in said):
         return [Failure(message=said, code=kind, where=where)]

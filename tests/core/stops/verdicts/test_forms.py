@@ -185,6 +185,16 @@ def test_no_stop_is_heard_in_this_form(channel: Channel, text: str) -> None:
             "Provide feedback. Press enter to skip, or type 'exit' to end the conversation:",
         ),
         ("tui", "▲ Plan ready for review. Approve to start building, or give feedback."),
+        (
+            "tui",
+            "Run this command?\nNot in allowlist: rm\n → Run (y) (enter)\n   Reject (esc or p)",
+        ),
+        ("tui", "Trust this workspace?\n\n  (●) Yes, trust\n  ( ) No"),
+        ("tui", "▸ Approve plan? [Approve] [Edit] [Reject]"),
+        ("tui", "Confirm deletion of 14 files: type DELETE to confirm"),
+        ("stderr", "tool_use blocked: user approval needed (non-interactive session)"),
+        ("stderr", "Cannot proceed without user consent: it writes outside the workspace."),
+        ("log", "status=awaiting_approval tool=bash"),
     ],
 )
 def test_a_question_to_the_user_is_heard_in_this_form(channel: Channel, text: str) -> None:
@@ -209,6 +219,10 @@ def test_a_cap_on_calls_is_one_on_turns(text: str) -> None:
         ("max_turns", {"id": 2, "result": {"stopReason": "max_turn_requests"}}),
         ("completed", {"id": 2, "result": {"stopReason": "end_turn"}}),
         ("needs_user", {"id": 7, "method": "session/request_permission", "params": {}}),
+        ("needs_user", {"type": "turn.paused", "reason": "awaiting_user_input"}),
+        ("completed", {"type": "run.completed", "output": "done"}),
+        ("user_exit", {"type": "turn.cancelled", "by": "user"}),
+        ("unknown", {"type": "item.completed", "output": "done"}),
         ("rate_limit", {"type": "frob.error", "properties": {"error": "Rate limit reached"}}),
         ("unknown", {"type": "frob.error", "properties": {"error": "..."}}),
         ("unknown", {"id": 2, "result": {"stopReason": "frobbed"}}),
@@ -220,3 +234,7 @@ def test_the_last_record_of_an_unknown_agent_says_how_its_turn_ended(
 ) -> None:
     text = frame.replace("{}", json.dumps(record))
     assert reason(text, "stream-json") == wanted
+
+
+def test_a_menu_without_a_question_asks_for_no_permission() -> None:
+    assert reason("Files\n  Continue\n  Cancel") == "unknown"

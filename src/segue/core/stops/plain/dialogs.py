@@ -14,7 +14,7 @@ from segue.core.stops.types import Evidence, Rank, Sign, Strength
 
 _LOOK_BACK = 30
 _FOOTER_LINES = 3
-_CURSOR = r"[❯›>●○◉◯◌◆◇▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*)?"
+_CURSOR = r"[❯›>→▸●○◉◯◌◆◇▶▌•☐☑◻◼*\s]*(?:\[[ xv✓✔]?\]\s*|\([ ●•*x]?\)\s*)?"
 _QUESTION = lazy_pattern(
     rf"(?i)^{_CURSOR}(?:(?:allow|apply|approve|grant|would you like|do you (?:want|trust)|select"
     r"|choose|review your|set up|run (?:this|the)|proceed|overwrite|trust|permission|confirm|add"
@@ -33,12 +33,12 @@ _KEYS = lazy_pattern(
 )
 _INLINE = lazy_pattern(
     r"(?i)\(type your (?:answer|reply|response)\)\W*$|\bpress (?:enter|return) to\b.{0,120}:\s*$"
-    r"|^(?:type|enter|choose|select|pick) (?:a |an "
-    r"|your |the )?(?:number|option|choice"
-    r"|selection)\b"
-    r".{0,40}[:?>]\s*$|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to "
-    r"continue\W*$"
-    r"|\(y\)es\s?/\s?\(n\)o|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
+    r"|^(?:type|enter|choose|select|pick) (?:an? |your |the )?(?:number|option|choice|selection)\b"
+    r".{0,40}[:?>]\s*$|\btype \W?\w+\W? to (?:confirm|proceed|continue|approve)\W*$"
+    r"|\?\s*(?:\[[a-z][\w ]{1,20}\]\s*){2,5}$"
+    r"|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
+    r"|\(y\)es\s?/\s?\(n\)o"
+    r"|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
 )
 _BUTTONS = lazy_pattern(
     r"(?i)^\W*(?:\[?(?:allow|approve|accept|yes|run|always)\b[\w ]{0,14}\]?\W{1,4}){1,3}"
@@ -50,15 +50,21 @@ _MAY_IT = lazy_pattern(
     rf"|authori[sz]e|grant)\s"
     r"[^?]{2,120}\?(?:\s|$)"
 )
+_NUMBER = r"(?:\d[.)]\s|[\[(]?\w[\])]\s)?"
+_HINTS = r"(?: [\w'/.]+){0,6}(?: \([\w /]+\)){0,2}\W*$"
 _GRANTS = lazy_pattern(
-    rf"(?i)^{_CURSOR}(?:\d[.)]\s|[\[(]?\w[\])]\s)?(?:always |yes,? (?:and )?)?(?:allow|approve"
-    rf"|accept|grant)(?: \w+){{0,5}}\W*$"
+    rf"(?i)^{_CURSOR}{_NUMBER}(?:always |yes,? (?:and )?)?(?:allow|approve|accept|grant){_HINTS}"
 )
 _DENIES = lazy_pattern(
-    rf"(?i)^{_CURSOR}(?:\d[.)]\s|[\[(]?\w[\])]\s)?(?:no,? (?:and )?)?(?:reject|deny|decline"
-    rf"|disallow"
-    rf"|block)(?: \w+){{0,5}}\W*$"
+    rf"(?i)^{_CURSOR}{_NUMBER}(?:no,? (?:and )?)?(?:reject|deny|decline|disallow|block){_HINTS}"
 )
+_AGREES = lazy_pattern(
+    rf"(?i)^{_CURSOR}{_NUMBER}(?:yes|run|trust|proceed|continue|apply|confirm|execute)\b,?{_HINTS}"
+)
+_REFUSES = lazy_pattern(
+    rf"(?i)^{_CURSOR}{_NUMBER}(?:no|cancel|skip|don't|abort|exit|quit)\b,?{_HINTS}"
+)
+_ABOVE = 4
 _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 
@@ -101,13 +107,19 @@ def _permission(shown: list[Line]) -> Line | None:
         last -= 1
     answers = [line.text for line in shown[last:]]
     granted = any(_GRANTS.match(text) for text in answers)
-    if last and granted and any(_DENIES.match(text) for text in answers):
+    denied = any(_DENIES.match(text) for text in answers)
+    if last and granted and denied:
         return shown[last - 1]
+    agreed = granted or any(_AGREES.match(text) for text in answers)
+    refused = denied or any(_REFUSES.match(text) for text in answers)
+    if agreed and refused:  # words of all menus, so there must be a question
+        above = shown[max(0, last - _ABOVE) : last]
+        return next((line for line in reversed(above) if line.text.endswith("?")), None)
     return None
 
 
 def _answers(text: str) -> bool:
-    return bool(_GRANTS.match(text) or _DENIES.match(text))
+    return any(form.match(text) for form in (_GRANTS, _DENIES, _AGREES, _REFUSES))
 
 
 def _sign(line: Line, source: str) -> Sign:

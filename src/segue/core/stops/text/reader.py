@@ -454,6 +454,8 @@ def _is_prose(hit: Hit, unit: Unit) -> bool:
     if is_family(hit.wording.id):
         told = unit.speaker and not is_client_error(unit.text)
         quiet = hit.quote[:1].islower() and len(hit.quote.split()) > _FAMILY_WORDS and not unit.log
+        asks = hit.wording.reason == StopReason.NEEDS_USER.value and ": " in hit.quote
+        quiet = quiet and not asks
         return told or quiet or bool(hit.wording.lead and _SUBORDINATE.search(hit.quote))
     if hit.wording.lead and _RELATIVE.search(hit.quote) and not hit.wording.pattern.count("that"):
         return True
