@@ -14,6 +14,7 @@ from segue import agents
 from segue.agents.contracts.profile import Profile
 from segue.agents.markdown import session as markdown
 from segue.agents.shared import records, unowned
+from segue.agents.shared.lines import decode
 from segue.core.policy import Policy
 from segue.core.stops import classify as core
 from segue.core.stops.claims.tempering import temper
@@ -47,6 +48,10 @@ _PROMPTLESS = ("http-body", "log", "stderr")
 _ANSWERED = re.compile(
     r"\s*(?:HTTP/[\d.]+ 2\d\d\b"
     r"|\{(?!.{0,400}\"error\")[^\n]{0,200}\"choices\"\s*:\s*\[(?!.{0,4000}content_filter))"
+)
+_FAILED = re.compile(
+    r"(?i)\"(?:\w*err(?:or)?s?\w*|message|msg|details?|code|status\w*|fault|type|reason|exception|text"
+    r"|content|cause|description)\"\s*:"
 )
 _QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
 
@@ -242,7 +247,7 @@ def _hear(
     if talk:
         ear = replace(ear, in_errors=False)
     generic = not talk and source.channel != "log"
-    if source.channel == "http-body" and _ANSWERED.match(source.text):
+    if source.channel == "http-body" and (_ANSWERED.match(source.text) or _is_other(source.text)):
         return TextVerdict()
     if source.channel == "http-body":
         told = is_faulty(source.text) or is_string(source.text)
@@ -258,6 +263,13 @@ def _hear(
         lost = [s for s in heard.signs if s.reason is StopReason.ERROR]
         heard = replace(heard, signs=tuple(s for s in heard.signs if s not in lost))
     return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
+
+
+def _is_other(text: str) -> bool:
+    """Whether a whole JSON body has no field that an error has: it is a list, or a thing."""
+    if text.lstrip()[:1] not in ("{", "[") or _FAILED.search(text):
+        return False
+    return decode(text) is not None
 
 
 def _workflow_events(flow: markdown.Workflow, name: str) -> list[Event]:

@@ -96,7 +96,7 @@ _LEAD = lazy_pattern(
     r"|back)(?= (?:at|in|on|after|tomorrow)\b)"
     r"|\bcontinu(?:e|ing) (?:automatically|in)\b|\bcool(?:ing)?[- ]?down"
     r"|\bcome back|\buntil|\bback (?:at|in|on)|\btente novamente"
-    r"|\bredefin\w+|\breinicia\w*|\br[ée]essa\w+|\br[ée]initialis\w+|\bversuchen\b|\bwird\b"
+    r"|\bredefin\w+|\breinicia\w*|\br[ée]essa\w+|\br[ée]initialis\w+|\bversuchen\b|\bwird\b|\bzurück\w*setz\w*"
     r"|\bint[ée]nt\w+|\brestablec\w+|\briprova\w*|повтор\w+|попробуйте|сброс\w*|إعادة المحاولة|重置"
     r"|リセット|重试|将[在于]"
     r"|请(?:稍后)?[在于]|请等待|请(?=\s?\d)"

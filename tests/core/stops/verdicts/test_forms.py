@@ -130,7 +130,9 @@ def test_a_stop_is_heard_in_this_form(wanted: str, channel: Channel, text: str) 
         ),
         ("stdout", f"cat > x <<EOF\n{LIMIT}\nEOF"),
         ("tui", "Notifications\n[x] Usage limit reached\n[ ] Waiting for approval"),
+        ("stdout", "Rate limit exceeded – what it means and how to fix it | Blog"),
         # What a server answers if nothing failed.
+        ("http-body", '{"title":"Rate limit exceeded","state":"open","number":42}'),
         ("http-body", "HTTP/1.1 200 OK\nx-ratelimit-remaining-requests: 0"),
         (
             "http-body",
@@ -160,6 +162,8 @@ def test_a_stop_is_heard_in_this_form(wanted: str, channel: Channel, text: str) 
         ("log", "2025-08-28 13:12:48.852 [info] [auth] Invalid frob token: missing token: 403"),
         ("tui", "5-hour limit: 6%, resets in 3h44m"),
         ("log", "2023-04-20T23:14:54 [ERROR] Permission denied (os error 13)"),
+        ("tui", "The quota was exceeded on the staging project last week, not on production."),
+        ("tui", "Your API key might have expired; check the dashboard."),
         ("tui", "The 529 errors you saw yesterday: its servers were overloaded for two hours."),
     ],
 )

@@ -25,7 +25,7 @@ _TALK = lazy_pattern(
     r"|our(?! (?:servers?|services?|systems?|models?|api)\b)"
     r"|let(?:'s| me)|it(?:'s)?|they|there|he|she|so|but|and|also|now|here"
     rf"|(?:this|that|these)(?! {_THINGS}\b)"
-    r"|skipp(?:ing|ed)|ignor(?:ing|ed)|truncat(?:ing|ed)|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
+    r"|re:|fwd?:|skipp(?:ing|ed)|ignor(?:ing|ed)|truncat(?:ing|ed)|summary|between|note|fix(?:ed)?|add(?:ed)?|changed?|removed?|improved?|updated?|usage:"
     r"|the (?:docs?|code|tests?|function|file|user|fix|issue|bug|error|problem|outage|cli"
     r"|client))\b"
 )
@@ -84,6 +84,7 @@ _NAMED = lazy_pattern(
     r"|(?:requests|tokens|messages) per \w+|[A-Z]{2,4}[MDS]|fatal error|billing \w+"
     r"|plan and billing)$"
 )
+_HEDGED = lazy_pattern(r"(?i)\b(?:might|maybe|perhaps|probably|possibly|likely)\b")
 _PERSON = lazy_pattern(r"(?i)\b(?:i|i'm|i've|i'll|my|we'll|we've fixed|let's|let me)\b")
 _REFUSES = lazy_pattern(r"(?i)^\W{0,3}(?:i'm sorry|sorry|i (?:cannot|can't|am unable|won't))\b")
 _HUMAN = lazy_pattern(
@@ -118,6 +119,11 @@ def is_change_note(text: str) -> bool:
     return bool(_CHANGE.search(text))
 
 
+def is_narrated(text: str) -> bool:
+    """Whether a text tells of what happened at another time, or in somebody's code."""
+    return bool(_NARRATED.search(text))
+
+
 def may_claim(unit: Unit, text: str) -> bool:
     """Whether this unit's claims may count. In an error they do, unless its own log calls it
     harmless. A plain line must have the form of a message."""
@@ -130,7 +136,7 @@ def may_claim(unit: Unit, text: str) -> bool:
         return False
     if not text or is_rest(text) or is_change_note(text):
         return False
-    if _NARRATED.search(text) or _GENERAL.search(text):
+    if is_narrated(text) or _GENERAL.search(text):
         return False
     if text[0].islower() and len(_SENTENCE_END.split(text, maxsplit=1)[0].split()) > _LOWER_WORDS:
         return False
@@ -161,6 +167,11 @@ def is_human(text: str) -> bool:
 def is_personal(text: str) -> bool:
     """Whether somebody speaks about themselves, other than to refuse."""
     return bool(_PERSON.search(text)) and not _REFUSES.match(text)
+
+
+def is_guess(text: str) -> bool:
+    """Whether somebody supposes something. A message knows."""
+    return bool(_HEDGED.search(text))
 
 
 def is_condition(sentence: str) -> bool:

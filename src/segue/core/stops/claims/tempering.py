@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from segue.core.stops.claims.likeness import NO_STOP, Likeness, words_of
-from segue.core.stops.claims.statements import is_condition, is_human, may_claim
+from segue.core.stops.claims.statements import is_condition, is_guess, is_human, may_claim
 from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.composition import CONCEPT, STATEMENT, is_family, ordered
 from segue.core.stops.plain.text import Unit
@@ -174,6 +174,7 @@ def _may_say(unit: Unit) -> bool:
     text = unit.text
     plain = unit.voice is Voice.PLAIN
     told = plain and (is_human(text) or is_condition(text) or bool(_NOT.search(text)))
+    told = told or (plain and is_guess(text))
     shown = plain and bool(_SHOWN.search(text))
     stands = (may_claim(unit, text) and not shown) or (plain and bool(_BODY.match(text)))
     return stands and not (unit.item or told or is_side_job(unit))

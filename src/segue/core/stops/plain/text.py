@@ -77,6 +77,7 @@ class _Maker:
         self._log = False
         self._prefix = ""
         self._in_page = False  # inside a gateway's page that is the body of an error
+        self._parted = False  # a blank line inside a page
         self._in_tags = False  # the last line had some; a blank line after other text ends a page
         self._item_indent: int | None = None  # indentation of the open list item
         self._frame = False  # the line above is a frame of a Python stack trace
@@ -125,7 +126,12 @@ class _Maker:
                 self._in_page = False
                 self._in_code = self._in_result = False
                 self._item_indent = None
+            self._parted = self._in_page
             return
+        if self._parted and not is_html(text) and text[:1].isupper():
+            self._flush()  # a page that was cut off, and then somebody speaks
+            self._in_page = False
+        self._parted = False
         mark, said = voice.split_mark(text)
         if mark and not said:
             self._flush()

@@ -18,6 +18,7 @@ from segue.core.stops import resets
 from segue.core.stops.claims.statements import (
     is_change_note,
     is_human,
+    is_narrated,
     is_only_warned,
     is_quiet,
     is_rest,
@@ -230,6 +231,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
                 sign = replace(sign, lost="an item of a list")
             if unit.voice is Voice.PLAIN and not sign.lost and is_change_note(text):
                 sign = replace(sign, lost="a note on a change")
+            if unit.voice is Voice.PLAIN and not sign.lost and is_narrated(text):
+                sign = replace(sign, lost="prose: it tells of another time or place")
             if unit.voice is Voice.PLAIN and not sign.lost and is_human(text):
                 sign = replace(sign, lost="prose: somebody speaks of what they think or did")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
@@ -430,8 +433,8 @@ def _covers(longer: Hit, hit: Hit) -> bool:
 
 
 _MEANS = lazy_pattern(
-    r"(?i)^[\s\"'`)]{1,3}(?:errors? )?(?:means?|indicates?|(?:is|are) returned (?:when|if)"
-    r"|occurs? when)\b"
+    r"(?i)^[\s\"'`)]{1,3}(?:(?:errors? )?(?:means?|indicates?|(?:is|are) returned (?:when|if)"
+    r"|occurs? when)|[–—-] (?:what|how|why|when|causes?|explained))\b"
 )
 _SET = lazy_pattern(
     r"(?i)^[\"']?\s?(?:is|=|:|set to) ?[\"']?\d[\d.]* ?(?:ms|s|sec|seconds|m|min|minutes)?\b"
