@@ -18,6 +18,7 @@ def main() -> None:
             " From a clone: uv tool install --python 3.11 . (uv fetches that Python)"
         )
     gc.disable()
+    gc.set_threshold(10_000)  # cycles are rare here, and most commands end before they matter
     from segue.cli import main
 
     atexit.register(gc.freeze)  # else Python looks at everything once more before it exits
