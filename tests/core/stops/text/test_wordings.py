@@ -14,7 +14,7 @@ from segue.agents.ending import Ending, Source
 from segue.cli.tools.wordings import untrue
 from segue.core.stops.claims.vocabulary import Vocabulary
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.text.literals import required
+from segue.core.stops.text.literals import Need, may_match, required
 from segue.core.stops.text.wordings import Catalogue, Reason, Where, Wording, bad_pattern
 from segue.system.config import wordings
 
@@ -68,6 +68,7 @@ def test_the_filters_find_what_one_by_one_finds(
     import re2
 
     monkeypatch.setattr("segue.core.stops.text.wordings._FEW_TEXTS", texts_by_words)
+    monkeypatch.setattr("segue.core.stops.text.wordings._FEW_CHARS", texts_by_words * 10_000)
     catalogue = wordings.load()
     compiled = {
         place: [(w.id, re2.compile(source)) for w, source in catalogue.sources(place)]
@@ -160,3 +161,20 @@ def test_a_wording_of_one_agent_counts_only_for_it() -> None:
 
 def test_patterns_hold_no_machine_path() -> None:
     assert not [w.id for _, w in ENTRIES if re.search(r"/(?:root|home)/\w", w.pattern)]
+
+
+def test_a_long_text_is_not_searched_for_one_word_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[int] = []
+
+    def counted(needs: tuple[Need, ...], folded: str) -> bool:
+        searched.append(len(folded))
+        return may_match(needs, folded)
+
+    monkeypatch.setattr("segue.core.stops.text.wordings.may_match", counted)
+    catalogue = wordings.load()
+    catalogue.find("[" * 50_000, "error")
+    assert searched == []
+    catalogue.find("too many requests", "line")
+    assert set(searched) == {17}

@@ -93,6 +93,7 @@ _ANCHORS: dict[Where, str] = {
 }
 _HITS_EACH = 3  # a message that says a thing more often says nothing more
 _FEW_TEXTS = 60  # for so many texts it is cheaper to compile only what they need: measured
+_FEW_CHARS = 40_000  # the same for long texts, in which looking for words costs most
 
 
 def bad_pattern(wording: Wording) -> str:
@@ -189,7 +190,7 @@ class _Place:
         self._needs: list[tuple[Need, ...]] = []
         self._compiled: dict[int, Any] = {}
         self._filter: Any = None
-        self._texts_left = _FEW_TEXTS
+        self._texts_left, self._chars_left = _FEW_TEXTS, _FEW_CHARS
 
     def add(self, wording: Wording, source: str, own: bool) -> None:
         self._entries.append((wording, own))
@@ -213,8 +214,9 @@ class _Place:
 
     def _candidates(self, text: str) -> Iterator[tuple[int, Any]]:
         """The patterns that can match, in their order."""
-        if self._texts_left > 0:
+        if self._filter is None and self._texts_left > 0 and len(text) <= self._chars_left:
             self._texts_left -= 1
+            self._chars_left -= len(text)
             return self._by_words(text)
         if self._filter is None:
             self._filter = re2.Filter()
