@@ -113,6 +113,19 @@ def test_with_segue_a_full_window_is_handed_over_and_no_step_is_lost_or_repeated
     assert still_running(played) == []
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])  # one takes words while it works
+def test_with_segue_what_the_user_says_halfway_outlives_full_windows(
+    agent: str, tmp_path: Path
+) -> None:
+    """They add a fact, correct one and forbid a file; no summary tells of it."""
+    played = play(agent, "facts-from-the-user", tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.held, (outcome, played.said)
+    assert (outcome.touched, outcome.unfired) == ([], [])
+    assert outcome.handoffs >= 1
+    assert still_running(played) == []
+
+
 def test_with_segue_words_of_the_work_are_not_taken_for_the_checkpoint(tmp_path: Path) -> None:
     """opencode tells the request back before the reply under way is over; then it is refused."""
     text = (load.PACKAGED / "facts-never-asked.toml").read_text()
