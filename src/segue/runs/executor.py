@@ -43,6 +43,7 @@ from segue.system.git import git
 
 _CLOSE_S = 20.0  # how long an agent may take to end by itself once it was asked to
 _END_S = 5.0
+_READY_AT = 0.5  # of the window: no agent compacts before
 
 
 class Executor:
@@ -76,7 +77,7 @@ class Executor:
         """Messages for the user that are not facts."""
         self.snapshots = RunSnapshots(run, self.folder.path, lambda line: self.say(line))
         self._origin, self._created_at = run.origin, run.created_at
-        self._is_primed = False
+        self._is_primed = self._is_ready = False
         self._printed: dict[Path, Salvager] = {}  # the output of each leg, by its folder
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
 
@@ -231,6 +232,7 @@ class Executor:
         """What this leg's session must be told now, because its own compaction left it out; "" if
         nothing. Unless it certainly continues, a tool call since then must show that it does: a
         message after the end of a turn would begin another."""
+        self._get_ready(run)
         seen, leg = follower.compactions, follower.leg
         goes_on = seen.works_after == seen.count or _is_told_at_once(follower)
         if seen.count <= follower.recalls.told or not goes_on:
@@ -244,6 +246,13 @@ class Executor:
         follower.recalls.told = seen.count
         has_run_out = leg.status().state != "running" or leg.has_command(_recall(seen.count))
         return "" if has_run_out else self._left_out(run, seen.summary)
+
+    def _get_ready(self, run: Run) -> None:
+        """Works out once, before any compaction, what would have to be told: the first time takes
+        many times as long, and a session that has compacted acts on its summary at once."""
+        if not self._is_ready and run.reading is not None and run.reading.fraction >= _READY_AT:
+            self._is_ready = True
+            self.prompts.recall(self._left_out(run, ""), at_work=True)
 
     def _can_be_resumed(self, run: Run, follower: LegFollower) -> bool:
         """Whether ending and resuming it now loses nothing, for an agent that accepts no input."""
