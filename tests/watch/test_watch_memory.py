@@ -8,6 +8,8 @@ from support.terminals.tui import open_tui
 from support.watch.handoffs import await_job
 from support.watching import LIMIT_S, begin_work, done, say, watching
 
+from segue.agents.claude import setup as claude_settings
+from segue.cli.tools.setup import hook_groups
 from segue.drill.model.ask import Kind
 from segue.drill.plays import job as jobs
 from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioFact, ScenarioRule
@@ -67,3 +69,27 @@ def test_facts_of_every_kind_are_known_after_a_handoff(agent: str, tmp_path: Pat
         shown = json.loads(watch.segue("show", arrived.session_id, "--json"))
         assert shown["took_over"]["actions"] == arrived.data["actions"] > 3
         assert "took over from" in watch.segue("show", arrived.session_id)
+
+
+def test_through_its_hooks_claude_is_told_what_its_own_compaction_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """segue hands nothing over here: the agent compacts by itself, and its summary has no fact."""
+    home = tmp_path / "segue"
+    monkeypatch.setenv("SEGUE_HOME", str(home))
+    context = Context(fills_after_steps=9.5)
+    scenario = Scenario(about="", job=JOB, context=context, rules=[ASKS], summary="lazy")
+    off = "[policy]\nsoft_mark = 2.0\nhard_mark = 2.0\n"
+    settings = claude_settings.added({}, hook_groups(), None, "")
+    with (
+        open_tui("claude", tmp_path, scenario, settings=settings) as tui,
+        watching(home, tui.env, "--auto", config=off) as watch,
+    ):
+        begin_work(tui)
+        tui.until(lambda: done(tui, JOB) == 3, LIMIT_S, "three steps")
+        tui.wait_for(lambda s: s.state == "idle" and not s.draft, LIMIT_S, "its question")
+        say(tui, jobs.said_by_user(tui.project, JOB, 3))
+        await_job(tui, JOB)
+        assert jobs.touched(tui.project, JOB) == []
+        assert any(request.kind is Kind.COMPACTION for request in tui.requests)
+        assert not watch.notes("metrics")
