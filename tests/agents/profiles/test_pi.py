@@ -201,8 +201,10 @@ def test_after_a_compaction_the_run_continues_and_settles_well() -> None:
         Ended(where="f:9", ok=True),
     ]
     done["willRetry"] = False
-    (last,) = (event for event in read(START, done) if isinstance(event, Compaction))
-    assert last.ends_turn
+    for stops, ends in (("stop", True), ("toolUse", False)):
+        events = read(START, end(assistant(stops, "Step 3.", 30012)), done)
+        (last,) = (event for event in events if isinstance(event, Compaction))
+        assert last.ends_turn is ends
 
 
 def test_a_compaction_that_failed_says_so_and_the_run_settles_badly() -> None:

@@ -294,7 +294,8 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if obj(data, "result"):
         size = whole(data, "result", "estimatedTokensAfter")
         summary = text(data, "result", "summary")
-        is_last = data.get("willRetry") is not True  # it also compacts at the end of a turn
+        # It also compacts when it is done. After a reply that called tools it is not.
+        is_last = data.get("willRetry") is not True and _stop(state.last) != "toolUse"
         yield Compaction(phase="done", used_tokens=size, ends_turn=is_last, **mark)
         yield Summary(text=summary, **mark)
     elif data.get("reason") == "manual":
