@@ -10,9 +10,9 @@ class SegueError(Exception):
 
     exit_code = 1
 
-    def __init__(self, said: object = "", *more: str) -> None:
-        super().__init__("\n".join((str(said), *more)))
-        self.lines = (str(said), *more)
+    def __init__(self, message: object = "", *more: str) -> None:
+        super().__init__("\n".join((str(message), *more)))
+        self.lines = (str(message), *more)
 
 
 class InputError(SegueError):

@@ -357,7 +357,7 @@ def test_a_whole_claude_session_is_salvaged(tmp_path: Path) -> None:
         reply(4, 400, content=[{"type": "text", "text": "I will use tabs."}]),
         reply(5, 500, content=call("Edit", file_path="/elsewhere/b.py")),
     )
-    found = salvage("claude-code", str(file), told=["The task.", "Segue's own, set by the user."])
+    found = salvage("claude-code", str(file), known=["The task.", "Segue's own, set by the user."])
     assert found.instructions == ("Use tabs.",)
     assert found.todos == (Todo("one", "completed"), Todo("two", "pending"))
     assert [(c.text, c.exit_code) for c in found.commands] == [("pytest -q", 1)]
@@ -382,7 +382,7 @@ def test_only_what_happened_since_then_counts_if_asked(tmp_path: Path) -> None:
         prompt("Later.", at=START + 100),
         reply(2, 200, at=START + 100, content=call("Bash", command="ls")),
     )
-    found = salvage("claude", str(file), since=START + 50, told=["The task."])
+    found = salvage("claude", str(file), since=START + 50, known=["The task."])
     assert (found.instructions, found.files) == (("Later.",), ())
     assert [c.text for c in found.commands] == ["ls"]
 
@@ -553,7 +553,7 @@ def test_a_session_of_200_mb_is_read_at_most_twice_and_takes_little_memory(tmp_p
     assert file.stat().st_size > 200_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     read = bytes_read()
-    found = salvage("claude", str(file), told=["The task."])
+    found = salvage("claude", str(file), known=["The task."])
     assert bytes_read() - read < 2 * file.stat().st_size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KB
     assert found.files == ("a.py",)  # from its beginning

@@ -138,7 +138,7 @@ MUTATIONS = (
         f"{_MACHINE}/handlers.py",
         """    if fact.timer != "wait" or wait is None:
         return RunStep(run)
-    if moment.at < wait.until and not wait.is_relative:
+    if context.at < wait.until and not wait.is_relative:
         return RunStep(run)  # never before the reset, whoever asks
 """,
         """    if wait is None:
@@ -184,8 +184,8 @@ MUTATIONS = (
     Mutation(
         "a refused account is waited for",
         f"{_MACHINE}/leg_over.py",
-        "return told\n    return fail(run, outcomes.stopped(run, stop))\n",
-        "return told\n    return wait(run, moment, stop)\n",
+        "return relay\n    return fail(run, outcomes.stopped(run, stop))\n",
+        "return relay\n    return wait(run, context, stop)\n",
     ),
     Mutation(
         "a task that the model declines is tried again",
@@ -198,7 +198,7 @@ MUTATIONS = (
         f"{_MACHINE}/leg_over.py",
         "    is_users = outcome.exit_code == outcomes.USER_ENDED\n",
         "    if outcome.exit_code == outcomes.USER_ENDED:\n"
-        "        return go_on(run, moment, 'on')\n"
+        "        return go_on(run, context, 'on')\n"
         "    is_users = False\n",
     ),
     Mutation(
@@ -240,7 +240,7 @@ MUTATIONS = (
     Mutation(
         "a completed leg is resumed",
         f"{_MACHINE}/leg_over.py",
-        "    if reason is StopReason.COMPLETED:\n        return _completed(run, moment)\n",
+        "    if reason is StopReason.COMPLETED:\n        return _completed(run, context)\n",
         "",
     ),
     Mutation(
@@ -286,7 +286,7 @@ MUTATIONS = (
         "found.append(Deadline(\"stall\", heard_at + patience_s + 90_000.0))",
     ),
     Mutation(
-        "sizes are kept for ever",
+        "sizes are tracked for ever",
         "segue/core/runs/due.py",
         "sizes=(*sizes, used)[-KEPT_SIZES:]",
         "sizes=(*sizes, used)",
@@ -294,7 +294,7 @@ MUTATIONS = (
     Mutation(
         "a step depends on more than its facts",
         f"{_MACHINE}/moves.py",
-        "        leg_since=moment.at,\n",
+        "        leg_since=context.at,\n",
         "        leg_since=__import__('time').perf_counter(),\n",
     ),
     Mutation(
@@ -330,7 +330,7 @@ MUTATIONS = (
     Mutation(
         "the daemon does not ask the account before it resumes",
         "segue/watch/resumes/gate.py",
-        "return self.accounts.ask(account, kept.session.session_id, now)",
+        "return self.accounts.ask(account, tracked.session.session_id, now)",
         "return Answer()",
     ),
     Mutation(
@@ -342,7 +342,7 @@ MUTATIONS = (
     Mutation(
         "segue says that its own document is written, and it is not",
         "segue/watch/handoffs/worker.py",
-        "self.world.documents.write(self._folder(cycle), path.name, text)\n        except",
+        "self.state.documents.write(self._folder(cycle), path.name, text)\n        except",
         "pass\n        except",
     ),
     Mutation(
@@ -396,19 +396,19 @@ MUTATIONS = (
     Mutation(
         "sessions hand over although auto_handoff is off",
         "segue/watch/observe/gauge.py",
-        "self.world.policy(session).auto_handoff\n            and session.state",
+        "self.state.policy(session).auto_handoff\n            and session.state",
         "session.state",
     ),
     Mutation(
         "the user's Ctrl+C does not end a handoff",
         f"{_TERMINAL}/handlers.py",
-        "it is waiting for the user\")\n    return _decline(cycle, moment)\n",
+        "it is waiting for the user\")\n    return _decline(cycle, context)\n",
         "it is waiting for the user\")\n    return cycle, []\n",
     ),
     Mutation(
         "a session that was cleared is looked for without end",
         "segue/watch/resumes/stops.py",
-        "        if self._has_moved_on(kept):\n",
+        "        if self._has_moved_on(tracked):\n",
         "        if False:\n",
     ),
     Mutation(

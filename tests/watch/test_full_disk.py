@@ -134,7 +134,7 @@ class Scene:
         self.watch.turn()
 
     def notes(self, *kinds: str) -> list[dict[str, Any]]:
-        return [note.data for note in self.watch.world.log.since(0, kinds)]
+        return [note.data for note in self.watch.state.log.since(0, kinds)]
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ def test_what_is_being_typed_is_finished_before_it_ends(own_home: Path) -> None:
 
     thread = threading.Thread(target=watch.run)
     thread.start()
-    watch.hands.do(job)
+    watch.handoffs.do(job)
     assert typing.wait(20)
     watch.stop()
     thread.join(0.3)
@@ -294,7 +294,7 @@ def test_a_full_disk_is_reported_once_and_does_not_end_it(
     thread = threading.Thread(target=watch.run)
     thread.start()
     try:
-        until(watch.hands._thread.is_alive)
+        until(watch.handoffs._thread.is_alive)
         with monkeypatch.context() as broken:
             broken.setattr(log, "append", full)
             for _ in range(3):

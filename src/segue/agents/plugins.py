@@ -62,10 +62,10 @@ def part(name: str, module: str, attribute: str) -> object | None:
             return None
         found: object = getattr(import_module(f"{package}.{module}"), attribute)
     except Exception as fault:  # foreign code may raise anything
-        said = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        message = f"{type(fault).__name__}: {fault}".splitlines()[0]
         where = f"the plug-in {name} ({package}.{module})"
         raise BrokenPluginError(
-            f"{where} cannot be loaded: {said}; update or uninstall it"
+            f"{where} cannot be loaded: {message}; update or uninstall it"
         ) from None
     return found
 

@@ -86,10 +86,10 @@ def note(account: Account, limits: Iterable[Limit]) -> Account:
     return replace(account, limits=tuple(known.values()), first=first)
 
 
-def _still_holds(before: Limit, seen: Limit) -> bool:
+def _still_holds(before: Limit, limit: Limit) -> bool:
     """What says less takes nothing back: how much is used, or a guess where a reset was told."""
-    is_ahead = before.is_met and (before.resets_at or 0.0) > seen.seen_at
-    return is_ahead and (not seen.is_met or (seen.is_guess and not before.is_guess))
+    is_ahead = before.is_met and (before.resets_at or 0.0) > limit.seen_at
+    return is_ahead and (not limit.is_met or (limit.is_guess and not before.is_guess))
 
 
 def ask(account: Account, who: str, now: float) -> tuple[Account, Answer]:

@@ -15,14 +15,14 @@ def shorten(text: str, max_chars: int, *, keeps_end: bool = False) -> tuple[str,
         return text, 0
     lines = text.split("\n")
     room = max_chars - len(LEFT_OUT.format(count_of(len(lines))))
-    kept: list[str] = []
+    remaining: list[str] = []
     for line in reversed(lines) if keeps_end else lines:
         room -= len(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    missing = len(lines) - len(kept)
-    if not any(line.strip() for line in kept):
+        remaining.append(line)
+    missing = len(lines) - len(remaining)
+    if not any(line.strip() for line in remaining):
         return "", len(lines)
     note = LEFT_OUT.format(count_of(missing))
-    return "\n".join([note, *reversed(kept)] if keeps_end else [*kept, note]), missing
+    return "\n".join([note, *reversed(remaining)] if keeps_end else [*remaining, note]), missing

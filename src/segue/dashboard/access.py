@@ -109,8 +109,8 @@ class Gate:
         """0: let it through."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
-            key, told = name.decode("latin-1").lower(), value.decode("latin-1")
-            headers[key] = f"{headers[key]}; {told}" if key in headers else told
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            headers[key] = f"{headers[key]}; {text}" if key in headers else text
         if headers.get("host", "") not in self.keys.hosts():
             return 421, "segue dashboard: unknown host name\n", []
         if scope["method"] not in _METHODS:
@@ -138,8 +138,8 @@ def _with_headers(send: Send) -> Send:
     async def answer(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            kept = [h for h in message.get("headers", []) if h[0].decode().lower() not in HEADERS]
-            message = {**message, "headers": [*kept, *own]}
+            others = [h for h in message.get("headers", []) if h[0].decode().lower() not in HEADERS]
+            message = {**message, "headers": [*others, *own]}
         await send(message)
 
     return answer

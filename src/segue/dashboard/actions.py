@@ -52,6 +52,6 @@ async def do(what: str, name: str) -> Done:
         process.kill()
         await process.wait()
         return Done(False, f"no answer for {_LIMIT_S:.0f} s", " ".join(asked))
-    said = out.decode("utf-8", "replace").strip()
+    output = out.decode("utf-8", "replace").strip()
     command = " ".join(["segue", *(word for word in asked if word != "--")])
-    return Done(process.returncode == 0, said or "done", command)
+    return Done(process.returncode == 0, output or "done", command)

@@ -104,10 +104,10 @@ class Dashboard:
                     new = {id: html for id, html in now.blocks.items() if sent.get(id) != html}
                     moved = {name: ids for name, ids in now.lists.items() if lists.get(name) != ids}
                     sent, lists = now.blocks, now.lists
-                    told = {"blocks": new, "lists": moved} if new or moved else None
+                    update = {"blocks": new, "lists": moved} if new or moved else None
                 except SegueError as fault:
-                    told = {"trouble": str(fault)}
-                yield f"data: {json.dumps(told)}\n\n" if told else ": still here\n\n"
+                    update = {"trouble": str(fault)}
+                yield f"data: {json.dumps(update)}\n\n" if update else ": still here\n\n"
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(patience_s), self.changed:
                         while self.version == version:
@@ -149,8 +149,8 @@ def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
                 done, status = actions.Done(False, str(fault), ""), 400
             board.source.hurry()
         if wants_json:
-            told = {"ok": done.is_ok, "said": done.said, "command": done.command}
-            return JSONResponse(told, status)
+            answer = {"ok": done.is_ok, "said": done.said, "command": done.command}
+            return JSONResponse(answer, status)
         title = "Done" if done.is_ok else "Refused"
         return HTMLResponse(board.pages.plain(title, done.said, form.get("back", "/")), status)
 

@@ -100,8 +100,8 @@ def bars(rows: Sequence[tuple[str, float, str]], label: str) -> Markup:
             '<tr><th scope="row">{}</th><td class="bar"><svg viewBox="0 0 100 10"'
             ' preserveAspectRatio="none" aria-hidden="true"><rect class="fill" width="{}"'
             ' height="10" rx="1"/></svg></td><td class="number">{}</td></tr>'
-        ).format(name, round(max(0.5 if value else 0.0, value / most * 100), 1), said)
-        for name, value, said in rows
+        ).format(name, round(max(0.5 if value else 0.0, value / most * 100), 1), text)
+        for name, value, text in rows
     )
     return Markup('<table class="bars"><caption class="unseen">{}</caption>{}</table>').format(
         label, found

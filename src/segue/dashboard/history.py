@@ -48,9 +48,9 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
                 if day in days:
                     days[day][0] += leg.tokens
                     days[day][1] += leg.cost_usd
-            for kept in store.stops(run.id):
-                if kept.at >= since:
-                    stops[ended_for(kept.stop) or kept.stop.reason.description] += 1
+            for ended in store.stops(run.id):
+                if ended.at >= since:
+                    stops[ended_for(ended.stop) or ended.stop.reason.description] += 1
             for each in store.decisions(run.id):
                 if each.decision == "waituntil" and each.at >= since:
                     waits += 1

@@ -86,9 +86,9 @@ class Pages:
     def _block(self, name: str, given: Any, id: str = "") -> str:
         """Drawn again only if what it shows is different."""
         key = id or name
-        kept = self._drawn.get(key)
-        if kept is not None and kept[0] == given:
-            return kept[1]
+        drawn = self._drawn.get(key)
+        if drawn is not None and drawn[0] == given:
+            return drawn[1]
         html = self.env.get_template(f"{name}.html").render(**given, id=key, csrf=self.csrf)
         if len(self._drawn) > 5_000:
             self._drawn.clear()
@@ -135,10 +135,10 @@ class Pages:
         """Draws a session's card; its id. Of a thousand sessions few are others than they were at
         the last look, and those are the same objects: nothing of them is looked at again."""
         name, how = (session["agent"], session["session_id"]), (is_watched, is_paused)
-        kept = self._cards.get(name)
-        is_same = kept is not None and kept[0] is session and kept[1] == how
-        if kept is not None and is_same and kept[2] in self._drawn:
-            return kept[2]
+        cached = self._cards.get(name)
+        is_same = cached is not None and cached[0] is session and cached[1] == how
+        if cached is not None and is_same and cached[2] in self._drawn:
+            return cached[2]
         card = sessions_page.card(session, is_watched=is_watched, is_paused=is_paused)
         id = f"s-{card['key']}"
         self._block("card", {"card": card}, id)

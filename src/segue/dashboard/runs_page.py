@@ -152,13 +152,13 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         legs, decisions = store.legs(run_id), store.decisions(run_id)
         readings, stops = (
             store.readings(run_id),
-            {kept.leg: kept.stop for kept in store.stops(run_id)},
+            {ended.leg: ended.stop for ended in store.stops(run_id)},
         )
-        kept = store.checkpoint(run_id, run.checkpoint) if run.checkpoint else None
+        ended = store.checkpoint(run_id, run.checkpoint) if run.checkpoint else None
         teller = Teller(clock.local_zone())
         story = [line for entry in store.log(run_id) for line in teller.lines(entry)]
         pieces = _pieces(store, run, now // 5 * 5 + 5)
-        answer, said = _told(store, run)
+        answer, utterances = _told(store, run)
     is_over = run.state.is_final
     since = min((piece.since for piece in pieces), default=run.created_at)
     until = max((piece.until for piece in pieces), default=run.created_at + 1)
@@ -196,9 +196,9 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
             for each in decisions[::-1]
             if each.reason
         ][:_DECISIONS],
-        "words": said,
+        "words": utterances,
         "answer": words.text(answer, 8_000) if is_over else "",
-        "checkpoint": _checkpoint(kept),
+        "checkpoint": _checkpoint(ended),
         "checkpoint_number": run.checkpoint,
         "story": [words.line(line) for line in story[-_STORY:]],
     }
@@ -227,11 +227,11 @@ def _leg(leg: StoredLeg, stop: Any) -> dict[str, Any]:
     }
 
 
-def _checkpoint(kept: dict[str, Any] | None) -> str:
-    if kept is None:
+def _checkpoint(checkpoint: dict[str, Any] | None) -> str:
+    if checkpoint is None:
         return ""
     try:
-        return words.text(render(msgspec.convert(kept, Checkpoint), with_task=False))
+        return words.text(render(msgspec.convert(checkpoint, Checkpoint), with_task=False))
     except (msgspec.ValidationError, ValueError):
         return "written by another version of segue; `segue show` of that version prints it"
 
@@ -243,17 +243,17 @@ def _told(store: Store, run: Run) -> tuple[str, list[dict[str, str]]]:
     from segue.fleet import output
     from segue.fleet.conversations import whole
 
-    told = output.result(store, run.id)
-    said = whole(store, run).get(run.leg, [])[-_WORDS:]
+    result = output.result(store, run.id)
+    utterances = whole(store, run).get(run.leg, [])[-_WORDS:]
     shown = []
-    for each in said:
+    for each in utterances:
         if each.who == "agent":
             shown.append({"who": "says", "text": words.text(each.text, 2_000)})
         elif each.who == "tool":
             shown.append({"who": "calls", "text": words.line(f"{each.tool} {each.text}", 200)})
         elif each.who == "note":
             shown.append({"who": "error", "text": words.line(each.text, 300)})
-    return (told.answer if told is not None else ""), shown
+    return (result.answer if result is not None else ""), shown
 
 
 def live_words(run: Run) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from segue.errors import InputError
 from segue.system.files import state
 
 
-def serve(port: int, told: Callable[[str], None], *, is_opened: bool) -> None:
+def serve(port: int, announce: Callable[[str], None], *, is_opened: bool) -> None:
     """Tells the URL once it answers, and returns when the user ends it. Raises InputError if the
     port cannot be had."""
     import uvicorn
@@ -29,7 +29,7 @@ def serve(port: int, told: Callable[[str], None], *, is_opened: bool) -> None:
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            told(keys.url)
+            announce(keys.url)
             opened.enter_context(_opened(keys.url, is_opened))
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -64,7 +64,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
     marks = [mark / window * 100] if mark and window else []
     zone = _zone(session)
     is_live = session["state"] in _LIVE
-    said = f"{percent:.0f}% full, zone {zone}" if percent is not None else "size unknown"
+    label = f"{percent:.0f}% full, zone {zone}" if percent is not None else "size unknown"
     stop = session["stop"] or {}
     # A command is given no name that is not what it looks like.
     own = session["session_id"]
@@ -86,7 +86,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
         "model": words.line(session["model"] or "unknown model", 60),
         "project": words.project(session["cwd"]),
         "folder": words.tilde(session["cwd"] or session["path"]),
-        "gauge": drawing.gauge(percent, marks, zone, said),
+        "gauge": drawing.gauge(percent, marks, zone, label),
         "percent": "?" if percent is None else f"{percent:.0f}%",
         "zone": zone or "unknown",
         "counts": ""
@@ -174,9 +174,9 @@ def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
     for session in sessions:
         for limit in session["limits"]:
             key = (session["agent"], limit["scope"])
-            seen = words.when(limit["seen_at"]) or 0.0
-            if key not in newest or seen > newest[key]["seen_at"]:
-                newest[key] = {**limit, "seen_at": seen}
+            seen_at = words.when(limit["seen_at"]) or 0.0
+            if key not in newest or seen_at > newest[key]["seen_at"]:
+                newest[key] = {**limit, "seen_at": seen_at}
     found = []
     for (agent, scope), limit in sorted(newest.items()):
         resets_at = words.when(limit["resets_at"])
@@ -267,7 +267,7 @@ def one(source: Source, key: str) -> dict[str, Any]:
         is_watched=picture.daemon is not None,
         is_paused=is_paused(found, daemon.get("paused", [])),
     )
-    said = evidence.recent(found["agent"], found["path"], found["session_id"], _WORDS)
+    utterances = evidence.recent(found["agent"], found["path"], found["session_id"], _WORDS)
     since, until = (points[0][0], points[-1][0]) if (points := _readings(source, found)) else (0, 1)
     context = found["context"] or {}
     mark = (found["handoff"] or {}).get("at_tokens")
@@ -280,7 +280,7 @@ def one(source: Source, key: str) -> dict[str, Any]:
         "pid": found["pid"],
         "subagents": found["subagents"],
         "notes": [words.line(note) for note in found["notes"]],
-        "words": words.conversation(said, with_prompts=True)[-_WORDS:],
+        "words": words.conversation(utterances, with_prompts=True)[-_WORDS:],
         "is_asked": any(
             each["session_id"] == found["session_id"] and each["verdict"] == "ask"
             for each in daemon.get("waiting", [])
@@ -337,7 +337,7 @@ def _account(agent: str, session_id: str, active_at: str | None) -> dict[str, An
 
     empty: dict[str, Any] = {"todos": [], "files": [], "spend": [], "trouble": ""}
     try:
-        machine, told = with_machine(
+        machine, details = with_machine(
             lambda m: next(
                 (
                     account(s, m.found, m.index, m.homes)
@@ -351,10 +351,10 @@ def _account(agent: str, session_id: str, active_at: str | None) -> dict[str, An
         machine.index.close()
     except SegueError as fault:
         return {**empty, "trouble": words.line(fault)}
-    if told is None:
+    if details is None:
         return empty
     spend = []
-    for model, spent in told.spend.items():
+    for model, spent in details.spend.items():
         cost = prices.cost_usd(model, spent)
         spend.append(
             {
@@ -366,8 +366,8 @@ def _account(agent: str, session_id: str, active_at: str | None) -> dict[str, An
             }
         )
     return {
-        "todos": [{"text": words.line(t.text, 200), "status": t.status} for t in told.todos],
-        "files": [words.tilde(path) for path in told.files[:100]],
+        "todos": [{"text": words.line(t.text, 200), "status": t.status} for t in details.todos],
+        "files": [words.tilde(path) for path in details.files[:100]],
         "spend": spend,
         "trouble": "",
     }

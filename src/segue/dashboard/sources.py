@@ -111,9 +111,9 @@ class Source:
         try:
             daemon: dict[str, Any] = remote.get("/v1/status")
             if was.daemon is None or self._revision is None or began >= self._whole_at:
-                told = remote.get("/v1/changes")
-                found = [s for s in told["sessions"] if _is_shown(s, now)]
-                self._revision = told["revision"]
+                changes = remote.get("/v1/changes")
+                found = [s for s in changes["sessions"] if _is_shown(s, now)]
+                self._revision = changes["revision"]
                 took_s = time.monotonic() - began
                 self._whole_at = began + max(_WHOLE_S, _SHARE * took_s)
             else:
@@ -153,13 +153,13 @@ class Source:
     ) -> list[dict[str, Any]] | None:
         """The same, at once. Sessions that did not change stay the same objects. Raises
         SegueError."""
-        told = Remote(state.socket_path(), timeout_s=3.0).get("/v1/changes", after=after)
-        self._revision = told["revision"]
-        if not (told["sessions"] or told["gone"]):
+        changes = Remote(state.socket_path(), timeout_s=3.0).get("/v1/changes", after=after)
+        self._revision = changes["revision"]
+        if not (changes["sessions"] or changes["gone"]):
             return None
-        found = [] if told["is_whole"] else sessions
-        new = {(s["agent"], s["session_id"]): s for s in told["sessions"]}
-        left = {(s["agent"], s["session_id"]) for s in told["gone"]} | new.keys()
+        found = [] if changes["is_whole"] else sessions
+        new = {(s["agent"], s["session_id"]): s for s in changes["sessions"]}
+        left = {(s["agent"], s["session_id"]) for s in changes["gone"]} | new.keys()
         known = [s for s in found if (s["agent"], s["session_id"]) not in left]
         return sorted(
             [*known, *(s for s in new.values() if _is_shown(s, now))],
@@ -236,8 +236,8 @@ class Source:
             found = []
             for run in store.runs(limit=_RUNS):
                 holder = None if run.state.is_final else _driver(store, run)
-                said = tables.run_state(run_seen(run, holder), now) if run.wait is None else ""
-                found.append(RunRow(run, said or run.state.value, holder is not None))
+                label = tables.run_state(run_seen(run, holder), now) if run.wait is None else ""
+                found.append(RunRow(run, label or run.state.value, holder is not None))
             return found
 
     def run(self, run_id: str) -> RunRow:
@@ -247,8 +247,8 @@ class Source:
             if run is None:
                 raise InputError(f"no run is called {run_id!r}")
             holder = None if run.state.is_final else _driver(store, run)
-            said = tables.run_state(run_seen(run, holder), clock.now())
-            return RunRow(run, said, holder is not None)
+            label = tables.run_state(run_seen(run, holder), clock.now())
+            return RunRow(run, label, holder is not None)
 
     # Tasks
 

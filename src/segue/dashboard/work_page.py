@@ -61,10 +61,10 @@ def _patch(lines: list[str]) -> list[dict[str, str]]:
 def _spent(each: SpendReport) -> dict[str, str]:
     cost = "no list price" if each.cost_usd is None else f"${each.cost_usd:,.2f}"
     if not each.model:  # the agent's own files do not tell more
-        told = dict.fromkeys(("output", "cache_read", "cache_write"), "–")
+        cells = dict.fromkeys(("output", "cache_read", "cache_write"), "–")
         all_of_it = f"{tables.short(each.input_tokens)} in all"
         agent = words.line(each.agent, 30)
-        return {**told, "model": "unknown", "agent": agent, "input": all_of_it, "cost": cost}
+        return {**cells, "model": "unknown", "agent": agent, "input": all_of_it, "cost": cost}
     return {
         "model": words.line(each.model, 60),
         "agent": words.line(each.agent, 30),

@@ -185,8 +185,8 @@ def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequ
     if former is None or not isinstance(store, FleetDatabase):
         return wanted
     try:
-        kept = sessions.kept(store, task.id, task.salvaged)
-        return sessions.inherit(kept, task, wanted, env, former)
+        conversation = sessions.kept(store, task.id, task.salvaged)
+        return sessions.inherit(conversation, task, wanted, env, former)
     except OSError:
         return wanted
 

@@ -53,10 +53,10 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
         begun = time.monotonic()
         db.rows("SELECT 1")
         answer_s = time.monotonic() - begun
-        told = f"answers in {answer_s * 1000:.0f} ms, connected in {connect_s:.1f} s"
+        detail = f"answers in {answer_s * 1000:.0f} ms, connected in {connect_s:.1f} s"
         yield Finding(
             status="warn" if answer_s > _SLOW_S else "ok",
-            what=f"{shown(where)} {told}",
+            what=f"{shown(where)} {detail}",
         )
         yield from _safe(db)
         yield from _clock(db)
@@ -133,14 +133,14 @@ def _machine(db: "FleetDatabase") -> Iterator[Finding]:
     own = leases.machine()
     found = {each.id: each for each in machines.machines(db)}
     others = sum(each.is_alive for each in found.values() if each.id != own)
-    told = f"{others} other machine{'' if others == 1 else 's'} online"
+    detail = f"{others} other machine{'' if others == 1 else 's'} online"
     here = found.get(own)
     if here is None:
-        what, do = f"no worker has run here yet; {told}", "segue worker"
+        what, do = f"no worker has run here yet; {detail}", "segue worker"
     elif not here.is_alive:
-        what, do = f"no worker is running here; {told}", "segue worker"
+        what, do = f"no worker is running here; {detail}", "segue worker"
     elif here.is_drained:
-        what, do = f"this machine is drained; {told}", f"segue fleet drain --undo {own}"
+        what, do = f"this machine is drained; {detail}", f"segue fleet drain --undo {own}"
     else:
-        what, do = f"this machine is online as {own}; {told}", ""
+        what, do = f"this machine is online as {own}; {detail}", ""
     yield Finding(status="ok", what=what, do=do)

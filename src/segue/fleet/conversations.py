@@ -34,13 +34,13 @@ class RunWords:
         found = []
         while self._leg <= run.leg:
             reader = self._reader = self._reader or LegWords(run, self._leg)
-            said: list[Said] = []
+            utterances: list[Said] = []
             while (new := reader.look()) or reader.has_more:
-                said += new
+                utterances += new
             is_over = self._leg < run.leg or run.state.is_final
-            said += reader.finish() if is_over else []
-            if said:
-                found.append(Piece(number=0, leg=self._leg, at=0.0, said=said))
+            utterances += reader.finish() if is_over else []
+            if utterances:
+                found.append(Piece(number=0, leg=self._leg, at=0.0, said=utterances))
             if not is_over:
                 break
             self._leg, self._reader = self._leg + 1, None

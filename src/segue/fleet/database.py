@@ -86,8 +86,8 @@ class FleetDatabase:
             raise self._unusable(fault) from None
         self._fault = psycopg.Error
         before = time.time()
-        ((*_, told),) = self.rows(_SESSION)
-        ahead_s = told - (before + time.time()) / 2
+        ((*_, last_column),) = self.rows(_SESSION)
+        ahead_s = last_column - (before + time.time()) / 2
         self.ahead_s = ahead_s if abs(ahead_s) > MAX_SKEW_S else 0.0
         self._prepare()
 
@@ -116,8 +116,8 @@ class FleetDatabase:
 
     def version(self) -> int:
         """A number that changes whenever anybody writes something."""
-        ((told,),) = self.rows("SELECT pg_current_snapshot()::text")
-        return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big")
+        ((snapshot,),) = self.rows("SELECT pg_current_snapshot()::text")
+        return int.from_bytes(hashlib.sha256(snapshot.encode()).digest()[:8], "big")
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -128,10 +128,10 @@ class FleetDatabase:
 
     def _unusable(self, fault: Exception) -> StateError:
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
-        told = _PASSWORD.sub(r"\1\2…", lines[0].strip().removeprefix("connection failed: "))
-        told = " ".join(told.split())
-        do = next((do for sign, do in _REMEDIES if sign in told), "")
-        return StateError(f"{self.where}: the fleet's database cannot be used: {told}{do}")
+        reason = _PASSWORD.sub(r"\1\2…", lines[0].strip().removeprefix("connection failed: "))
+        reason = " ".join(reason.split())
+        do = next((do for sign, do in _REMEDIES if sign in reason), "")
+        return StateError(f"{self.where}: the fleet's database cannot be used: {reason}{do}")
 
     # The version of the tables
 
@@ -176,8 +176,8 @@ class FleetDatabase:
     def _form(self) -> int:
         """The version of the tables; 0 if there are none. Raises StateError if a newer segue made
         them with a protocol that this one does not speak."""
-        ((there,),) = self.rows("SELECT to_regclass('segue.meta') IS NOT NULL")
-        if not there:
+        ((exists,),) = self.rows("SELECT to_regclass('segue.meta') IS NOT NULL")
+        if not exists:
             return 0
         found: dict[str, int] = dict(self.rows("SELECT name, value FROM segue.meta"))
         if found.get("protocol", 0) > PROTOCOL:

@@ -35,12 +35,12 @@ class Leash:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             before = self._read()
-            era, heard = str(before.get("era", "")), sent_at
+            era, answered_at = str(before.get("era", "")), sent_at
             if era and is_held(str(self.path), era):
-                heard = max(heard, before["heard"])
+                answered_at = max(answered_at, before["heard"])
             else:
                 era = secrets.token_hex(8)
-            write_json(self.path, {"era": era, "heard": heard, "max_s": max_s})
+            write_json(self.path, {"era": era, "heard": answered_at, "max_s": max_s})
         finally:
             os.close(lock)
 

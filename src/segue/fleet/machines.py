@@ -71,7 +71,7 @@ def beat(
 ) -> None:
     """Records a heartbeat. Without `offer`, the stored offer stays. Raises SameId if another boot
     of a machine with this id is alive: a clone, or the machine itself before a restart."""
-    told = offer or Offer()
+    offered = offer or Offer()
     found = db.rows(
         "INSERT INTO segue.machine AS m"  # noqa: S608 - only our own words
         " (id, name, boot, beat_at, lease_s, protocol, labels, agents, accounts, jobs)"
@@ -82,8 +82,8 @@ def beat(
            " accounts = excluded.accounts, jobs = excluded.jobs" if offer else "")
         + " WHERE m.boot IN ('', excluded.boot)"
         " OR now() - m.beat_at > m.lease_s * interval '1 second' RETURNING 1",
-        (machine, os.uname().nodename, boot, lease_s, PROTOCOL, _kept(told.labels),
-         _kept(told.agents), _kept(told.accounts), told.jobs),
+        (machine, os.uname().nodename, boot, lease_s, PROTOCOL, _kept(offered.labels),
+         _kept(offered.agents), _kept(offered.accounts), offered.jobs),
     )  # fmt: skip
     if not found:
         raise SameId(

@@ -31,12 +31,12 @@ def verdicts(queue: Queue, store: Store, now: float) -> dict[str, Verdict]:
     unfinished = queue.tasks(unfinished=True)
     limits = AccountLimits(os.environ, fleet.open_accounts())
     if not fleet.url():
-        there = conditions(queue, store, limits, unfinished, caps, now)
-        return {verdict.task.id: verdict for verdict in plan(unfinished, there)}
+        situation = conditions(queue, store, limits, unfinished, caps, now)
+        return {verdict.task.id: verdict for verdict in plan(unfinished, situation)}
     outlook = Outlook(queue)
     caps = replace(caps, jobs=outlook.jobs)
-    there = conditions(queue, store, limits, unfinished, caps, now, outlook.here)
-    return outlook.verdicts(unfinished, there)
+    situation = conditions(queue, store, limits, unfinished, caps, now, outlook.here)
+    return outlook.verdicts(unfinished, situation)
 
 
 class Outlook:
@@ -52,11 +52,11 @@ class Outlook:
             agents=frozenset(name for each in at_work for name in each.offer.agents),
         )
 
-    def verdicts(self, tasks: Sequence[Task], there: Conditions) -> dict[str, Verdict]:
+    def verdicts(self, tasks: Sequence[Task], situation: Conditions) -> dict[str, Verdict]:
         """Why each waiting task waits, by the same plan that workers use."""
-        there = replace(there, elsewhere=frozenset())
+        situation = replace(situation, elsewhere=frozenset())
         mine = [replace(t, machine="") if t.machine in self._heard else t for t in tasks]
-        found = {verdict.task.id: verdict for verdict in plan(mine, there)}
+        found = {verdict.task.id: verdict for verdict in plan(mine, situation)}
         if not self._heard:
             return {name: _without_workers(verdict) for name, verdict in found.items()}
         return {

@@ -119,23 +119,23 @@ class Publisher:
             self._begin(run)
         while True:
             words = self._words = self._words or LegWords(run, self._leg)
-            said = words.look(_READ_BYTES)
+            utterances = words.look(_READ_BYTES)
             if words.has_more:
                 words.skip(_KEEP_BYTES)
-                said.append(Said(who="note", text="… some of the output is left out here"))
-                said += words.look(_READ_BYTES)
+                utterances.append(Said(who="note", text="… some of the output is left out here"))
+                utterances += words.look(_READ_BYTES)
             is_over = self._leg < run.leg or is_last
             if is_over:
-                said += words.finish()
-            self._put(run, _cut(said), words.place)
+                utterances += words.finish()
+            self._put(run, _cut(utterances), words.place)
             if self._leg >= run.leg:
                 return
             self._leg, self._words = self._leg + 1, None
 
-    def _put(self, run: Run, said: list[Said], place: int) -> None:
-        if not said:
+    def _put(self, run: Run, utterances: list[Said], place: int) -> None:
+        if not utterances:
             return
-        data = zlib.compress(msgspec.json.encode(said))
+        data = zlib.compress(msgspec.json.encode(utterances))
         self._db.rows(
             "INSERT INTO segue.words (run, number, leg, place, bytes, data)"
             " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
@@ -198,15 +198,15 @@ def publisher(store: Store, env: Mapping[str, str]) -> Publisher | None:
     return Publisher(store, env, days=days) if days else None
 
 
-def _cut(said: list[Said]) -> list[Said]:
+def _cut(utterances: list[Said]) -> list[Said]:
     """Redacts secrets and cuts what is too long."""
     found, chars = [], 0
-    for place, each in enumerate(said):
+    for place, each in enumerate(utterances):
         text = redact(each.text)[0].strip()
         most = _MAX_CHARS.get(each.who, 300)
         text = text if len(text) <= most else f"{text[: most - 1]}…"
         if (chars := chars + len(text) + 50) > MAX_PIECE_CHARS:
-            left = len(said) - place
+            left = len(utterances) - place
             found.append(Said(who="note", text=f"… {left} more messages are left out here"))
             break
         tool = redact(each.tool)[0][:100]
@@ -243,8 +243,8 @@ def words(db: FleetDatabase, run_id: str, after: int = 0) -> list[Piece]:
     )
     found = []
     for number, leg, at, data in db.rows(sql, (raw(run_id), after)):
-        said = _decoded(bytes(data), list[Said])
-        found.append(Piece(number=number, leg=leg, at=at - db.ahead_s, said=said or []))
+        utterances = _decoded(bytes(data), list[Said])
+        found.append(Piece(number=number, leg=leg, at=at - db.ahead_s, said=utterances or []))
     return found
 
 

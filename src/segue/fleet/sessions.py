@@ -182,16 +182,16 @@ def pushed(db: FleetDatabase, task_id: str, commit: str) -> None:
 
 
 def _rows_at(run_id: str, commit: str) -> _Rows | None:
-    told = read(RunFolder(run_id).path / _rows_note(commit)) if commit else None
+    text = read(RunFolder(run_id).path / _rows_note(commit)) if commit else None
     with suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(told, type=_Rows) if told else None
+        return msgspec.json.decode(text, type=_Rows) if text else None
     return None
 
 
 def _sizes_at(run_id: str, commit: str) -> tuple[int, int]:
     """The size of the session's file before and after a snapshot; 0 if unknown."""
-    told = read_json(RunFolder(run_id).path / session_note(commit)) if commit else None
-    match told:
+    sizes = read_json(RunFolder(run_id).path / session_note(commit)) if commit else None
+    match sizes:
         case [int(before), int(after)]:
             return before, after
         case int(after):  # from an older segue

@@ -184,10 +184,10 @@ class Answers:
             raise InputError("give a reason for the handoff")
         asked = {"session": picked.session["session_id"], "reason": why}
         try:
-            said = self._remote().post("/v1/handoff", asked)
+            answer = self._remote().post("/v1/handoff", asked)
         except NoDaemon:
             raise InputError(NO_DAEMON) from None
-        line = str(said.get("said", "")) if isinstance(said, dict) else ""
+        line = str(answer.get("said", "")) if isinstance(answer, dict) else ""
         data = {"said": line, "session_id": asked["session"], "chosen": picked.chosen}
         return McpAnswer(f"{line} {picked.how}".strip(), data)
 
@@ -372,22 +372,22 @@ def _dicts(machine: Machine, since: float | None = None) -> list[Told]:
 
 def _fullness(one: Told) -> str:
     """How full it is, and what happened to it."""
-    said = _size(one)
+    size = _size(one)
     if one.get("handed_over_to"):
-        said += f"; handed over to session {one_line(str(one['handed_over_to']))}"
+        size += f"; handed over to session {one_line(str(one['handed_over_to']))}"
     if one.get("run"):
-        said += f"; part of {one['run']} ({one['run_state']})"
-    return said
+        size += f"; part of {one['run']} ({one['run_state']})"
+    return size
 
 
 def _size(one: Told) -> str:
     context, ahead = one.get("context"), one.get("handoff")
     if not isinstance(context, dict):
         return "its size is unknown so far"
-    said = f"{context['percent']:.0f}% of {context['window']:,} tokens used, zone {context['zone']}"
+    text = f"{context['percent']:.0f}% of {context['window']:,} tokens used, zone {context['zone']}"
     if not isinstance(ahead, dict) or ahead.get("tokens") is None:
-        return said
+        return text
     if not ahead["tokens"]:
-        return f"{said}; the handoff is due"
+        return f"{text}; the handoff is due"
     turns = f", some {ahead['turns']:g} turns" if ahead.get("turns") else ""
-    return f"{said}; {ahead['tokens']:,} tokens{turns} to the handoff"
+    return f"{text}; {ahead['tokens']:,} tokens{turns} to the handoff"

@@ -30,9 +30,9 @@ class MemoryQueue(BaseQueue):
     """See `port.Queue`."""
 
     def __init__(
-        self, kept: SharedTasks | None = None, *, is_alive: IsAlive = leases.is_alive
+        self, shared: SharedTasks | None = None, *, is_alive: IsAlive = leases.is_alive
     ) -> None:
-        self._kept, self._is_alive = kept or SharedTasks(), is_alive
+        self._kept, self._is_alive = shared or SharedTasks(), is_alive
 
     def close(self) -> None:
         pass

@@ -111,11 +111,11 @@ def saved(now: Task, new: Task) -> Task:
 
 def check_after(tasks: Iterable[Task], known: Mapping[str, object]) -> None:
     """Raises UnknownTask, ValueError."""
-    seen = set(known)
+    visited = set(known)
     for task in tasks:
-        if task.id in seen:
+        if task.id in visited:
             raise ValueError(f"{task.id} already exists")
         for name in task.after:
-            if name not in seen:
+            if name not in visited:
                 raise unknown(name)
-        seen.add(task.id)
+        visited.add(task.id)

@@ -78,13 +78,13 @@ def link(task: Task) -> Task:
     the links that were made. Existing files are left as they are. Raises OSError."""
     made = []
     for name in () if task.is_url else task.link:  # a URL has no folder to link to
-        there, here = os.path.join(task.repo, name), os.path.join(task.tree, name)
+        source, here = os.path.join(task.repo, name), os.path.join(task.tree, name)
         inner = os.path.join(os.path.realpath(task.tree), os.path.dirname(name))
-        if os.path.lexists(here) or not os.path.exists(there):
+        if os.path.lexists(here) or not os.path.exists(source):
             continue
         os.makedirs(os.path.dirname(here), exist_ok=True)
         if os.path.realpath(os.path.dirname(here)) == os.path.normpath(inner):
-            os.symlink(there, here)  # and not through a link of the repository's, to anywhere
+            os.symlink(source, here)  # and not through a link of the repository's, to anywhere
             made.append(os.path.normpath(name))
     return replace(task, links=tuple(made))
 
@@ -197,8 +197,11 @@ def refreshed(tasks: list[Task]) -> list[Task]:
         heads = worktrees.heads(repo, [name for t in group for name in (t.branch, t.target)])
         for task in group:
             work = task.work or Work()
-            seen = (heads.get(task.branch, work.head), heads.get(task.target, work.target_head))
-            if seen != (work.head, work.target_head) or task.branch not in heads:
+            heads_now = (
+                heads.get(task.branch, work.head),
+                heads.get(task.target, work.target_head),
+            )
+            if heads_now != (work.head, work.target_head) or task.branch not in heads:
                 new = settle(task)
                 if new != task:
                     found.append(new)

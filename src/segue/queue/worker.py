@@ -129,31 +129,33 @@ class Worker:
             tasks = self.queue.tasks(unfinished=True)
         else:
             tasks = self.queue.upcoming(self._me.machine, now)
-        there = conditions(
+        situation = conditions(
             self.queue, self.store, self.limits, tasks, self.caps, now, self.here, self._me.machine
         )
-        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, there)]
+        verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, situation)]
         if whole:
             for verdict in verdicts:
                 if verdict.starts:
                     self._start(verdict, now)
         else:
-            self._start_first(tasks, there, now)
-        running = tuple(t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.lost)
+            self._start_first(tasks, situation, now)
+        running = tuple(
+            t for t in tasks if t.state is TaskState.RUNNING and t.id not in situation.lost
+        )
         self._tell(tasks, verdicts)
         self._clean(now)
         waiting = tuple(v for v in verdicts if not v.starts)
         started = tuple(v.task for v in verdicts if v.starts)
         return Seen(verdicts=waiting, running=(*running, *started))
 
-    def _start_first(self, tasks: list[Task], there: Conditions, now: float) -> None:
+    def _start_first(self, tasks: list[Task], situation: Conditions, now: float) -> None:
         """Fills the free places from all tasks that could start: others look at the same list,
         and only the queue knows when a cap is reached."""
-        own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in there.elsewhere]
-        places = self.caps.jobs - len([task for task in own if task.id not in there.lost])
+        own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in situation.elsewhere]
+        places = self.caps.jobs - len([task for task in own if task.id not in situation.lost])
         if places <= 0:
             return
-        any_number = replace(there, caps=replace(self.caps, jobs=len(tasks) + self.caps.jobs))
+        any_number = replace(situation, caps=replace(self.caps, jobs=len(tasks) + self.caps.jobs))
         verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, any_number)]
         wanted = [Candidate(v.task.id, v.agent, v.account) for v in verdicts if v.starts]
         known = {task.id: task for task in tasks}

@@ -239,18 +239,18 @@ def _add_run(
                     _handoff(run, legs, sizes, each["leg"], entry, asked_at, asked, answered)
                 )
                 asked_at = asked = answered = None
-    for kept in legs:
-        if kept.prompt == "resume" and kept.started_at is not None:
+    for ended in legs:
+        if ended.prompt == "resume" and ended.started_at is not None:
             found.resumes += 1
-            found.resumes_worked += kept.replied_at is not None
-        found.saved_s += kept.active_s if kept.leg > 1 else 0.0
+            found.resumes_worked += ended.replied_at is not None
+        found.saved_s += ended.active_s if ended.leg > 1 else 0.0
 
 
 def _sizes(readings: Iterable[StoredReading]) -> list[_Size]:
     return [
-        _Size(kept.seq, kept.leg, kept.reading.used_tokens, kept.reading.window_tokens)
-        for kept in readings
-        if kept.reading.window_tokens > 0
+        _Size(each.seq, each.leg, each.reading.used_tokens, each.reading.window_tokens)
+        for each in readings
+        if each.reading.window_tokens > 0
     ]
 
 
@@ -268,7 +268,7 @@ def _handoff(
     asked: _Size | None,
     answered: _Size | None,
 ) -> Handoff:
-    new = next((kept for kept in legs if kept.leg == leg), None)
+    new = next((each for each in legs if each.leg == leg), None)
     replied = new.replied_at if new is not None else None
     cycle = None if asked_at is None or replied is None else max(0.0, replied - asked_at)
     old = asked or _before(sizes, entry.seq)

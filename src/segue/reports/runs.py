@@ -22,15 +22,15 @@ def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> Ru
         ended_at=last if run.state.is_final else None,
         last_at=last,
         legs=legs,
-        stops={kept.leg: kept.stop for kept in store.stops(run.id)},
+        stops={ended.leg: ended.stop for ended in store.stops(run.id)},
         waits=_waits(entries, now),
         handoffs=_handoffs(legs),
         check=_check(entries),
         spend=list(result.spend),
         steps=[
-            Step(at=kept.at, decision=kept.decision, reason=kept.reason)
-            for kept in store.decisions(run.id)
-            if kept.reason
+            Step(at=ended.at, decision=ended.decision, reason=ended.reason)
+            for ended in store.decisions(run.id)
+            if ended.reason
         ],
         files=None if result.files is None else list(result.files),
         commits=list(result.commits),

@@ -20,12 +20,12 @@ def watched_since(log: Log, since: float) -> list[WatchedReport]:
     """Handed over, resumed, left alone and why, the oldest first; the same thing once."""
     found: list[WatchedReport] = []
     for note in notes_since(log, since, _KINDS):
-        told = _of(note)
-        if told is None:
+        details = _of(note)
+        if details is None:
             continue
-        same = (told.session_id, told.what, told.why)
+        same = (details.session_id, details.what, details.why)
         if not any((each.session_id, each.what, each.why) == same for each in found):
-            found.append(told)
+            found.append(details)
     return found
 
 

@@ -233,9 +233,9 @@ class Executor:
         nothing. Unless it certainly continues, a tool call since then must show that it does: a
         message after the end of a turn would begin another."""
         self._get_ready(run)
-        seen, leg = follower.compactions, follower.leg
-        goes_on = seen.works_after == seen.count or _is_told_at_once(follower)
-        if seen.count <= follower.recalls.told or not goes_on:
+        compactions, leg = follower.compactions, follower.leg
+        goes_on = compactions.works_after == compactions.count or _is_told_at_once(follower)
+        if compactions.count <= follower.recalls.told or not goes_on:
             return ""
         if not run.policy.recall_after_compaction or follower.has_more:
             return ""
@@ -243,9 +243,9 @@ class Executor:
             return ""
         if follower.turn_is_over or follower.is_closed or follower.answer is not None:
             return ""
-        follower.recalls.told = seen.count
-        has_run_out = leg.status().state != "running" or leg.has_command(_recall(seen.count))
-        return "" if has_run_out else self._left_out(run, seen.summary)
+        follower.recalls.told = compactions.count
+        has_run_out = leg.status().state != "running" or leg.has_command(_recall(compactions.count))
+        return "" if has_run_out else self._left_out(run, compactions.summary)
 
     def _get_ready(self, run: Run) -> None:
         """Works out once, before any compaction, what would have to be told: the first time takes
@@ -272,8 +272,8 @@ class Executor:
             follower.cut_for_recall()
             leg.command(f"cut-{number}", "input", input=drive.interrupt)
         if drive.say is not None:
-            said = drive.say(words, follower.recalls.key(number))
-            leg.command(_recall(number), "input", input=said)
+            message = drive.say(words, follower.recalls.key(number))
+            leg.command(_recall(number), "input", input=message)
 
     def close(self, follower: LegFollower) -> None:
         """Closes the input: the agent ends once its background work is done."""
@@ -410,9 +410,9 @@ class Executor:
     def answer(self, run: Run) -> str:
         """The last words of the work: the agent's own, if this process saw them."""
         last = max((number for number in self._answers if number <= run.leg), default=0)
-        kept = self.folder.answer(run.leg)
+        text = self.folder.answer(run.leg)
         own = self._answers.get(last, "")
-        return own if redact(own)[0] == kept else kept
+        return own if redact(own)[0] == text else text
 
     # Inside
 
@@ -433,8 +433,8 @@ class Executor:
         return {**self.env, **launch.env, **marks}
 
     def _checkpoint(self, run: Run) -> Checkpoint | None:
-        kept = self.store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
-        return msgspec.convert(kept, Checkpoint) if kept is not None else None
+        stored = self.store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+        return msgspec.convert(stored, Checkpoint) if stored is not None else None
 
     def _doubt(self, run: Run, decision: StartLeg) -> str | None:
         """The call in doubt, of the last leg that worked: legs that were only asked for a
@@ -463,8 +463,8 @@ class Executor:
 
     def _keep_compacted(self, follower: LegFollower) -> None:
         """Records whether the session must still be told what its own compaction left out."""
-        seen, folder = follower.compactions, Path(follower.leg.folder)
-        if not seen.count:
+        compactions, folder = follower.compactions, Path(follower.leg.folder)
+        if not compactions.count:
             return
         known = [
             read_json(earlier / "compacted")
@@ -472,9 +472,9 @@ class Executor:
             if read((earlier := self.folder.leg(number)) / "session") == follower.session_id
         ]
         # Some include the summary when they are restarted.
-        summary = redact(seen.summary)[0]
+        summary = redact(compactions.summary)[0]
         is_new = not summary or all((each or {}).get("summary") != summary for each in known)
-        owed = is_new and seen.count > follower.recalls.heard
+        owed = is_new and compactions.count > follower.recalls.heard
         write_json(folder / "compacted", {"owed": owed, "summary": summary})
 
     def _forgotten(self, run: Run, decision: StartLeg) -> str:
@@ -531,9 +531,11 @@ def _is_told_at_once(follower: LegFollower) -> bool:
     """Whether it is about to act on nothing but the summary of its own compaction, or has just
     begun to: a tool that was called on that basis alone is interrupted, unless it has been running
     for some time."""
-    seen = follower.compactions
-    goes_on = not seen.ends_turn or seen.works_after == seen.count
-    is_next = seen.results_after < seen.count and seen.is_after_work and goes_on
+    compactions = follower.compactions
+    goes_on = not compactions.ends_turn or compactions.works_after == compactions.count
+    is_next = (
+        compactions.results_after < compactions.count and compactions.is_after_work and goes_on
+    )
     can_wait = not follower.has_open_call or follower.has_new_call
     return follower.drive.works_on_compacted and is_next and can_wait
 

@@ -135,8 +135,8 @@ class Loop:
             if (pid := self.executor.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
                 agent = f"its keeper ends the agent (process {pid})"
         with suppress(Exception):
-            said = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
-            os.write(2, f"\r{said}; to resume: segue resume {run.id}\n".encode())
+            message = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
+            os.write(2, f"\r{message}; to resume: segue resume {run.id}\n".encode())
         if how == "SIGHUP" or (how == "SIGTERM" and (self._woken.stays or shutdown.is_under_way())):
             return  # which is not a decision of the user's
         # The process that resumes it must know that the user ended it.
@@ -307,8 +307,8 @@ class Loop:
     def _limits_told(self, follower: LegFollower) -> None:
         """Records what its stream says about the account's limits."""
         if follower.limits:
-            told, follower.limits = follower.limits, {}
-            self.executor.staff.told(self.run, told, self.clock.now())
+            limits, follower.limits = follower.limits, {}
+            self.executor.staff.told(self.run, limits, self.clock.now())
 
     def _follow(self) -> None:
         """Another run or session goes first after a limit: once it got a reply, this one
@@ -377,14 +377,14 @@ class Loop:
 
     def _activity(self) -> Activity:
         now = self.clock.now()
-        heard = Activity(last_output_at=now)
+        activity = Activity(last_output_at=now)
         if self.follower is not None:
-            heard = self.follower.activity(now)
+            activity = self.follower.activity(now)
         asked_at, pressed_at = self.run.asked_at, self.run.pressed_at
         if asked_at is None and pressed_at is None:
-            return heard  # as almost always
+            return activity  # as almost always
         return replace(
-            heard,
+            activity,
             asked_at=self._as_awake("asked", asked_at, now),
             pressed_at=self._as_awake("pressed", pressed_at, now),
         )

@@ -106,5 +106,5 @@ def _claim(folder: Path, name: str) -> bool:
 
 def _label(run: Run) -> str:
     folder = run.cwd.rstrip("/").rpartition("/")[2] or "/"
-    said = f"{run.agent} in {folder} ({run.id})"
-    return "".join(c if c.isprintable() else "?" for c in said)  # a name may be chosen to mislead
+    label = f"{run.agent} in {folder} ({run.id})"
+    return "".join(c if c.isprintable() else "?" for c in label)  # a name may be chosen to mislead

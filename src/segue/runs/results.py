@@ -87,11 +87,11 @@ def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> lis
             # Session by session, as the legs count it: prices may depend on the size.
             key = agent, model
             total[key] = _added(total.get(key), _priced(agent, model, spend))
-    told = {agent for agent, _ in total}
+    agents = {agent for agent, _ in total}
     for agent in dict.fromkeys(leg.agent or run.agent for leg in legs):
         own = [leg for leg in legs if (leg.agent or run.agent) == agent]
         tokens, cost = sum(leg.tokens for leg in own), sum(leg.cost_usd for leg in own)
-        if agent not in told and tokens:
+        if agent not in agents and tokens:
             total[agent, ""] = SpendReport(
                 agent=agent, model="", input_tokens=tokens, cost_usd=cost or None
             )
@@ -101,10 +101,10 @@ def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> lis
 def patch_of(run: Run) -> tuple[str, bool]:
     """What it changed, as a patch, and whether the patch was cut; "" if there are no snapshots.
     Raises SegueError."""
-    kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
-    if not kept:
+    taken = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
+    if not taken:
         return "", False
-    found, is_whole = snapshots.patch(run.cwd, kept[0].commit, kept[-1].commit, max_s=_MAX_GIT_S)
+    found, is_whole = snapshots.patch(run.cwd, taken[0].commit, taken[-1].commit, max_s=_MAX_GIT_S)
     return found.decode("utf-8", "replace"), not is_whole
 
 
@@ -141,10 +141,10 @@ def changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str
     if not os.path.isdir(run.cwd):
         return None, [], f"{run.cwd} no longer exists, so its changes are unknown"
     try:
-        kept = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
-        if not kept:
+        taken = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
+        if not taken:
             return None, [], "no snapshots: which files it changed is unknown"
-        old, new = kept[0].commit, kept[-1].commit
+        old, new = taken[0].commit, taken[-1].commit
         files = snapshots.files(run.cwd, old, new, max_s=_MAX_GIT_S)
         return files, snapshots.commits(run.cwd, old, new, max_s=_MAX_GIT_S), ""
     except SegueError as fault:

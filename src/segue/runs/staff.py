@@ -101,11 +101,11 @@ class Staff:
         """A leg ended: if a limit ended it, nobody else on this account tries before its reset."""
         if stop.reason is not StopReason.RATE_LIMIT or not run.policy.is_sure(stop):
             return
-        told = stop.retry_at if stop.retry_at is not None else None
-        if told is None and stop.retry_after_s is not None:
-            told = now + stop.retry_after_s
-        is_guess = told is None or told <= now
-        until = now + backoff_s(run.policy, run.limit_tries + 1, 0.0) if is_guess else told
+        retry_at = stop.retry_at if stop.retry_at is not None else None
+        if retry_at is None and stop.retry_after_s is not None:
+            retry_at = now + stop.retry_after_s
+        is_guess = retry_at is None or retry_at <= now
+        until = now + backoff_s(run.policy, run.limit_tries + 1, 0.0) if is_guess else retry_at
         scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
         limit = Limit(
             scope=scope or "",
@@ -120,7 +120,7 @@ class Staff:
 
     def told(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:
         """The stream reports how much of the account's limits is used."""
-        seen = [
+        found = [
             Limit(
                 scope=scope,
                 used_percent=limit.used_percent,
@@ -132,7 +132,7 @@ class Staff:
             for scope, limit in limits.items()
             if limit.used_percent is not None and not limit.rejected
         ]
-        self.accounts.note_limit(self.account(run), *seen)
+        self.accounts.note_limit(self.account(run), *found)
 
 
 def _profile(drive: Drive) -> Profile:

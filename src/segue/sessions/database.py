@@ -95,16 +95,16 @@ def records(path: str, session_id: str, last: int = _LAST_MESSAGES) -> list[Reco
                 (session_id, last),
             ).fetchall()
             messages.reverse()
-            said = []
+            found = []
             for name, _, _ in messages:
-                said += db.execute(
+                found += db.execute(
                     "SELECT id, message_id, time_created, data FROM part WHERE message_id = ?"
                     " ORDER BY id",
                     (name,),
                 ).fetchall()
         except sqlite3.Error as fault:
             raise Unreadable(f"{path}: {fault}") from None
-    return [*_messages(messages, session_id), *_parts(said, session_id)]
+    return [*_messages(messages, session_id), *_parts(found, session_id)]
 
 
 def _messages(rows: list[tuple[Any, ...]], session_id: str) -> Iterator[Record]:
@@ -163,14 +163,14 @@ def todos(path: str, session_id: str) -> list[tuple[str, str]]:
             ).fetchall()
         except sqlite3.Error:
             return []  # an older version without the table
-    return [(_text(said), _text(status)) for said, status in rows]
+    return [(_text(content), _text(status)) for content, status in rows]
 
 
-def todo_status(said: str) -> TodoStatus:
+def todo_status(content: str) -> TodoStatus:
     """The list has more states than segue."""
-    if said == "in_progress":
+    if content == "in_progress":
         return "in_progress"
-    return "completed" if said in ("completed", "cancelled") else "pending"
+    return "completed" if content in ("completed", "cancelled") else "pending"
 
 
 def spent(path: str, session_id: str) -> list[tuple[str, Spend]]:

@@ -99,11 +99,11 @@ def _rows(path: str, session_id: str) -> Iterator[list[Record]]:
             for name, created, data in rows:
                 row = {"session_id": session_id, "time_created": created, "data": data}
                 batch.append(Record({"table": "message", "id": name, **row}))
-                for part, at, said in db.execute(
+                for part, at, content in db.execute(
                     "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id",
                     (name,),
                 ):
-                    row = {"session_id": session_id, "time_created": at, "data": said}
+                    row = {"session_id": session_id, "time_created": at, "data": content}
                     batch.append(Record({"table": "part", "id": part, "message_id": name, **row}))
             yield batch
 

@@ -43,9 +43,9 @@ def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
     if path.endswith(".md"):
         return Known(_markdown_task(path), Salvaged())
     task, before = _begun(agent, path, session_id, cwd)
-    found = salvage(agent, path, session_id=session_id, told=[task] if task else [], cwd=cwd)
-    said = dict.fromkeys((*(before.said if before else ()), *found.instructions))
-    return Known(task, replace(found, instructions=tuple(said)))
+    found = salvage(agent, path, session_id=session_id, known=[task] if task else [], cwd=cwd)
+    instructions = dict.fromkeys((*(before.said if before else ()), *found.instructions))
+    return Known(task, replace(found, instructions=tuple(instructions)))
 
 
 def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
@@ -130,8 +130,8 @@ def first_prompt(agent: str, path: str, session_id: str) -> str:
             if path.endswith(".json"):
                 return _first(profile, tail.document(handle, info.st_size))
             for length in _HEADS:
-                if said := _first(profile, tail.first_records(handle, length)):
-                    return said
+                if prompt := _first(profile, tail.first_records(handle, length)):
+                    return prompt
                 if length >= info.st_size:
                     break
         finally:
@@ -141,8 +141,8 @@ def first_prompt(agent: str, path: str, session_id: str) -> str:
 
 def _first(profile: Profile, records: Iterable[Record]) -> str:
     events: Iterable[Event] = profile.parse(records)
-    said = (event.text.strip() for event in events if isinstance(event, Prompt))
-    return next(filter(None, said), "")
+    prompts = (event.text.strip() for event in events if isinstance(event, Prompt))
+    return next(filter(None, prompts), "")
 
 
 def _first_records(path: str, session_id: str) -> list[Record]:
@@ -160,11 +160,16 @@ def _first_records(path: str, session_id: str) -> list[Record]:
             for name, created, data in messages:
                 row = {"id": name, "session_id": session_id, "time_created": created, "data": data}
                 found.append(Record({"table": "message", **row}))
-                for part, at, said in db.execute(
+                for part, at, content in db.execute(
                     "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id",
                     (name,),
                 ):
-                    row = {"id": part, "session_id": session_id, "time_created": at, "data": said}
+                    row = {
+                        "id": part,
+                        "session_id": session_id,
+                        "time_created": at,
+                        "data": content,
+                    }
                     found.append(Record({"table": "part", "message_id": name, **row}))
         except sqlite3.Error:
             return []

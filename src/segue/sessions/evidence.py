@@ -206,4 +206,4 @@ def evidence_in(
 
 
 def _names(call: ToolCall, marker: str) -> bool:
-    return any(marker in said for said in (call.command, call.argument, *call.files))
+    return any(marker in text for text in (call.command, call.argument, *call.files))

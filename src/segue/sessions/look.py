@@ -59,10 +59,10 @@ def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Ju
     return look
 
 
-def judged(seen: TailLook, profile: Profile, judge: Judge) -> Look:
+def judged(tail_look: TailLook, profile: Profile, judge: Judge) -> Look:
     """What a tail shows, with the verdict on its last turn."""
-    turn, look = seen.turn, seen.look
-    look.growth = growth(seen.samples)
+    turn, look = tail_look.turn, tail_look.look
+    look.growth = growth(tail_look.samples)
     look.stop = _seen(judge(profile, turn) if turn.seen else None)
     look.awaits_user = _awaits_user(turn)
     return look

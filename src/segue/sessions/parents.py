@@ -78,8 +78,8 @@ def _first_records(path: str) -> list[JSON]:
 
 
 def _top(agent: str, parent: str, above: Mapping[tuple[str, str], str]) -> str:
-    seen = {parent}
-    while (higher := above.get((agent, parent), "")) not in ("", UNTOLD, *seen):
+    visited = {parent}
+    while (higher := above.get((agent, parent), "")) not in ("", UNTOLD, *visited):
         parent = higher
-        seen.add(parent)
+        visited.add(parent)
     return parent

@@ -51,7 +51,7 @@ def salvage(
     *,
     session_id: str = "",
     since: float | None = None,
-    told: Collection[str] = (),
+    known: Collection[str] = (),
     cwd: str = "",
 ) -> Salvaged:
     """What a session's file says, or its rows if the agent uses a database (`session_id` says
@@ -62,12 +62,12 @@ def salvage(
     if profile is None:
         return Salvaged()
     store = agents.stores().get(profile.name)
-    seen = Salvager(cwd, since)
+    salvager = Salvager(cwd, since)
     if store is not None and store.database:
-        _read_database(seen, profile, path, session_id)
+        _read_database(salvager, profile, path, session_id)
     else:
-        _read_file(seen, profile, path)
-    return seen.result(told)
+        _read_file(salvager, profile, path)
+    return salvager.result(known)
 
 
 class _Outcome(Struct, frozen=True):
@@ -123,9 +123,9 @@ class Salvager:
         # Some agents restart the numbers of their calls in each leg, others use none.
         key = f"{event.call_id} {len(self.calls)}"
         self.open.append(key)
-        said = event.command or f"{event.name} {event.argument}".strip()
+        label = event.command or f"{event.name} {event.argument}".strip()
         self.calls[key] = CallMade(
-            call_id=event.call_id, text=cut(said, CALL_CHARS), is_command=bool(event.command)
+            call_id=event.call_id, text=cut(label, CALL_CHARS), is_command=bool(event.command)
         )
         if len(self.calls) > 2 * CALLS_KEPT:
             for old in list(self.calls)[:-CALLS_KEPT]:
@@ -153,10 +153,10 @@ class Salvager:
             files = dict.fromkeys(tally.files)
             self.files = dict(list({**files, **self.files}.items())[-_FILES:])
 
-    def result(self, told: Collection[str] = ()) -> Salvaged:
+    def result(self, known: Collection[str] = ()) -> Salvaged:
         """`told`: what segue itself said in the session, including the task; if that is unknown,
         the first prompt is the task."""
-        flat = {_flat(text) for text in told}
+        flat = {_flat(text) for text in known}
         prompts = self.prompts if flat or not self.is_whole else self.prompts[1:]
         own = dict.fromkeys(p for p in prompts if _is_users(p, flat))
         calls = []
@@ -184,13 +184,13 @@ class Salvager:
         )
 
 
-def _is_users(prompt: str, told: set[str]) -> bool:
+def _is_users(prompt: str, known: set[str]) -> bool:
     """Whether it was not said by segue."""
     if not prompt or is_automatic(prompt):
         return False
     flat = _flat(prompt)
-    is_cut = flat.endswith("…") and any(text.startswith(flat[:-1]) for text in told)
-    return flat not in told and not is_cut
+    is_cut = flat.endswith("…") and any(text.startswith(flat[:-1]) for text in known)
+    return flat not in known and not is_cut
 
 
 def _in_doubt(call: CallMade, result: _Outcome | None) -> bool:
@@ -203,7 +203,7 @@ def _in_doubt(call: CallMade, result: _Outcome | None) -> bool:
     return result.exit_code is None or result.exit_code in _STOPPED or result.exit_code < 0
 
 
-def _read_file(seen: Salvager, profile: Profile, path: str) -> None:
+def _read_file(salvager: Salvager, profile: Profile, path: str) -> None:
     try:
         handle = find.open_file(path)
     except (OSError, ValueError):
@@ -213,19 +213,19 @@ def _read_file(seen: Salvager, profile: Profile, path: str) -> None:
         if not stat.S_ISREG(info.st_mode):
             return
         if path.endswith(".json"):  # one object, as older versions wrote it
-            seen.feed(profile.parse(tail.document(handle, info.st_size)))
+            salvager.feed(profile.parse(tail.document(handle, info.st_size)))
             return
         start = max(0, info.st_size - TAIL_BYTES)
-        seen.is_whole = start == 0
+        salvager.is_whole = start == 0
         data = os.pread(handle, info.st_size - start, start)
         records = list(tail.records(data, whole=start == 0))
-        seen.feed(profile.parse(records))
+        salvager.feed(profile.parse(records))
         del data, records
         make = agents.counter(profile.name)
         if make is not None:
             tally = Tally()
             _count(handle, info.st_size, make(tally, Ledger()))
-            seen.take(tally)
+            salvager.take(tally)
     except OSError:
         return
     finally:
@@ -263,21 +263,21 @@ def _next_line(handle: int, offset: int, size: int) -> int:
     return size
 
 
-def _read_database(seen: Salvager, profile: Profile, path: str, session_id: str) -> None:
+def _read_database(salvager: Salvager, profile: Profile, path: str, session_id: str) -> None:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # SQLite would block at the end of a pipe
             return
         records = database.records(path, session_id, _MESSAGES)
-        seen.is_whole = sum(r.data["table"] == "message" for r in records) < _MESSAGES
-        seen.feed(profile.parse(records))
+        salvager.is_whole = sum(r.data["table"] == "message" for r in records) < _MESSAGES
+        salvager.feed(profile.parse(records))
         listed = database.todos(path, session_id)
         changed = database.files_changed(path, session_id)
     except (database.Unreadable, OSError, ValueError):
         return
-    seen.todos = [Todo(str(text), database.todo_status(state)) for text, state in listed]
-    if seen.since is None:
+    salvager.todos = [Todo(str(text), database.todo_status(state)) for text, state in listed]
+    if salvager.since is None:
         for file in changed:
-            seen.write(file)
+            salvager.write(file)
 
 
 def _below(cwd: str, path: str) -> str:

@@ -76,20 +76,20 @@ class Survey:
         """The sessions that were active since then, and those that one of these processes may have
         open; without their sub-agents."""
         wanted = _Wanted(since, processes)
-        seen: list[SessionSeen] = []
+        sightings: list[SessionSeen] = []
         for file in self.found:
             if self.homes[file.home].store.database:
-                seen += self._in_database(file, wanted)
+                sightings += self._in_database(file, wanted)
             elif not file.parent_id and wanted.has(
                 file.agent, file.session_id, file.path, file.changed_at
             ):
                 found = self.look_at_file(file)
                 if found is not None:
-                    seen.append(SessionSeen(file.agent, file.path, found, file.changed_at))
+                    sightings.append(SessionSeen(file.agent, file.path, found, file.changed_at))
         if self.index is not None:
             self._write(partial(self.index.keep_looks, self.new))
         self.new = []
-        return seen
+        return sightings
 
     def _write(self, keep: Callable[[], None]) -> None:
         try:
@@ -103,9 +103,9 @@ class Survey:
     def look_at_file(self, file: FileOnDisk) -> Look | None:
         """What its end shows; None if it is not a session, or cannot be read. New looks are added
         to `new`."""
-        kept = self.kept(file.path, file.stamp)
-        if kept is not None:
-            return kept
+        cached = self.kept(file.path, file.stamp)
+        if cached is not None:
+            return cached
         try:
             found = self._looked(file)
             self._keep(file.path, file.stamp, found)
@@ -159,7 +159,7 @@ class Survey:
         profile = profile_of(file.agent)
         if profile is None:
             return []
-        seen = []
+        sightings = []
         try:
             for row in database.sessions(file.path):
                 if row.parent_id or not wanted.has(file.agent, row.session_id, "", row.changed_at):
@@ -171,10 +171,10 @@ class Survey:
                     found = self._look_at_row(file.path, row, profile)
                     if not found.unreadable:
                         self._keep(name, stamp, found)
-                seen.append(SessionSeen(file.agent, file.path, found, row.changed_at))
+                sightings.append(SessionSeen(file.agent, file.path, found, row.changed_at))
         except database.Unreadable as fault:
             self.notes.append(str(fault))
-        return seen
+        return sightings
 
     def _look_at_row(self, path: str, row: database.Row, profile: Profile) -> Look:
         try:
@@ -209,7 +209,7 @@ class Survey:
 
     def sessions(
         self,
-        seen: Sequence[SessionSeen],
+        sightings: Sequence[SessionSeen],
         processes: Sequence[Process],
         now: float,
         *,
@@ -217,7 +217,7 @@ class Survey:
     ) -> list[Session]:
         """Sessions with their state, the most recently active first. `only`: which of them are
         wanted; the others are used to decide which process belongs to which session."""
-        seen = _each_once(seen)
+        sightings = _each_once(sightings)
         subjects = [
             alive.Subject(
                 key=_key(s),
@@ -228,7 +228,7 @@ class Survey:
                 last_at=s.look.last_at or s.changed_at,
                 is_open=not s.look.awaits_user,
             )
-            for s in seen
+            for s in sightings
         ]
         children = [file for file in self.found if file.parent_id]
         subjects += [
@@ -245,41 +245,41 @@ class Survey:
         counts = Counter((file.agent, file.parent_id) for file in children)
         sessions = [
             self.session(s, behind.get(_key(s)), counts[s.agent, s.look.session_id], now)
-            for s in seen
+            for s in sightings
             if only is None or only(s)
         ]
         return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
 
     def session(
-        self, seen: SessionSeen, process: Process | None, children: int, now: float
+        self, sighting: SessionSeen, process: Process | None, children: int, now: float
     ) -> Session:
         """One session with its state; if it cannot be read, the result says so."""
         try:
-            return self.session_of(seen, process, children, now)
+            return self.session_of(sighting, process, children, now)
         except (sqlite3.Error, SegueError):
             raise
         except Exception as fault:
             return Session(
-                agent=seen.agent,
-                session_id=seen.look.session_id,
-                path=seen.path,
-                cwd=seen.look.cwd,
-                last_at=seen.changed_at,
+                agent=sighting.agent,
+                session_id=sighting.look.session_id,
+                path=sighting.path,
+                cwd=sighting.look.cwd,
+                last_at=sighting.changed_at,
                 process=process,
                 children=children,
                 unreadable=why_not(fault),
             )
 
     def session_of(
-        self, seen: SessionSeen, process: Process | None, children: int, now: float
+        self, sighting: SessionSeen, process: Process | None, children: int, now: float
     ) -> Session:
         """One session with its state, window, zone and forecast, by the policy that applies to
         it now. Everything that shows or acts on a session gets it from here."""
-        look = seen.look
+        look = sighting.look
         # The first records of a session may name no folder; the process that has it open does.
         cwd = look.cwd or (process.cwd if process is not None and process.certain else "")
-        policy = self.policy_for(seen.agent, look.model, cwd)
-        window, enforced = self.windows.of(seen.agent, look, policy)
+        policy = self.policy_for(sighting.agent, look.model, cwd)
+        window, enforced = self.windows.of(sighting.agent, look, policy)
         reading = _reading(look, window)
         ahead = None
         if reading is not None:
@@ -292,13 +292,13 @@ class Survey:
             )
         notes = look.notes + ((window.note,) if window.note and reading is not None else ())
         return Session(
-            agent=seen.agent,
+            agent=sighting.agent,
             session_id=look.session_id,
-            path=seen.path,
+            path=sighting.path,
             cwd=cwd,
             model=look.model,
             started_at=look.started_at,
-            last_at=look.last_at or seen.changed_at,
+            last_at=look.last_at or sighting.changed_at,
             reading=reading,
             zone=ahead.zone if ahead is not None else None,
             forecast=ahead,
@@ -358,31 +358,31 @@ class _Wanted:
         )
 
 
-def _each_once(seen: Sequence[SessionSeen]) -> list[SessionSeen]:
+def _each_once(sightings: Sequence[SessionSeen]) -> list[SessionSeen]:
     """A session in several files: a stub that a resume left, a copy in an archive. The one that
     says most counts, then the newest."""
     best: dict[tuple[str, str], SessionSeen] = {}
-    for each in seen:
+    for each in sightings:
         name = (each.agent, each.look.session_id)
         if name not in best or _worth(each) > _worth(best[name]):
             best[name] = each
     return list(best.values())
 
 
-def _worth(seen: SessionSeen) -> tuple[bool, float]:
-    return seen.look.used_tokens is not None, seen.look.last_at or seen.changed_at
+def _worth(sighting: SessionSeen) -> tuple[bool, float]:
+    return sighting.look.used_tokens is not None, sighting.look.last_at or sighting.changed_at
 
 
-def _key(seen: SessionSeen) -> str:
-    return f"{seen.path}#{seen.look.session_id}"
+def _key(sighting: SessionSeen) -> str:
+    return f"{sighting.path}#{sighting.look.session_id}"
 
 
-def _reading(told: Look, window: Window) -> Reading | None:
-    if told.used_tokens is None:
+def _reading(look: Look, window: Window) -> Reading | None:
+    if look.used_tokens is None:
         return None
-    parts = told.parts
-    if parts is None or parts.total_tokens != told.used_tokens:
-        parts = Spend(input_tokens=told.used_tokens)
+    parts = look.parts
+    if parts is None or parts.total_tokens != look.used_tokens:
+        parts = Spend(input_tokens=look.used_tokens)
     return Reading(
         input_tokens=parts.input_tokens,
         cache_write_tokens=parts.cache_write_tokens,
@@ -390,7 +390,7 @@ def _reading(told: Look, window: Window) -> Reading | None:
         output_tokens=parts.output_tokens,
         window_tokens=window.tokens,
         source="transcript",
-        at=told.used_at,
+        at=look.used_at,
     )
 
 

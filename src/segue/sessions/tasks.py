@@ -25,27 +25,27 @@ class Tasks:
 
     def of(self, sessions: Sequence[Session]) -> list[str]:
         """The first prompt of each, without secrets; "" if there is none, or it cannot be read."""
-        kept = self._index.tasks() if self._index is not None else {}
+        cached = self._index.tasks() if self._index is not None else {}
         names = [f"{session.path}#{session.session_id}" for session in sessions]
         places = [self._places.get(session.path, (0, 0)) for session in sessions]
         unknown = [
             number
             for number, (name, place) in enumerate(zip(names, places, strict=True))
-            if kept.get(name, ((), ""))[0] != place
+            if cached.get(name, ((), ""))[0] != place
         ]
         lines = _lines([_said(sessions[number]) for number in unknown])
         new = dict(zip(unknown, lines, strict=True))
         self._keep([(names[n], places[n], line) for n, line in new.items() if line])
         return [
-            new[number] if number in new else kept[name][1] for number, name in enumerate(names)
+            new[number] if number in new else cached[name][1] for number, name in enumerate(names)
         ]
 
-    def _keep(self, told: Sequence[tuple[str, tuple[int, int], str]]) -> None:
+    def _keep(self, rows: Sequence[tuple[str, tuple[int, int], str]]) -> None:
         """Only a cache: what cannot be stored is read again."""
         if self._index is None:
             return
         try:
-            self._index.keep_tasks(told)
+            self._index.keep_tasks(rows)
         except sqlite3.Error as fault:
             if is_damage(fault):
                 raise
@@ -54,18 +54,18 @@ class Tasks:
 def _said(session: Session) -> str:
     from segue.sessions.documents import known_task
 
-    said = known_task(session.agent, session.path, session.session_id, session.cwd)
-    return said[: LINE_CHARS + _SLACK_CHARS].replace(_BETWEEN, "")
+    task = known_task(session.agent, session.path, session.session_id, session.cwd)
+    return task[: LINE_CHARS + _SLACK_CHARS].replace(_BETWEEN, "")
 
 
-def _lines(said: Sequence[str]) -> list[str]:
+def _lines(tasks: Sequence[str]) -> list[str]:
     """Without secrets. Searching for them takes a while, but hardly longer for a hundred at
     once."""
     from segue.core.secrets.redact import redact
 
     found: list[str] = []
-    for begin in range(0, len(said), _AT_ONCE):
-        some = said[begin : begin + _AT_ONCE]
+    for begin in range(0, len(tasks), _AT_ONCE):
+        some = tasks[begin : begin + _AT_ONCE]
         clean = redact(f"\n{_BETWEEN}\n".join(some))[0].split(f"\n{_BETWEEN}\n")
         if len(clean) != len(some):  # one secret extended into the next text
             clean = [redact(text)[0] for text in some]

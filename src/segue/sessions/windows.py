@@ -37,20 +37,20 @@ class Windows:
         self.environment, self.price_window = environment, price_window
         self.configured: dict[tuple[str, str, str], int | None] = {}
 
-    def of(self, agent: str, told: Look, policy: Policy) -> tuple[Window, int | None]:
+    def of(self, agent: str, look: Look, policy: Policy) -> tuple[Window, int | None]:
         """How large the window is assumed to be, and where the agent itself compacts or refuses,
         if it does."""
         profile = profile_of(agent)
-        priced, said = None, told.told_window_tokens
+        priced, stated = None, look.told_window_tokens
         own = profile.windows if profile is not None else {}
-        if not said and profile is not None and profile.window_in is not None:
-            said = self._configured(profile, told)
-        if not said and told.model and "" not in own:
-            priced = self.price_window(told.model)
+        if not stated and profile is not None and profile.window_in is not None:
+            stated = self._configured(profile, look)
+        if not stated and look.model and "" not in own:
+            priced = self.price_window(look.model)
         window = believed_window(
-            told_tokens=said,
-            accepted_tokens=told.accepted_tokens,
-            model=told.model,
+            told_tokens=stated,
+            accepted_tokens=look.accepted_tokens,
+            model=look.model,
             configured=policy.known_windows,
             agents_own=own,
             priced_tokens=priced,
@@ -58,18 +58,18 @@ class Windows:
         )
         return window, profile.enforced(window.tokens) if profile is not None else None
 
-    def _configured(self, profile: Profile, told: Look) -> int | None:
+    def _configured(self, profile: Profile, look: Look) -> int | None:
         """What the agent's own config says; files that are not plain JSON are skipped."""
-        asked = (profile.name, told.model, told.cwd)
+        asked = (profile.name, look.model, look.cwd)
         if asked not in self.configured:
             self.configured[asked] = None
             for place in agents.stores()[profile.name].configs:
-                file = find.filled(place.replace("{cwd}", told.cwd), self.environment)
+                file = find.filled(place.replace("{cwd}", look.cwd), self.environment)
                 try:
                     config = json.loads(read_plain(file, _MAX_CONFIG_BYTES))
                 except (OSError, ValueError, RecursionError):
                     continue
-                found = profile.window_in(obj(config), told.model) if profile.window_in else None
+                found = profile.window_in(obj(config), look.model) if profile.window_in else None
                 if found:
                     self.configured[asked] = found
                     break

@@ -125,13 +125,13 @@ class Accounts:
         cleared: list[str] = []
         with suppress(OSError), self._alone():
             file = self._read()
-            kept = []
+            remaining = []
             for account in file.accounts:
                 if wanted is None or account.id in wanted:
                     cleared += [account.id] if account.limits else []
                     account = replace(account, limits=(), first=None)
-                kept.append(account)
-            self._write(AccountsFile(kept))
+                remaining.append(account)
+            self._write(AccountsFile(remaining))
         return cleared
 
     def _change(self, account: Account, change: Callable[[Account], Account]) -> bool:

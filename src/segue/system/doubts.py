@@ -52,10 +52,12 @@ def keep(doubt: Doubt) -> None:
     text, _ = redact(doubt.text.strip()[-_MAX_CHARS:])
     if not text:
         return
-    kept = [d for d in load() if d.at >= doubt.at - KEPT_S and d.text != text][1 - _MAX_DOUBTS :]
+    remaining = [d for d in load() if d.at >= doubt.at - KEPT_S and d.text != text][
+        1 - _MAX_DOUBTS :
+    ]
     clean = msgspec.structs.replace(doubt, text=text)
     with contextlib.suppress(OSError):
-        _write([*kept, clean])
+        _write([*remaining, clean])
 
 
 def load() -> list[Doubt]:

@@ -143,22 +143,22 @@ def _is_own(entry: Any) -> bool:
 def _without_table(text: str) -> str:
     """The text without the table: from its name to its last entry. What follows, up to the next
     table, belongs to the user."""
-    kept: list[str] = []
+    lines: list[str] = []
     below: list[str] | None = None  # comments and blank lines since an entry of the table
     for line in text.splitlines(keepends=True):
         bare = line.strip()
         if bare.startswith("["):
-            kept += below or []
+            lines += below or []
             below = [] if _TABLE.fullmatch(bare) else None
             if below is not None:
                 continue
         if below is None:
-            kept.append(line)
+            lines.append(line)
         elif bare and not bare.startswith("#"):
             below = []
         else:
             below.append(line)
-    return "".join([*kept, *(below or [])])
+    return "".join([*lines, *(below or [])])
 
 
 def _toml(text: str, path: str) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _there(agent: str, path: str, is_same: bool) -> str:
 
 
 def _said(agent: str, path: str, backup: str) -> list[str]:
-    kept = [f"  backup of the file: {backup}"] if backup else []
+    backups = [f"  backup of the file: {backup}"] if backup else []
     return [
         f"{agent}: its MCP server `segue mcp` is in {path}",
-        *kept,
+        *backups,
         "  to undo this: segue uninstall",
     ]

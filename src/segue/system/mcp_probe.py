@@ -36,8 +36,8 @@ def why_not(argv: Sequence[str]) -> str:
         return f"no answer in {_LIMIT_S:.0f} s"
     if any(map(_is_welcome, done.stdout.splitlines())):
         return ""
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return said[-1].strip() if said else f"no answer, exit code {done.returncode}"
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    return errors[-1].strip() if errors else f"no answer, exit code {done.returncode}"
 
 
 def _is_welcome(line: bytes) -> bool:

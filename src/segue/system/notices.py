@@ -327,10 +327,10 @@ def ring(bell: TextIO, notice: Notice) -> str:
     try:
         if not bell.isatty():
             return "notice not shown: no terminal"
-        said = _line(
+        line = _line(
             ": ".join(part for part in (notice.title, notice.body) if part), 2 * _TERSE_CHARS
         )
-        bell.write(f"\x1b]9;{said}\x07\x07")
+        bell.write(f"\x1b]9;{line}\x07\x07")
         bell.flush()
     except (OSError, ValueError) as fault:
         return f"notice not shown: {type(fault).__name__}"

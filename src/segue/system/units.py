@@ -28,23 +28,23 @@ _KEPT = (
 sessions."""
 
 
-def client_command(kind: str, told: str, former: str = "") -> str:
+def client_command(kind: str, event: str, former: str = "") -> str:
     """The line for a shell that starts the client: `kind` is hook or statusline, `told` the event
     or "-", `former` the file with the status line of before.
 
     Where segue is no longer installed it says nothing and ends with 0: the interpreter alone would
     end with 2, by which claude refuses what the hook was asked about.
     """
-    argv = client_argv(kind, told, former)
+    argv = client_argv(kind, event, former)
     python, script, old = shlex.quote(argv[0]), shlex.quote(argv[3]), shlex.quote(former)
     gone = f"{{ [ -f {old} ] && exec sh {old}; exit 0; }}" if former else "exit 0"
     return f"[ -x {python} ] && [ -f {script} ] || {gone}; exec {shlex.join(argv)}"
 
 
-def client_argv(kind: str, told: str, former: str = "") -> tuple[str, ...]:
+def client_argv(kind: str, event: str, former: str = "") -> tuple[str, ...]:
     """The same as words: interpreter, -I, -S, the client and its arguments."""
     more = (former,) if former else ()
-    return (sys.executable, "-I", "-S", client.__file__, kind, state.socket_path(), told, *more)
+    return (sys.executable, "-I", "-S", client.__file__, kind, state.socket_path(), event, *more)
 
 
 def own_argv(*words: str) -> list[str]:
@@ -70,7 +70,9 @@ def systemd_unit(env: Mapping[str, str]) -> str:
     """The unit. Agents that the daemon started outlive it, and /tmp is shared, because tmux uses
     it."""
     start = " ".join(_systemd(word).replace("$", "$$") for word in own_argv("watch"))
-    kept = "".join(f"Environment={_systemd(f'{k}={v}')}\n" for k, v in inherited_env(env).items())
+    environment = "".join(
+        f"Environment={_systemd(f'{k}={v}')}\n" for k, v in inherited_env(env).items()
+    )
     return (
         "[Unit]\n"
         "Description=segue watches coding agents\n"
@@ -78,7 +80,7 @@ def systemd_unit(env: Mapping[str, str]) -> str:
         "[Service]\n"
         f"ExecStart={start}\n"
         "ExecReload=/bin/kill -HUP $MAINPID\n"
-        f"{kept}"
+        f"{environment}"
         "Restart=on-failure\n"
         "RestartSec=5\n"
         "KillMode=process\n"

@@ -43,8 +43,8 @@ def make_holder(pid: int = 1, **changes: Any) -> Holder:
 
 def claim(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease | None:
     """As a worker does."""
-    told = {"agent": "one", "account": "one", "caps": MANY, **more}
-    return queue.claim(name, make_holder(pid), START, **told)
+    options = {"agent": "one", "account": "one", "caps": MANY, **more}
+    return queue.claim(name, make_holder(pid), START, **options)
 
 
 def held(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease:
@@ -201,8 +201,8 @@ class QueueTests:
         tasks = [make_task(f"task-{number:04}") for number in range(250)]
         queue.submit(tasks)
         held(queue, "task-0249")
-        seen = {task.id for _ in range(6) for task in queue.upcoming("m", START)}
-        assert seen == {task.id for task in tasks}
+        listed = {task.id for _ in range(6) for task in queue.upcoming("m", START)}
+        assert listed == {task.id for task in tasks}
         assert all(
             {"task-0000", "task-0249"} <= {task.id for task in queue.upcoming("m", START)}
             for _ in range(3)
@@ -289,10 +289,10 @@ class QueueTests:
         queue.submit([make_task("task-1"), make_task("task-2"), make_task("task-3", project="/q")])
         held(queue, "task-1", caps=caps)
         here = make_holder(2, machine="m2")
-        told: dict[str, Any] = {"agent": "two", "caps": caps}
-        assert queue.claim("task-2", here, START, account="one", **told) is None
-        assert queue.claim("task-2", here, START, account="two", **told) is not None
-        assert queue.claim("task-3", here, START, account="three", **told) is None
+        options: dict[str, Any] = {"agent": "two", "caps": caps}
+        assert queue.claim("task-2", here, START, account="one", **options) is None
+        assert queue.claim("task-2", here, START, account="two", **options) is not None
+        assert queue.claim("task-3", here, START, account="three", **options) is None
 
     def test_two_tasks_are_never_in_one_folder(self, queue: Queue, dead: set[int]) -> None:
         queue.submit([make_task(f"task-{n}", here=True) for n in range(2)])
@@ -335,9 +335,9 @@ class QueueTests:
         self, queue: Queue
     ) -> None:
         (task,) = queue.submit([make_task()])
-        seen = replace(task, work=Work(commits=2), is_tree_removed=True)
-        queue.note(seen)
+        updated = replace(task, work=Work(commits=2), is_tree_removed=True)
+        queue.note(updated)
         assert queue.task("task-1") == task  # it has not ended
         ended = queue.cancel("task-1", START)
-        queue.note(seen)
+        queue.note(updated)
         assert queue.task("task-1") == replace(ended, work=Work(commits=2), is_tree_removed=True)

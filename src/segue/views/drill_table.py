@@ -95,19 +95,19 @@ class DrillRow:
 
 def _news(request: dict[str, Any]) -> str:
     """What the model was asked, if it is not the work itself, and its answer."""
-    said = str(request["answered"]).replace("_", " ")
+    answer = str(request["answered"]).replace("_", " ")
     if request["delivery"] != "whole":
-        said += f" ({request['delivery'].replace('_', ' ')})"
+        answer += f" ({request['delivery'].replace('_', ' ')})"
     kind = request["kind"]
     if kind is None:
-        said = f"{request['method']} {request['path']}"
+        answer = f"{request['method']} {request['path']}"
     elif kind != "main":
-        said = f"{kind}: {said}"
-    return _line(said)  # it may be any command
+        answer = f"{kind}: {answer}"
+    return _line(answer)  # it may be any command
 
 
-def _line(said: str) -> str:
-    return "".join(c for c in " ".join(said.split()) if c.isprintable())
+def _line(text: str) -> str:
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
 class DrillPicture(Protocol):
@@ -116,7 +116,7 @@ class DrillPicture(Protocol):
     def begin(self, row: DrillRow) -> None:
         """A play begins."""
 
-    def news(self, row: DrillRow, said: str) -> None:
+    def news(self, row: DrillRow, text: str) -> None:
         """Something happened in it."""
 
     def end(self, row: DrillRow) -> None:
@@ -133,9 +133,9 @@ class DrillLines:
         if not row.refused:
             self.news(row, "begins")
 
-    def news(self, row: DrillRow, said: str) -> None:
-        if said:
-            self.console.print(f"{row.name}: {said}", markup=False, soft_wrap=True)
+    def news(self, row: DrillRow, text: str) -> None:
+        if text:
+            self.console.print(f"{row.name}: {text}", markup=False, soft_wrap=True)
 
     def end(self, row: DrillRow) -> None:
         self.news(row, row.in_words)
@@ -163,7 +163,7 @@ class MovingDrill:
     def begin(self, row: DrillRow) -> None:
         self.rows.append(row)
 
-    def news(self, row: DrillRow, said: str) -> None:
+    def news(self, row: DrillRow, text: str) -> None:
         pass  # it is in the row
 
     def end(self, row: DrillRow) -> None:
@@ -371,13 +371,13 @@ def _told(done: PlayOutcome, form: Form) -> str:
     """What became of the job, why it ended if not everything is done, and how."""
     why = "" if done.is_done and done.reason == "completed" else done.reason
     if form == "long" or not done.steps:
-        said = f"{done.in_words}: {why}" if why else done.in_words
-        return ", ".join(filter(None, (said, done.way)))
+        text = f"{done.in_words}: {why}" if why else done.in_words
+        return ", ".join(filter(None, (text, done.way)))
     counted = f"{len(set(done.done))}/{done.steps}"
     if form == "least":
         return counted
-    said = f"{counted} {why if done.is_whole else done.in_words}".strip()
-    return ", ".join(filter(None, (said, done.way)))
+    text = f"{counted} {why if done.is_whole else done.in_words}".strip()
+    return ", ".join(filter(None, (text, done.way)))
 
 
 def _time(row: DrillRow) -> str:

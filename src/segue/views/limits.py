@@ -42,16 +42,16 @@ def known(
 
 
 def _seen_in(session: Session) -> Iterator[Limit]:
-    for scope, seen in session.limits.items():
-        is_full = seen.rejected or (seen.used_percent or 0.0) >= _FULL
+    for scope, limit in session.limits.items():
+        is_full = limit.rejected or (limit.used_percent or 0.0) >= _FULL
         yield Limit(
             scope=scope,
-            used_percent=seen.used_percent,
-            resets_at=seen.resets_at,
-            is_met=is_full and seen.resets_at is not None,
+            used_percent=limit.used_percent,
+            resets_at=limit.resets_at,
+            is_met=is_full and limit.resets_at is not None,
             source="session",
             by=session.session_id,
-            seen_at=seen.seen_at or session.last_at or 0.0,
+            seen_at=limit.seen_at or session.last_at or 0.0,
         )
 
 

@@ -86,13 +86,13 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
 
 def list_sessions(machine: Machine, since: float | None = None) -> list[Session]:
     """Sessions that were active since then or that an agent has open, the newest first."""
-    seen = machine.survey.seen(since, machine.processes)
-    sessions = machine.survey.sessions(seen, machine.processes, machine.now)
+    sightings = machine.survey.seen(since, machine.processes)
+    sessions = machine.survey.sessions(sightings, machine.processes, machine.now)
     sessions, notes = owners.with_owners(sessions)
     machine.survey.notes += notes
     if since is None:
         return sessions
-    recent = {(s.path, s.look.session_id) for s in seen if s.changed_at >= since}
+    recent = {(s.path, s.look.session_id) for s in sightings if s.changed_at >= since}
     return [s for s in sessions if s.state.is_live or (s.path, s.session_id) in recent]
 
 

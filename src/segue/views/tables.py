@@ -63,12 +63,12 @@ def _by_run(sessions: Sequence[Session]) -> list[Session]:
         run = session.run.id if session.run is not None else ""
         if run not in best or _carries(session) > _carries(best[run]):
             best[run] = session
-    found, told = [], set()
+    found, listed = [], set()
     for session in sessions:
         if not _is_run_line(session) or session.run is None:
             found.append(session)
-        elif session.run.id not in told:
-            told.add(session.run.id)
+        elif session.run.id not in listed:
+            listed.add(session.run.id)
             found.append(best[session.run.id])
     return found
 
@@ -171,7 +171,7 @@ def _needed(columns: Sequence[_Column]) -> int:
 def _columns(sessions: Sequence[Session], now: float, names: Mapping[str, str]) -> list[_Column]:
     def of(cell: Callable[[Session], Any]) -> list[Any]:
         return [
-            printing.cell(said[:_MAX_CELL_CHARS]) if isinstance(said := cell(s), str) else said
+            printing.cell(value[:_MAX_CELL_CHARS]) if isinstance(value := cell(s), str) else value
             for s in sessions
         ]
 
@@ -229,27 +229,27 @@ def state(session: Session, now: float) -> Any:
         return Text("handed over", style="bright_black")
     if session.run is not None and _is_run_line(session):
         return Text(run_state(session.run, now), style=_run_colour(session.run))
-    said = session.state.value.replace("_", " ")
+    label = session.state.value.replace("_", " ")
     colour = _STATE_COLOURS[session.state]
     stop = session.stop
     if session.state is SessionState.STOPPED and stop is not None:
-        said = stop.reason.value.replace("_", " ")
+        label = stop.reason.value.replace("_", " ")
         colour = "bright_black" if stop.reason in _CALM else "red"
     if stop is not None and stop.retry_at is not None and stop.retry_at > now:
-        said += f", retry in {duration(stop.retry_at - now)}"
-    return Text(said, style=colour)
+        label += f", retry in {duration(stop.retry_at - now)}"
+    return Text(label, style=colour)
 
 
 def run_state(run: RunSeen, now: float) -> str:
     """The state of a run, in a few words: what it does, and whether a process drives it."""
-    said = run.state
+    label = run.state
     if run.is_final:
-        return said
+        return label
     if run.waits_until is not None and run.waits_until > now:
-        said += f" {duration(run.waits_until - now)}"
+        label += f" {duration(run.waits_until - now)}"
     if run.is_driven:
-        return said
-    return "interrupted" if run.interrupted else f"{said}, unattended"
+        return label
+    return "interrupted" if run.interrupted else f"{label}, unattended"
 
 
 def _run_colour(run: RunSeen) -> str:

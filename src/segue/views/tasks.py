@@ -84,8 +84,8 @@ def table(tasks: list[Task], verdicts: dict[str, Verdict], now: float, width: in
     for name in names:
         rows.add_column(name, no_wrap=True, overflow="ellipsis",
                         justify="right" if name == "age" else "left")  # fmt: skip
-    for task, told in zip(tasks, cells, strict=True):
-        shown = [Text(cut(cell, most)) for cell, most in zip(told, widths, strict=True)]
+    for task, row in zip(tasks, cells, strict=True):
+        shown = [Text(cut(cell, most)) for cell, most in zip(row, widths, strict=True)]
         shown[_STATE_AT].stylize(STATE_COLOURS[task.state])
         rows.add_row(*shown)
     return rows

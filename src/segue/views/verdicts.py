@@ -234,9 +234,9 @@ def _other_signs(judgement: "Judgement", policy: Policy) -> list[str]:
         ]
     other = next((s for s in signs if s.reason is not stop.reason), None)
     without = other.reason.value if other else StopReason.UNKNOWN.value
-    said = [f"without the signs of {stop.reason.value}: {without}"]
+    lines = [f"without the signs of {stop.reason.value}: {without}"]
     if signs[0].rank.name != "STRUCTURE":
-        said.append("the agent's own closing record would take precedence")
+        lines.append("the agent's own closing record would take precedence")
     if not policy.is_sure(stop):
-        said.append("--ended-by user, segue or system, if you know who ended it")
-    return said
+        lines.append("--ended-by user, segue or system, if you know who ended it")
+    return lines

@@ -19,76 +19,76 @@ class UserCommands:
     called when a decision may have changed."""
 
     def __init__(
-        self, world: DaemonState, hands: HandoffWorker, stops: Stops, *, wake: Callable[[], None]
+        self, state: DaemonState, handoffs: HandoffWorker, stops: Stops, *, wake: Callable[[], None]
     ) -> None:
-        self.world, self.hands, self.stops, self._wake = world, hands, stops, wake
+        self.state, self.handoffs, self.stops, self._wake = state, handoffs, stops, wake
 
     def one(self, name: str) -> TrackedSession:
         """The session with this name. Raises InputError."""
-        found = self.world.find(name)
-        live = [kept for kept in found if kept.session.state.is_live] or found
+        found = self.state.find(name)
+        live = [tracked for tracked in found if tracked.session.state.is_live] or found
         if len(live) == 1:
             return live[0]
         if not live:
             raise InputError(f"no session {name!r} is watched; `segue status` lists them")
-        names = ", ".join(kept.session.session_id for kept in live[:5])
+        names = ", ".join(tracked.session.session_id for tracked in live[:5])
         raise InputError(f"{name!r} may be one of {len(live)}: {names}")
 
     def pause(self, what: str, *, on: bool = True) -> str:
         """Pauses or unpauses something."""
-        with self.world.lock:
+        with self.state.lock:
             if on:
-                self.world.paused.add(what)
+                self.state.paused.add(what)
             elif what == "all":
-                self.world.paused.clear()
+                self.state.paused.clear()
             else:
-                self.world.paused.discard(what)
-            self.world.note("paused", None, {"what": sorted(self.world.paused)})
+                self.state.paused.discard(what)
+            self.state.note("paused", None, {"what": sorted(self.state.paused)})
         self._wake()
         return f"{'paused' if on else 'no longer paused'}: {what}"
 
     def hand_over(self, name: str, *, retry: bool) -> str:
         """Hands a session over now, or continues a handoff that waits for the user."""
-        with self.world.lock:
-            kept = self.one(name)
-            cycle = self.hands.of(kept.session)
+        with self.state.lock:
+            tracked = self.one(name)
+            cycle = self.handoffs.of(tracked.session)
             if cycle is not None:
                 if not retry and cycle.step is not HandoffStep.RESTING:
-                    said = f"handoff {cycle.id} is in progress: {cycle.step.value}"
-                    return f"{said}; {cycle.why}" if cycle.why else said
-                self.hands.retry(cycle)
+                    message = f"handoff {cycle.id} is in progress: {cycle.step.value}"
+                    return f"{message}; {cycle.why}" if cycle.why else message
+                self.handoffs.retry(cycle)
                 return f"handoff {cycle.id} continues"
-            why = _why_not(kept)
+            why = _why_not(tracked)
             if why:
-                raise InputError(f"{label(kept.session)} cannot be handed over: {why}")
-            cycle = self.hands.begin(kept, by_user=True)
+                raise InputError(f"{label(tracked.session)} cannot be handed over: {why}")
+            cycle = self.handoffs.begin(tracked, by_user=True)
             return f"handoff {cycle.id} begins; the document will be {cycle.file}"
 
     def cancel(self, name: str) -> str:
         """Cancels a handoff or a resume."""
-        with self.world.lock:
-            kept = self.one(name)
-            cycle = self.hands.of(kept.session)
+        with self.state.lock:
+            tracked = self.one(name)
+            cycle = self.handoffs.of(tracked.session)
             if cycle is not None:
-                self.hands.cancel(cycle)
+                self.handoffs.cancel(cycle)
                 return f"handoff {cycle.id} is cancelled"
-            said = self.stops.cancel(kept.session)
-            return said or f"{label(kept.session)}: nothing is in progress"
+            message = self.stops.cancel(tracked.session)
+            return message or f"{label(tracked.session)}: nothing is in progress"
 
     def yes(self, name: str) -> str:
         """Allows what the daemon asked about."""
-        with self.world.lock:
-            kept = self.one(name)
-            return self.stops.say_yes(kept.session, self.world.clock.now() + YES_S)
+        with self.state.lock:
+            tracked = self.one(name)
+            return self.stops.say_yes(tracked.session, self.state.clock.now() + YES_S)
 
 
-def _why_not(kept: TrackedSession) -> str:
-    if kept.session.process is None:
+def _why_not(tracked: TrackedSession) -> str:
+    if tracked.session.process is None:
         return "no agent has it open"
-    if kept.in_run:
+    if tracked.in_run:
         return "it belongs to a run, which hands over by itself"
-    if terminals.find(kept.session.agent) is None:
-        return f"segue cannot type into {kept.session.agent}"
-    if kept.seat is None:
+    if terminals.find(tracked.session.agent) is None:
+        return f"segue cannot type into {tracked.session.agent}"
+    if tracked.seat is None:
         return "it is not running in tmux"
     return ""

@@ -66,7 +66,7 @@ class Watch:
         self.clock = clock or Clock()
         general = rules.policy("", "", "")
         self._notify = (general.notify, general.notify_terse)
-        self.world = DaemonState(
+        self.state = DaemonState(
             env=env,
             clock=self.clock,
             log=log,
@@ -78,18 +78,18 @@ class Watch:
         self.observer = observer or Observer(
             env=env, policy_for=rules.policy, homes=rules.homes, clock=self.clock.now
         )
-        self.hands = HandoffWorker(self.world)
-        self.hands.nudge = self.observer.nudge
-        self.arrivals = Arrivals(self.world, lambda job: self.hands.do(job))
-        self.adaptive = AdaptiveMarks(self.world)
-        self.hands.on_end = self._handed_over
-        self.waking = Resumer(self.world, self.hands)
-        self.stops = Stops(self.world, self.waking)
+        self.handoffs = HandoffWorker(self.state)
+        self.handoffs.nudge = self.observer.nudge
+        self.arrivals = Arrivals(self.state, lambda job: self.handoffs.do(job))
+        self.adaptive = AdaptiveMarks(self.state)
+        self.handoffs.on_end = self._handed_over
+        self.waking = Resumer(self.state, self.handoffs)
+        self.stops = Stops(self.state, self.waking)
         self.waking.stops = self.stops
         self.waking.wakes = self.observer.wake
-        self.takeups = Takeups(self.world, self.stops.left_at)
-        self.gauge = ZoneGauge(self.world, self.hands)
-        self.commands = UserCommands(self.world, self.hands, self.stops, wake=self.observer.wake)
+        self.takeups = Takeups(self.state, self.stops.left_at)
+        self.gauge = ZoneGauge(self.state, self.handoffs)
+        self.commands = UserCommands(self.state, self.handoffs, self.stops, wake=self.observer.wake)
         self.seating = seating or Seating()
         self.began_at = self.clock.now()
         self._boot = leases.here().boot if boot is None else boot
@@ -108,38 +108,38 @@ class Watch:
     def run(self) -> None:
         """Runs until it is stopped. Raises StateError if it cannot start; later it keeps
         running, and reports what is wrong."""
-        world = self.world
+        state = self.state
         self.begin()
         try:
             while not self._stop.is_set():
                 if not self.turn():
                     self._stop.wait(TICK_S)  # retrying does not help with a full disk
         finally:
-            self.hands.stop()
+            self.handoffs.stop()
             self.gauge.panes.close()
             with suppress(SegueError):
-                world.note("daemon", None, {"event": "stopped"})
+                state.note("daemon", None, {"event": "stopped"})
             self.observer.close()
-            world.notices.close()
+            state.notices.close()
 
     def begin(self) -> None:
         """Takes over from the previous daemon, and looks at all sessions for the first time. Raises
         StateError."""
-        world = self.world
-        world.note("daemon", None, {"event": "started", "pid": os.getpid()})
+        state = self.state
+        state.note("daemon", None, {"event": "started", "pid": os.getpid()})
         self.restore()
         self._take(self.observer.step(0))
         self.on_first_look()
-        with world.lock:
+        with state.lock:
             self._see_what_was_missed()
-        self.hands.start()
+        self.handoffs.start()
 
     def turn(self) -> bool:
         """Waits until something changes or is due, and acts on it; returns whether that
         succeeded."""
-        with contained(self.world) as step:
+        with contained(self.state) as step:
             self._take(self.observer.step(self.pause_s()))
-            with self.world.lock:
+            with self.state.lock:
                 self._tick()
         return not step.has_failed
 
@@ -148,8 +148,8 @@ class Watch:
         self._stop.set()
         self.waking.is_stopping = True
         self.observer.wake()
-        with self.world.news:
-            self.world.news.notify_all()
+        with self.state.news:
+            self.state.news.notify_all()
 
     def reload(self) -> None:
         """Reloads the config soon."""
@@ -172,13 +172,13 @@ class Watch:
         """How long until something is due."""
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
-        with self.world.lock:
-            busy = bool(self.hands.cycles or self.gauge.queued or self._is_arriving)
+        with self.state.lock:
+            busy = bool(self.handoffs.cycles or self.gauge.queued or self._is_arriving)
             busy = busy or bool(self._unwritten)
             next_at = min(self.stops.next_at() or self.takeups.next_at, self.takeups.next_at)
             critical = any(
-                kept.memory.reminded_at is not None and kept.session.process is not None
-                for kept in self.world.kept.values()
+                tracked.memory.reminded_at is not None and tracked.session.process is not None
+                for tracked in self.state.tracked.values()
             )
         pause_s = TICK_S if busy or critical else IDLE_S
         return min(pause_s, max(0.05, next_at - self.clock.now()))
@@ -188,15 +188,15 @@ class Watch:
     def _take(self, sightings: Sequence[Sighting]) -> None:
         for sighting in self._with_unwritten(sightings):
             session = sighting.session
-            with self.world.lock:
+            with self.state.lock:
                 if not self._see(sighting):
                     # Its end, if it is one, is stored separately.
                     again = msgspec.structs.replace(sighting, ended=None)
                     self._unwritten[session.agent, session.session_id] = again
         while self.observer.notes:
-            self.world.say(self.observer.notes.popleft())
-        while self.world.rules.notes:
-            self.world.say(self.world.rules.notes.popleft())
+            self.state.say(self.observer.notes.popleft())
+        while self.state.rules.notes:
+            self.state.say(self.state.rules.notes.popleft())
 
     def _with_unwritten(self, sightings: Sequence[Sighting]) -> list[Sighting]:
         """These sessions, and those that could not be logged before: each once, in its current
@@ -213,47 +213,47 @@ class Watch:
         logged does not hide that the session has stopped."""
         session = self.adaptive.applied(sighting.session)
         name = (session.agent, session.session_id)
-        kept = self.world.kept.get(name)
-        if kept is None:
-            kept = self.world.kept[name] = TrackedSession(session)
-        before, kept.session = sighting.before or kept.session, session
-        with contained(self.world) as measured:
-            self._measure(kept, is_new=sighting.before is None)
-        with contained(self.world) as judged:
+        tracked = self.state.tracked.get(name)
+        if tracked is None:
+            tracked = self.state.tracked[name] = TrackedSession(session)
+        before, tracked.session = sighting.before or tracked.session, session
+        with contained(self.state) as measured:
+            self._measure(tracked, is_new=sighting.before is None)
+        with contained(self.state) as judged:
             if session.process is None:
-                self.gauge.panes.clear(kept)
+                self.gauge.panes.clear(tracked)
             if sighting.ended is not None and session.process is None:
                 self._ended.append((self.clock.awake() + SETTLE_S, sighting))
             elif session.process is not None:
-                self._see_live(kept, before)
+                self._see_live(tracked, before)
         return not (measured.is_unwritten or judged.is_unwritten)
 
-    def _measure(self, kept: TrackedSession, *, is_new: bool) -> None:
-        process = kept.session.process
-        if process is not None and self.seating.learn(kept, process):
+    def _measure(self, tracked: TrackedSession, *, is_new: bool) -> None:
+        process = tracked.session.process
+        if process is not None and self.seating.learn(tracked, process):
             try:
-                self._note_live(kept, process.pid)
+                self._note_live(tracked, process.pid)
             except StateError:
-                kept.seen_pid = 0  # it is determined again once that can be logged
+                tracked.seen_pid = 0  # it is determined again once that can be logged
                 raise
         if process is not None or not is_new:
-            self.gauge.measure(kept)
+            self.gauge.measure(tracked)
 
     def _handed_over(self, cycle: TerminalHandoff) -> None:
         self.adaptive.learn(cycle)
         self.arrivals.begin(cycle)
 
-    def _note_live(self, kept: TrackedSession, pid: int) -> None:
+    def _note_live(self, tracked: TrackedSession, pid: int) -> None:
         """Logs live sessions, so that a later daemon knows that they ended, and how they were
         started."""
-        data = {"pid": pid, "boot": self._boot, "in_run": kept.in_run}
-        started = {"program": kept.program, "flags": list(kept.flags)}
-        self.world.note("live", kept.session, data | started)
+        data = {"pid": pid, "boot": self._boot, "in_run": tracked.in_run}
+        started = {"program": tracked.program, "flags": list(tracked.flags)}
+        self.state.note("live", tracked.session, data | started)
 
-    def _see_live(self, kept: TrackedSession, before: Session) -> None:
-        session = kept.session
+    def _see_live(self, tracked: TrackedSession, before: Session) -> None:
+        session = tracked.session
         if self.stops.is_stop_at_prompt(session):
-            self.stops.at_prompt(kept)
+            self.stops.at_prompt(tracked)
         elif session.state is SessionState.WORKING or (session.last_at or 0) > (
             before.last_at or 0
         ):
@@ -265,7 +265,7 @@ class Watch:
     def needs_you(self, session: Session, what: str) -> None:
         """Tells the user that an agent waits for an answer; once per question."""
         key = f"{session.session_id}:{session.last_at}"
-        self.world.notices.tell(
+        self.state.notices.tell(
             "needs_you", key, f"{label(session)} is asking you a question", what
         )
 
@@ -287,7 +287,7 @@ class Watch:
         self.gauge.hand_over_next()
         self.stops.tick(self.clock.now())
         self._is_arriving = self.arrivals.tick()
-        with contained(self.world):
+        with contained(self.state):
             self.takeups.tick(self.clock.now())
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
@@ -295,93 +295,93 @@ class Watch:
 
     def _see_end(self, sighting: Sighting) -> None:
         name = (sighting.session.agent, sighting.session.session_id)
-        kept = self.world.kept.get(name)
-        if kept is None or kept.session.process is not None:
+        tracked = self.state.tracked.get(name)
+        if tracked is None or tracked.session.process is not None:
             return  # it was started again
-        sighting = msgspec.structs.replace(sighting, session=kept.session)
-        stop = self.observer.ending_of(sighting, hook=kept.hook_end)
-        kept.ended_at = self.clock.now()
-        has_tmux, seat = False, kept.seat
+        sighting = msgspec.structs.replace(sighting, session=tracked.session)
+        stop = self.observer.ending_of(sighting, hook=tracked.hook_end)
+        tracked.ended_at = self.clock.now()
+        has_tmux, seat = False, tracked.seat
         if seat is not None:
-            has_tmux, kept.shell_line, there = self.seating.shell_of(kept)
-            if not there:
-                kept.seat = None
-        mid_turn = endings.is_mid_turn(kept.session, sighting.ended)
+            has_tmux, tracked.shell_line, has_pane = self.seating.shell_of(tracked)
+            if not has_pane:
+                tracked.seat = None
+        mid_turn = endings.is_mid_turn(tracked.session, sighting.ended)
         code = self.observer.after(sighting.ended).exit_code if sighting.ended else None
         try:
-            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
+            self.stops.ended(tracked, stop, mid_turn=mid_turn, has_tmux=has_tmux, exit_code=code)
         except StateError:
-            kept.seat = seat
+            tracked.seat = seat
             raise
 
     def _see_what_was_missed(self) -> None:
         """Handles sessions whose agent ended while no daemon was running, for example in a crash
         of the machine."""
-        for name, kept in list(self.world.kept.items()):
-            if kept.session.process is not None:
+        for name, tracked in list(self.state.tracked.items()):
+            if tracked.session.process is not None:
                 continue
-            notes = self.world.log.of(*name, ("live", "stop"), 1)
+            notes = self.state.log.of(*name, ("live", "stop"), 1)
             if not notes or notes[-1].kind != "live":
                 continue
             data = notes[-1].data
-            for note in self.world.log.of(*name, ("hook",)):
+            for note in self.state.log.of(*name, ("hook",)):
                 if note.seq > notes[-1].seq and note.data.get("type") in ("started", "ended"):
-                    kept.hook_end = str(note.data.get("reason", ""))
-            kept.in_run = data.get("in_run") is True
-            kept.terminal = terminals.find(kept.session.agent)
-            kept.program = str(data.get("program", ""))
-            kept.flags = tuple(map(str, data.get("flags", ())))
+                    tracked.hook_end = str(note.data.get("reason", ""))
+            tracked.in_run = data.get("in_run") is True
+            tracked.terminal = terminals.find(tracked.session.agent)
+            tracked.program = str(data.get("program", ""))
+            tracked.flags = tuple(map(str, data.get("flags", ())))
             other = bool(self._boot) and data.get("boot") not in ("", self._boot)
-            sighting = Sighting(kept.session)
-            stop = self.observer.ending_of(sighting, hook=kept.hook_end, other_boot=other)
-            mid_turn = endings.is_mid_turn(kept.session, None)
-            self.stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=self.seating.has_tmux())
+            sighting = Sighting(tracked.session)
+            stop = self.observer.ending_of(sighting, hook=tracked.hook_end, other_boot=other)
+            mid_turn = endings.is_mid_turn(tracked.session, None)
+            self.stops.ended(tracked, stop, mid_turn=mid_turn, has_tmux=self.seating.has_tmux())
 
     def _read_config(self) -> None:
-        wrong = self.world.rules.reload()
+        wrong = self.state.rules.reload()
         for line in wrong:
-            self.world.say(line)
-        self.world.note("daemon", None, {"event": "reloaded", "wrong": wrong})
+            self.state.say(line)
+        self.state.note("daemon", None, {"event": "reloaded", "wrong": wrong})
         self._renew_notices()
         if not wrong:
-            on = self.world.rules.switched_on()
-            self.world.say(f"the config was reloaded{f'; acting by itself: {on}' if on else ''}")
-        self.observer.reload(self.world.rules.policy, self.world.rules.homes)
+            on = self.state.rules.switched_on()
+            self.state.say(f"the config was reloaded{f'; acting by itself: {on}' if on else ''}")
+        self.observer.reload(self.state.rules.policy, self.state.rules.homes)
 
     def _renew_notices(self) -> None:
         """Applies changes to where notices go."""
-        wanted = self.world.rules.policy("", "", "")
+        wanted = self.state.rules.policy("", "", "")
         if (wanted.notify, wanted.notify_terse) != self._notify:
             self._notify = (wanted.notify, wanted.notify_terse)
-            self.world.notices.close(0)
+            self.state.notices.close(0)
             bell = sys.stderr
-            self.world.notices = Notices(wanted.notify, terse=wanted.notify_terse, bell=bell)
+            self.state.notices = Notices(wanted.notify, terse=wanted.notify_terse, bell=bell)
 
     def _tidy(self) -> None:
         now = self.clock.now()
         for kind in ("reading", "hook", "health", "reminder", "turn", "daemon", "live"):
             with suppress(SegueError):
-                self.world.log.prune(kind, now - KEEP_READINGS_S)
+                self.state.log.prune(kind, now - KEEP_READINGS_S)
         self.waking.places.forget_logs(now - KEEP_READINGS_S)
         live = self.observer.sessions
-        for name, kept in list(self.world.kept.items()):
-            if name not in live and now - (kept.session.last_at or 0) > _FORGET_S:
-                del self.world.kept[name]
+        for name, tracked in list(self.state.tracked.items()):
+            if name not in live and now - (tracked.session.last_at or 0) > _FORGET_S:
+                del self.state.tracked[name]
 
     def restore(self) -> None:
         """Loads what the previous daemon knew. Must be called once, before any request."""
         if self._is_restored:
             return
         self._is_restored = True
-        note = self.world.log.latest("paused")
+        note = self.state.log.latest("paused")
         if note is not None:
-            self.world.paused = {str(what) for what in note.data.get("what", [])}
+            self.state.paused = {str(what) for what in note.data.get("what", [])}
         seq = 0
-        while notes := self.world.log.since(seq, ("turn",)):
+        while notes := self.state.log.since(seq, ("turn",)):
             seq = notes[-1].seq
             for note in notes:
                 tokens = note.data.get("tokens")
                 if isinstance(tokens, int) and tokens > 0:
-                    self.world.learn_cost(note.project, tokens)
+                    self.state.learn_cost(note.project, tokens)
         self.stops.restore()
         self.arrivals.restore()

@@ -104,14 +104,14 @@ class Rules(PolicyFinder[_Watched]):
             return [f"{fault}; keeping the previous settings"]
         before, self._general, self._shared = self._known, general, {}
         known: dict[str, _Watched] = {}
-        said: dict[str, None] = {}
+        messages: dict[str, None] = {}
         for cwd, old in before.items():
             try:
                 known[cwd] = self._find(cwd)
                 self._broken.discard(cwd)
             except ConfigError as fault:
                 known[cwd] = general if cwd in self._broken else old
-                said[f"{fault}; keeping the previous settings there"] = None
+                messages[f"{fault}; keeping the previous settings there"] = None
                 continue
             if old.messages is None or known[cwd].messages is not None:
                 continue
@@ -119,9 +119,9 @@ class Rules(PolicyFinder[_Watched]):
                 known[cwd].messages = Messages(known[cwd].settings.prompts)
             except ConfigError as fault:
                 known[cwd].messages = old.messages
-                said[f"{fault}; keeping the previous text"] = None
+                messages[f"{fault}; keeping the previous text"] = None
         self._known = known
-        return list(said)
+        return list(messages)
 
     @property
     def _usual(self) -> Messages:

@@ -71,7 +71,7 @@ class DaemonState:
     typist: Typist
     notices: Notices
     say: Callable[[str], None]
-    kept: dict[Name, TrackedSession] = field(default_factory=dict)
+    tracked: dict[Name, TrackedSession] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)  # "all", a folder or a session's id
     costs: dict[str, deque[int]] = field(default_factory=dict)  # task costs, by project
     lock: Any = field(default_factory=threading.RLock)
@@ -105,11 +105,11 @@ class DaemonState:
             self.news.notify_all()
         return written
 
-    def look(self, kept: TrackedSession) -> Screen | TypingRefused:
+    def look(self, tracked: TrackedSession) -> Screen | TypingRefused:
         """What a session's terminal shows; refused if it has none that segue may type into."""
-        if kept.seat is None or kept.terminal is None:
+        if tracked.seat is None or tracked.terminal is None:
             return TypingRefused("gone", "it is in no terminal that segue knows")
-        return self.typist.look(kept.seat, kept.terminal)
+        return self.typist.look(tracked.seat, tracked.terminal)
 
     def learn_cost(self, project: str, tokens: int) -> None:
         """Records the cost of a task of this project, to estimate later ones."""
@@ -129,13 +129,13 @@ class DaemonState:
     def find(self, name: str) -> list[TrackedSession]:
         """Sessions that a name may refer to (`core/names`), the live ones first."""
         with self.lock:
-            everyone = list(self.kept.values())
+            everyone = list(self.tracked.values())
         found = meant(name, everyone, _name)
-        return sorted(found, key=lambda kept: not kept.session.state.is_live)
+        return sorted(found, key=lambda tracked: not tracked.session.state.is_live)
 
 
-def _name(kept: TrackedSession) -> SessionName:
-    return SessionName(kept.session.session_id, kept.session.path, kept.session.cwd)
+def _name(tracked: TrackedSession) -> SessionName:
+    return SessionName(tracked.session.session_id, tracked.session.path, tracked.session.cwd)
 
 
 def _folder(session: Session) -> str:
@@ -145,16 +145,16 @@ def _folder(session: Session) -> str:
 def label(session: Session) -> str:
     """A session in a line for people."""
     folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
-    said = f"{session.agent} in {folder} ({session.session_id[:8]})"
-    return "".join(c if c.isprintable() else "?" for c in said)  # a name may be chosen to mislead
+    text = f"{session.agent} in {folder} ({session.session_id[:8]})"
+    return "".join(c if c.isprintable() else "?" for c in text)  # a name may be chosen to mislead
 
 
 class contained:  # noqa: N801 - a block
     """Reports an error in one session, or on the state's disk, and contains it. The same error
     is not reported again and again. `is_unwritten`: something could not be logged."""
 
-    def __init__(self, world: DaemonState) -> None:
-        self.world, self.has_failed, self.is_unwritten = world, False, False
+    def __init__(self, state: DaemonState) -> None:
+        self.state, self.has_failed, self.is_unwritten = state, False, False
 
     def __enter__(self) -> "contained":
         return self
@@ -167,7 +167,7 @@ class contained:  # noqa: N801 - a block
         # our own mistake must not end the watch over all sessions
         if not isinstance(fault, SegueError):
             said = f"internal error: {type(fault).__name__}: {fault}"
-        if said != self.world.fault:
-            self.world.fault = said
-            self.world.say(said)
+        if said != self.state.fault:
+            self.state.fault = said
+            self.state.say(said)
         return True

@@ -189,7 +189,7 @@ def test_what_the_agent_told_stands_for_its_last_words_and_its_paths_are_looked_
     told = AgentSummary(completed="src/a.py and src/b.py", raw="src/a.py and src/b.py")
     found = compose(
         "t",
-        told=told,
+        summary=told,
         salvaged=Salvaged(text_tail="<checkpoint>…"),
         is_there=lambda path: path == "src/a.py",
     )

@@ -40,7 +40,9 @@ def digest_of(*events: Event, told: tuple[str, ...] = ("the task",)) -> Digest:
 
 
 def text_of(digest: Digest, chars: int = BUDGET, told: str = "") -> str:
-    return "\n\n".join(f"## {title}\n{text}" for title, text in sections(digest, chars, told=told))
+    return "\n\n".join(
+        f"## {title}\n{text}" for title, text in sections(digest, chars, summary=told)
+    )
 
 
 @pytest.mark.parametrize("agent", AGENTS)

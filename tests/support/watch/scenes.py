@@ -287,20 +287,20 @@ class Scene:
         )
         for agent in self.agents:
             self.see(agent)
-        self.watch.hands.restore()
+        self.watch.handoffs.restore()
 
     def see(self, agent: Agent, *, process: bool = True) -> TrackedSession:
         """As the observer has it now."""
         session = agent.session(process=process)
         kept = self.kept(agent)
         if kept is None:
-            kept = self.watch.world.kept["claude", session.session_id] = TrackedSession(session)
+            kept = self.watch.state.tracked["claude", session.session_id] = TrackedSession(session)
             kept.seat, kept.terminal = agent.seat, terminals.find("claude")
         kept.session = session
         return kept
 
     def kept(self, agent: Agent) -> TrackedSession | None:
-        return self.watch.world.kept.get(("claude", agent.session_id))
+        return self.watch.state.tracked.get(("claude", agent.session_id))
 
     def use(self, agent: Agent, tokens: int) -> None:
         """The agent's context has grown, and the daemon sees it."""
@@ -311,7 +311,7 @@ class Scene:
         """As both threads do."""
         self.clock.at += seconds
         self.watch.gauge.hand_over_next()
-        self.watch.hands.look_round()
+        self.watch.handoffs.look_round()
 
     def until(self, *steps: HandoffStep, max_s: int = 400) -> None:
         """Until the last handoff is in one of these steps."""

@@ -25,7 +25,7 @@ def test_the_daemon_learns_from_its_handoffs_within_bounds_if_it_is_asked_to(
     assert bool(notes) is adaptive
     assert all(LOWEST <= note.data["share"] <= HIGHEST for note in notes)
     assert world.daemon.watch is not None
-    learned = AdaptiveMarks(world.daemon.watch.world).share("claude")  # as a new daemon reads it
+    learned = AdaptiveMarks(world.daemon.watch.state).share("claude")  # as a new daemon reads it
     assert learned == (notes[-1].data["share"] if notes else None)
 
 
@@ -51,7 +51,7 @@ class Seen:
         world = World(Plan(seed="late", sessions=1, days=1.0))
         world.play()
         assert world.daemon.watch is not None
-        self.state = world.daemon.watch.world
+        self.state = world.daemon.watch.state
         self.marks = AdaptiveMarks(self.state)
         self.now = 2_000_000_000.0
         self.at = self.now

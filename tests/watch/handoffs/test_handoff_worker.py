@@ -80,9 +80,9 @@ def test_a_handoff_below_90_percent_is_justified_if_the_next_task_would_not_have
     """By what tasks of the project usually cost; 0: nothing is known of that."""
     (agent,) = scene.agents
     scene.use(agent, 80_000)
-    kept = next(iter(scene.watch.world.kept.values()))
+    kept = next(iter(scene.watch.state.tracked.values()))
     for _ in range(MIN_TASKS if task else 0):
-        scene.watch.world.learn_cost(kept.session.cwd, task)
+        scene.watch.state.learn_cost(kept.session.cwd, task)
     scene.use(agent, 172_000)
     scene.until(HandoffStep.DONE)
     (metrics,) = scene.notes("metrics")
@@ -106,7 +106,7 @@ def test_several_that_cross_together_are_handed_over_one_after_the_other(tmp_pat
     active: list[int] = []
     for _ in range(60):
         scene.tick()
-        active.append(scene.watch.hands.active)
+        active.append(scene.watch.handoffs.active)
         for agent in scene.agents:
             scene.use(agent, agent.used)
     assert max(active) == 1
@@ -121,18 +121,18 @@ def test_a_handoff_whose_figures_cannot_be_written_is_over_all_the_same(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (agent,) = scene.agents
-    append = scene.watch.world.log.append
+    append = scene.watch.state.log.append
 
     def full(kind: str, **given: Any) -> Any:
         if kind == "metrics":
             raise StateError("no space left on the disk")
         return append(kind, **given)
 
-    monkeypatch.setattr(scene.watch.world.log, "append", full)
+    monkeypatch.setattr(scene.watch.state.log, "append", full)
     scene.use(agent, 172_000)
     scene.until(HandoffStep.DONE)
     assert scene.notes("metrics") == []
-    assert scene.watch.hands.cycles == {}
+    assert scene.watch.handoffs.cycles == {}
 
 
 # The document
@@ -164,7 +164,7 @@ def test_an_event_tells_of_a_document_long_before_it_would_be_looked_for(scene: 
     scene.use(agent, 175_000)
     scene.until(HandoffStep.ASKED)
     (cycle,) = scene.cycles()
-    hands, looks = scene.watch.hands, threading.Semaphore(0)
+    hands, looks = scene.watch.handoffs, threading.Semaphore(0)
     hands._look_s = 600.0
     hands.look_round = looks.release  # type: ignore[method-assign]
     scene.clock.wait = Clock().wait  # type: ignore[method-assign]
@@ -213,14 +213,14 @@ def test_a_document_that_is_spoilt_just_before_the_clearing_is_made_again_first(
     (agent,) = scene.agents
     scene.use(agent, 175_000)
     scene.until(HandoffStep.WRITTEN)
-    finish = scene.watch.hands._finish_document
+    finish = scene.watch.handoffs._finish_document
 
     def spoilt(cycle: Any) -> str:
         monkeypatch.undo()
         Path(cycle.file).write_text("oops")
         return finish(cycle)
 
-    monkeypatch.setattr(scene.watch.hands, "_finish_document", spoilt)
+    monkeypatch.setattr(scene.watch.handoffs, "_finish_document", spoilt)
     scene.until(HandoffStep.DONE, max_s=20)
     assert kinds(agent) == ["request", "clear", "resume"]
     assert all(documents.check(text) == "" for text in agent.docs_at_clear)
@@ -339,8 +339,8 @@ def test_asked_by_its_own_hook_nothing_is_typed_before_the_clearing(scene: Scene
     agent.screen = BUSY
     scene.use(agent, 175_000)
     scene.tick()
-    (cycle,) = scene.watch.hands.cycles.values()
-    scene.watch.hands.asked_by_hook(cycle)
+    (cycle,) = scene.watch.handoffs.cycles.values()
+    scene.watch.handoffs.asked_by_hook(cycle)
     scene.tick()
     assert scene.cycles()[0]["step"] == "asked"
     Path(cycle.file).parent.mkdir(parents=True, exist_ok=True)
@@ -439,7 +439,7 @@ def test_an_agent_that_ends_leaves_no_handoff_behind(scene: Scene) -> None:
     agent.screen = TypingRefused("gone")
     scene.tick()
     assert scene.cycles()[0]["step"] == "cancelled"
-    assert scene.watch.hands.cycles == {}
+    assert scene.watch.handoffs.cycles == {}
 
 
 # Whose move it is
@@ -458,7 +458,7 @@ def test_a_session_that_is_interrupted_or_finished_above_the_mark_is_left_to_its
         scene.use(agent, agent.used)
     assert (agent.sent, agent.pressed) == ([], [])
     (cycle,) = scene.cycles()
-    assert (cycle["step"], scene.watch.hands.active) == ("resting", 0)
+    assert (cycle["step"], scene.watch.handoffs.active) == ("resting", 0)
     assert ("interrupted" in cycle["why"]) is by_user
     assert not any("needs you" in line for line in scene.said)
 
@@ -520,7 +520,7 @@ def test_a_limit_that_ends_the_turn_is_waited_for_and_no_handoff_stands_in_its_w
     for number, resume in enumerate(
         (Resume("pane", "continue", "the limit is over"), Resume("pane", "handoff", "exhausted"))
     ):
-        pending = Pending(id="w-1", kept=kept, ending=ending, draw=0.0, verdict=resume)
+        pending = Pending(id="w-1", tracked=kept, ending=ending, draw=0.0, verdict=resume)
         assert scene.watch.waking._carry(pending, resume) is None, number
         assert len(agent.sent) == 1
     scene.until(HandoffStep.DONE)
@@ -580,7 +580,7 @@ def test_an_interrupt_in_the_very_moment_in_which_the_context_is_to_be_cleared(
     (agent,) = scene.agents
     scene.use(agent, 175_000)
     scene.until(HandoffStep.WRITTEN)
-    facts = scene.watch.hands.seen.facts
+    facts = scene.watch.handoffs.seen.facts
 
     def late(cycle: TerminalHandoff) -> list[AnyFact]:
         found = facts(cycle)
@@ -588,7 +588,7 @@ def test_an_interrupt_in_the_very_moment_in_which_the_context_is_to_be_cleared(
             agent.interrupt()
         return found
 
-    monkeypatch.setattr(scene.watch.hands.seen, "facts", late)
+    monkeypatch.setattr(scene.watch.handoffs.seen, "facts", late)
     scene.clock.at += 2
     scene.until(HandoffStep.CANCELLED)
     assert kinds(agent) == ["request"]
@@ -678,7 +678,7 @@ def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_
 ) -> None:
     (agent,) = scene.agents
     agent.screen = Screen("unknown")
-    scene.watch.hands.begin(scene.see(agent), own=True)
+    scene.watch.handoffs.begin(scene.see(agent), own=True)
     scene.until(HandoffStep.NEEDS_USER)
     agent.record(prompt("And mind the tests.", at=scene.clock.at, session=agent.session_id))
     agent.screen = IDLE
@@ -692,7 +692,7 @@ def test_a_session_that_cannot_be_asked_gets_a_newer_rule_made_document_when_it_
 def test_a_session_that_nothing_runs_any_more_is_not_handed_over(scene: Scene) -> None:
     (agent,) = scene.agents
     with pytest.raises(SegueError, match="no agent has it open"):
-        scene.watch.hands.begin(scene.see(agent, process=False))
+        scene.watch.handoffs.begin(scene.see(agent, process=False))
 
 
 # kill -9
@@ -733,7 +733,7 @@ def test_killed_at_any_moment_the_next_daemon_ends_it_and_types_nothing_twice(
                         scene.use(agent, agent.used)
                         is_dead = False
                     scene.tick()
-                    if not scene.watch.hands.cycles and not scene.watch.gauge.queued:
+                    if not scene.watch.handoffs.cycles and not scene.watch.gauge.queued:
                         break
                     if scene.cycles()[0]["step"] == "needs_user":
                         agent.screen = IDLE  # killed each time that it was to be interrupted

@@ -66,7 +66,7 @@ class Answers:
         self.given: list[tuple[str, bool]] = []
 
     def kept_of(self, pending: Pending) -> TrackedSession:
-        return pending.kept
+        return pending.tracked
 
     def carried(
         self, pending: Pending, why_not: str, *, retry: bool = False, is_begun: bool = False
@@ -122,7 +122,7 @@ class Scene:
             **fields,
         )
         verdict = wake.WaitForReset(0, "")
-        return Pending(id="w-0a", ending=ending, kept=kept, draw=0.5, verdict=verdict)
+        return Pending(id="w-0a", ending=ending, tracked=kept, draw=0.5, verdict=verdict)
 
     def carry(self, pending: Pending, place: Any, prompt: Any = "resume") -> tuple[str, bool]:
         self.waking.carry_out(pending, wake.Resume(place, prompt, "why"))
@@ -139,8 +139,8 @@ class Scene:
         def kept_of(asked: Pending) -> TrackedSession:
             if self.runs():
                 process = Process(agent="claude", pid=1, started_at=1.0)
-                asked.kept.session = replace(asked.kept.session, process=process)
-            return asked.kept
+                asked.tracked.session = replace(asked.tracked.session, process=process)
+            return asked.tracked
 
         self.answers.kept_of = kept_of  # type: ignore[method-assign, assignment]
 
@@ -179,7 +179,11 @@ def shell(server: panes.Server, scene: Scene, *argv: str) -> AgentPane:
 
 
 def sit(pending: Pending, seat: AgentPane, line: str | None = ">") -> None:
-    pending.kept.seat, pending.kept.socket, pending.kept.shell_line = seat, seat.socket, line
+    pending.tracked.seat, pending.tracked.socket, pending.tracked.shell_line = (
+        seat,
+        seat.socket,
+        line,
+    )
 
 
 # In its pane
@@ -196,7 +200,7 @@ def test_its_shell_is_given_one_line_of_segues_own_and_no_name_is_run(
     assert argv[:3] == ["--resume", "s-1", "--"]
     assert argv[3].startswith("RESUMING")
     assert cwd == str(scene.project)
-    text = "\n".join(server.tmux.shown(pending.kept.seat.pane).lines)  # type: ignore[union-attr]
+    text = "\n".join(server.tmux.shown(pending.tracked.seat.pane).lines)  # type: ignore[union-attr]
     typed = [line for line in text.splitlines() if line.startswith("> ") and line != "> "]
     assert len(typed) == 1
     assert shlex.split(typed[0][2:])[1:3] == ["back", "w-0a"]
@@ -259,7 +263,7 @@ def test_what_cannot_be_typed_is_begun_in_a_window_and_no_name_is_run(
 
 def test_what_back_has_to_say_is_known_at_once(scene: Scene, server: panes.Server) -> None:
     pending = scene.pending()
-    pending.kept.flags = ("--model", "x")
+    pending.tracked.flags = ("--model", "x")
     sit(pending, shell(server, scene), None)
     with open_store() as store:
         key = "session:claude:s-1"

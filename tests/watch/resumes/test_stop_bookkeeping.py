@@ -66,7 +66,7 @@ class Scene:
         self.rules = FakeRules()
         self.said: list[str] = []
         self.carried: list[tuple[Pending, Any]] = []
-        self.kept: dict[tuple[str, str], TrackedSession] = {}
+        self.tracked: dict[tuple[str, str], TrackedSession] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -80,13 +80,13 @@ class Scene:
             typist=self.typist,  # type: ignore[arg-type]
             notices=self,  # type: ignore[arg-type]
             say=self.said.append,
-            kept=self.kept,
+            tracked=self.tracked,
         )
         self.stops = Stops(self.world, self, draw=lambda: 0.0)
 
     def again(self) -> None:
         self.log.close()
-        self.kept = {name: TrackedSession(kept.session) for name, kept in self.kept.items()}
+        self.tracked = {name: TrackedSession(kept.session) for name, kept in self.tracked.items()}
         self.begin()
         self.stops.restore()
 
@@ -113,10 +113,10 @@ class Scene:
             "state": SessionState.WORKING,
             "process": Process(agent="claude", pid=7, started_at=1.0),
         }
-        kept = self.kept.get(("claude", name)) or TrackedSession(Session(**(given | fields)))
+        kept = self.tracked.get(("claude", name)) or TrackedSession(Session(**(given | fields)))
         kept.session = Session(**(given | fields))
         kept.seat, kept.terminal, kept.seen_pid = SEAT, terminals.find("claude"), 7
-        self.kept["claude", name] = kept
+        self.tracked["claude", name] = kept
         return kept
 
     def crash(self, name: str = "s", **fields: Any) -> TrackedSession:
@@ -395,7 +395,7 @@ def test_a_runs_session_is_left_alone(scene: Scene) -> None:
 
 def test_what_is_no_more_on_disk_is_not_resumed(scene: Scene) -> None:
     scene.limit()
-    kept = scene.kept["claude", "s"]
+    kept = scene.tracked["claude", "s"]
     stop = Stop(reason=R.CRASH, confidence=0.9, resume="same_session")
     os.unlink(kept.session.path)
     kept.session = msgspec.structs.replace(kept.session, process=None)
@@ -477,12 +477,12 @@ def test_what_was_not_carried_out_when_the_daemon_was_killed_is_done_by_the_next
 ) -> None:
     scene.crash()
     scene.again()
-    kept = scene.kept["claude", "s"]
+    kept = scene.tracked["claude", "s"]
     assert (kept.seat, kept.shell_line) == (None, None)
     scene.pass_to(NOON + 60)
     assert scene.resumed == ["s", "s"]
     pending = scene.carried[-1][0]
-    assert (pending.kept.seat, pending.kept.shell_line) == (SEAT, "$")
+    assert (pending.tracked.seat, pending.tracked.shell_line) == (SEAT, "$")
     assert pending.ending.stop is not None
 
 
@@ -500,16 +500,16 @@ def test_what_was_forgotten_meanwhile_is_still_resumed(scene: Scene) -> None:
     kept.shell_line = "$"
     stop = Stop(reason=R.RATE_LIMIT, confidence=0.99, resume="same_session", retry_at=NOON + HOUR)
     scene.stops.ended(kept, stop, mid_turn=False, has_tmux=True, exit_code=1)
-    scene.kept.clear()
+    scene.tracked.clear()
     scene.again()
     scene.pass_to(NOON + HOUR + 6)
-    assert [p.kept.session.path for p, _ in scene.carried] == [kept.session.path]
+    assert [p.tracked.session.path for p, _ in scene.carried] == [kept.session.path]
 
 
 def test_an_agent_that_was_gone_when_the_daemon_came_back_is_asked_about(scene: Scene) -> None:
     kept = scene.limit()
     scene.again()
-    scene.kept["claude", "s"].session = msgspec.structs.replace(
+    scene.tracked["claude", "s"].session = msgspec.structs.replace(
         kept.session, process=None, state=SessionState.STOPPED
     )
     scene.pass_to(NOON + HOUR + 6)
@@ -524,7 +524,7 @@ def test_an_agent_that_went_with_the_machine_is_resumed_after_its_limit(scene: S
     scene.clock.booted_at = NOON + 60
     scene.clock.at = NOON + 90
     scene.again()
-    scene.kept["claude", "s"].session = msgspec.structs.replace(
+    scene.tracked["claude", "s"].session = msgspec.structs.replace(
         kept.session, process=None, state=SessionState.STOPPED
     )
     scene.pass_to(NOON + HOUR + 6)

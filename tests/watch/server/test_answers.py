@@ -112,8 +112,8 @@ class Linked:
             notices=self.notices,
             observer=self.observer,  # type: ignore[arg-type]
         )
-        self.watch.seating.learn = lambda kept, process: False  # type: ignore[method-assign]
-        self.watch.hands.do = lambda job: job()  # type: ignore[method-assign]
+        self.watch.seating.learn = lambda tracked, process: False  # type: ignore[method-assign]
+        self.watch.handoffs.do = lambda job: job()  # type: ignore[method-assign]
         self.watch.restore()
         self.link = DaemonAnswers(self.watch, figures=lambda since: no_figures())
 
@@ -143,7 +143,7 @@ class Linked:
         return [note.data for note in self.link.notes(0, kinds, 1000)]
 
     def kept(self, session_id: str = SESSION, agent: str = "claude") -> Any:
-        return self.watch.world.kept[agent, session_id]
+        return self.watch.state.tracked[agent, session_id]
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def linked(own_home: Path) -> Iterator[Linked]:
     found = Linked(own_home)
     yield found
     found.notices.close()
-    found.watch.world.log.close()
+    found.watch.state.log.close()
 
 
 def at(percent: float, **more: Any) -> Session:
@@ -237,13 +237,13 @@ def test_a_prompt_is_gated_by_what_the_projects_tasks_have_cost(own_home: Path, 
         assert ("20,00" in context_of(reply_)) == (gate == "warn")
     # What they cost is known to the next daemon, too.
     again = Linked(own_home)
-    assert list(again.watch.world.costs["/p"]) == [20_000] * 10
+    assert list(again.watch.state.costs["/p"]) == [20_000] * 10
 
 
 def test_what_segue_types_is_neither_the_users_word_nor_held_back(own_home: Path) -> None:
     linked = Linked(own_home, '[policy]\ngate = "block"\n')
     session = linked.see(at(88))
-    words = linked.watch.world.rules.messages("/p")
+    words = linked.watch.state.rules.messages("/p")
     own = words.resume(reason=StopReason.RATE_LIMIT, leg=3, call_in_doubt="Bash {x}")
     handed = words.handoff_resume(file="/p/.segue/handoffs/h.md")
     for text in (own, handed, words.handoff_request(percent=88, file="/p/h.md")):
@@ -333,7 +333,7 @@ def test_nothing_is_told_after_a_compaction_if_the_user_wants_nothing(
     off.hook("PreCompact", trigger="auto")
     assert off.hook("SessionStart", source="compact") == {}
     off.notices.close()
-    off.watch.world.log.close()
+    off.watch.state.log.close()
 
 
 def test_hooks_of_an_unknown_session_cost_nothing(linked: Linked) -> None:
@@ -343,14 +343,14 @@ def test_hooks_of_an_unknown_session_cost_nothing(linked: Linked) -> None:
             assert linked.hook(event, f"s-{number}", **more) == {}
     assert linked.notes() == []
     assert not linked.link.hooks._told
-    assert not [cwd for cwd in linked.watch.world.rules._known if "elsewhere" in cwd]
+    assert not [cwd for cwd in linked.watch.state.rules._known if "elsewhere" in cwd]
     assert linked.observer.nudges[0] == ("claude", "s-0", "/t.jsonl")
     assert linked.link.metrics()["hook_calls"]["SessionEnd"] == 3
 
 
 def test_a_document_that_was_written_is_not_a_hook_of_claudes(linked: Linked) -> None:
     rings: list[object] = []
-    linked.watch.hands.do = rings.append  # type: ignore[method-assign, assignment]
+    linked.watch.handoffs.do = rings.append  # type: ignore[method-assign, assignment]
     linked.see(at(55))
     event = {"agent": "codex", "cwd": "/p", "file": "/p/.segue/handoffs/h.md"}
     assert linked.hook("HandoffWritten", **event) == {}
@@ -435,7 +435,7 @@ def test_the_status_line_says_what_the_daemon_knows(linked: Linked) -> None:
         "context_window": {"context_window_size": 200_000, "used_percentage": 5},
         "segue": {"columns": 200, "color": False},
     }
-    policy_for = linked.watch.world.rules.policy
+    policy_for = linked.watch.state.rules.policy
     wanted = line(payload, session, policy_for, NOW, 200, False, tz=zone.local_zone())
     assert linked.link.statusline(payload).decode() == wanted
     assert "72% critical" in wanted
@@ -451,7 +451,7 @@ def test_the_status_line_says_what_the_daemon_knows(linked: Linked) -> None:
 def test_pauses_hold_for_folders_sessions_and_all_and_over_a_restart(own_home: Path) -> None:
     linked = Linked(own_home)
     session = linked.see(at(20, cwd="/p/sub"))
-    world = linked.watch.world
+    world = linked.watch.state
     for what in ("/p", "/p/", "/p/sub", SESSION, SESSION[:6], "all", ""):
         linked.link.pause(what)
         assert world.is_paused(session), what
@@ -467,10 +467,10 @@ def test_pauses_hold_for_folders_sessions_and_all_and_over_a_restart(own_home: P
     assert linked.link.unpause("/q") == "was not paused: /q"
     linked.link.pause(SESSION)
     again = Linked(own_home)
-    assert again.watch.world.paused == {"/p", SESSION}
+    assert again.watch.state.paused == {"/p", SESSION}
     assert again.link.unpause(SESSION[:6]) == f"no longer paused: {SESSION}"
     assert again.link.unpause("") == "no longer paused: all"
-    assert again.watch.world.paused == set()
+    assert again.watch.state.paused == set()
 
 
 def test_what_cannot_be_handed_over_is_said_in_one_line(linked: Linked) -> None:
@@ -506,7 +506,7 @@ def test_each_route_answers_as_it_is_described(linked: Linked, tmp_path: Path) -
     linked.see(at(72))
     cycle = {"agent": "claude", "session_id": SESSION, "step": "done", "file": str(document)}
     handoff = {"id": "h-1", "fact": {}, "cycle": cycle | {"began_at": NOW}}
-    linked.watch.world.note("handoff", linked.kept().session, handoff)
+    linked.watch.state.note("handoff", linked.kept().session, handoff)
     asked: list[tuple[str, str, Any, int]] = [
         ("GET", "/metrics", None, 200),
         ("GET", "/v1/status", None, 200),
@@ -547,7 +547,7 @@ def test_each_route_answers_as_it_is_described(linked: Linked, tmp_path: Path) -
         assert ask(there, "GET", "/v1/handoffs/h-1").body == b"# Handoff\n"
         about = ask(there, "GET", "/v1/status").json
         assert about["sessions"] == 1
-        assert about["log_seq"] == linked.watch.world.log.version()
+        assert about["log_seq"] == linked.watch.state.log.version()
     assert seen == set(OPENAPI["paths"])
 
 
@@ -556,14 +556,14 @@ def no_figures() -> dict[str, Any]:
 
 
 def test_the_numbers_are_those_of_the_whole_log_and_a_restart_loses_none(linked: Linked) -> None:
-    linked.watch.world.note("crossing", None, {"zone": "warning"})
+    linked.watch.state.note("crossing", None, {"zone": "warning"})
     again = DaemonAnswers(linked.watch)
     session = linked.see(at(72))
     linked.hook("Stop")
-    linked.watch.hands._record(over := done_cycle(), RecordFigures(metrics(over, NOW)))
-    linked.watch.world.note("wake", session, {"verdict": "resume", "place": "pane"})
-    linked.watch.world.note("wake", session, {"verdict": "wait"})
-    linked.watch.world.note("stop", session, {"reason": "rate_limit"})
+    linked.watch.handoffs._record(over := done_cycle(), RecordFigures(metrics(over, NOW)))
+    linked.watch.state.note("wake", session, {"verdict": "resume", "place": "pane"})
+    linked.watch.state.note("wake", session, {"verdict": "wait"})
+    linked.watch.state.note("stop", session, {"reason": "rate_limit"})
     found = again.metrics()
     assert found["crossings"] == {"monitor": 1, "warning": 2, "critical": 1}
     assert found["handoffs"] == {"done": 1}
@@ -601,10 +601,10 @@ def test_a_session_that_does_again_what_was_done_before_the_handoff_is_noted(
     )
     over = replace(done_cycle(), new_session_id="new-1")
     if is_restarted:  # the daemon was killed just there
-        linked.watch.world.note("handoff", None, {"id": "h-1", "cycle": msgspec.to_builtins(over)})
+        linked.watch.state.note("handoff", None, {"id": "h-1", "cycle": msgspec.to_builtins(over)})
         linked.watch.arrivals.restore()
     else:
-        linked.watch.hands._record(over, RecordFigures(metrics(over, NOW)))
+        linked.watch.handoffs._record(over, RecordFigures(metrics(over, NOW)))
     linked.see(other)
     linked.watch._tick()
     assert linked.notes("arrival") == [], "it is at work: more may follow"
@@ -659,7 +659,7 @@ def test_the_user_is_told_about_stops_waits_resumes_handoffs_and_questions(own_h
     linked.hook("Notification", notification_type="permission_prompt", message="Bash(rm -rf /x)")
     linked.watch.needs_you(session, "permission prompt")
     assert linked.kinds()[3:] == ["needs_you"]
-    linked.watch.hands.begin(linked.kept())
+    linked.watch.handoffs.begin(linked.kept())
     assert linked.kinds()[4:] == ["handoff"]
     everything = "".join(notice.title + notice.body for notice in linked.told)
     assert "rm -rf" not in everything
@@ -694,11 +694,11 @@ def test_what_cannot_be_noted_is_said_once_and_loses_no_session(
         raise StateError("watch.db: the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(linked.watch.world.log, "append", full)
+        broken.setattr(linked.watch.state.log, "append", full)
         for session in (at(55), at(55, session_id=OTHER)):
             linked.see(session)
     assert linked.said == ["watch.db: the disk is full"]
-    assert {name for _, name in linked.watch.world.kept} == {SESSION, OTHER}
+    assert {name for _, name in linked.watch.state.tracked} == {SESSION, OTHER}
     linked.see(at(72))
     assert linked.notes("crossing")
 
@@ -706,10 +706,10 @@ def test_what_cannot_be_noted_is_said_once_and_loses_no_session(
 def test_where_notices_go_is_read_again(linked: Linked) -> None:
     config = Path(os.environ["SEGUE_HOME"], "config.toml")
     linked.watch._read_config()
-    assert linked.watch.world.notices is linked.notices
+    assert linked.watch.state.notices is linked.notices
     config.write_text('[policy]\nnotify = ["json://127.0.0.1:1/x"]\n')
     linked.watch._read_config()
-    assert linked.watch.world.notices is not linked.notices
+    assert linked.watch.state.notices is not linked.notices
     assert not linked.notices.tell("stop", "x", "not any more")
 
 

@@ -196,7 +196,7 @@ class ClaudeCounter:
         self, record: _Told, message: _Message, usage: _Usage, name: tuple[str, str, bool]
     ) -> int:
         """Counts a request, and returns the tokens it used; 0 if it is not a new one."""
-        given, said = usage.input_tokens, usage.output_tokens
+        given, output = usage.input_tokens, usage.output_tokens
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         parts, for_an_hour = usage.cache_creation, 0
         if parts is not None:
@@ -204,8 +204,8 @@ class ClaudeCounter:
             written = parts.ephemeral_5m_input_tokens + for_an_hour or written
             if not 0 <= for_an_hour <= written:
                 for_an_hour = 0 if for_an_hour < 0 else written
-        used = given + said + read + written
-        if given < 0 or said < 0 or read < 0 or written < 0 or not used:
+        used = given + output + read + written
+        if given < 0 or output < 0 or read < 0 or written < 0 or not used:
             return 0
         again = name == self.name and self.key  # the same reply, possibly continued
         if not again:
@@ -216,7 +216,7 @@ class ClaudeCounter:
         flags = (SIDE if name[2] else 0) | (ENDS_TURN if message.stop_reason == "end_turn" else 0)
         at_ms = 0 if again else milliseconds(record.timestamp)
         is_new = self.ledger.add(
-            self.key, at_ms, message.model, flags, given, said, read, written, for_an_hour
+            self.key, at_ms, message.model, flags, given, output, read, written, for_an_hour
         )
         return used if is_new else 0
 
@@ -317,9 +317,9 @@ class ClaudeCounter:
             if given.get("status") == "deleted":
                 tally.todos.pop(text(given, "taskId"), None)
             elif old is not None:
-                said = text(given, "subject") or old.text
+                subject = text(given, "subject") or old.text
                 state = _status(given.get("status")) if "status" in given else old.status
-                tally.todos[text(given, "taskId")] = Todo(said, state)
+                tally.todos[text(given, "taskId")] = Todo(subject, state)
 
 
 def _status(value: Any) -> TodoStatus:

@@ -103,19 +103,19 @@ def _settings(flags: Sequence[str], env: Env, cwd: str) -> Iterator[JSON]:
     yield read_json(_config(env) / "settings.json")
     for name in ("settings.json", "settings.local.json"):
         yield read_json(Path(cwd, ".claude", name))
-    for said in values(flags, "--settings"):
-        yield _given(said, cwd)
+    for value in values(flags, "--settings"):
+        yield _given(value, cwd)
     yield read_json(_MANAGED)
 
 
-def _given(said: str, cwd: str) -> JSON:
+def _given(value: str, cwd: str) -> JSON:
     """The settings from a file, or given directly."""
     import json
 
-    if not said.lstrip().startswith("{"):
-        return read_json(Path(cwd, said))
+    if not value.lstrip().startswith("{"):
+        return read_json(Path(cwd, value))
     try:
-        answer = json.loads(said)
+        answer = json.loads(value)
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}

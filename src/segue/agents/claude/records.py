@@ -193,8 +193,8 @@ class Reader:
                 self.used = None
                 yield from self.begin(text(data, "new_conversation_id"))
             case "error":  # agents of the same form: {"type": "error", "message"} or the API's body
-                said = text(data, "message") or text(data, "error", "message")
-                yield from self.client_error(data, said, text(data, "error", "type"))
+                message = text(data, "message") or text(data, "error", "message")
+                yield from self.client_error(data, message, text(data, "error", "type"))
             case "":
                 yield from self.untyped(data)
             case _ if is_result(data):  # by another name
@@ -209,10 +209,10 @@ class Reader:
         known = self.session or None
         yield ev.Started(session_id=known, model=model or None, cwd=cwd or None, **self.here)
 
-    def prompt(self, said: str, pictures: tuple[str, ...] = ()) -> Events:
+    def prompt(self, words: str, pictures: tuple[str, ...] = ()) -> Events:
         yield from self.release()
         self.spoken, self.failed = False, ""
-        yield ev.Prompt(text=said, images=pictures, **self.here)
+        yield ev.Prompt(text=words, images=pictures, **self.here)
 
     def release(self) -> Events:
         if self.held is not None:
@@ -233,31 +233,31 @@ class Reader:
     def assistant(self, data: JSON) -> Events:
         self.held, self.compacted = None, False
         message = obj(data, "message")
-        said, stop = joined(message.get("content")), text(message, "stop_reason")
+        words, stop = joined(message.get("content")), text(message, "stop_reason")
         code, model = "", text(message, "model")
         if "error" in data or "error" in message:
             code = text(data, "error") or text(message, "error") or text(data, "error", "type")
-            said = said or text(data, "error", "message")
+            words = words or text(data, "error", "message")
         error = data.get("isApiErrorMessage", data.get("is_api_error_message"))
         if model == "<synthetic>" and error is None:
             # Not the model: what a local command printed, a filler on resume ("No response
             # requested."), and in old versions also errors, with nothing that says so.
-            error = said not in ("", "No response requested.") and stop != "end_turn"
-        if code or error or self.is_error(said):
-            yield from self.client_error(data, said, code)
+            error = words not in ("", "No response requested.") and stop != "end_turn"
+        if code or error or self.is_error(words):
+            yield from self.client_error(data, words, code)
         elif error is None:
             self.model = model or self.model
             yield from self.blocks(items(message, "content"))
             yield from self.count(self.parts(obj(message, "usage")), text(message, "id"))
             if stop == "refusal":  # the client may continue once by itself; then a reply follows
                 yield ev.Failure(reason=R.REFUSAL, code=stop, **self.here)
-            elif stop in ("end_turn", "stop_sequence") and said.strip() and "sessionId" in data:
+            elif stop in ("end_turn", "stop_sequence") and words.strip() and "sessionId" in data:
                 self.held = ev.Ended(ok=True, code=stop, **self.here)
 
     def blocks(self, content: list[Any]) -> Events:
         for block in content:
-            if said := text(block, "text").strip():
-                yield ev.Reply(text=said, **self.here)
+            if words := text(block, "text").strip():
+                yield ev.Reply(text=words, **self.here)
             elif text(block, "type").endswith("tool_use"):  # also server_ and mcp_
                 name, given = text(block, "name"), obj(block, "input")
                 yield self.called(name, text(block, "id"), given)
@@ -306,21 +306,21 @@ class Reader:
         shell = self.commands.pop(call, "Bash" if "stdout" in obj(result) else "")
         code: int | None = None
         tests: tuple[str, ...] = ()
-        said = joined(block.get("content"))
+        output = joined(block.get("content"))
         if shell:
-            found = _EXIT.match(said) if wrong else None
+            found = _EXIT.match(output) if wrong else None
             if found is not None:
                 code = int(found[1])
-            elif shell == "Bash" and not wrong and not _goes_on(result, said):
+            elif shell == "Bash" and not wrong and not _goes_on(result, output):
                 code = 0
-            tests = failing_tests(said)
+            tests = failing_tests(output)
         return ev.ToolResult(
             call_id=call,
             denied=_denied(data, call),
             exit_code=code,
             failed=wrong,
             failing_tests=tests,
-            printed=_shown(said),
+            printed=_shown(output),
             **self.here,
         )
 
@@ -338,8 +338,8 @@ class Reader:
         which only the output grows; it is reported once. A copy of an earlier message later on says
         nothing about the context now."""
         used = parts.total_tokens if parts is not None else used
-        last, told = self.counted
-        stale = key in self.replies and (key != last or (used or 0) < told) and key != "meter"
+        last, counted = self.counted
+        stale = key in self.replies and (key != last or (used or 0) < counted) and key != "meter"
         if used and used > 0 and (key, used) != self.counted and not stale:
             self.counted, self.used = (key, used), used
             if key:
@@ -352,31 +352,31 @@ class Reader:
             used_tokens=used, window_tokens=self.window, parts=parts, model=model, **self.here
         )
 
-    def is_error(self, said: str) -> bool:
+    def is_error(self, words: str) -> bool:
         """Whether this text can only be the client's own error."""
         return False
 
-    def status(self, data: JSON, said: str) -> int | None:
-        told = whole(data, "apiErrorStatus") or whole(data, "api_error_status")
-        return told or whole(data, "error", "status")
+    def status(self, data: JSON, words: str) -> int | None:
+        number = whole(data, "apiErrorStatus") or whole(data, "api_error_status")
+        return number or whole(data, "error", "status")
 
     def name(self, *codes: str) -> tuple[str | None, R | None]:
         """The first code that names a reason, otherwise the first code."""
-        told = next((code for code in codes if code in self.errors), "")
-        return told or next(filter(None, codes), None), self.errors.get(told)
+        known = next((code for code in codes if code in self.errors), "")
+        return known or next(filter(None, codes), None), self.errors.get(known)
 
-    def client_error(self, data: JSON, said: str, code: str) -> Events:
+    def client_error(self, data: JSON, words: str, code: str) -> Events:
         limits = obj(data, "quotaLimits") or obj(data, "apiErrorParams", "rate_limit_info")
         if limits:
             yield self.limit(limits)
         kind = text(data, "apiErrorType") or text(data, "api_error_type")
         named, reason = self.name(text(data, "apiError"), code, kind)
-        self.failed = said
+        self.failed = words
         yield ev.Failure(
-            message="\n".join(filter(None, (said, text(data, "errorDetails")))),
+            message="\n".join(filter(None, (words, text(data, "errorDetails")))),
             reason=reason,
             code=named,
-            status=self.status(data, said),
+            status=self.status(data, words),
             resets_at=instant(limits.get("resetsAt")),
             **self.here,
         )
@@ -405,24 +405,24 @@ class Reader:
             for block in results:
                 yield self.answered_by(data, block)
             return
-        said, typed = joined(content).strip(), "promptSource" in data
-        if said.startswith("[Request interrupted by user") and not typed:
+        words, typed = joined(content).strip(), "promptSource" in data
+        if words.startswith("[Request interrupted by user") and not typed:
             self.held = None
-            yield ev.Ended(reason=R.USER_EXIT, code="interrupted", message=said, **self.here)
+            yield ev.Ended(reason=R.USER_EXIT, code="interrupted", message=words, **self.here)
         elif data.get("isCompactSummary") is True or (
             self.compacted and data.get("isSynthetic") is True
         ):
             self.compacted = False
-            yield ev.Summary(text=said, **self.here)
-        elif said.startswith(_LOCAL) and not typed:
-            if re.search("<command-name>/(exit|quit)<", said):
+            yield ev.Summary(text=words, **self.here)
+        elif words.startswith(_LOCAL) and not typed:
+            if re.search("<command-name>/(exit|quit)<", words):
                 yield from self.leave()
         elif data.get("isMeta") is True or data.get("isSynthetic") is True:
             self.held = None  # the client makes it continue: stop hook, cut output, empty reply
-        elif text(data, "origin", "kind") not in ("", "human") or said.startswith("<task-notif"):
+        elif text(data, "origin", "kind") not in ("", "human") or words.startswith("<task-notif"):
             yield from self.begin()  # a turn that the client starts by itself
         elif content:
-            yield from self.prompt(said, images(content))
+            yield from self.prompt(words, images(content))
         else:
             yield ev.Other(kind="user", known=False, **self.here)
 
@@ -486,7 +486,7 @@ class Reader:
                 yield from self.prompt(joined(data.get("prompt")))
 
     def result(self, data: JSON) -> Events:
-        said, wrong = text(data, "result"), data.get("is_error") is True
+        words, wrong = text(data, "result"), data.get("is_error") is True
         ending, subtype = text(data, "terminal_reason"), text(data, "subtype")
         code, reason = self.name(text(data, "api_error_type") or text(data, "error", "type"))
         for known in (subtype, ending):
@@ -494,16 +494,16 @@ class Reader:
                 code, reason = known, TERMINAL[known]
         # The client's own words in a "success": an error it has just shown, or one it gave without
         # asking the model ("Unknown skill: …").
-        own = bool(said) and (said == self.failed or self.is_error(said) or _unasked(data))
+        own = bool(words) and (words == self.failed or self.is_error(words) or _unasked(data))
         if reason is None and text(data, "stop_reason") == "refusal":
             code, reason = "refusal", R.REFUSAL
-        elif reason is None and not wrong and not said and items(data, "permission_denials"):
+        elif reason is None and not wrong and not words and items(data, "permission_denials"):
             code, reason = "permission_denials", R.NEEDS_USER
         ok = not (wrong or own or reason) and ending in WELL and subtype in ("", "success")
-        message = "" if ok else _complaint(data, said if wrong or own else "")
+        message = "" if ok else _complaint(data, words if wrong or own else "")
         yield from self.measure(data)
-        if ok and said and not self.spoken and not data.get("local_command"):
-            yield ev.Reply(text=said, **self.here)  # in json mode, the answer is nowhere else
+        if ok and words and not self.spoken and not data.get("local_command"):
+            yield ev.Reply(text=words, **self.here)  # in json mode, the answer is nowhere else
         yield ev.Ended(
             ok=ok,
             reason=reason,
@@ -537,8 +537,8 @@ class Reader:
             error = text(data, "error")
             enum = error if re.fullmatch("[a-z_]+", error) else ""
             code, reason = self.name(text(data, "error_type"), enum)
-            told = (text(data, "last_assistant_message"), text(data, "error_details"))
-            message = "\n".join(filter(None, (*told, "" if enum else error)))
+            texts = (text(data, "last_assistant_message"), text(data, "error_details"))
+            message = "\n".join(filter(None, (*texts, "" if enum else error)))
             yield ev.Failure(message=message, reason=reason, code=code, **self.here)
         elif is_result(data):
             yield from self.result(data)
@@ -564,23 +564,23 @@ def _denied(data: JSON, call: str) -> bool:
     return any(kind not in ("", "accept", "allow", "interrupted") for kind in kinds)
 
 
-def _shown(said: str) -> str:
+def _shown(words: str) -> str:
     """A tool's output, without what the client adds to the beginning of a long text, or shows
     instead of an old one."""
-    if said.startswith(_CLEARED):
+    if words.startswith(_CLEARED):
         return ""
-    if _SAVED not in said[:100]:
-        return said
-    found = _PREVIEW.match(said)
-    return said if found is None else (found[1] or "") + found[2]
+    if _SAVED not in words[:100]:
+        return words
+    found = _PREVIEW.match(words)
+    return words if found is None else (found[1] or "") + found[2]
 
 
-def _goes_on(told: Any, said: str) -> bool:
+def _goes_on(outcome: Any, words: str) -> bool:
     """Whether a shell command continues in the background, or was stopped."""
-    result = obj(told)
+    result = obj(outcome)
     if result.get("interrupted") is True or text(result, "backgroundTaskId"):
         return True
-    return said.startswith("Command running in background")
+    return words.startswith("Command running in background")
 
 
 def _unasked(data: JSON) -> bool:
@@ -590,10 +590,10 @@ def _unasked(data: JSON) -> bool:
     return silent and (whole(data, "num_turns") or 0) > 0
 
 
-def _complaint(data: JSON, said: str) -> str:
+def _complaint(data: JSON, words: str) -> str:
     error = text(data, "error") or text(data, "error", "message")
     listed = (line for line in items(data, "errors") if isinstance(line, str))
-    return "\n".join(dict.fromkeys(filter(None, (said, error, *listed))))
+    return "\n".join(dict.fromkeys(filter(None, (words, error, *listed))))
 
 
 def is_stop_failure(data: JSON) -> bool:

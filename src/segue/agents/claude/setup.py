@@ -58,10 +58,10 @@ def added(settings: Any, groups: Mapping[str, JSON], line: JSON | None, where: s
         if event not in groups and isinstance(hooks[event], list):
             hooks[event] = _placed(hooks[event], None)
     for event, group in groups.items():
-        there = hooks.setdefault(event, [])
-        if not isinstance(there, list):
+        entries = hooks.setdefault(event, [])
+        if not isinstance(entries, list):
             raise InputError(f"{where}: hooks.{event} is not a list; nothing was written")
-        hooks[event] = _placed(there, group)
+        hooks[event] = _placed(entries, group)
     if line is not None:
         found["statusLine"] = line
     return found

@@ -77,8 +77,8 @@ def _is_fresh(lines: Sequence[str], top: int) -> bool:
     logo = next((place for place, line in enumerate(lines[:top]) if _LOGO.search(line)), None)
     if logo is None:
         return False
-    said = [line for line in lines[logo:top] if line.startswith(("❯", "●", "✻"))]
-    return all(line.split() == ["❯", "/clear"] for line in said)
+    entries = [line for line in lines[logo:top] if line.startswith(("❯", "●", "✻"))]
+    return all(line.split() == ["❯", "/clear"] for line in entries)
 
 
 def _notice(lines: Sequence[str], top: int) -> str:
@@ -127,12 +127,12 @@ def _no_box(lines: Sequence[str]) -> Screen:
     return Screen("dialog" if is_question else "unknown")
 
 
-def _resumed(program: str, session_id: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, "--resume", session_id, *(["--", prompt] if prompt else []))
+def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    return (program, *flags, "--resume", session_id, *(["--", prompt] if prompt else []))
 
 
-def _begun(program: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, *(["--", prompt] if prompt else []))
+def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    return (program, *flags, *(["--", prompt] if prompt else []))
 
 
 TERMINAL = Terminal(

@@ -194,8 +194,8 @@ class CodexCounter:
         if last is None:
             return
         numbers = astuple(last)
-        given, cached, written, said, thought, _ = numbers
-        if not (given or cached or written or said or thought):
+        given, cached, written, output, thought, _ = numbers
+        if not (given or cached or written or output or thought):
             return  # made up by the client: a sum without parts
         cached = min(cached, given)
         written = min(written, given - cached)
@@ -203,7 +203,7 @@ class CodexCounter:
         model = self.model
         key = key_of(pack("<7q", at_ms, *numbers) + model.encode("utf-8", "replace"))
         fresh = given - cached - written
-        self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, said, cached, written)
+        self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, output, cached, written)
 
     def hear(self, stamp: str, limits: _Limits) -> None:
         """Takes limits. A reply without the headers overwrites them with nulls, so the last value
@@ -228,9 +228,9 @@ class CodexCounter:
             )
 
     def tool(self, payload: JSON) -> None:
-        said = text(payload, "arguments") or text(payload, "input")
+        arguments = text(payload, "arguments") or text(payload, "input")
         if text(payload, "name") == "update_plan":
-            plan = [obj(item) for item in items(_given(said), "plan")]
+            plan = [obj(item) for item in items(_given(arguments), "plan")]
             self.tally.todos = {
                 str(place): Todo(
                     text(item, "step"),
@@ -242,15 +242,15 @@ class CodexCounter:
                 )
                 for place, item in enumerate(plan, 1)
             }
-        elif "*** " in said:
-            patch = said if text(payload, "input") else _words(_given(said))
+        elif "*** " in arguments:
+            patch = arguments if text(payload, "input") else _words(_given(arguments))
             for found in _PATCHED.finditer(patch):
                 self.tally.changed(found[1] or found[2])
 
 
-def _given(said: str) -> object:
+def _given(arguments: str) -> object:
     """A tool's arguments, which are JSON in a string."""
-    return read_line(said.encode("utf-8", "replace"))
+    return read_line(arguments.encode("utf-8", "replace"))
 
 
 def _words(given: object) -> str:

@@ -35,8 +35,8 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
 
 
 def _said(flags: Sequence[str], name: str) -> str:
-    for said in reversed(values(flags, "-c", "--config")):
-        key, _, value = said.partition("=")
+    for setting in reversed(values(flags, "-c", "--config")):
+        key, _, value = setting.partition("=")
         if key.strip() == name:
             return value.strip().strip("\"'")
     return ""

@@ -72,8 +72,8 @@ def _mode(flags: Sequence[str], config: JSON) -> str:
         return "workspace-write"
     if given := values(flags, "-s", "--sandbox"):
         return given[-1]
-    for said in reversed(values(flags, "-c", "--config")):
-        key, _, value = said.partition("=")
+    for setting in reversed(values(flags, "-c", "--config")):
+        key, _, value = setting.partition("=")
         if key.strip() == "sandbox_mode":
             return value.strip().strip("\"'")
     mode = config.get("sandbox_mode")

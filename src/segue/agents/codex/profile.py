@@ -173,14 +173,14 @@ def _prompt(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     state.on()
     content = payload.get("content")
     named = tuple(name for name in items(payload, "local_images") if isinstance(name, str))
-    said = text(payload, "message") or joined(content)
-    yield Prompt(text=said, images=named or images(content), **put)
+    words = text(payload, "message") or joined(content)
+    yield Prompt(text=words, images=named or images(content), **put)
 
 
 def _reply(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     state.on()
-    said = text(payload, "text") or text(payload, "message") or joined(payload.get("content"))
-    yield Reply(text=said, **put)
+    words = text(payload, "text") or text(payload, "message") or joined(payload.get("content"))
+    yield Reply(text=words, **put)
 
 
 def _item_started(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
@@ -259,8 +259,8 @@ def _compacted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     if not state.compacted:
         state.compacted, state.summarising, state.size = True, False, None
         yield Compaction(phase="done", **put)
-        if said := text(payload, "message"):
-            yield Summary(text=said, **put)
+        if words := text(payload, "message"):
+            yield Summary(text=words, **put)
 
 
 def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:

@@ -74,8 +74,8 @@ def _notice(lines: Sequence[str], top: int) -> str:
         if not line.strip():
             found = []
         elif line.startswith("■"):
-            said = " ".join([line[1:].strip(), *reversed(found)])
-            return "" if said.startswith(_INTERRUPTED) else said
+            notice = " ".join([line[1:].strip(), *reversed(found)])
+            return "" if notice.startswith(_INTERRUPTED) else notice
         elif line.startswith(_SAID):
             return ""
         else:
@@ -110,13 +110,13 @@ def _no_box(lines: Sequence[str]) -> Screen:
     return Screen("unknown")
 
 
-def _resumed(program: str, session_id: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    said = ["--", prompt] if prompt else []
-    return (program, "resume", *kept, session_id, *said)
+def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    arguments = ["--", prompt] if prompt else []
+    return (program, "resume", *flags, session_id, *arguments)
 
 
-def _begun(program: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, *(["--", prompt] if prompt else []))
+def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    return (program, *flags, *(["--", prompt] if prompt else []))
 
 
 TERMINAL = Terminal(

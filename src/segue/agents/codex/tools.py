@@ -50,14 +50,14 @@ def _item_result(item: JSON) -> str:
 def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
     """The outcome of an item."""
     status, code = text(item, "status"), whole(item, "exit_code")
-    said = text(item, "aggregated_output") if kind == "command_execution" else ""
+    output = text(item, "aggregated_output") if kind == "command_execution" else ""
     return ToolResult(
         call_id=text(item, "id"),
-        denied=status == "declined" or _is_kept_from(sandbox, code, said),
+        denied=status == "declined" or _is_kept_from(sandbox, code, output),
         exit_code=code,
         failed=status == "failed" or code not in (0, None),
-        failing_tests=failing_tests(said),
-        printed=said or _item_result(item),
+        failing_tests=failing_tests(output),
+        printed=output or _item_result(item),
         **put,
     )
 
@@ -65,47 +65,47 @@ def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
 def wire_call(name: str, call: str, payload: JSON, put: Put) -> ToolCall:
     """A call from the session file. Arguments are JSON in a string; those of custom tools are any
     text."""
-    said = text(payload, "arguments")
+    arguments = text(payload, "arguments")
     free = text(payload, "input")
-    given = obj(decode(said)) if said else obj(payload, "action")
+    given = obj(decode(arguments)) if arguments else obj(payload, "action")
     command = command_of(given.get("cmd") or given.get("command"))
     return ToolCall(
         name=name,
         call_id=call,
         command=command,
-        argument=argument_of(command or free or given or said),
+        argument=argument_of(command or free or given or arguments),
         files=patched(free or command or text(given, "input")),
-        given=given or free or said,
+        given=given or free or arguments,
         **put,
     )
 
 
-def _is_kept_from(sandbox: str, code: int | None, said: str) -> bool:
+def _is_kept_from(sandbox: str, code: int | None, output: str) -> bool:
     """Whether a command failed because a sandbox forbids writing."""
-    return sandbox == "read-only" and code not in (0, None) and _READ_ONLY in said
+    return sandbox == "read-only" and code not in (0, None) and _READ_ONLY in output
 
 
 def wire_result(sandbox: str, call: str, output: Any, put: Put, *, is_shell: bool) -> ToolResult:
     """A result from the session file. The client's own words come first, then the output; older
     versions wrote JSON. For a shell that never started, the client says why it refused."""
-    said = output if isinstance(output, str) else joined(output) or text(output, "content")
+    words = output if isinstance(output, str) else joined(output) or text(output, "content")
     code: int | None = None
-    if said.startswith('{"'):
-        decoded = obj(decode(said))
-        code, said = whole(decoded, "metadata", "exit_code"), text(decoded, "output") or said
-    head, found, _ = said[:_HEAD_CHARS].partition(_SHOWS)
+    if words.startswith('{"'):
+        decoded = obj(decode(words))
+        code, words = whole(decoded, "metadata", "exit_code"), text(decoded, "output") or words
+    head, found, _ = words[:_HEAD_CHARS].partition(_SHOWS)
     if code is None and found and (told_code := _EXIT.search(head)):
         code = int(told_code[1])
     failed = code not in (0, None) or obj(output).get("success") is False
-    failed = failed or said.endswith("aborted by user")
+    failed = failed or words.endswith("aborted by user")
     failed = failed or (is_shell and code is None and not found and _RUNS_ON not in head)
-    tests = failing_tests(said) if code is not None else ()
+    tests = failing_tests(words) if code is not None else ()
     return ToolResult(
         call_id=call,
-        denied=(not found and said.endswith(_REJECTED)) or _is_kept_from(sandbox, code, said),
+        denied=(not found and words.endswith(_REJECTED)) or _is_kept_from(sandbox, code, words),
         exit_code=code,
         failed=failed,
         failing_tests=tests,
-        printed=said[len(head) + len(found) :] if found else said,
+        printed=words[len(head) + len(found) :] if found else words,
         **put,
     )

@@ -115,8 +115,8 @@ def programs(command: str) -> tuple[str, ...]:
 
 def read_json(path: Path | str) -> JSON:
     """An object, with or without comments; {} if the file is missing or unreadable."""
-    said = read_text(path)
-    for text in (said, _TRAILING.sub(_kept, _COMMENT.sub(_kept, said))):
+    content = read_text(path)
+    for text in (content, _TRAILING.sub(_kept, _COMMENT.sub(_kept, content))):
         try:
             parsed = json.loads(text)
         except ValueError:

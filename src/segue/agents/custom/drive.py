@@ -108,12 +108,14 @@ def _like(known: Drive, custom: Custom) -> Drive:
     return replace(known, **changes)
 
 
-def _seen_by(permissions: Permissions, custom: Custom, seen: Callable[[Env], Env]) -> Permissions:
+def _seen_by(
+    permissions: Permissions, custom: Custom, environment: Callable[[Env], Env]
+) -> Permissions:
     """What another program may do is unknown, because it may be a container."""
     look = permissions.look
     if custom.command or look is None:
         return replace(permissions, look=None)
-    return replace(permissions, look=lambda flags, env, cwd: look(flags, seen(env), cwd))
+    return replace(permissions, look=lambda flags, env, cwd: look(flags, environment(env), cwd))
 
 
 def _home(agent: str, home: str) -> dict[str, str]:
@@ -190,8 +192,8 @@ def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
 
     def hears(line: str) -> LineMeaning:
         named = session(line) if session else None
-        said = next((word for word, search in says if search(line) is not None), None)
-        return LineMeaning(session_id=named or "", said=said or "")
+        meaning = next((word for word, search in says if search(line) is not None), None)
+        return LineMeaning(session_id=named or "", said=meaning or "")
 
     return hears
 
@@ -209,9 +211,9 @@ def _compiled(name: str, pattern: str, groups: int | None = None) -> Search:
     try:
         compiled = re2.compile(pattern, options=options)
     except re2.error as fault:
-        said = fault.args[0] if fault.args else ""
-        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        raise ValueError(f"`{name}` is not an RE2 pattern: {said}") from None
+        message = fault.args[0] if fault.args else ""
+        message = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+        raise ValueError(f"`{name}` is not an RE2 pattern: {message}") from None
     if groups is not None and compiled.groups != groups:
         raise ValueError(f"`{name}` must have one group, which is the session's id")
 

@@ -44,7 +44,9 @@ def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
     settings.append(read_json(Path(cwd, ".gemini", "settings.json")))
     modes = [_inside(each, "general", "defaultApprovalMode") for each in settings]
     modes += ["yolo"] if has(flags, "-y", "--yolo") else values(flags, _MODE)
-    mode = next((said for said in reversed(modes) if isinstance(said, str)), "default")
+    mode = next(
+        (mode_name for mode_name in reversed(modes) if isinstance(mode_name, str)), "default"
+    )
     tools = [t for each in settings for t in _strings(_inside(each, "tools", "allowed"))]
     tools += values(flags, _TOOLS, many=True)
     names = {tool.partition("(")[0] for tool in tools}
@@ -105,11 +107,11 @@ def _is_trusted(flags: Sequence[str], settings: list[JSON], env: Env, cwd: str) 
         return True
     file = env.get("GEMINI_CLI_TRUSTED_FOLDERS_PATH") or _folder(env) / "trustedFolders.json"
     here, longest, level = os.path.realpath(cwd), -1, ""
-    for name, told in read_json(file).items():
-        place = os.path.dirname(name) if told == "TRUST_PARENT" else name
+    for name, setting in read_json(file).items():
+        place = os.path.dirname(name) if setting == "TRUST_PARENT" else name
         is_above = here == place or here.startswith(f"{place.rstrip('/')}/")
         if is_above and len(place) > longest:
-            longest, level = len(place), str(told)
+            longest, level = len(place), str(setting)
     return level.startswith("TRUST_")
 
 

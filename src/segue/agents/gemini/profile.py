@@ -190,18 +190,18 @@ def _init(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _speech(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    said = joined(data.get("content"))
+    words = joined(data.get("content"))
     if data.get("role") == "user":
         yield from state.said()
         state.new_turn()
-        yield Prompt(text=said, **mark)
+        yield Prompt(text=words, **mark)
     elif data.get("role") == "assistant":
         if not data.get("delta"):
             yield from state.said()
         if not state.words:
             state.words_mark = mark
-        state.words.append(said)
-        state.spoke = state.spoke or bool(said.strip())
+        state.words.append(words)
+        state.spoke = state.spoke or bool(words.strip())
         state.result_chars = 0
     else:
         yield Other(kind="message", known=False, **mark)
@@ -217,8 +217,8 @@ def _tool_result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     error = text(data, "error", "type")
     state.spoke = False
     state.hook_stop = state.hook_stop or error == "stop_execution"
-    said = text(data, "output")
-    state.result_chars += len(said)
+    output = text(data, "output")
+    state.result_chars += len(output)
     name = text(data, "tool_id")
     is_shell = name in state.commands
     state.commands.discard(name)
@@ -226,14 +226,14 @@ def _tool_result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     is_withheld = error == "tool_not_registered" and name in state.asking
     state.asking.discard(name)
     # The stream shows the output, and the exit code only if there was none.
-    code = _SHOWN.match(said) if is_shell else None
+    code = _SHOWN.match(output) if is_shell else None
     yield ToolResult(
         call_id=name,
         denied=error == "policy_violation" or is_withheld,
         exit_code=int(code[1]) if code else None,
         failed=data.get("status") == "error" or code is not None,
-        failing_tests=failing_tests(said) if is_shell else (),
-        printed=said or text(data, "error", "message"),
+        failing_tests=failing_tests(output) if is_shell else (),
+        printed=output or text(data, "error", "message"),
         **mark,
     )
 
@@ -420,34 +420,34 @@ def _called(name: str, call: str, given: JSON, mark: JSON, state: _State) -> Ite
 
 def _answered(name: str, response: JSON, mark: JSON, state: _State, status: str = "") -> ToolResult:
     """A tool's result as the model gets it: with the exit code, unless that is 0."""
-    said = text(response, "response", "output")
+    output = text(response, "response", "output")
     failed = status in ("error", "cancelled") or "error" in obj(response, "response")
     code: int | None = None
     tests: tuple[str, ...] = ()
     if name in state.commands:
         state.commands.discard(name)
-        end = said[-_END_CHARS:]
+        end = output[-_END_CHARS:]
         if found := _EXIT.search(end):
             code = int(found[1])
-        elif "Output: " in said[:100] and not failed and "\nSignal: " not in end:
+        elif "Output: " in output[:100] and not failed and "\nSignal: " not in end:
             code = 0
-        tests = failing_tests(said)
+        tests = failing_tests(output)
     failed = failed or code not in (0, None)
     return ToolResult(
         call_id=name,
         exit_code=code,
         failed=failed,
         failing_tests=tests,
-        printed=_printed(said) or text(response, "response", "error"),
+        printed=_printed(output) or text(response, "response", "error"),
         **mark,
     )
 
 
-def _printed(said: str) -> str:
+def _printed(output: str) -> str:
     """A command's output, without what the client adds to it."""
-    if not said.startswith("<untrusted_context>"):
-        return said
-    body = said.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
+    if not output.startswith("<untrusted_context>"):
+        return output
+    body = output.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
     body = body.removeprefix("Output: ")
     end = body.rfind("\nProcess Group PGID: ")
     return body[:end] if end >= 0 and "\n" not in body[end + 1 :] else body
@@ -490,8 +490,8 @@ def _cut_off(state: _State) -> Iterator[Event]:
 
 def parts(tokens: JSON) -> Spend:
     """Prompt (including the cached part), answer and thoughts."""
-    said = amount(tokens, "output") + amount(tokens, "thoughts")
-    return split_prompt(amount(tokens, "input"), amount(tokens, "cached"), said)
+    output = amount(tokens, "output") + amount(tokens, "thoughts")
+    return split_prompt(amount(tokens, "input"), amount(tokens, "cached"), output)
 
 
 def _size(tokens: JSON) -> int:

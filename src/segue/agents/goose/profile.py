@@ -45,15 +45,15 @@ def _message(message: JSON, mark: JSON) -> Iterator[Event]:
     content = items(message, "content")
     kinds = {text(block, "type") for block in content}
     if text(message, "role") == "user":
-        said = joined(content)
-        yield ToolResult(**mark) if "toolResponse" in kinds else Prompt(text=said, **mark)
+        words = joined(content)
+        yield ToolResult(**mark) if "toolResponse" in kinds else Prompt(text=words, **mark)
         return
     if "toolRequest" in kinds:
         yield ToolCall(**mark)
-    elif (said := joined(content)).startswith(_COMPLAINT):
-        yield Failure(message=said, **mark)
-    elif said:
-        yield Reply(text=said, **mark)
+    elif (words := joined(content)).startswith(_COMPLAINT):
+        yield Failure(message=words, **mark)
+    elif words:
+        yield Reply(text=words, **mark)
 
 
 def knows(record: JSON) -> bool:

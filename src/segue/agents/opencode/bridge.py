@@ -518,16 +518,16 @@ class Bridge:
         try:
             connection.request(method, path, data, self._headers())
             answer = connection.getresponse()
-            said = answer.read()
+            content = answer.read()
         finally:
             self.is_calling = False
             connection.close()
         if answer.status >= 400:
-            raise RefusedError(answer.status, _message(said))
+            raise RefusedError(answer.status, _message(content))
         try:
-            return json.loads(said) if said else None
+            return json.loads(content) if content else None
         except ValueError:
-            raise RefusedError(answer.status, _message(said)) from None
+            raise RefusedError(answer.status, _message(content)) from None
 
     def _refused(self, about: str, error: Exception | None, key: str = "") -> None:
         status = error.status if isinstance(error, RefusedError) else None
@@ -558,8 +558,8 @@ def _hash(state: JSON) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def _message(said: bytes) -> str:
-    text = said.decode("utf-8", "replace")
+def _message(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
     try:
         error = json.loads(text)
         return str(_dict(error, "data").get("message") or error.get("message") or text)

@@ -14,8 +14,8 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
     data = Path(env.get("XDG_DATA_HOME") or home(env) / ".local/share") / "opencode"
     model = next(reversed(values(flags, "-m", "--model")), "")
     for name in ("opencode.json", "opencode.jsonc"):
-        said = read_json(config / name).get("model")
-        model = model or (said if isinstance(said, str) else "")
+        named = read_json(config / name).get("model")
+        model = model or (named if isinstance(named, str) else "")
     found = str(os.path.realpath(data))
     provider = model.partition("/")[0] if "/" in model else ""
     return Login(home=found, who=hashed(found, provider) if provider else "")

@@ -186,7 +186,7 @@ class _Teller:
 
     def bridge(self, kind: str, what: JSON, put: Put) -> Iterator[Event]:
         """A record from our bridge."""
-        said = text(what, "message")
+        message = text(what, "message")
         match kind:
             case "session":
                 yield from self.session(text(what, "id"), put)
@@ -196,18 +196,20 @@ class _Teller:
                 yield from self.end()
             case "long_wait":
                 # It would wait by itself; whoever ends it now needs to know why it waited.
-                yield Failure(message=said, resets_at=instant(what.get("until")), code=kind, **put)
+                yield Failure(
+                    message=message, resets_at=instant(what.get("until")), code=kind, **put
+                )
             case "closing":
                 self.is_closing = True
                 if text(what, "while") == "asked" and self.asked is not None:
                     # The call that it asks about may be recorded after the question.
                     yield self.asked
             case "error" if text(what, "about") in ("server", "session", "prompt"):
-                yield Failure(message=said, status=whole(what, "status"), code=kind, **put)
+                yield Failure(message=message, status=whole(what, "status"), code=kind, **put)
             case "server_exited":
                 reason = StopReason.CRASH if what.get("was_up") is True else None
-                said = f"opencode serve ended with exit code {whole(what, 'exit_code')}"
-                yield Ended(reason=reason, code=kind, message=said, **put)
+                message = f"opencode serve ended with exit code {whole(what, 'exit_code')}"
+                yield Ended(reason=reason, code=kind, message=message, **put)
 
     def message(self, info: JSON, put: Put) -> Iterator[Event]:
         """A whole message; the server repeats it at every change."""
@@ -277,19 +279,19 @@ class _Teller:
                 yield Other(kind=f"part {kind}", known=False, **put)
 
     def words(self, part: JSON, ident: str, put: Put) -> Iterator[Event]:
-        role, said = self.roles.get(ident, "assistant"), text(part, "text")
+        role, content = self.roles.get(ident, "assistant"), text(part, "text")
         if part.get("synthetic") is True or part.get("ignored") is True or role == "compaction":
             is_whole = "time" not in part or obj(part, "time").get("end") is not None
-            if role == "compaction" and said and is_whole and ident not in self.summed:
+            if role == "compaction" and content and is_whole and ident not in self.summed:
                 self.summed.add(ident)
-                yield Summary(text=said, **put)
+                yield Summary(text=content, **put)
             return
         if role == "user":
             if ident not in self.done:
                 self.done.add(ident)
-                yield Prompt(text=said, **put)
-        elif said and ("time" not in part or obj(part, "time").get("end") is not None):
-            self.step.append(Reply(text=said, **put))
+                yield Prompt(text=content, **put)
+        elif content and ("time" not in part or obj(part, "time").get("end") is not None):
+            self.step.append(Reply(text=content, **put))
 
     def tool(self, part: JSON, put: Put) -> Iterator[Event]:
         call, status = text(part, "callID"), text(part, "state", "status")
@@ -306,7 +308,7 @@ class _Teller:
             # A shell that was ended half-way (Esc, its time limit) is "completed" too, without an
             # exit code.
             is_cut_short = obj(part, "state", "metadata").get("exit", "") is None
-            said = text(part, "state", "output")
+            output = text(part, "state", "output")
             asked = [each for each in self.unanswered.values() if each]
             yield ToolResult(
                 call_id=call,
@@ -314,8 +316,8 @@ class _Teller:
                 denied=error.startswith(_DENIED) or (bool(error) and call in asked),
                 exit_code=code,
                 failed=bool(error or code) or is_cut_short,
-                failing_tests=failing_tests(said) if text(part, "tool") == _SHELL else (),
-                printed=said or error,
+                failing_tests=failing_tests(output) if text(part, "tool") == _SHELL else (),
+                printed=output or error,
                 **put,
             )
 

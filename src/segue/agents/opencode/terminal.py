@@ -76,8 +76,8 @@ def _read(shown: PaneCapture) -> Screen:
     draft = _draft(box, shown.cursor)
     pasted = bool(_FOLDED.search(draft)) or is_cut(len(box.text), len(lines), _SHOWN)
     if _BUSY.search(footer):
-        said = _RETRY.search(footer)
-        return Screen("busy", draft=draft, pasted=pasted, notice=said[1] if said else "")
+        retry = _RETRY.search(footer)
+        return Screen("busy", draft=draft, pasted=pasted, notice=retry[1] if retry else "")
     if _SHELL.match(box.mode):
         return Screen("dialog", draft=f"!{draft}")
     is_fresh = any(_LOGO in line for line in lines[: box.top])
@@ -90,12 +90,12 @@ def _draft(box: _Box, cursor: tuple[int, int]) -> str:
     return "" if column == row == 0 and _PLACEHOLDER.fullmatch(draft) else draft
 
 
-def _resumed(program: str, session_id: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, "--session", session_id)  # it accepts no --prompt with this
+def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    return (program, *flags, "--session", session_id)  # it accepts no --prompt with this
 
 
-def _begun(program: str, prompt: str, kept: Sequence[str]) -> tuple[str, ...]:
-    return (program, *kept, *([f"--prompt={prompt}"] if prompt else []))
+def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+    return (program, *flags, *([f"--prompt={prompt}"] if prompt else []))
 
 
 TERMINAL = Terminal(

@@ -192,15 +192,15 @@ def _call(block: JSON, mark: JSON) -> ToolCall:
 def _result(message: JSON, mark: JSON) -> ToolResult:
     """A tool's result. The exit code of a failed command is at the end of its output."""
     failed, is_shell = message.get("isError") is True, text(message, "toolName") in _SHELLS
-    said = joined(message.get("content"))
-    code = _EXIT_CODE.search(said[-_CODE_CHARS:]) if is_shell else None
+    output = joined(message.get("content"))
+    code = _EXIT_CODE.search(output[-_CODE_CHARS:]) if is_shell else None
     exit_code = int(code[1]) if code and failed else None
     return ToolResult(
         call_id=text(message, "toolCallId"),
         exit_code=0 if is_shell and not failed else exit_code,
         failed=failed,
-        failing_tests=failing_tests(said) if is_shell else (),
-        printed=said,
+        failing_tests=failing_tests(output) if is_shell else (),
+        printed=output,
         **mark,
     )
 
@@ -233,9 +233,9 @@ def _turn_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _agent_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    said = [m for m in items(data, "messages") if obj(m).get("role") == "assistant"]
-    if said:
-        yield from _unless_told(said[-1], mark, state)
+    replies = [m for m in items(data, "messages") if obj(m).get("role") == "assistant"]
+    if replies:
+        yield from _unless_told(replies[-1], mark, state)
     if data.get("willRetry") is True:
         yield Other(kind="agent_end", **mark)
     else:

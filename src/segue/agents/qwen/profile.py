@@ -62,11 +62,11 @@ class Reader(claude_form.Reader):
         total, output = amount(usage, "total_tokens"), amount(usage, "output_tokens")
         return split_prompt(prompt, cached, max(total - prompt, output))
 
-    def is_error(self, said: str) -> bool:
-        return _ERROR.match(said) is not None
+    def is_error(self, words: str) -> bool:
+        return _ERROR.match(words) is not None
 
-    def status(self, data: JSON, said: str) -> int | None:
-        found = _ERROR.match(said)
+    def status(self, data: JSON, words: str) -> int | None:
+        found = _ERROR.match(words)
         return int(found[1]) if found and found[1] else None
 
     def read(self, data: JSON) -> claude_form.Events:
@@ -102,21 +102,21 @@ class Reader(claude_form.Reader):
 
     def answered(self, data: JSON) -> claude_form.Events:
         self.held = None
-        said = _said(data)
+        words = _said(data)
         self.window = whole(data, "contextWindowSize") or self.window
-        if self.is_error(said):
-            yield from self.client_error(data, said, "")
+        if self.is_error(words):
+            yield from self.client_error(data, words, "")
             return
         calls = [part for part in items(data, "message", "parts") if obj(part, "functionCall")]
-        if said.strip():
-            yield ev.Reply(text=said, **self.here)
+        if words.strip():
+            yield ev.Reply(text=words, **self.here)
         for part in calls:
             call = obj(part, "functionCall")
             yield self.called(text(call, "name"), text(call, "id"), obj(call, "args"))
             yield from self.planned(text(call, "name"), text(call, "id"), obj(call, "args"))
         self.model = text(data, "model") or self.model
         yield from self.count(split_usage(obj(data, "usageMetadata")), text(data, "uuid"))
-        if said.strip() and not calls:
+        if words.strip() and not calls:
             self.held = ev.Ended(ok=True, **self.here)
 
     def tool_result(self, data: JSON) -> claude_form.Events:

@@ -31,20 +31,20 @@ def argument_of(given: Any) -> str:
     """All arguments of a call in short; different arguments give different texts. A model's
     description of its command for people does not count."""
     if isinstance(given, str):
-        said = given
+        argument = given
     elif not given:
         return ""
     else:
         if isinstance(given, dict) and "command" in given and "description" in given:
             given = {name: value for name, value in given.items() if name != "description"}
         try:
-            said = _encode(given).decode()
+            argument = _encode(given).decode()
         except (TypeError, ValueError, RecursionError, OverflowError):
-            said = repr(given)
-    if len(said) <= ARGUMENT_CHARS:
-        return said
-    rest = said[ARGUMENT_CHARS:]
-    return f"{said[:ARGUMENT_CHARS]}…{len(rest)} {crc32(rest.encode('utf-8', 'replace')):08x}"
+            argument = repr(given)
+    if len(argument) <= ARGUMENT_CHARS:
+        return argument
+    rest = argument[ARGUMENT_CHARS:]
+    return f"{argument[:ARGUMENT_CHARS]}…{len(rest)} {crc32(rest.encode('utf-8', 'replace')):08x}"
 
 
 def written_by(name: str, given: JSON) -> tuple[str, ...]:
@@ -54,11 +54,11 @@ def written_by(name: str, given: JSON) -> tuple[str, ...]:
     return ()
 
 
-def patched(said: str) -> tuple[str, ...]:
+def patched(patch: str) -> tuple[str, ...]:
     """The files of a patch in the form of `apply_patch`."""
-    if _PATCH not in said:
+    if _PATCH not in patch:
         return ()
-    lines = (line for line in said.splitlines() if line.startswith(_HEADS))
+    lines = (line for line in patch.splitlines() if line.startswith(_HEADS))
     return tuple(dict.fromkeys(line.partition(": ")[2].strip() for line in lines))
 
 
@@ -128,16 +128,16 @@ def _todos(listed: list[Any]) -> list[Todo]:
     """The todos of a list, if all its items are todos."""
     found = []
     for item in listed[:_MAX_TODOS]:
-        said = next((said for name in _TEXTS if (said := text(item, name))), "")
+        content = next((content for name in _TEXTS if (content := text(item, name))), "")
         has_state = isinstance(obj(item).get("completed"), bool) or text(item, "status")
-        if not said or not has_state:
+        if not content or not has_state:
             return []
-        found.append(Todo(said, _status(obj(item))))
+        found.append(Todo(content, _status(obj(item))))
     return found
 
 
 def _status(item: JSON) -> TodoStatus:
-    said = text(item, "status")
-    if item.get("completed") is True or said in ("completed", "done", "cancelled"):
+    status = text(item, "status")
+    if item.get("completed") is True or status in ("completed", "done", "cancelled"):
         return "completed"
-    return "in_progress" if said in ("in_progress", "doing") else "pending"
+    return "in_progress" if status in ("in_progress", "doing") else "pending"

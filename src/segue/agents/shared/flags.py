@@ -13,9 +13,9 @@ def added(before: Sequence[str], more: Sequence[str], drive: Drive) -> tuple[str
         return drive.same_flags.get(name, name)
 
     new = {stands_for(group) for group in _groups(more)} - drive.repeatable
-    kept = [group for group in _groups(before) if stands_for(group) not in new]
-    said = [*kept, *(group for group in _groups(more) if group not in kept)]
-    return tuple(word for group in said for word in group)
+    remaining = [group for group in _groups(before) if stands_for(group) not in new]
+    groups = [*remaining, *(group for group in _groups(more) if group not in remaining)]
+    return tuple(word for group in groups for word in group)
 
 
 def _groups(flags: Sequence[str]) -> list[tuple[str, ...]]:

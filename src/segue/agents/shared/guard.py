@@ -34,11 +34,11 @@ class Guarded:
 
     def _parsed(self, given: "_Given") -> Generator[Event, None, bool]:
         """What it says until it gives up; whether that was a fault."""
-        said, at = 0, given.taken
+        yielded, at = 0, given.taken
         try:
             for event in self.parse(given):
-                said, at = (said + 1 if at == given.taken else 1), given.taken
-                if said > MAX_EVENTS or not isinstance(event, Event):
+                yielded, at = (yielded + 1 if at == given.taken else 1), given.taken
+                if yielded > MAX_EVENTS or not isinstance(event, Event):
                     return True
                 yield event
         except Exception:  # whatever a plug-in raises is not the run's fault

@@ -107,11 +107,11 @@ class Live:
         """The events of these lines, which were read at this unix time. A line that is not a
         record by itself is skipped."""
         decode, queue = msgspec.json.decode, self._queue
-        idle, kept = self._manner.idle, self._manner.kept
+        idle, markers = self._manner.idle, self._manner.kept
         self.records = []
         for line in lines:
             self.lines += 1
-            if line.startswith(idle) and not any(word in line[:_HEAD_BYTES] for word in kept):
+            if line.startswith(idle) and not any(word in line[:_HEAD_BYTES] for word in markers):
                 self.has_text = self.has_text or not line.endswith(_WHOLE)
                 continue
             where = f"{self._source}:{self.lines}"

@@ -158,11 +158,11 @@ def spoken(records: list[Record], text: str) -> list[str]:
     """The lines of a text without any known agent's records; if it is nevertheless a single
     record, its message."""
     if len(records) == 1:
-        said = joined(obj(records[0].data, "message").get("content")) or joined(
+        words = joined(obj(records[0].data, "message").get("content")) or joined(
             records[0].data.get("content")
         )
-        if said:
-            return said.split("\n")
+        if words:
+            return words.split("\n")
     return text.split("\n")
 
 

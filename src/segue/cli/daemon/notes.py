@@ -41,9 +41,9 @@ def command(
     if not os.path.exists(place):
         printing.say("no notes yet; to start the daemon, which writes them: segue watch", err=True)
         return
-    log, said = open_log(place)
-    if said:
-        printing.complain(said)
+    log, failure = open_log(place)
+    if failure:
+        printing.complain(failure)
 
     steps: dict[str, str] = {}
 

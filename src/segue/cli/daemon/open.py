@@ -54,8 +54,8 @@ def command(
             " segue run TASK"
         )
     hosting.check_tmux(os.environ)
-    there = _chosen(agent) if agent is None or not _is_agent(agent) else _start(agent, flags)
-    sys.exit(_show(there))
+    host = _chosen(agent) if agent is None or not _is_agent(agent) else _start(agent, flags)
+    sys.exit(_show(host))
 
 
 def _is_agent(name: str) -> bool:
@@ -204,8 +204,8 @@ def _show(there: Hosted) -> int:
     return 1
 
 
-def _goes_on(there: Hosted) -> str:
-    return f"{there.agent} keeps running; to return: segue open {there.name}"
+def _goes_on(host: Hosted) -> str:
+    return f"{host.agent} keeps running; to return: segue open {host.name}"
 
 
 def _read(end: Path) -> int | None:
@@ -215,10 +215,10 @@ def _read(end: Path) -> int | None:
     return None
 
 
-def _print_rest(there: Hosted) -> None:
+def _print_rest(host: Hosted) -> None:
     """Prints the agent's last screen, as it would be there without tmux."""
     with suppress(TmuxError):
-        lines = hosting.last_screen(there).split("\n")
+        lines = hosting.last_screen(host).split("\n")
         rest = "\n".join(line for line in lines if not line.startswith(_NOTE)).strip("\n")
         if rest:
             printing.say(rest)

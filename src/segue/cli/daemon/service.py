@@ -50,9 +50,9 @@ def install(only_print: bool) -> None:
 @command.command()
 def remove() -> None:
     """Stop the service and delete its unit."""
-    if not (said := take_away()):
-        said = "no segue service is installed"
-    printing.say(said)
+    if not (message := take_away()):
+        message = "no segue service is installed"
+    printing.say(message)
 
 
 @command.command()

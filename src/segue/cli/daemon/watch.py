@@ -98,9 +98,9 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
         if server.port:
             out.say(f"also at http://127.0.0.1:{server.port}, protected by a token")
         if as_json:
-            watch.world.listeners.append(out.print_note)
+            watch.state.listeners.append(out.print_note)
         if (telemetry := _telemetry(link, out.say)) is not None:
-            watch.world.listeners.append(telemetry.hear)
+            watch.state.listeners.append(telemetry.hear)
         watch.run()
     finally:
         if telemetry is not None:

@@ -53,5 +53,5 @@ def _clear(account: str | None) -> None:
     if account is not None and not ids:
         raise InputError(f"no limit is recorded for {account!r}; `segue limits` lists the accounts")
     cleared = known.clear(ids)
-    said = f"forgotten: {', '.join(cleared)}" if cleared else "there was nothing to forget"
-    printing.say(said, err=True)
+    message = f"forgotten: {', '.join(cleared)}" if cleared else "there was nothing to forget"
+    printing.say(message, err=True)

@@ -47,18 +47,18 @@ def command(session: str | None, transcript: bool, as_json: bool) -> None:
         found = choose(list_sessions(machine), name)
         return found, account(found, machine.found, machine.index, machine.homes)
 
-    machine, (found, told) = with_machine(look)
+    machine, (found, details) = with_machine(look)
     say_notes(machine)
-    costs = _costs(told.spend)
+    costs = _costs(details.spend)
     try:
         taken = taken_over(found)
     except StateError as fault:  # everything else is known
         taken = None
         printing.complain(str(fault))
     if as_json:
-        printing.say_json(_as_dict(found, told, costs, taken))
+        printing.say_json(_as_dict(found, details, costs, taken))
     else:
-        _print(machine, found, told, costs, taken)
+        _print(machine, found, details, costs, taken)
 
 
 def _print_transcript(name: str, as_json: bool) -> None:
@@ -66,14 +66,14 @@ def _print_transcript(name: str, as_json: bool) -> None:
     from segue.views.report.transcripts import as_list, lines
 
     _, found = with_machine(lambda machine: choose(list_sessions(machine), name))
-    said = of_session(found.agent, found.path, found.session_id)
+    utterances = of_session(found.agent, found.path, found.session_id)
     if as_json:
-        answer = {"agent": found.agent, "session_id": found.session_id, "said": as_list(said)}
+        answer = {"agent": found.agent, "session_id": found.session_id, "said": as_list(utterances)}
         printing.say_json(answer)
         return
-    if not said:
+    if not utterances:
         printing.say("it is empty or cannot be read", err=True)
-    for line in lines(said):
+    for line in lines(utterances):
         printing.say(line)
 
 
@@ -90,17 +90,17 @@ def _total(costs: dict[str, Decimal | None]) -> Decimal | None:
 
 def _as_dict(
     session: Session,
-    told: SessionAccount,
+    account: SessionAccount,
     costs: dict[str, Decimal | None],
     taken: TakenOver | None,
 ) -> dict[str, Any]:
     total = _total(costs)
     return {
         **tables.as_dict(session),
-        "started_at": iso(told.started_at or session.started_at),
-        "compactions": told.compactions,
-        "todos": [{"text": todo.text, "status": todo.status} for todo in told.todos],
-        "files_changed": told.files,
+        "started_at": iso(account.started_at or session.started_at),
+        "compactions": account.compactions,
+        "todos": [{"text": todo.text, "status": todo.status} for todo in account.todos],
+        "files_changed": account.files,
         "tokens": [
             {
                 "model": model,
@@ -110,11 +110,13 @@ def _as_dict(
                 "cache_write": spend.cache_write_tokens,
                 "cost_usd": None if (cost := costs[model]) is None else float(cost),
             }
-            for model, spend in told.spend.items()
+            for model, spend in account.spend.items()
         ],
         "cost_usd": None if total is None else float(total),
-        "unread_lines": told.unread,
-        "typical_turn_tokens": told.typical.median_tokens if told.typical is not None else None,
+        "unread_lines": account.unread,
+        "typical_turn_tokens": account.typical.median_tokens
+        if account.typical is not None
+        else None,
         "zones": _zones(session),
         "took_over": None if taken is None else msgspec.to_builtins(taken),
     }
@@ -138,7 +140,7 @@ def _zones(session: Session) -> list[dict[str, Any]]:
 def _print(
     machine: Machine,
     session: Session,
-    told: SessionAccount,
+    account: SessionAccount,
     costs: dict[str, Decimal | None],
     taken: TakenOver | None,
 ) -> None:
@@ -157,7 +159,7 @@ def _print(
     row("session", f"{session.session_id}  {session.agent} {session.model}".rstrip())
     row("folder", session.cwd)
     row("file", session.path)
-    started = told.started_at or session.started_at
+    started = account.started_at or session.started_at
     begun = f"began {tables.ago(started, now)}, " if started else ""
     row("active", f"{begun}last active {tables.ago(session.last_at, now)}")
     row("state", tables.state(session, now))
@@ -172,41 +174,41 @@ def _print(
         sure = f"{session.stop.reason.description}  {session.stop.confidence:.0%} sure"
         row("last stop", f"{sure}  {session.stop.why}".rstrip())
     row("context", tables.gauge(session))
-    row("growth", _growth(session, told))
+    row("growth", _growth(session, account))
     row("ahead", _ahead(session))
-    row("compactions", told.compactions or "")
-    for scope, limit in session.limits.items() or told.limits.items():
+    row("compactions", account.compactions or "")
+    for scope, limit in session.limits.items() or account.limits.items():
         row("limit", _limit(scope, limit.used_percent, limit.resets_at, now))
-    for model, spend in told.spend.items():
+    for model, spend in account.spend.items():
         row("tokens", _spend(model, spend, costs[model]))
-    if told.spend:
+    if account.spend:
         total = _total(costs)
         row("cost", "unknown" if total is None else f"${total:,.2f} at list prices")
-    for todo in told.todos:
+    for todo in account.todos:
         mark = {"completed": "✔", "in_progress": "▶", "pending": "·"}[todo.status]
         row("todo", f"{mark} {todo.text}")
-    for place, path in enumerate(told.files):
+    for place, path in enumerate(account.files):
         row("changed" if place == 0 else "", path)
     row("sub-agents", session.children or "")
     lines = (
         "1 line that is not a record"
-        if told.unread == 1
-        else f"{told.unread:,} lines that are not records"
+        if account.unread == 1
+        else f"{account.unread:,} lines that are not records"
     )
-    row("unread", lines if told.unread else "")
+    row("unread", lines if account.unread else "")
     for note in session.notes:
         row("note", note)
     printing.console().print(rows)
 
 
-def _growth(session: Session, told: SessionAccount) -> str:
+def _growth(session: Session, account: SessionAccount) -> str:
     pace, parts = session.growth, []
     if pace is not None and pace.tokens_per_minute:
         parts.append(f"{pace.tokens_per_minute:,.0f} tokens per minute of work")
     if pace is not None and pace.tokens_per_turn:
         parts.append(f"{pace.tokens_per_turn:,.0f} a turn")
-    if told.typical is not None:
-        parts.append(f"your turns usually take {told.typical.median_tokens:,}")
+    if account.typical is not None:
+        parts.append(f"your turns usually take {account.typical.median_tokens:,}")
     return ", ".join(parts)
 
 

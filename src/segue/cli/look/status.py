@@ -41,8 +41,8 @@ def _say_limits(sessions: list[Session], now: float) -> None:
 
     found = limits.known(sessions, now, os.environ)
     zone = clock.local_zone()
-    if told := [line for account in found if (line := limits.short(account, now, zone))]:
-        printing.say(f"limits: {'; '.join(told)}", err=True)
+    if lines := [line for account in found if (line := limits.short(account, now, zone))]:
+        printing.say(f"limits: {'; '.join(lines)}", err=True)
 
 
 def _say_daemon(now: float) -> None:
@@ -56,15 +56,15 @@ def _say_daemon(now: float) -> None:
         answer = remote().get("/v1/status")
     except SegueError:
         return
-    said = [f"segue watch: running for {duration(answer['uptime_s'])}"]
-    said += [f"paused: {what}" for what in answer["paused"]]
+    parts = [f"segue watch: running for {duration(answer['uptime_s'])}"]
+    parts += [f"paused: {what}" for what in answer["paused"]]
     for each in answer["handoffs"]:
         why = f" ({each['why']})" if each["why"] else ""
-        said.append(f"handoff {each['id']}: {each['step']}{why}")
+        parts.append(f"handoff {each['id']}: {each['step']}{why}")
     for each in answer["waiting"]:
         until = f" for {duration(each['until'] - now)}" if (each["until"] or 0) > now else ""
-        said.append(f"{each['session_id'][:8]}: {each['verdict']}{until}: {each['why']}")
-    printing.say("\n  ".join(said), err=True)
+        parts.append(f"{each['session_id'][:8]}: {each['verdict']}{until}: {each['why']}")
+    printing.say("\n  ".join(parts), err=True)
 
 
 def recent(machine: Machine) -> list[Session]:

@@ -98,8 +98,8 @@ def _runs() -> Iterator[tuple[str, str]]:
         place = f"file:{_quoted(runs_path())}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=0.2)) as db:
             for name, state, task in db.execute(sql, (os.getcwd(), _MAX_NAMES)):
-                said = " ".join(str(task).split()) if isinstance(task, str) else ""
-                plain = "".join(char for char in said if char.isprintable())
+                words = " ".join(str(task).split()) if isinstance(task, str) else ""
+                plain = "".join(char for char in words if char.isprintable())
                 yield str(name), f"{state}: {plain}"
 
 

@@ -74,10 +74,10 @@ def _place(dead: Dead, folder: str | None) -> str:
     """Where the run works. Raises InputError."""
     name, cwd = dead.session.session_id, dead.session.cwd
     if folder is not None:
-        there = os.path.realpath(os.path.expanduser(folder))
-        if not os.path.isdir(there):
+        path = os.path.realpath(os.path.expanduser(folder))
+        if not os.path.isdir(path):
             raise InputError(f"--in {folder}: no such folder")
-        return there
+        return path
     do = f"segue rescue {name} --in FOLDER"
     if not cwd:
         raise InputError(f"session {name} does not say in which folder it worked; name it: {do}")

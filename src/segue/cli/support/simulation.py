@@ -158,9 +158,9 @@ def _figures(order: Order, found: Found, walked: Coverage) -> list[str]:
     ]
 
 
-def _row(name: str, *told: str) -> list[str]:
+def _row(name: str, *text: str) -> list[str]:
     """A name and its lines."""
-    return [f"  {name if not place else '':<17}{line}" for place, line in enumerate(told)]
+    return [f"  {name if not place else '':<17}{line}" for place, line in enumerate(text)]
 
 
 def _in_time(asked: Counter[int]) -> str:

@@ -123,12 +123,12 @@ def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[Con
     for place, part in (("queue", settings.queue), ("worktree", settings.worktree)):
         for key in part.__struct_fields__:
             yield ConfigLine(place, key, getattr(part, key), settings.sources[f"{place}.{key}"])
-    for table, told in (
+    for table, named in (
         ("run.flags", settings.flags),
         ("homes", settings.homes),
         ("prompts", settings.prompts),
     ):
-        for key, value in told.items():
+        for key, value in named.items():
             yield ConfigLine(table, key, value, settings.sources[f"{table}.{key}"])
     for name, own in settings.agents.items():
         for key in own.__struct_fields__:
@@ -142,7 +142,7 @@ def _open(key: str, value: Any) -> Any:
     if key != "notify":
         return value
     urls = value if isinstance(value, (list, tuple)) else [value]
-    return [f"{scheme}://…" if there else "…" for scheme, there, _ in map(_parted, urls)]
+    return [f"{scheme}://…" if is_given else "…" for scheme, is_given, _ in map(_parted, urls)]
 
 
 def _parted(url: object) -> tuple[str, str, str]:
@@ -167,10 +167,10 @@ def as_dict(settings: Settings, lines: list[ConfigLine]) -> dict[str, Any]:
 
 def table(settings: Settings, lines: list[ConfigLine], width: int | None) -> list[str]:
     """For people; `width` None is a pipe, where nothing is cut."""
-    there = "" if settings.user_file.exists() else "  (does not exist)"
+    remark = "" if settings.user_file.exists() else "  (does not exist)"
     project = _tilde(settings.project_file) if settings.project_file else "none"
     drawn = [
-        f"{'user file':<14}{_tilde(settings.user_file)}{there}",
+        f"{'user file':<14}{_tilde(settings.user_file)}{remark}",
         f"{'project file':<14}{project}",
     ]
     keys = max(len(line.key) for line in lines)

@@ -57,8 +57,8 @@ def command(as_json: bool) -> None:
     checks = list(examine(os.environ))
     failed = any(check.status == "fail" for check in checks)
     if as_json:
-        told = [msgspec.to_builtins(check) for check in checks]
-        printing.say(render.as_json(printing.with_schema({"ok": not failed, "checks": told})))
+        rows = [msgspec.to_builtins(check) for check in checks]
+        printing.say(render.as_json(printing.with_schema({"ok": not failed, "checks": rows})))
     else:
         for check in checks:
             printing.say("\n".join(lines(check)))
@@ -116,21 +116,21 @@ def agents(
     names = [*(n for n in drives.names() if n not in own), *own]
     found = {name: drive for name in names if (drive := _drive(name, own)) is not None}
     commands = {name: drive.find(env) for name, drive in found.items()}
-    there = {name: argv for name, argv in commands.items() if argv}
+    installed = {name: argv for name, argv in commands.items() if argv}
     questions = {
         name: tuple(found[name].version(argv))
-        for name, argv in there.items()
+        for name, argv in installed.items()
         if name not in own or own[name].like
     }
     versions = _versions(set(questions.values()), env, is_enclosing)
-    for name, argv in there.items():
+    for name, argv in installed.items():
         version = versions[questions[name]] if name in questions else ""
         yield _agent(name, argv, version, TRIED.get(name, ""))
         own_flags = settings.flags.get(name, ()) if settings else ()
         yield from _unattended(name, found[name], argv, own_flags, env)
         if os.path.basename(argv[0]) == "node" and name in NODES:
             yield from _node(name, argv[0])
-    yield from _missing(found, there, env, settings.agent if settings else "")
+    yield from _missing(found, installed, env, settings.agent if settings else "")
     for fault in known_agents.broken():
         yield HealthCheck(name="plug-in", status="fail", what=fault)
 
@@ -157,12 +157,12 @@ def _drive(name: str, own: "Mapping[str, Custom]") -> Drive | None:
 
 def _missing(
     found: Mapping[str, Drive],
-    there: Mapping[str, tuple[str, ...]],
+    installed: Mapping[str, tuple[str, ...]],
     env: Mapping[str, str],
     chosen: str,
 ) -> Iterator[HealthCheck]:
-    absent = [name for name in found if name not in there]
-    if chosen and chosen not in there:
+    absent = [name for name in found if name not in installed]
+    if chosen and chosen not in installed:
         how = found[chosen].install if chosen in found else "segue config show"
         what = "chosen in the config, but not installed"
         yield HealthCheck(name=chosen, status="fail", what=what, do=how)
@@ -170,7 +170,7 @@ def _missing(
         if name != chosen and (program := shutil.which(name, path=env.get("PATH"))):
             what = f"{program} exists but cannot be started: its own program or node is missing"
             yield HealthCheck(name=name, status="warn", what=what, do=found[name].install)
-    if not there:
+    if not installed:
         do = " or ".join(found[name].install for name in absent[:2])
         what = "no agent that segue can run is installed; `segue drill` works without one"
         yield HealthCheck(name="agents", status="fail", what=what, do=do)
@@ -233,10 +233,10 @@ def _version(
     from segue.drill.plays import enclosure
 
     with tempfile.TemporaryDirectory(prefix="segue-doctor-", ignore_cleanup_errors=True) as home:
-        kept = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
-        bare = {**kept, "HOME": home, "TMPDIR": home, "TERM": "dumb"}
-        said = ask(enclosure.command(argv) if is_enclosing else argv, bare, max_s)
-    words = [word.strip("v(),") for word in said.split()]
+        variables = {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
+        bare = {**variables, "HOME": home, "TMPDIR": home, "TERM": "dumb"}
+        version = ask(enclosure.command(argv) if is_enclosing else argv, bare, max_s)
+    words = [word.strip("v(),") for word in version.split()]
     return next((word for word in words if word[:1].isdigit()), "")
 
 
@@ -249,8 +249,8 @@ def _config(env: Mapping[str, str]) -> tuple[Settings | None, list[HealthCheck]]
         return None, [HealthCheck(name="config", status="fail", what=f"no working folder: {fault}")]
     files = [str(f) for f in (settings.user_file, settings.project_file) if f and f.exists()]
     if not settings.notes:
-        said = ", ".join(files) or "none: defaults apply"
-        return settings, [HealthCheck(name="config", status="ok", what=said)]
+        detail = ", ".join(files) or "none: defaults apply"
+        return settings, [HealthCheck(name="config", status="ok", what=detail)]
     do = "segue config show"
     return settings, [
         HealthCheck(name="config", status="warn", what=note, do=do) for note in settings.notes

@@ -73,10 +73,10 @@ def status(as_json: bool) -> None:
         tasks = carried.get(each.id, [])
         printing.say(f"{clean(each.name)} ({each.id})  {_state(each)}")
         places = f"{len(tasks)} of {each.offer.jobs}" if each.offer.jobs else str(len(tasks))
-        told = [f"tasks {places}", f"agents {', '.join(each.offer.agents) or 'none'}"]
+        parts = [f"tasks {places}", f"agents {', '.join(each.offer.agents) or 'none'}"]
         if each.offer.labels:
-            told.append(f"labels {', '.join(each.offer.labels)}")
-        printing.say(f"  {'; '.join(told)}")
+            parts.append(f"labels {', '.join(each.offer.labels)}")
+        printing.say(f"  {'; '.join(parts)}")
         for task in tasks:
             printing.say(f"  {task}")
 
@@ -130,14 +130,14 @@ def list_accounts(as_json: bool) -> None:
 
 
 def _account_line(row: dict[str, Any]) -> str:
-    told = [f"on {counted(len(row['machines']), 'machine')}", f"${row['cost_usd']:.2f} in 24 h"]
+    parts = [f"on {counted(len(row['machines']), 'machine')}", f"${row['cost_usd']:.2f} in 24 h"]
     if row["max_cost_usd"] is not None:
-        told[-1] += f" of ${row['max_cost_usd']:g}"
+        parts[-1] += f" of ${row['max_cost_usd']:g}"
     if row["max_tasks"] is not None:
-        told.append(f"at most {counted(row['max_tasks'], 'task')} at once")
+        parts.append(f"at most {counted(row['max_tasks'], 'task')} at once")
     if row["limited_until"] is not None:
-        told.append(f"limited until {row['limited_until']}")
-    return f"{row['account']}  {'; '.join(told)}"
+        parts.append(f"limited until {row['limited_until']}")
+    return f"{row['account']}  {'; '.join(parts)}"
 
 
 @command.command()
@@ -163,8 +163,8 @@ def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> No
         known = {name for m in machines.machines(db) for name in m.offer.accounts}
         known |= {each.account for each in accounts.caps(db)} | set(accounts.spent(db))
         if account not in known:
-            told = ", ".join(sorted(known)) or "none yet"
-            raise InputError(f"no account is called {account!r}; known: {told}")
+            names = ", ".join(sorted(known)) or "none yet"
+            raise InputError(f"no account is called {account!r}; known: {names}")
         accounts.set_cap(db, AccountCap(account=account, max_tasks=tasks, max_cost_usd=usd))
     caps = [f"at most {counted(tasks, 'task')} at once"] if tasks is not None else []
     caps += [f"${usd:g} in 24 hours"] if usd is not None else []
@@ -179,8 +179,8 @@ def drain(machine: str, undo: bool) -> None:
     with _opened() as db:
         found = _find(db, machine)
         machines.drain(db, found.id, is_drained=not undo)
-    said = "takes new tasks again" if undo else "finishes its tasks and takes no new ones"
-    printing.say(f"{clean(found.name)} {said}")
+    effect = "takes new tasks again" if undo else "finishes its tasks and takes no new ones"
+    printing.say(f"{clean(found.name)} {effect}")
 
 
 @command.command()

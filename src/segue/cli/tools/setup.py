@@ -77,9 +77,9 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
     _check_name(path)
     before = edits.read(path)
     settings = edits.parse(before or "", path)
-    kept = edits.load().get(os.path.abspath(path)) or edits.Edit(agent="claude")
+    record = edits.load().get(os.path.abspath(path)) or edits.Edit(agent="claude")
     is_there = isinstance(settings, dict) and claude_settings.is_there(settings)
-    edit = kept if is_there else edits.Edit(agent="claude")
+    edit = record if is_there else edits.Edit(agent="claude")
     line: dict[str, Any] | None = None
     aside, notes = "", list[str]()
     if with_line and isinstance(settings, dict):
@@ -96,14 +96,14 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
     )
     state.make_watch_folder()
     what = "hooks and status line" if line else "hooks"
-    said = [f"claude: {what} are in {path}"]
+    lines = [f"claude: {what} are in {path}"]
     if backup:
-        said.append(f"  backup of the file: {backup}")
-    said += [f"  {note}" for note in notes]
+        lines.append(f"  backup of the file: {backup}")
+    lines += [f"  {note}" for note in notes]
     if settings.get("disableAllHooks"):
-        said.append("  disableAllHooks is set there: claude runs none of them")
+        lines.append("  disableAllHooks is set there: claude runs none of them")
     return [
-        *said,
+        *lines,
         "  open sessions get the hooks when you restart them",
         "  the hooks need the daemon: segue watch, or segue service install",
         "  handoffs need tmux: start claude there, or with `segue open claude` in any terminal",
@@ -116,11 +116,11 @@ def _line(
 ) -> tuple[dict[str, Any] | None, str, list[str]]:
     """The status line, the content of the file with the former one (`edit` says where), and
     notes."""
-    there = settings.get("statusLine")
+    current = settings.get("statusLine")
     if claude_settings.has_own_line(dict(settings)):
         former = edits.parse(edit.former, path) if edit.former else None
     else:
-        former = there
+        former = current
     if former is None:
         command = units.client_command("statusline", "-")
         return {"type": "command", "command": command}, "", []

@@ -76,12 +76,12 @@ def command(
     if world is not None and world >= order.worlds:
         raise InputError(f"--world {world}: {sessions:,} sessions are {order.worlds:,} worlds")
     with ExitStack() as stack:
-        seen: Callable[[int], None] = lambda count: None  # noqa: E731
+        progress: Callable[[int], None] = lambda count: None  # noqa: E731
         if sys.stderr.isatty():
             total = sessions if world is None else SESSIONS
             bar = stack.enter_context(printing.progress("simulating", total))
-            seen = lambda count: bar.update(count - bar.pos)  # noqa: E731
-        found = search(order, jobs=jobs, keep_going=keep_going, seen=seen)
+            progress = lambda count: bar.update(count - bar.pos)  # noqa: E731
+        found = search(order, jobs=jobs, keep_going=keep_going, on_world=progress)
     broken = None if found.failure is None else _shortest(found.failure)
     compared = []
     if compare and broken is None and world is None:
@@ -132,8 +132,8 @@ def _growth() -> "Growth":
         later - size for sizes in found.values() for size, later in pairwise(sizes) if later > size
     ]
     if len(rises) < MIN_TURNS:
-        told = f"{len(rises)} turns in the last 30 days, but at least {MIN_TURNS} are needed"
-        raise InputError(f"--history: {told}; leave --history out")
+        too_few = f"{len(rises)} turns in the last 30 days, but at least {MIN_TURNS} are needed"
+        raise InputError(f"--history: {too_few}; leave --history out")
     # What a turn added holds the reply too.
     return Growth(reply_tokens=1.0, sizes=tuple(rises))
 

@@ -32,12 +32,12 @@ def command(no_color: bool, no_daemon: bool) -> None:
     width = os.environ.get("COLUMNS", "")
     columns = int(width) if width.isdecimal() and len(width) < 6 else 0
     body = client.with_terminal(given, columns, color)
-    said = None
+    answer = None
     if not no_daemon:
-        said = client.ask(state.socket_path(), "/v1/statusline", body, client.HOOK_S)
-    if said is not None and said[1]:
-        told = said[1].decode("utf-8", "replace").rstrip("\n")
-        printing.say(printing.painted(told), color=color)
+        answer = client.ask(state.socket_path(), "/v1/statusline", body, client.HOOK_S)
+    if answer is not None and answer[1]:
+        text = answer[1].decode("utf-8", "replace").rstrip("\n")
+        printing.say(printing.painted(text), color=color)
         return
     session = _session(payload)
     policies = Policies(os.environ)

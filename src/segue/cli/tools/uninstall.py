@@ -27,7 +27,7 @@ def command(purge: bool) -> None:
     if purge:
         _refuse_if_alive()
     failed = False
-    said = False
+    has_spoken = False
     for path, way in list(_places()):
         try:
             how = way()
@@ -36,10 +36,10 @@ def command(purge: bool) -> None:
             failed = True
             continue
         if how:
-            said = True
+            has_spoken = True
             printing.say(f"{path}: {how}")
     if line := service.take_away():
-        said = True
+        has_spoken = True
         printing.say(line)
     if purge:
         if failed:
@@ -47,8 +47,8 @@ def command(purge: bool) -> None:
                 "the state was not deleted: it has the copies of the files named above"
             )
         _purge()
-        said = True
-    if not said and not failed:
+        has_spoken = True
+    if not has_spoken and not failed:
         printing.say("no segue entries found in agents' settings")
     if failed:
         raise SystemExit(1)

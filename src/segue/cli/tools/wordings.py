@@ -112,9 +112,11 @@ def check(file: Path | None, as_json: bool) -> None:
         wrong += faults
     catalogue = Catalogue(entries)
     problems = [str(fault) for fault in (*wrong, *catalogue.faults)]
-    said = [(w.id, untrue(catalogue, name, w)) for name, w in entries if w in catalogue.wordings]
-    lying = [name for name, untruths in said if untruths]
-    problems += [line for _, untruths in said for line in untruths]
+    failures = [
+        (w.id, untrue(catalogue, name, w)) for name, w in entries if w in catalogue.wordings
+    ]
+    lying = [name for name, untruths in failures if untruths]
+    problems += [line for _, untruths in failures for line in untruths]
     bad = len(wrong) + len(catalogue.faults) + len(lying)
     good = len(catalogue.wordings) - len(lying)
     if as_json:

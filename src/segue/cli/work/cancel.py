@@ -102,8 +102,8 @@ def _the_one(store: Store) -> Run:
 def _ask(store: Store, run: Run, until: float) -> Run | None:
     """Asks the segue that drives it; None if that is gone first, or the time is up."""
     number = _put(store, run)
-    said = f"{run.id}: asked the segue that drives it"
-    printing.complain(f"{said} to end it")
+    message = f"{run.id}: asked the segue that drives it"
+    printing.complain(f"{message} to end it")
     asked_at = time.monotonic()
     pressure = _Pressure(run)
     version = None

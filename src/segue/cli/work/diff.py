@@ -32,8 +32,8 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
         if isinstance(store, FleetDatabase) and not is_here(found):
             _print_told(store, found, leg, stat=stat, as_json=as_json)
             return
-    found, kept = with_snapshots(found)
-    old, new = _ends(found, kept, leg)
+    found, taken = with_snapshots(found)
+    old, new = _ends(found, taken, leg)
     if as_json or stat:
         changed = snapshots.files(found.cwd, old.commit, new.commit)
         if as_json:
@@ -60,32 +60,32 @@ def _print_told(
     """Of a run on another machine: what that one told of it."""
     from segue.fleet import output
 
-    told, where = output.result(store, run.id), output.machine_of(store, run.id)
+    result, where = output.result(store, run.id), output.machine_of(store, run.id)
     if leg is not None:
         raise InputError(f"{run.id} is on {where}: only that machine can show what one leg changed")
-    if told is None or told.files is None:
-        why = told.note if told is not None else "it has not published its changes yet"
+    if result is None or result.files is None:
+        why = result.note if result is not None else "it has not published its changes yet"
         raise InputError(f"{run.id} is on {where}: {why}")
     if as_json:
-        printing.say_json({"run": run.id, "from": None, "to": None, **_changes(told)})
+        printing.say_json({"run": run.id, "from": None, "to": None, **_changes(result)})
         return
     if stat:
-        for line in counted_lines(list(told.files)):
+        for line in counted_lines(list(result.files)):
             printing.say(line)
         return
-    for line in told.patch.splitlines():
+    for line in result.patch.splitlines():
         printing.say(styled(line) if sys.stdout.isatty() else line)
-    if told.is_cut:
+    if result.is_cut:
         raise InputError(f"the patch is too long and was cut; all of it is on {where}")
 
 
-def _changes(told: RunResult) -> dict[str, object]:
+def _changes(result: RunResult) -> dict[str, object]:
     return {
         "files": [
             {"path": each.path, "added": each.added, "removed": each.removed}
-            for each in told.files or ()
+            for each in result.files or ()
         ],
-        "commits": [{"commit": name, "subject": subject} for name, subject in told.commits],
+        "commits": [{"commit": name, "subject": subject} for name, subject in result.commits],
     }
 
 
@@ -113,15 +113,15 @@ def _moved_to(here: str, run: Run) -> list[Snapshot]:
         return []
 
 
-def _ends(run: Run, kept: list[Snapshot], leg: int | None) -> tuple[Snapshot, Snapshot]:
+def _ends(run: Run, taken: list[Snapshot], leg: int | None) -> tuple[Snapshot, Snapshot]:
     """The two snapshots to compare. Raises InputError if one of them was not kept."""
-    if not kept:
+    if not taken:
         raise InputError(f"{run.id} has no snapshots: they are off, or older than 30 days")
     if leg is None:
-        return kept[0], kept[-1]
-    own = [each for each in kept if each.leg == leg]
+        return taken[0], taken[-1]
+    own = [each for each in taken if each.leg == leg]
     if not own:
-        last = kept[-1].leg
+        last = taken[-1].leg
         raise InputError(f"{run.id} has no snapshots of leg {leg}; the last one is of leg {last}")
     return own[0], own[-1]
 

@@ -46,20 +46,20 @@ def command(
     notes. A run that has not ended is refused. The agent's own session files stay."""
     if bool(runs) + all_ + (older_than is not None) != 1:
         raise InputError("name RUNs, or use --older-than AGE or --all; segue runs --all lists them")
-    told: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     refused: list[SegueError] = []
     with opened() as store:
         for run in _chosen(store, runs, older_than):
             try:
-                told.append(_forget(store, run, is_only_told=dry_run))
+                rows.append(_forget(store, run, is_only_told=dry_run))
             except SegueError as why:
                 refused.append(why)
                 continue
             if not as_json:
-                _say(told[-1], is_only_told=dry_run)
+                _say(rows[-1], is_only_told=dry_run)
     if as_json:
-        printing.say(to_json({"schema": SCHEMA, "forgotten": told, "dry_run": dry_run}))
-    elif not told and not refused:
+        printing.say(to_json({"schema": SCHEMA, "forgotten": rows, "dry_run": dry_run}))
+    elif not rows and not refused:
         printing.say("nothing to forget", err=True)
     for fault in refused:
         printing.complain(fault)
@@ -92,7 +92,7 @@ def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
     folder = RunFolder(run.id).path
     _must_be_over(store, run, folder)
     sessions = _sessions(store, run)
-    told: dict[str, object] = {
+    row: dict[str, object] = {
         "run": run.id,
         "folder": str(folder),
         "bytes": sum(file.lstat().st_size for file in _files(folder)),
@@ -102,7 +102,7 @@ def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
         ],
     }
     if is_only_told:
-        return told
+        return row
     try:
         lease = store.acquire(run_key(run.id), leases.me(f"segue forget {run.id}"), clock.now())
     except Held as held:
@@ -117,7 +117,7 @@ def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
     except BaseException:
         store.release(lease)
         raise
-    return told
+    return row
 
 
 def _must_be_over(store: Store, run: Run, folder: Path) -> None:
@@ -196,13 +196,13 @@ def _forget_notes(agent: str, sessions: list[str]) -> None:
             log.close()
 
 
-def _say(told: dict[str, object], *, is_only_told: bool) -> None:
+def _say(row: dict[str, object], *, is_only_told: bool) -> None:
     done = "would be forgotten" if is_only_told else "is forgotten"
-    size = told["bytes"]
+    size = row["bytes"]
     printing.say(
-        f"{told['run']} {done}: its events, checkpoints, snapshots and {size} bytes of files"
+        f"{row['run']} {done}: its events, checkpoints, snapshots and {size} bytes of files"
     )
-    sessions = told["sessions"]
+    sessions = row["sessions"]
     assert isinstance(sessions, list)
     for session in sessions:
         where = session["path"] or f"session {session['session_id']}"

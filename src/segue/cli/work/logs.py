@@ -85,24 +85,24 @@ def _elsewhere(store: FleetDatabase, run: Run) -> str:
 def _print_transcript(store: Store, run: Run, leg: int | None, as_json: bool, follow: bool) -> None:
     from segue.views.report.transcripts import TranscriptLines, as_list
 
-    told: Iterable[tuple[int, list[Said]]]
+    legs: Iterable[tuple[int, list[Said]]]
     if follow:
         pieces = following(store, run, lambda: interrupts.wait(_LOOK_S))
-        told = ((piece.leg, piece.said) for piece in pieces)
+        legs = ((piece.leg, piece.said) for piece in pieces)
     else:
-        told = whole(store, run).items()
+        legs = whole(store, run).items()
     lines, shown = TranscriptLines(), 0
-    for number, said in told:
+    for number, utterances in legs:
         if leg is not None and number != leg:
             continue
         if as_json:
-            printing.say_json({"run": run.id, "leg": number, "said": as_list(said)})
+            printing.say_json({"run": run.id, "leg": number, "said": as_list(utterances)})
             sys.stdout.flush()
             continue
         if number != shown:
             shown, lines = number, TranscriptLines()
             printing.say(printing.style(f"── leg {number} ──", bold=True))
-        for line in lines.of(said):
+        for line in lines.of(utterances):
             printing.say(line)
         sys.stdout.flush()
 
@@ -146,14 +146,14 @@ def _portions(store: Store, run: Run, follow: bool) -> Iterator[list[Entry]]:
                 return
             if not is_told and driver(store, run) is None:
                 is_told = True
-                said = f"no segue drives {run.id} now; to resume: segue resume {run.id}"
-                printing.complain(said)
+                hint = f"no segue drives {run.id} now; to resume: segue resume {run.id}"
+                printing.complain(hint)
         interrupts.wait(_LOOK_S)
 
 
 def _concerns(entry: Entry, leg: int) -> bool:
-    told = [entry.data, *entry.decisions]
-    return any(each.get("leg") == leg for each in told)
+    values = [entry.data, *entry.decisions]
+    return any(each.get("leg") == leg for each in values)
 
 
 def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bool) -> None:

@@ -35,8 +35,8 @@ def command(ctx: click.Context, all_: bool, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with opened_queue() as queue, opened() as store:
-        for seen in trees.refreshed(queue.with_trees(leases.machine())):
-            queue.note(seen)
+        for each in trees.refreshed(queue.with_trees(leases.machine())):
+            queue.note(each)
         now = clock.now()
         found = [t for t in queue.tasks() if all_ or as_json or _is_shown(t, now)]
         verdicts = outlook.verdicts(queue, store, now)

@@ -39,14 +39,14 @@ def command(
     with opened() as store:
         found = find_or_newest(store, run)
         must_be_here(store, found)
-    found, kept = with_snapshots(found)
+    found, taken = with_snapshots(found)
     if is_list:
-        _list(found, kept, as_json)
+        _list(found, taken, as_json)
         return
-    if not kept:
+    if not taken:
         raise InputError(f"{found.id} has no snapshots: they are off, or older than 30 days")
-    wanted = _choose(found, kept, snapshot)
-    told: dict[str, object] = {
+    wanted = _choose(found, taken, snapshot)
+    row: dict[str, object] = {
         "run": found.id,
         "snapshot": wanted.name,
         "commit": wanted.commit,
@@ -55,37 +55,37 @@ def command(
     }
     if to is not None:
         snapshots.to_folder(found.cwd, wanted, to)
-        told["folder"] = to
-        said = f"{wanted.name} of {found.id} is in {shlex.quote(to)}"
+        row["folder"] = to
+        message = f"{wanted.name} of {found.id} is in {shlex.quote(to)}"
     else:
         name = branch or f"segue/{found.id}-{wanted.name}"
         is_new = snapshots.to_branch(found.cwd, wanted, name)
-        told["branch"] = name
-        there = "is now branch" if is_new else "is already branch"
-        said = f"{wanted.name} of {found.id} {there} {name}\nto work on it: git switch {name}"
-    printing.say_json(told) if as_json else printing.say(said)
+        row["branch"] = name
+        verb = "is now branch" if is_new else "is already branch"
+        message = f"{wanted.name} of {found.id} {verb} {name}\nto work on it: git switch {name}"
+    printing.say_json(row) if as_json else printing.say(message)
 
 
-def _choose(run: Run, kept: list[Snapshot], name: str | None) -> Snapshot:
+def _choose(run: Run, taken: list[Snapshot], name: str | None) -> Snapshot:
     if name is None:
-        return kept[-1]
-    for each in kept:
+        return taken[-1]
+    for each in taken:
         if each.name == name:
             return each
-    hint = did_you_mean(name, [each.name for each in kept])
+    hint = did_you_mean(name, [each.name for each in taken])
     hint = hint or f"segue restore {run.id} --list shows them"
     raise InputError(f"{run.id} has no snapshot {name!r}; {hint}")
 
 
-def _list(run: Run, kept: list[Snapshot], as_json: bool) -> None:
+def _list(run: Run, taken: list[Snapshot], as_json: bool) -> None:
     if as_json:
-        listed = [{"snapshot": k.name, "commit": k.commit, "at": iso(k.at)} for k in kept]
+        listed = [{"snapshot": k.name, "commit": k.commit, "at": iso(k.at)} for k in taken]
         printing.say_json({"run": run.id, "snapshots": listed})
         return
-    if not kept:
+    if not taken:
         printing.say("no snapshots", err=True)
     now, tz = clock.now(), clock.local_zone()
-    for each in kept:
+    for each in taken:
         when = moment(each.at, now, tz)
         printing.say(f"{each.name:<12} {each.commit[:12]}  {when}  {_what(each)}")
 

@@ -135,8 +135,8 @@ def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) ->
             if (wait := loop.run.wait) is not None:
                 until = moment(wait.until, loop.clock.now(), clock.local_zone())
                 stage.say(f"{wait.why.description}: waiting until {until}")
-        if told := whose_check(wanted, settings):
-            stage.say(told)
+        if warning := whose_check(wanted, settings):
+            stage.say(warning)
         code = stage.play(loop, None, store.log(loop.run.id))
     stage.finish()
     return code
@@ -218,10 +218,10 @@ def read_task(words: tuple[str, ...], file: str | None, command: str = "run") ->
             f'what is the task? write segue {command} "TASK", or segue {command} {more}'
         )
     if len(words) > 1:
-        said = shlex.join(words)
+        text = shlex.join(words)
         raise InputError(
             f"the task must be one argument: quote it, {shlex.quote(' '.join(words))}"
-            f" instead of {said}"
+            f" instead of {text}"
         )
     task = read_file(file) if file is not None else _of_word(words[0])
     if not task.strip():

@@ -197,10 +197,10 @@ def _cwd(repo: str | None) -> str:
 
 
 def _agents(given: str | None, settings: Settings) -> list[str]:
-    said = given or settings.agent or choose_agent(settings)
-    names = [canonical(name.strip()) for name in said.split(",")]
+    chosen = given or settings.agent or choose_agent(settings)
+    names = [canonical(name.strip()) for name in chosen.split(",")]
     if not all(names):
-        raise InputError(f"--agent {said}: a name is missing; write --agent claude,codex")
+        raise InputError(f"--agent {chosen}: a name is missing; write --agent claude,codex")
     return list(dict.fromkeys(names))
 
 

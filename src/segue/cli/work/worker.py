@@ -92,8 +92,8 @@ def _work_off(
 ) -> int:
     reported, pace = "", Pace(time.monotonic)
     ended: dict[str, TaskState] = {}
-    seen: Seen | None = None
-    while seen is None or not left.is_set():
+    outlook: Seen | None = None
+    while outlook is None or not left.is_set():
         try:
             with opened_queue() as queue, opened(queue) as store:
                 known = fleet.open_accounts(queue)
@@ -107,7 +107,7 @@ def _work_off(
                     here=here,
                 )
                 worker.ended = ended
-                seen = Seen()
+                outlook = Seen()
                 while not left.is_set():
                     if pulse is not None and (pulse.fault or pulse.is_late):
                         if pulse.fault and pulse.fault != reported:
@@ -119,19 +119,19 @@ def _work_off(
                     if pulse is not None and not pace.is_due(queue.version()):
                         left.wait(FLEET_LOOK_S)
                         continue
-                    seen = worker.look(clock.now(), whole=pulse is None or until_empty)
-                    if until_empty and seen.is_empty:
-                        return _over(seen, set(ended.values()))
+                    outlook = worker.look(clock.now(), whole=pulse is None or until_empty)
+                    if until_empty and outlook.is_empty:
+                        return _over(outlook, set(ended.values()))
                     left.wait(_LOOK_S)
         except (StateError, InputError) as fault:
-            if pulse is None or seen is None:
+            if pulse is None or outlook is None:
                 raise
             if str(fault) != reported:  # the tasks' processes see to themselves
                 reported = str(fault)
                 printing.complain(f"{fault}; retrying")
             left.wait(_AGAIN_S)
-    if seen.running:
-        running = counted(len(seen.running), "task")
+    if outlook.running:
+        running = counted(len(outlook.running), "task")
         printing.complain(f"the worker ends; {running} still running, see segue queue")
     return 0
 
@@ -153,11 +153,11 @@ class Pace:
         return True
 
 
-def _over(seen: Seen, states: set[TaskState]) -> int:
-    printing.say("nothing left to do" if not seen.verdicts else "nothing left that can start")
-    for verdict in seen.verdicts:
+def _over(outlook: Seen, states: set[TaskState]) -> int:
+    printing.say("nothing left to do" if not outlook.verdicts else "nothing left that can start")
+    for verdict in outlook.verdicts:
         printing.complain(f"{verdict.task.id} {verdict.why}")
-    if states & {TaskState.FAILED, TaskState.CANCELLED} or seen.verdicts:
+    if states & {TaskState.FAILED, TaskState.CANCELLED} or outlook.verdicts:
         return _FAILED
     return _NEEDS_YOU if TaskState.NEEDS_YOU in states else 0
 
@@ -187,7 +187,7 @@ def _carry(task_id: str, epoch: int) -> int:
     return 0
 
 
-def _line(said: Any) -> None:
+def _line(verdict: Any) -> None:
     from segue.core.runs.outcomes import when
 
-    printing.say(f"{when(clock.now())} {said}")
+    printing.say(f"{when(clock.now())} {verdict}")

@@ -171,10 +171,10 @@ def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_
     has = {LAST_WORDS: digest.last_words, _SAID_LATER: digest.prompts, _TODOS: digest.todos}
     parts = [part for part in parts if not has.get(part.title)]
     need = sum(part.need for part in parts)
-    told = checkpoint.told.raw if checkpoint.told else ""
+    raw = checkpoint.told.raw if checkpoint.told else ""
     known = {
         title: _Part(title, text)
-        for title, text in sections(digest, max(max_chars // 2, max_chars - need), told=told)
+        for title, text in sections(digest, max(max_chars // 2, max_chars - need), summary=raw)
     }
     first = [known.pop(title) for title in (USER, LAST_WORDS) if title in known]
     place = next(
@@ -186,18 +186,18 @@ def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_
 
 
 def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
-    told = checkpoint.told or AgentSummary()
-    is_plain = not told.has_sections
-    other = "\n\n".join(f"### {title}\n{text}" if title else text for title, text in told.other)
+    summary = checkpoint.told or AgentSummary()
+    is_plain = not summary.has_sections
+    other = "\n\n".join(f"### {title}\n{text}" if title else text for title, text in summary.other)
     return [
         _Part(_TASK, checkpoint.task if with_task else ""),
-        _Part("Goal", told.goal),
-        _Part("Remaining tasks", told.remaining),
-        _Part("Do not redo", told.do_not_redo),
-        _Part("What the session reported", told.raw if is_plain else ""),
+        _Part("Goal", summary.goal),
+        _Part("Remaining tasks", summary.remaining),
+        _Part("Do not redo", summary.do_not_redo),
+        _Part("What the session reported", summary.raw if is_plain else ""),
         _Part(LAST_WORDS, quotation(checkpoint.last_words), keeps_end=True),
-        _Part("Completed work", told.completed),
-        _Part("Key decisions", told.decisions),
+        _Part("Completed work", summary.completed),
+        _Part("Key decisions", summary.decisions),
         _Part(_SAID_LATER, _quoted(checkpoint.instructions), keeps_end=True),
         _Part(
             _TODOS,
@@ -229,9 +229,9 @@ def _file(file: FileChanged) -> str:
 
 def _commands(commands: tuple[Command, ...]) -> str:
     """Each command once, with how it ended, at the position where it was last run."""
-    told = [_command(command) for command in commands]
-    times = Counter(told)
-    last = reversed(dict.fromkeys(reversed(told)))
+    lines = [_command(command) for command in commands]
+    times = Counter(lines)
+    last = reversed(dict.fromkeys(reversed(lines)))
     return "\n".join(f"{text}, {times[text]} times" if times[text] > 1 else text for text in last)
 
 

@@ -107,7 +107,7 @@ def merge(sessions: Iterable[Salvaged]) -> Salvaged:
 def compose(
     task: str,
     *,
-    told: AgentSummary | None = None,
+    summary: AgentSummary | None = None,
     salvaged: Salvaged | None = None,
     git: GitState | None = None,
     files: Sequence[FileChanged] = (),
@@ -118,9 +118,11 @@ def compose(
     """Builds the checkpoint. `files`: the files that were written, in their current state;
     `is_there`: whether a path that the agent names exists."""
     known = salvaged or Salvaged()
-    gone = [path for path in paths_in(told) if not is_there(path)] if told and is_there else []
+    gone = (
+        [path for path in paths_in(summary) if not is_there(path)] if summary and is_there else []
+    )
     return Checkpoint(
-        told=told,
+        told=summary,
         task=task,
         instructions=known.instructions,
         todos=known.todos[:_TODOS],
@@ -131,7 +133,7 @@ def compose(
             for command in known.commands[-_COMMANDS:]
         ),
         failing_tests=known.failing_tests,
-        last_words="" if told else known.text_tail,
+        last_words="" if summary else known.text_tail,
         git_status=git.status if git else "",
         git_diff_stat=git.diff_stat if git else "",
         window_tokens=window_tokens,
@@ -142,8 +144,8 @@ def compose(
 def _with_found(digest: Digest, known: Salvaged) -> Digest:
     """Adds what only the session's file contains: words that the user typed there, its todo
     list."""
-    there = {" ".join(prompt.text.split()) for prompt in digest.prompts}
-    more = [text for text in known.instructions if " ".join(text.split()) not in there]
+    present = {" ".join(prompt.text.split()) for prompt in digest.prompts}
+    more = [text for text in known.instructions if " ".join(text.split()) not in present]
     prompts = (*(UserPrompt(number=0, text=text) for text in more), *digest.prompts)
     return replace(digest, prompts=prompts, todos=known.todos[:_TODOS] or digest.todos)
 

@@ -112,8 +112,10 @@ def check(text: str) -> str:
 def says_nothing_left(text: str) -> bool:
     """Whether a session's document says that all work is done, and nothing more. Anything
     ambiguous counts as work that is left."""
-    told = extract(_body(text), max_chars=MAX_BYTES)
-    lines = [_bare(line) for line in (told.remaining if told else "").split("\n") if line.strip()]
+    summary = extract(_body(text), max_chars=MAX_BYTES)
+    lines = [
+        _bare(line) for line in (summary.remaining if summary else "").split("\n") if line.strip()
+    ]
     if len(lines) != 1 or _BUT.search(lines[0]):
         return False
     return bool(_NOTHING_LEFT.fullmatch(lines[0].strip("*_` ")))
@@ -174,13 +176,13 @@ def recorded(text: str) -> Recorded | None:
     part = _part(text)
     if not part:
         return None
-    task, said = "", []
+    task, prompts = "", []
     for title, block in _blocks(part.split("\n")):
         if title == TASK:
             task = block
         elif title == SAID:
-            said.append(block)
-    return Recorded(task, tuple(said))
+            prompts.append(block)
+    return Recorded(task, tuple(prompts))
 
 
 # The part of segue's
@@ -192,9 +194,9 @@ def _facts(checkpoint: Checkpoint) -> str:
     pieces = [f"## {RECORDED}", _RECORD]
     if task := shorten(_safe(checkpoint.task).strip("\n"), _TASK_CHARS)[0]:
         pieces += [f"### {TASK}", *([_NO_SECRETS] if MARK in task else []), _in_fence(task)]
-    if said := _newest(checkpoint.instructions):
-        pieces += [f"### {SAID}", *map(_in_fence, said)]
-    told = checkpoint.told.raw if checkpoint.told else checkpoint.last_words
+    if newest := _newest(checkpoint.instructions):
+        pieces += [f"### {SAID}", *map(_in_fence, newest)]
+    words = checkpoint.told.raw if checkpoint.told else checkpoint.last_words
     # The user's words stand above, and what was said last is quoted below.
     digest = checkpoint.digest
     if digest is not None:
@@ -204,7 +206,7 @@ def _facts(checkpoint: Checkpoint) -> str:
         told=None,
         digest=digest,
         instructions=(),
-        last_words=told,
+        last_words=words,
         git_status=_quoted(checkpoint.git_status),
         git_diff_stat=_quoted(checkpoint.git_diff_stat),
     )
@@ -244,12 +246,12 @@ def _part(text: str) -> str:
 # What is checked
 
 
-def _check_sections(told: AgentSummary | None) -> str:
-    if told is None:
+def _check_sections(summary: AgentSummary | None) -> str:
+    if summary is None:
         return "it is empty"
-    if not told.is_whole:
+    if not summary.is_whole:
         return "it breaks off: its block has no end"
-    sections = {name: getattr(told, name) for name in _TITLES}
+    sections = {name: getattr(summary, name) for name in _TITLES}
     if blank := [title for name, title in _TITLES.items() if _is_hint(sections[name])]:
         return f"not filled in: {', '.join(blank)}"
     if not any(_is_said(sections[name]) for name in ("goal", "remaining")):

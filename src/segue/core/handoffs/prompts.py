@@ -181,13 +181,13 @@ def continuation(
     the call is unknown; None if there is no doubt. `circles`: what the previous session did
     without progress; "" if that is not why it was replaced. `changed`: what others have
     changed in the files since, if anything. `relay`: another agent worked before."""
-    told = _rendered(checkpoint, max_chars) if checkpoint else ""
+    document = _rendered(checkpoint, max_chars) if checkpoint else ""
     values = {
         "reason": _CIRCLES.format(_one_line(circles)) if circles else _why(reason),
         "leg": str(leg),
         "task": task,
         # A checkpoint that says how it ends would end there.
-        "checkpoint": f"{_TAG}\n{_OWN_TAG.sub('‹', told) or _NONE}\n</checkpoint>",
+        "checkpoint": f"{_TAG}\n{_OWN_TAG.sub('‹', document) or _NONE}\n</checkpoint>",
         "note": _note(call_in_doubt, " of the previous session")
         + _changed(changed)
         + _relay_note(relay),
@@ -313,8 +313,8 @@ def _end_of(output: str) -> str:
     """The last whole lines; if the last line is too long, its end."""
     text = _NOT_TEXT.sub("", output[-32 * _OUTPUT_CHARS :])
     text = redact(text.replace("\r\n", "\n").replace("\r", "\n").rstrip())[0]
-    kept, _ = shorten(text, _OUTPUT_CHARS, keeps_end=True)
-    return (kept or "…" + text[-_OUTPUT_CHARS:]).strip("\n") if text else ""
+    shortened, _ = shorten(text, _OUTPUT_CHARS, keeps_end=True)
+    return (shortened or "…" + text[-_OUTPUT_CHARS:]).strip("\n") if text else ""
 
 
 def doubt_note(call_in_doubt: str | None) -> str:
@@ -331,9 +331,9 @@ def _note(call_in_doubt: str | None, whose: str) -> str:
 def _relay_note(relay: Relay | None) -> str:
     if relay is None:
         return ""
-    said = fill(_RELAY, {"before": relay.before, "agent": relay.agent})
+    note = fill(_RELAY, {"before": relay.before, "agent": relay.agent})
     files = ", ".join(name(each) for each in relay.unread)
-    return said + (fill(_UNREAD, {"files": files}) if files else "")
+    return note + (fill(_UNREAD, {"files": files}) if files else "")
 
 
 def _changed(what: str) -> str:

@@ -68,11 +68,11 @@ def extract(answer: str, *, max_chars: int = MAX_CHARS) -> AgentSummary | None:
     )
 
 
-def paths_in(told: AgentSummary) -> tuple[str, ...]:
+def paths_in(summary: AgentSummary) -> tuple[str, ...]:
     """The files that it names by a path with a folder, each once, so that a caller can check
     which of them exist."""
     found: dict[str, None] = {}
-    for match in _PATH.finditer(told.raw):
+    for match in _PATH.finditer(summary.raw):
         path = match[0].rstrip(".")
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
@@ -109,8 +109,8 @@ def _block(text: str) -> tuple[str, bool, bool]:
     closed = [tag for tag in tags if tag.is_close]
     if closed and text[: closed[-1].start].strip():
         return _TAG.sub("", text[: closed[-1].start]), len(closed) == len(tags), False
-    said = _TAG.sub("", text)
-    return (said if tags or not said.strip() else text), False, True
+    plain = _TAG.sub("", text)
+    return (plain if tags or not plain.strip() else text), False, True
 
 
 def _before_text(text: str, tags: list[_Tag]) -> list[_Tag]:

@@ -58,8 +58,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 class _Plan:
-    def __init__(self, tasks: Sequence[Task], there: Conditions) -> None:
-        self.there = there
+    def __init__(self, tasks: Sequence[Task], conditions: Conditions) -> None:
+        self.there = conditions
         self.jobs = 0
         self.projects: Counter[str] = Counter()
         self.accounts: Counter[str] = Counter()
@@ -67,10 +67,10 @@ class _Plan:
         self.unproven: set[str] = set()  # accounts where one goes first
         limited = {t.account for t in tasks if t.state is TaskState.WAITING and t.is_limited}
         for task in tasks:
-            if task.state is TaskState.RUNNING and task.id not in there.lost:
+            if task.state is TaskState.RUNNING and task.id not in conditions.lost:
                 self._count(task, task.account)
-                is_first = task.account in limited and task.id in there.unreplied
-                if is_first or self._tries(task, there.proving.get(task.account)):
+                is_first = task.account in limited and task.id in conditions.unreplied
+                if is_first or self._tries(task, conditions.proving.get(task.account)):
                     self.unproven.add(task.account)
             elif task.is_half_done and task.here:
                 self.places[task.place] = task.id  # half done, so nothing else works there
@@ -83,14 +83,14 @@ class _Plan:
         self.places[task.place] = task.id
 
     def decide(self, task: Task) -> Verdict:
-        there, caps = self.there, self.there.caps
+        conditions, caps = self.there, self.there.caps
         if (blocked := self._after(task)) and not task.cancel_asked:
             return blocked
-        if task.machine and task.machine != there.machine:
+        if task.machine and task.machine != conditions.machine:
             return Verdict(task=task, why="its folder is on another machine")
-        if missing := [name for name in task.labels if name not in there.labels]:
+        if missing := [name for name in task.labels if name not in conditions.labels]:
             return Verdict(task=task, why=f"needs a machine with the label {missing[0]}")
-        if task.not_before > there.now and not task.cancel_asked:
+        if task.not_before > conditions.now and not task.cancel_asked:
             return Verdict(task=task, why=task.why or "not yet due", until=task.not_before)
         if self.places.get(task.place, task.id) != task.id:
             return Verdict(task=task, why=f"{self.places[task.place]} is working in its folder")
@@ -102,7 +102,7 @@ class _Plan:
         if self.jobs >= caps.jobs:
             return Verdict(task=task, why="waiting for a free slot")
         self._count(task, chosen.account)
-        if chosen.account in self.limited_accounts or chosen.account in there.proving:
+        if chosen.account in self.limited_accounts or chosen.account in conditions.proving:
             self.unproven.add(chosen.account)
         return chosen
 
@@ -125,11 +125,11 @@ class _Plan:
                                is_blocked=True)  # fmt: skip
             if before.state is TaskState.DONE:
                 continue
-            told = f"waits for {name}"
+            why = f"waits for {name}"
             if before.state.is_final:
                 how = f"segue queue retry {name}"
-                told = f"{told}, which {before.how}: {how}"
-            return Verdict(task=task, why=told, is_blocked=before.state.is_final)
+                why = f"{why}, which {before.how}: {how}"
+            return Verdict(task=task, why=why, is_blocked=before.state.is_final)
         return None
 
     def _agent(self, task: Task) -> Verdict:
@@ -159,11 +159,11 @@ class _Plan:
         return Verdict(task=task, why=why, until=until)
 
 
-def plan(tasks: Sequence[Task], there: Conditions) -> list[Verdict]:
+def plan(tasks: Sequence[Task], conditions: Conditions) -> list[Verdict]:
     """A verdict on each unfinished task without a live process, in the order in which they
     start: tasks that have already started, then higher priorities, then older tasks."""
     open_tasks = [t for t in tasks if not t.state.is_final]
-    laid_out = _Plan(open_tasks, there)
-    idle = [t for t in open_tasks if t.state is not TaskState.RUNNING or t.id in there.lost]
+    laid_out = _Plan(open_tasks, conditions)
+    idle = [t for t in open_tasks if t.state is not TaskState.RUNNING or t.id in conditions.lost]
     idle.sort(key=lambda t: (t.state is TaskState.QUEUED, -t.priority, t.number))
     return [laid_out.decide(task) for task in idle]

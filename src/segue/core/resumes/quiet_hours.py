@@ -25,12 +25,12 @@ def parse(text: str) -> tuple[Span, ...]:
 
 def _span(part: str) -> Span:
     match = _SPAN.fullmatch(part)
-    said = f"quiet_hours must look like 23:00-07:00, not {part.strip()!r}"
+    message = f"quiet_hours must look like 23:00-07:00, not {part.strip()!r}"
     if match is None or max(int(match[2]), int(match[4])) > 59:
-        raise ValueError(said)
+        raise ValueError(message)
     begin, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
     if max(begin, end) > _DAY_M:
-        raise ValueError(said)
+        raise ValueError(message)
     if begin % _DAY_M == end:
         raise ValueError(f"quiet_hours must not start and end at the same time: {part.strip()!r}")
     return begin % _DAY_M, end

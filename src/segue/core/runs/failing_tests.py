@@ -58,8 +58,8 @@ def _names(text: str, begin: int, signs: Iterable[str]) -> tuple[str, ...]:
 def _count(text: str, begin: int) -> tuple[str, ...]:
     """The last number that is reported."""
     for start in _lines_with(_COUNTED, text, begin):
-        if told := _COUNT.search(_line(text, start)):
-            return (told[0],)
+        if count := _COUNT.search(_line(text, start)):
+            return (count[0],)
     return ()
 
 
@@ -106,8 +106,8 @@ def _name(line: str) -> str:
     if first == "t" and line.endswith("FAILED") and (found := _CARGO.match(line)):
         return found[1]
     if "::" in line and (" FAILED" in line or " ERROR" in line):  # pytest -v
-        node, _, said = line.partition(" ")
-        return node if said.startswith(("FAILED", "ERROR")) and ".py::" in node else ""
+        node, _, message = line.partition(" ")
+        return node if message.startswith(("FAILED", "ERROR")) and ".py::" in node else ""
     if first in _MARKS:
         return _marked(line[1:].strip())
     if first == "●" and " › " in line:  # jest

@@ -144,9 +144,9 @@ class Idle:
         if call is None:
             return
         failed = result.failed or result.denied or result.exit_code not in (0, None)
-        said = (call.command or f"{call.name} {call.argument}").strip()[:_CALL_CHARS]
-        if said in self._calls or len(self._calls) < _KEPT:
-            counts = self._calls.setdefault(said, [0, 0])
+        label = (call.command or f"{call.name} {call.argument}").strip()[:_CALL_CHARS]
+        if label in self._calls or len(self._calls) < _KEPT:
+            counts = self._calls.setdefault(label, [0, 0])
             counts[0] += 1
             counts[1] += failed
         shown, shown_loosely = _checksums(result.printed)

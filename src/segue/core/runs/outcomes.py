@@ -89,12 +89,12 @@ def interrupted(run: Run) -> Outcome:
 
 def stopped(run: Run, stop: Stop, what: str = "", change: str = "") -> Outcome:
     """Ended by a stop after which nothing happens automatically, or by one that `what` explains."""
-    said = _said(stop)
+    quote = _said(stop)
     advice = stop.remediation or remedy(stop.reason)
     return Outcome(
         exit_code=stop.reason.facts.exit_code,
         reason=stop.reason,
-        what=what or f"{stop.reason.description}{said}",
+        what=what or f"{stop.reason.description}{quote}",
         advice=f"{advice}\nThen: {go_on(run)}\nOr in a new session: {go_on(run, fresh=True)}",
         change=change,
     )
@@ -239,11 +239,11 @@ def went_in_circles(run: Run) -> Outcome:
 
 def breaker(run: Run) -> Outcome:
     """Ended by the same failure again and again."""
-    said = _said(run.stop) if run.stop else ""
+    quote = _said(run.stop) if run.stop else ""
     return Outcome(
         exit_code=FAILED,
         reason="breaker",
-        what=f"failed {run.failures} times in the same way without progress{said}",
+        what=f"failed {run.failures} times in the same way without progress{quote}",
         advice=f"Look at what failed: segue logs {run.id}\n"
         f"Then: {go_on(run)}\nOr in a new session: {go_on(run, fresh=True)}",
         change=setting(run.policy, "same_failures"),
@@ -253,11 +253,11 @@ def breaker(run: Run) -> Outcome:
 def check_failed(run: Run, exit_code: int) -> Outcome:
     """The user's check still fails, although the agent was told so several times."""
     times = "once" if run.check_tries == 1 else f"{run.check_tries} times"
-    told = f"after the agent was told so {times}" if run.check_tries else "and is not repeated"
+    repeats = f"after the agent was told so {times}" if run.check_tries else "and is not repeated"
     return Outcome(
         exit_code=FAILED,
         reason="check_failed",
-        what=f"the check still exits with {exit_code} {told}",
+        what=f"the check still exits with {exit_code} {repeats}",
         advice=f"Run it yourself: {run.check}\nThen: {go_on(run)}",
         change=setting(run.policy, "max_checks"),
     )

@@ -129,24 +129,24 @@ def _guess(
         return
     # Clients of a server work on a session that the server holds, and has held since they came.
     served = {server.agent for server in servers}
-    kept: dict[str, Hold] = {}
+    holds: dict[str, Hold] = {}
     for server in servers:
         for hold in server.holds:
             subject = known.held(server.agent, hold)
             if subject is not None:
-                kept[subject.key] = hold
+                holds[subject.key] = hold
     order = sorted(
         (s for s in known.by_key.values() if _place(s) in waiting and s.key not in found),
-        key=lambda s: (_active_at(s, kept.get(s.key)), *_age(s)),
+        key=lambda s: (_active_at(s, holds.get(s.key)), *_age(s)),
         reverse=True,
     )
     newest: dict[tuple[str, str], Subject] = {}
     for subject in known.by_key.values():
         _keep_newer(newest, _place(subject), subject)
     for subject in order:
-        if subject.agent in served and subject.key not in kept:
+        if subject.agent in served and subject.key not in holds:
             continue
-        active_at = _active_at(subject, kept.get(subject.key))
+        active_at = _active_at(subject, holds.get(subject.key))
         for process in waiting[_place(subject)]:
             fits = process.database in ("", subject.path)
             is_meant = process.goes_on and newest[_place(subject)] is subject
@@ -173,7 +173,7 @@ def _age(subject: Subject) -> tuple[float, str, str, str]:
     return (subject.last_at or 0.0, subject.path, subject.session_id, subject.key)
 
 
-def _keep_newer(kept: dict[_Name, Subject], name: _Name, subject: Subject) -> None:
-    before = kept.get(name)
+def _keep_newer(newest: dict[_Name, Subject], name: _Name, subject: Subject) -> None:
+    before = newest.get(name)
     if before is None or _age(before) < _age(subject):
-        kept[name] = subject
+        newest[name] = subject

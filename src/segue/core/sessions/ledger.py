@@ -176,10 +176,10 @@ class Ledger:
         return {self._model(number): _spend(*spent) for number, spent in sums.items() if any(spent)}
 
 
-def _spend(given: int, said: int, read: int, written: int, for_an_hour: int) -> Spend:
+def _spend(given: int, output: int, read: int, written: int, for_an_hour: int) -> Spend:
     return Spend(
         input_tokens=given,
-        output_tokens=said,
+        output_tokens=output,
         cache_read_tokens=read,
         cache_write_tokens=written,
         hour_write_tokens=for_an_hour,

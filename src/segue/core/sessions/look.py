@@ -60,13 +60,13 @@ def look_at(events: Iterable[Event]) -> TailLook:
             look.used_tokens, look.parts, look.used_at = event.used_tokens, None, event.at
             explained = True
         elif isinstance(event, Limit):
-            seen = LimitSeen(event.used_percent, event.resets_at, event.at, event.rejected)
-            look.limits[event.scope or "plan"] = seen
+            limit = LimitSeen(event.used_percent, event.resets_at, event.at, event.rejected)
+            look.limits[event.scope or "plan"] = limit
     look.compacted = compactions > 0 and look.parts is None
     # A single size may be a copy of an old record: the one before it would show that it fell.
     is_settled = explained and (sizes > 1 or compactions > 0)
-    kept = samples[-_SAMPLES_KEPT:]
-    return TailLook(look=look, turn=fold(listed), samples=kept, is_settled=is_settled)
+    recent = samples[-_SAMPLES_KEPT:]
+    return TailLook(look=look, turn=fold(listed), samples=recent, is_settled=is_settled)
 
 
 def _measure(look: Look, event: Usage) -> None:

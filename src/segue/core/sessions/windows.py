@@ -109,15 +109,15 @@ def believed_window(
 
 
 def _believed(
-    told: int | None,
+    stated: int | None,
     model: str,
     configured: dict[str, int],
     agents_own: dict[str, int],
     priced: int | None,
     default: int,
 ) -> Window:
-    if told:
-        return Window(told, "agent")
+    if stated:
+        return Window(stated, "agent")
     if found := find_window(model, configured):
         return Window(found, "config")
     named = {name: tokens for name, tokens in agents_own.items() if name}

@@ -99,12 +99,12 @@ def observe(
     zone = zone_of_reading
     if not compacted and _PLACE[zone] < _PLACE[was]:
         zone = _held(was, zone, reading, policy, forecast)
-    told: list[Noted] = []
+    notes: list[Noted] = []
     for before, entered in _passed(memory.zone, was, zone):
-        told.append(
+        notes.append(
             Crossing(before, entered, fraction, reading.used_tokens, reading.window_tokens, at)
         )
-        told.append(health(entered, reading, project=project, at=at))
+        notes.append(health(entered, reading, project=project, at=at))
     changed = zone is not memory.zone
     memory = ZoneMemory(
         zone=zone,
@@ -114,7 +114,7 @@ def observe(
         reminders=0 if changed else memory.reminders,
     )
     rises = _PLACE[zone] > _PLACE[was]
-    return _remind(memory, reading, policy, told, project=project, at=at, entered=rises)
+    return _remind(memory, reading, policy, notes, project=project, at=at, entered=rises)
 
 
 def health(zone: Zone, reading: Reading, *, project: str, at: float) -> Health:
@@ -166,7 +166,7 @@ def _remind(
     memory: ZoneMemory,
     reading: Reading,
     policy: Policy,
-    told: list[Noted],
+    notes: list[Noted],
     *,
     project: str,
     at: float,
@@ -176,13 +176,13 @@ def _remind(
     # A handoff that segue makes by itself is asked for, and needs no reminding.
     wanted = zone is Zone.CRITICAL or (zone is Zone.HANDOFF and not policy.auto_handoff)
     if zone is None or not wanted:
-        return replace(memory, reminded_at=None), told
+        return replace(memory, reminded_at=None), notes
     last = memory.reminded_at
     if last is not None and at < last:
         last = at  # the clock was set back: or nobody would be reminded until it is that late again
     if not entered and last is not None and at - last < policy.remind_every_s:
-        return replace(memory, reminded_at=last), told
+        return replace(memory, reminded_at=last), notes
     number = memory.reminders + 1
     reminder = Reminder(zone, reading.fraction, at, number)
-    again = [] if told else [health(zone, reading, project=project, at=at)]
-    return replace(memory, reminded_at=at, reminders=number), [*told, reminder, *again]
+    again = [] if notes else [health(zone, reading, project=project, at=at)]
+    return replace(memory, reminded_at=at, reminders=number), [*notes, reminder, *again]

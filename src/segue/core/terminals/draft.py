@@ -35,8 +35,8 @@ def shows(screen: Screen, text: str) -> bool:
     folded or too long to be shown whole."""
     if screen.pasted and _FOLD.fullmatch(screen.draft.strip()):
         return True
-    seen = _solid(screen.draft)
-    return seen == _solid(text) or (len(seen) >= PART_CHARS and seen in _solid(text))
+    shown = _solid(screen.draft)
+    return shown == _solid(text) or (len(shown) >= PART_CHARS and shown in _solid(text))
 
 
 def without(screen: Screen, text: str) -> str:

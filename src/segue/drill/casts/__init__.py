@@ -91,7 +91,7 @@ def find(name: str) -> Cast:
 def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The version that a program reports, or ""."""
     try:
-        said = subprocess.run(  # noqa: S603 - the agent that is about to play
+        answer = subprocess.run(  # noqa: S603 - the agent that is about to play
             argv,
             env=env,
             capture_output=True,
@@ -102,7 +102,7 @@ def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    words = [word.strip("v(),") for word in (said.stdout or said.stderr).split()]
+    words = [word.strip("v(),") for word in (answer.stdout or answer.stderr).split()]
     return next((word for word in words if word[:1].isdigit()), "")
 
 

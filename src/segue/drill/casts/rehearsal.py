@@ -89,10 +89,10 @@ def env(stage: PlayStage) -> dict[str, str]:
 
 
 def _kind(ask: Ask) -> Kind:
-    said = ask.last_text
-    if ask.wire == "anthropic" and "<analysis>" in said and "<summary>" in said:
+    words = ask.last_text
+    if ask.wire == "anthropic" and "<analysis>" in words and "<summary>" in words:
         return Kind.COMPACTION
-    if ask.wire == "responses" and "CONTEXT CHECKPOINT COMPACTION" in said:
+    if ask.wire == "responses" and "CONTEXT CHECKPOINT COMPACTION" in words:
         return Kind.COMPACTION
     return Kind.MAIN
 

@@ -210,8 +210,8 @@ class Script:
         summary, steps = self.scenario.summary, self.scenario.job.steps
         if summary == "forgets":
             return frozenset(), steps, []
-        told = facts.lines(facts.known(ask.parts)) if summary == "faithful" else []
-        return memory.known, steps, told
+        fact_lines = facts.lines(facts.known(ask.parts)) if summary == "faithful" else []
+        return memory.known, steps, fact_lines
 
     def _next_turn(self, ask: Ask, *, is_lost: bool) -> ModelReply:
         turns = self.scenario.turns
@@ -222,8 +222,8 @@ class Script:
         self.last = f"turn {self._turn + 1}"
         if not is_lost:  # otherwise the agent asks for it again
             self._turn += 1
-        said = self._said(ask, turn.text, [call.command for call in turn.calls])
-        return replace(said, stop=turn.stop, spend=turn.spend)
+        answer = self._said(ask, turn.text, [call.command for call in turn.calls])
+        return replace(answer, stop=turn.stop, spend=turn.spend)
 
     def _said(self, ask: Ask, text: str, commands: list[str]) -> ModelReply:
         taken = {call.id for part in ask.parts for call in part.calls}

@@ -143,9 +143,9 @@ class Director:
                 end_all(lambda: marked(MARK, mark, started))
             code = play.wait()
             err.seek(0)
-            said = err.read().decode("utf-8", "replace").strip()
+            errors = err.read().decode("utf-8", "replace").strip()
         if outcome is None:
-            last = said.rpartition("\n")[2] or f"exit code {code}"
+            last = errors.rpartition("\n")[2] or f"exit code {code}"
             raise DrillError(last.removeprefix("segue: "), str(folder))
         return outcome
 

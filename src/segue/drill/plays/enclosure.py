@@ -96,8 +96,8 @@ def why_not() -> str:
         return f"creating an isolated network could not be tried: {error}"
     if tried.returncode == 0:
         return ""
-    said = tried.stderr.strip().rpartition("\n")[2].removeprefix("segue: ")
-    return said or f"an isolated network could not be created (exit code {tried.returncode})"
+    reason = tried.stderr.strip().rpartition("\n")[2].removeprefix("segue: ")
+    return reason or f"an isolated network could not be created (exit code {tried.returncode})"
 
 
 def _unshare(flags: int) -> int:

@@ -79,12 +79,12 @@ def choice(number: int) -> str:
 
 def said_before(job: Job, step: int) -> str:
     """What the model says with a step's command, if it makes a decision there."""
-    said = [
+    earlier = [
         f"I decided to use {choice(number)} for fact {number}, because nothing else is free."
         for number, fact in enumerate(job.facts, 1)
         if fact.kind == "decided" and fact.told_in == step
     ]
-    return " ".join(said)
+    return " ".join(earlier)
 
 
 def arguments(job: Job, step: int, words: Known) -> str:
@@ -133,8 +133,8 @@ def check_script(job: Job) -> str:
             continue
         pieces.append(f'if [ "$n" -ge {fact.needed_from} ]; then')
         if fact.kind == "decided":
-            said = choice(number).encode()
-            wanted = sha1(b"blob %d\0%s" % (len(said), said), usedforsecurity=False).hexdigest()
+            answer = choice(number).encode()
+            wanted = sha1(b"blob %d\0%s" % (len(answer), answer), usedforsecurity=False).hexdigest()
             given = '"$(printf %s "$1" | git hash-object --stdin)"'
             pieces.append(f"    right=no; [ {given} = {wanted} ] && right=yes")
         else:

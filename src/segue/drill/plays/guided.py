@@ -77,7 +77,7 @@ def news(stdout: Path, after: int) -> tuple[list[str], int]:
         file.seek(after)
         text = file.read()
     whole = text[: text.rfind(b"\n") + 1]
-    return [said for line in whole.splitlines() for said in _said(line)], after + len(whole)
+    return [item for line in whole.splitlines() for item in _said(line)], after + len(whole)
 
 
 def _said(line: bytes) -> Iterator[str]:
@@ -96,11 +96,11 @@ def signal_agent(home: Path, name: str) -> bool:
     legs = sorted(home.glob("runs/*/leg-*/keeper.json"))
     if not legs:
         return False
-    kept = msgspec.json.decode(legs[-1].read_bytes(), type=KeeperRecord)
+    record = msgspec.json.decode(legs[-1].read_bytes(), type=KeeperRecord)
     try:
-        process = psutil.Process(kept.agent_pid)
-        facts = Procfs().facts(kept.agent_pid)
-        if facts is not None and facts.start_ticks != kept.agent_start_ticks:
+        process = psutil.Process(record.agent_pid)
+        facts = Procfs().facts(record.agent_pid)
+        if facts is not None and facts.start_ticks != record.agent_start_ticks:
             return False  # it has changed by now
         process.send_signal(signal.Signals[name])  # this compares the start time again
     except psutil.NoSuchProcess:
@@ -116,8 +116,8 @@ def end_of(home: Path, stderr: Path) -> End:
                 decisions = store.decisions(run.id)
                 waits = sum(each.decision == "waituntil" for each in decisions)
                 return End(run=run, waits=waits, swept=_swept(home))
-    said = stderr.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-    raise StateError(f"segue run did not start: {said.removeprefix('segue: ') or 'no output'}")
+    last_line = stderr.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    raise StateError(f"segue run did not start: {last_line.removeprefix('segue: ') or 'no output'}")
 
 
 def _swept(home: Path) -> int:

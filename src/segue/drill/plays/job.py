@@ -85,19 +85,19 @@ def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
     """The same for a list of steps in the order in which they were done."""
     highest = 0
     late: list[int] = []
-    seen: set[int] = set()
+    numbers: set[int] = set()
     repeated: set[int] = set()
     for step in done:
-        if step in seen:
+        if step in numbers:
             repeated.add(step)
         elif step < highest:
             late.append(step)
-        seen.add(step)
+        numbers.add(step)
         highest = max(highest, step)
     due = job.steps if finished else highest
     return Continuity(
         done=tuple(done),
-        lost=tuple(step for step in range(1, due + 1) if step not in seen),
+        lost=tuple(step for step in range(1, due + 1) if step not in numbers),
         repeated=tuple(sorted(repeated)),
         out_of_order=tuple(late),
     )
@@ -171,8 +171,8 @@ def _git(folder: Path, *args: str) -> str:
     except FileNotFoundError:
         raise StateError("git is not on the PATH: drills need it") from None
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = errors[-1] if errors else f"exit code {done.returncode}"
         raise StateError(f"{folder}: git {args[0]} failed: {why}")
     return done.stdout.decode("utf-8", "replace")
 

@@ -222,8 +222,8 @@ class Play:
     def say_decisions(self) -> None:
         """Reports what segue does."""
         if self.with_segue:
-            said, self.heard = guided.news(self.stdout, self.heard)
-            for each in said:
+            news, self.heard = guided.news(self.stdout, self.heard)
+            for each in news:
                 self.tell({"kind": "segue", "said": each})
 
     def keep_log(self, server: Running) -> None:

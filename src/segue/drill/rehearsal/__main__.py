@@ -86,8 +86,8 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
     """Reports that there is no such session."""
     from segue.drill.rehearsal.claude_voice import Spent, Voice, complain
 
-    said = f"No conversation found with session ID: {wanted}"
-    complain(said)
+    message = f"No conversation found with session ID: {wanted}"
+    complain(message)
 
     class Nowhere(claude_file.SessionFile):
         def __init__(self) -> None:
@@ -104,7 +104,7 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
         subtype="error_during_execution",
         is_error=True,
         num_turns=0,
-        errors=[said],
+        errors=[message],
         duration_ms=0,
     )
     return 1

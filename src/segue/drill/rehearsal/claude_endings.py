@@ -137,11 +137,11 @@ class Endings:
         even in the file)."""
         if self.tool is not None:
             self.tool.kill()
-            kept = number != signal.SIGHUP
-            self.voice.result_of(self.calls[0], "Exit code 137", is_error=True, kept=kept)
+            is_kept = number != signal.SIGHUP
+            self.voice.result_of(self.calls[0], "Exit code 137", is_error=True, is_kept=is_kept)
         return KILLED[signal.Signals(number)]
 
-    def result(self, result: str | None, text: str = "", **told: object) -> None:
+    def result(self, result: str | None, text: str = "", **fields: object) -> None:
         self.voice.result(
             self.spent,
             text or result or "",
@@ -150,5 +150,5 @@ class Endings:
             num_turns=self.requests,
             stop_reason=self.stop_reason,
             **({} if result is None else {"result": result}),
-            **told,
+            **fields,
         )

@@ -140,8 +140,8 @@ class History:
         if "parentUuid" in record:
             self.parent = record.get("uuid")
         if record.get("subtype") == "compact_boundary":
-            kept = _kept(record)
-            self._kept = [one for one in self.recent if one.get("uuid") in kept]
+            preserved = _kept(record)
+            self._kept = [one for one in self.recent if one.get("uuid") in preserved]
             self.messages, self.used_tokens = [], 0
         self._say(record)
         if record.get("isCompactSummary"):
@@ -181,8 +181,8 @@ def add(messages: list[JSON], role: str, content: str | list[JSON]) -> None:
 def _kept(boundary: JSON) -> list[str]:
     """The records that a compaction left unchanged."""
     metadata = boundary.get("compactMetadata")
-    kept = metadata.get("preservedMessages") if isinstance(metadata, dict) else None
-    uuids = kept.get("uuids") if isinstance(kept, dict) else None
+    preserved = metadata.get("preservedMessages") if isinstance(metadata, dict) else None
+    uuids = preserved.get("uuids") if isinstance(preserved, dict) else None
     return uuids if isinstance(uuids, list) else []
 
 

@@ -120,7 +120,7 @@ class Voice:
             self.emit({**event, "uuid": ident, "timestamp": stamp(), "request_id": request})
 
     def result_of(
-        self, call: str, text: str, *, is_error: bool, denied: bool = False, kept: bool = True
+        self, call: str, text: str, *, is_error: bool, denied: bool = False, is_kept: bool = True
     ) -> JSON:
         """A tool's result, as a block of the conversation."""
         block = {
@@ -130,7 +130,7 @@ class Voice:
             "is_error": is_error,
         }
         ident = self.user(
-            [block], kept=kept, **({"toolDenialKind": "user-rejected"} if denied else {})
+            [block], is_kept=is_kept, **({"toolDenialKind": "user-rejected"} if denied else {})
         )
         meta = [{"id": call, "non_execution_kind": "user-rejected"}] if denied else []
         event = {"type": "user", "message": {"role": "user", "content": [block]}, "uuid": ident}
@@ -138,9 +138,9 @@ class Voice:
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp(), **more})
         return block
 
-    def user(self, content: str | list[JSON], *, kept: bool = True, **more: object) -> str:
+    def user(self, content: str | list[JSON], *, is_kept: bool = True, **more: object) -> str:
         """A user's record that the client creates."""
-        if not kept:
+        if not is_kept:
             return new_id()
         return self.file.add(
             {"type": "user", "message": {"role": "user", "content": content}, **more}
@@ -220,8 +220,8 @@ class Voice:
         """The client's own text in place of the model's."""
         message = _synthetic(text)
         ident = self.file.add({"type": "assistant", "message": message, **record})
-        told = {"type": "assistant", "message": message, "parent_tool_use_id": None, **event}
-        self.emit({**told, "uuid": ident, "timestamp": stamp()})
+        fields = {"type": "assistant", "message": message, "parent_tool_use_id": None, **event}
+        self.emit({**fields, "uuid": ident, "timestamp": stamp()})
 
     def compacting(self) -> None:
         self.emit({"type": "system", "subtype": "status", "status": "compacting"})
@@ -235,7 +235,7 @@ class Voice:
     ) -> None:
         """Writes the boundary and the summary after it. `keeps`: the last exchange stays as it
         is."""
-        kept = {"preservedMessages": {"uuids": self.file.recent}} if keeps else {}
+        preserved = {"preservedMessages": {"uuids": self.file.recent}} if keeps else {}
         self.emit(
             {"type": "system", "subtype": "status", "status": None, "compact_result": "success"}
         )
@@ -250,20 +250,20 @@ class Voice:
                 "subtype": "compact_boundary",
                 "content": "Conversation compacted",
                 "level": "info",
-                "compactMetadata": {"trigger": "auto", **metadata, **kept},
+                "compactMetadata": {"trigger": "auto", **metadata, **preserved},
             }
         )
-        told = {"pre_tokens": before, "post_tokens": after, "duration_ms": spent_ms}
+        sizes = {"pre_tokens": before, "post_tokens": after, "duration_ms": spent_ms}
         event: JSON = {"type": "system", "subtype": "compact_boundary", "uuid": ident}
-        self.emit({**event, "compact_metadata": {"trigger": "auto", **told}})
+        self.emit({**event, "compact_metadata": {"trigger": "auto", **sizes}})
         ident = self.user(summary, isCompactSummary=True, isVisibleInTranscriptOnly=True)
         if keeps:
-            self.file.recent = kept["preservedMessages"]["uuids"]
+            self.file.recent = preserved["preservedMessages"]["uuids"]
         message = {"role": "user", "content": [{"type": "text", "text": summary}]}
         event = {"type": "user", "uuid": ident, "message": message, "isSynthetic": True}
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp()})
 
-    def result(self, spent: Spent, text: str, began: float, api_s: float, **told: Any) -> None:
+    def result(self, spent: Spent, text: str, began: float, api_s: float, **fields: Any) -> None:
         """Reports the end of a turn. `told` has what differs between the endings."""
         self.file.note("last-prompt", leafUuid=self.file.parent)
         self.file.note("cost-state", totalCostUSD=0, modelUsage=spent.models)
@@ -278,7 +278,7 @@ class Voice:
             "session_id": self.file.session,
             "uuid": new_id(),
             "result_index": self.results,
-            **told,
+            **fields,
         }
         self.results += 1
         if self.settings.output == "json":

@@ -106,13 +106,13 @@ class _Asking:
             response = connection.getresponse()
             if self.socket is not None:
                 self.socket.settimeout(self.model.idle_s)
-            told = _Headers(response)
+            fields = _Headers(response)
             if response.status >= 400:
                 body = response.read().decode("utf-8", "replace")
-                self.put(RefusedError(response.status, told.headers, body))
+                self.put(RefusedError(response.status, fields.headers, body))
                 return
             began = True
-            self.put(told)
+            self.put(fields)
             if response.headers.get_content_type() == "text/event-stream":
                 for event in _events(response):
                     self.put(event)

@@ -125,8 +125,8 @@ class Thread:
         for item in reply.items:
             if item.get("type") == "message":
                 self.said = "".join(str(part.get("text", "")) for part in item.get("content", []))
-                told = {"id": self.number(), "type": "agent_message", "text": self.said}
-                self.emit({"type": "item.completed", "item": told})
+                record = {"id": self.number(), "type": "agent_message", "text": self.said}
+                self.emit({"type": "item.completed", "item": record})
                 content = [{"type": "Text", "text": self.said}]
                 self.file.item("AgentMessage", self.turn_id, content=content)
             elif item.get("type") == "function_call":
@@ -199,12 +199,12 @@ class Thread:
             self.file.add("response_item", item, metadata={"compaction_output": True})
         self.count(reply)
         self.file.counted(self.total, self.last, self.window, self.api.limits)
-        said = "".join(
+        summary = "".join(
             str(part.get("text", "")) for i in reply.items for part in i.get("content", [])
         )
         mine = [i for i in self.items if i.get("role") == "user" and not _is_summary(i)]
-        self.items = [*mine, self.message(_CONTINUED + said)]
-        message = _CONTINUED + said
+        self.items = [*mine, self.message(_CONTINUED + summary)]
+        message = _CONTINUED + summary
         self.file.add("compacted", {"message": message, "replacement_history": self.items})
         self.used = int(len(json.dumps(self.items)) * _TOKENS_PER_BYTE)
         guessed = {**NO_USAGE, "total_tokens": self.used}
@@ -275,8 +275,8 @@ def run(settings: Settings, thread: str, prompt: str) -> int:
     try:
         file = Rollout(settings.home, path)
     except BusyError:
-        said = f"{failed} thread {thread} already has an active writer (code -32600)"
-        print(said, file=sys.stderr)
+        message = f"{failed} thread {thread} already has an active writer (code -32600)"
+        print(message, file=sys.stderr)
         return 1
     going = Thread(settings, inbox, api, file)
     inbox.listen(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -244,9 +244,9 @@ class Api:
         elif status == 429:
             text = f"API Error: Request rejected (429) · {message}"
         elif status >= 500:
-            said = "Overloaded" if status == 529 else message.rstrip(".")
+            reason = "Overloaded" if status == 529 else message.rstrip(".")
             text = (
-                f"API Error: {status} {said}. This is a server-side issue, usually temporary — "
+                f"API Error: {status} {reason}. This is a server-side issue, usually temporary — "
                 "try again in a moment."
             )
         else:

@@ -91,15 +91,15 @@ class Api:
             except BrokenError:  # nobody is listening: it waits for the network forever
                 wait_s = _NETWORK_WAITS_S[min(lost, len(_NETWORK_WAITS_S) - 1)]
                 lost += 1
-                said = "Connection failed: error sending request"
-                self.on_retry(f"Reconnecting... waiting for network ({said})")
+                message = "Connection failed: error sending request"
+                self.on_retry(f"Reconnecting... waiting for network ({message})")
                 self.inbox.sleep(wait_s * self.settings.wait_scale)
             except _Again as again:
                 if attempt == STREAM_RETRIES:
                     raise again.failed from None
                 attempt += 1
-                said = again.failed.message
-                self.on_retry(f"Reconnecting... {attempt}/{STREAM_RETRIES} ({said})")
+                message = again.failed.message
+                self.on_retry(f"Reconnecting... {attempt}/{STREAM_RETRIES} ({message})")
                 own = _FIRST_WAIT_S * 2 ** (attempt - 1) * self.settings.wait_scale
                 self.inbox.sleep(own if again.wait_s is None else again.wait_s)
 
@@ -128,17 +128,17 @@ class Api:
         for event in self.model.ask("/responses", headers, body):
             self._take_limits(self.model.headers)
             response = event.get("response")
-            told = response if isinstance(response, dict) else {}
+            fields = response if isinstance(response, dict) else {}
             match event.get("type"):
                 case "response.output_item.done":
                     reply.items.append(dict(event["item"]))
                 case "response.completed":
-                    reply.id, reply.is_whole = str(told.get("id", "")), True
-                    reply.usage = _usage(told.get("usage"))
+                    reply.id, reply.is_whole = str(fields.get("id", "")), True
+                    reply.usage = _usage(fields.get("usage"))
                 case "response.failed":
-                    raise _stream_failure(told.get("error"))
+                    raise _stream_failure(fields.get("error"))
                 case "response.incomplete":
-                    details = told.get("incomplete_details")
+                    details = fields.get("incomplete_details")
                     why = details.get("reason") if isinstance(details, dict) else ""
                     raise FailedError(f"Incomplete response returned, reason: {why}", "other")
         if not reply.is_whole:
@@ -153,20 +153,20 @@ class Api:
         if kind == "usage_limit_reached":
             return FailedError(_usage_text(refused.error), "usage_limit_exceeded"), None
         if refused.error.get("code") == "server_is_overloaded":
-            said = "Selected model is at capacity. Please try a different model."
-            return FailedError(said, "server_overloaded"), None
+            message = "Selected model is at capacity. Please try a different model."
+            return FailedError(message, "server_overloaded"), None
         if status == 429:
-            said = "exceeded retry limit, last status: 429 Too Many Requests"
+            message = "exceeded retry limit, last status: 429 Too Many Requests"
             info: Info = {"response_too_many_failed_attempts": {"http_status_code": 429}}
-            return FailedError(said, info), refused.retry_after_s
+            return FailedError(message, info), refused.retry_after_s
         if status == 500:
             return FailedError(_BUSY, "internal_server_error"), 0.0
         if status == 400:
             return FailedError(refused.body, "other"), None
         named = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
         url = f"http://{self.model.host}:{self.model.port}{self.model.path}/responses"
-        said = f"unexpected status {status} {named}: {refused.message}, url: {url}"
-        return FailedError(said, {"http_connection_failed": {"http_status_code": status}}), 0.0
+        message = f"unexpected status {status} {named}: {refused.message}, url: {url}"
+        return FailedError(message, {"http_connection_failed": {"http_status_code": status}}), 0.0
 
     def _take_limits(self, headers: Mapping[str, str]) -> None:
         self.limits = {}
@@ -195,8 +195,8 @@ def _stream_failure(error: object) -> Exception:
     if code == "usage_limit_reached":
         return FailedError(_usage_text(details), "usage_limit_exceeded")
     if code == "server_is_overloaded":
-        said = "Selected model is at capacity. Please try a different model."
-        return FailedError(said, "server_overloaded")
+        words = "Selected model is at capacity. Please try a different model."
+        return FailedError(words, "server_overloaded")
     if code == "rate_limit_exceeded":
         asked = re.search(r"try again in ([\d.]+)(ms|s)", message)
         wait_s = None
@@ -234,12 +234,12 @@ def _usage(given: object) -> JSON:
     usage = given if isinstance(given, dict) else {}
     cached = usage.get("input_tokens_details") or {}
     thought = usage.get("output_tokens_details") or {}
-    asked, said = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
+    asked, output = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
     return {
         "input_tokens": asked,
         "cached_input_tokens": int(cached.get("cached_tokens") or 0),
         "cache_write_input_tokens": int(cached.get("cache_write_tokens") or 0),
-        "output_tokens": said,
+        "output_tokens": output,
         "reasoning_output_tokens": int(thought.get("reasoning_tokens") or 0),
-        "total_tokens": asked + said,
+        "total_tokens": asked + output,
     }

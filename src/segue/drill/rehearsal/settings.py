@@ -54,11 +54,11 @@ def _whole(env: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _number(env: Mapping[str, str], name: str, default: float) -> float:
-    said = env.get(name, "")
+    text = env.get(name, "")
     try:
-        value = float(said) if said else float(default)
+        value = float(text) if text else float(default)
     except ValueError:
-        raise ValueError(f"{name} is {said!r}, which is not a number") from None
+        raise ValueError(f"{name} is {text!r}, which is not a number") from None
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} is {said!r}; it must be 0 or more")
+        raise ValueError(f"{name} is {text!r}; it must be 0 or more")
     return value

@@ -62,8 +62,8 @@ class Tool:
         reading.start()
         code = self.process.wait()
         reading.join(_LINGER_S)
-        said = b"".join(pieces).decode("utf-8", "replace")
-        self.inbox.put(self, Ran(_shortened(said), code))
+        output = b"".join(pieces).decode("utf-8", "replace")
+        self.inbox.put(self, Ran(_shortened(output), code))
 
     def _read(self, pieces: list[bytes]) -> None:
         if self.process.stdout is not None:
@@ -71,9 +71,11 @@ class Tool:
                 pieces.append(piece)
 
 
-def _shortened(said: str) -> str:
+def _shortened(output: str) -> str:
     """Cuts the middle out of very long output, because the result of a command is at its end."""
-    if len(said) <= _MAX_CHARS:
-        return said
+    if len(output) <= _MAX_CHARS:
+        return output
     half = _MAX_CHARS // 2
-    return f"{said[:half]}\n... [{len(said) - 2 * half} characters left out] ...\n{said[-half:]}"
+    return (
+        f"{output[:half]}\n... [{len(output) - 2 * half} characters left out] ...\n{output[-half:]}"
+    )

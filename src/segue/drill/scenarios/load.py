@@ -132,9 +132,9 @@ def _convert(data: Any, type_: Any, path: tuple[str | int, ...]) -> Any:
     try:
         return msgspec.convert(data, type_)
     except msgspec.ValidationError as fault:
-        said, inner = type_faults.split(fault)
+        message, inner = type_faults.split(fault)
         keys = [int(m[2]) if m[2] else m[1] for m in _KEY.finditer(inner) if m[1] or m[2]]
-        raise Mistake((*path, *keys), type_faults.plain(msgspec.ValidationError(said))) from None
+        raise Mistake((*path, *keys), type_faults.plain(msgspec.ValidationError(message))) from None
 
 
 def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) -> None:

@@ -41,10 +41,10 @@ def collect(
     """The checkpoint of a run, from the folders of its legs and the digest of its sessions.
     Never depends on the agent alone."""
     salvaged = merge([*_rescued(run, folders), *_sessions(run, folders, hand_of, printed, env)])
-    said = read(folders[-1] / "told.md") if folders else None
+    answer = read(folders[-1] / "told.md") if folders else None
     max_chars = run.policy.checkpoint_tokens * CHARS_PER_TOKEN
-    told = extract(said, max_chars=max_chars) if said else None
-    return _composed(run, salvaged, digest, told)
+    summary = extract(answer, max_chars=max_chars) if answer else None
+    return _composed(run, salvaged, digest, summary)
 
 
 def collect_rescued(run: Run, digest: Digest) -> Checkpoint:
@@ -53,14 +53,14 @@ def collect_rescued(run: Run, digest: Digest) -> Checkpoint:
 
 
 def _composed(
-    run: Run, salvaged: Salvaged, digest: Digest, told: AgentSummary | None = None
+    run: Run, salvaged: Salvaged, digest: Digest, summary: AgentSummary | None = None
 ) -> Checkpoint:
     # The prompt of the next session has these with the task.
     later = tuple(each for each in digest.prompts if each.text not in run.said)
     digest = replace(digest, prompts=later)
     return compose(
         run.task,
-        told=told,
+        summary=summary,
         salvaged=salvaged,
         git=git.status(run.cwd),
         files=tree.files_now(salvaged.files, run.cwd),
@@ -97,11 +97,11 @@ def _sessions(
         hand = hand_of(its[0])
         drive, profile = hand.drive, hand.profile
         prompts = [text for folder in its for text in said_in(folder)]
-        told = [run.task, *prompts]
+        known = [run.task, *prompts]
         path = drive.session_file(session_id, env, run.cwd) if drive.session_file else ""
-        streams = [printed.get(folder, Salvager()).result(told) for folder in its]
+        streams = [printed.get(folder, Salvager()).result(known) for folder in its]
         if path:
-            whole = salvage(profile.name, path, session_id=session_id, told=told, cwd=run.cwd)
+            whole = salvage(profile.name, path, session_id=session_id, known=known, cwd=run.cwd)
         else:
             whole = merge(streams[:-1])
         # For a killed leg the stream knows more than the file; the stream of an earlier leg is in

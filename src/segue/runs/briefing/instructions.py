@@ -34,8 +34,8 @@ def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:
 
 
 def _read(folder: Path, drive: Drive) -> list[str]:
-    there = [name for name in drive.instructions if (folder / name).is_file()]
-    return there[:1] if drive.first_instructions_only else there
+    present = [name for name in drive.instructions if (folder / name).is_file()]
+    return present[:1] if drive.first_instructions_only else present
 
 
 def _is_same(folder: Path, name: str, read: Iterable[str]) -> bool:

@@ -45,10 +45,10 @@ class Prompts:
         `checked`: the exit code and output of the user's check; `forgotten`: what the
         session's own compaction left out, if it was not told since; `relay`: another agent
         worked before."""
-        said = self._of(run, decision, checkpoint, doubt, checked, relay)
+        prompt = self._of(run, decision, checkpoint, doubt, checked, relay)
         if decision.session_id and decision.purpose == "work":
-            said = continuation.with_said(said, run.unheard)
-        return f"{self.recall(forgotten)}\n{said}" if forgotten else said
+            prompt = continuation.with_said(prompt, run.unheard)
+        return f"{self.recall(forgotten)}\n{prompt}" if forgotten else prompt
 
     def recall(self, known: str, *, at_work: bool = False, is_cut: bool = False) -> str:
         """Tells a session what its own compaction left out."""
@@ -78,7 +78,7 @@ class Prompts:
                     changed=_changed(run, decision),
                 )
             case "check":
-                told = continuation.check_failed(
+                prompt = continuation.check_failed(
                     self.templates[continuation.CHECK_FAILED],
                     command=run.check,
                     exit_code=checked[0],
@@ -87,8 +87,8 @@ class Prompts:
                 )
                 # A new session knows nothing: it needs the task too.
                 if decision.session_id:
-                    return told
-                return f"{self._whole(run, decision, checkpoint, doubt, relay)}\n\n{told}"
+                    return prompt
+                return f"{self._whole(run, decision, checkpoint, doubt, relay)}\n\n{prompt}"
             case "continuation":
                 return self._whole(run, decision, checkpoint, doubt, relay)
 

@@ -346,11 +346,11 @@ class LegFollower:
         facts = self._reply(acted=True) if any(map(bytes.strip, lines)) else []
         for line in lines:
             text = line.decode("utf-8", "replace")
-            heard = self.drive.hears(text) if self.drive.hears is not None else LineMeaning()
-            if heard.said:
-                self.said, self.said_line = heard.said, text
+            meaning = self.drive.hears(text) if self.drive.hears is not None else LineMeaning()
+            if meaning.said:
+                self.said, self.said_line = meaning.said, text
             self._say(text)
-            facts += self._name(heard.session_id)
+            facts += self._name(meaning.session_id)
         return facts
 
     def _take(self, event: Event, now: float) -> list[AnyFact]:
@@ -416,14 +416,14 @@ class LegFollower:
         if self.arrival is None:
             return []
         found, self.arrival = self.arrival.repeats, None
-        told = Arrived(
+        arrival = Arrived(
             leg=self.number,
             actions=found.actions,
             commands=found.commands,
             files=found.files,
             questions=found.questions,
         )
-        return [told] if found.actions else []
+        return [arrival] if found.actions else []
 
     def _judge(self, event: Event, now: float) -> list[AnyFact]:
         looped = self._loops.feed(event, now)
@@ -450,12 +450,12 @@ class LegFollower:
             facts += self._judge(event, now)
             self.refusals.feed(event)
             self._count_compaction(event)
-        seen = self.file.size()
-        if seen is None or seen.used_tokens is None:
+        size = self.file.size()
+        if size is None or size.used_tokens is None:
             return facts
-        self.size.accept(seen.accepted_tokens)
-        used, window = seen.used_tokens, seen.told_window_tokens
-        return facts + self._read(used, window, seen.model, now, in_file=True)
+        self.size.accept(size.accepted_tokens)
+        used, window = size.used_tokens, size.told_window_tokens
+        return facts + self._read(used, window, size.model, now, in_file=True)
 
     def _count_compaction(self, event: Event) -> None:
         """Counts a compaction of an agent whose stream does not report it."""

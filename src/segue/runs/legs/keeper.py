@@ -58,9 +58,9 @@ def since_boot_s() -> float:
 def is_held(path: str, era: str) -> bool:
     """Whether the leash in this file belongs to that era, and was renewed in time."""
     try:
-        told = json.loads(read(path))
-        age_s = since_boot_s() - told["heard"]
-        return bool(told["era"] == era and 0 <= age_s < told["max_s"])
+        record = json.loads(read(path))
+        age_s = since_boot_s() - record["heard"]
+        return bool(record["era"] == era and 0 <= age_s < record["max_s"])
     except (ValueError, KeyError, TypeError):
         return False
 

@@ -213,8 +213,8 @@ class Leg:
             # The keeper is gone. It may have written its last record after we looked.
         else:
             return self._status("lost")
-        kept = self._kept()
-        return self._status("running" if kept and kept.agent_pid else "starting")
+        record = self._kept()
+        return self._status("running" if record and record.agent_pid else "starting")
 
     def exit(self) -> Exit | None:
         """How it ended; None if it has not, or if it was lost and not yet swept."""
@@ -223,15 +223,15 @@ class Leg:
     def end_fd(self) -> int | None:
         """A descriptor that becomes readable when the keeper exits, to be closed by the caller;
         None if there is no keeper, or the system does not support it."""
-        kept = self._kept()
-        if kept is None or not hasattr(os, "pidfd_open") or not self._is_this_boot(kept):
+        record = self._kept()
+        if record is None or not hasattr(os, "pidfd_open") or not self._is_this_boot(record):
             return None
         try:
-            descriptor = os.pidfd_open(kept.pid)
+            descriptor = os.pidfd_open(record.pid)
         except OSError:
             return None
-        facts = Procfs().facts(kept.pid)
-        if facts is not None and facts.start_ticks == kept.start_ticks:
+        facts = Procfs().facts(record.pid)
+        if facts is not None and facts.start_ticks == record.start_ticks:
             return descriptor
         os.close(descriptor)
         return None
@@ -254,14 +254,14 @@ class Leg:
                 os.close(descriptor)
 
     def _status(self, state: State, exit: Exit | None = None) -> LegStatus:
-        kept = self._kept()
-        if kept is None:
+        record = self._kept()
+        if record is None:
             return LegStatus(state=state, exit=exit)
         return LegStatus(
             state=state,
-            keeper_pid=kept.pid,
-            agent_pid=kept.agent_pid,
-            started_at=kept.started_at,
+            keeper_pid=record.pid,
+            agent_pid=record.agent_pid,
+            started_at=record.started_at,
             exit=exit,
         )
 
@@ -353,17 +353,17 @@ class Leg:
         with self._locked():
             if exit := self.exit():
                 return exit
-            kept, stored = self._kept(), self.spec()
+            keeper, stored = self._kept(), self.spec()
             swept: list[EndedProcess] = []
             if stored is not None:
-                agent = (kept.agent_pid, kept.agent_start_ticks) if kept else (0, 0)
-                if kept and not self._is_this_boot(kept):
+                agent = (keeper.agent_pid, keeper.agent_start_ticks) if keeper else (0, 0)
+                if keeper and not self._is_this_boot(keeper):
                     agent = (0, 0)
                 swept = end_all(lambda: left_by(stored.mark, *agent), grace_s)
             error = "the machine was restarted" if self._was_kept() else "it was never started"
-            if kept:
+            if keeper:
                 error = "its keeper was killed"
-                if not self._is_this_boot(kept):
+                if not self._is_this_boot(keeper):
                     error = "the machine was restarted"
             record = {
                 "ended_at": time.time(),
@@ -375,8 +375,8 @@ class Leg:
             _write_first(self.folder / "exit.json", record)
         return self.exit() or msgspec.convert(record, Exit)
 
-    def _is_this_boot(self, kept: KeeperRecord) -> bool:
-        return not IS_LINUX or kept.boot_id == _boot_id()
+    def _is_this_boot(self, record: KeeperRecord) -> bool:
+        return not IS_LINUX or record.boot_id == _boot_id()
 
     def _is_free(self) -> bool:
         """Whether no keeper is alive. Called only when no other can start: for an instant, one
@@ -416,9 +416,9 @@ class Leg:
 
 def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
     """The environment with PWD set to the working folder: some agents rely on it."""
-    told = env.get("PWD", "")
+    folder = env.get("PWD", "")
     with contextlib.suppress(OSError):
-        if told and os.path.samefile(told, cwd):
+        if folder and os.path.samefile(folder, cwd):
             return dict(env)
     return {**env, "PWD": cwd}
 

@@ -53,8 +53,8 @@ def verdict(
     if by == "unknown" and doubts.is_doubtful(stop, policy.min_confidence):
         doubts.keep(_doubt(run, follower, ending, stop, now))
     if stop.tokens is None and run.reading is not None:
-        told = Tokens(run.reading.used_tokens, run.reading.window_tokens)
-        stop = replace(stop, tokens=told)
+        tokens = Tokens(run.reading.used_tokens, run.reading.window_tokens)
+        stop = replace(stop, tokens=tokens)
     if (own := _own(run, stop)) is not None:
         return own
     if run.ending is None:

@@ -129,9 +129,9 @@ class LegWords:
 
     def look(self, max_bytes: int = CHUNK_BYTES) -> list[Said]:
         """What was said since the last look, in about this many bytes of output."""
-        told = said_in(self.folder) if self.folder.is_dir() else []
-        found = [Said(who=_who(text), text=text) for text in told[self._told :]]
-        self._told = max(self._told, len(told))
+        sentences = said_in(self.folder) if self.folder.is_dir() else []
+        found = [Said(who=_who(text), text=text) for text in sentences[self._told :]]
+        self._told = max(self._told, len(sentences))
         try:
             return [*found, *self._read(self._tail.read(max_bytes))]
         except OSError:

@@ -92,9 +92,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 def register(settings: Settings) -> None:
     """Registers the user's own agents, and their own commands for known ones. Raises
     ConfigError."""
-    for name, said in settings.agents.items():
+    for name, declared in settings.agents.items():
         try:
-            custom = msgspec.convert(said, Custom)
+            custom = msgspec.convert(declared, Custom)
         except (msgspec.ValidationError, ValueError) as fault:
             raise ConfigError(f"[agents.{name}]: {fault}") from None
         drives.register(name, drive_of(name, custom))

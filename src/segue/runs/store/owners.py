@@ -26,10 +26,10 @@ def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:
         run = store.run(run_id)
         if run is None:
             continue
-        seen = run_seen(run, _driver(store, run))
+        state = run_seen(run, _driver(store, run))
         for session_id, successor in _line(run, store.legs(run_id)).items():
             if session_id in wanted and run.created_at >= begun.get(session_id, 0.0):
-                found[session_id] = Owner(seen, successor)
+                found[session_id] = Owner(state, successor)
                 begun[session_id] = run.created_at
     return found
 

@@ -153,7 +153,7 @@ def _snapshot(entry: Entry, run: Run) -> TableChange:
 
 
 def _of_fact(entry: Entry) -> Iterator[TableChange]:
-    fact, told = entry.data, (entry.run, entry.seq)
+    fact, key = entry.data, (entry.run, entry.seq)
     leg = (entry.run, fact.get("leg"))
     match entry.kind:
         case "started":
@@ -176,14 +176,14 @@ def _of_fact(entry: Entry) -> Iterator[TableChange]:
                 "window_tokens": reading.window_tokens,
                 "reading": reading,
             }
-            yield TableChange("reading", told, values)
+            yield TableChange("reading", key, values)
         case "legended":
             reason = fact["stop"]["reason"]
             names = ("progressed", "tokens", "cost_usd", "active_s")
-            kept = {name: fact[name] for name in names}
-            yield TableChange("leg", leg, {"ended_at": entry.at, "reason": reason, **kept})
+            fields = {name: fact[name] for name in names}
+            yield TableChange("leg", leg, {"ended_at": entry.at, "reason": reason, **fields})
             stop = {"at": entry.at, "leg": fact["leg"], "reason": reason, "stop": fact["stop"]}
-            yield TableChange("stop", told, stop)
+            yield TableChange("stop", key, stop)
 
 
 def _of_decision(

@@ -46,10 +46,10 @@ def attach(
         if endpoint.is_asked:
             say(MISSING)
         return None
-    told = RunTelemetry(journal.run, env, Sender(endpoint), numbers)
-    told.catch_up(journal.store.log(journal.run.id))
-    journal.heard.append(told.hear)
-    return told
+    telemetry = RunTelemetry(journal.run, env, Sender(endpoint), numbers)
+    telemetry.catch_up(journal.store.log(journal.run.id))
+    journal.heard.append(telemetry.hear)
+    return telemetry
 
 
 class RunTelemetry:
@@ -69,8 +69,8 @@ class RunTelemetry:
 
     def catch_up(self, entries: list[Entry]) -> None:
         """Sends earlier entries that were not sent yet."""
-        said = read(self._mark) or ""
-        done = int(said) if said.isdigit() else 0
+        mark = read(self._mark) or ""
+        done = int(mark) if mark.isdigit() else 0
         for entry in entries:
             self._tell([span for span in self._spans.add(entry) if span.seq > done], entry.seq)
 

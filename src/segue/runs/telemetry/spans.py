@@ -70,15 +70,15 @@ class RunSpans:
     def _decided(self, entry: Entry, decision: dict[str, Any]) -> None:
         match decision["decision"]:
             case "startleg":
-                kept = self._legs.setdefault(decision["leg"], {})
-                kept |= {
+                attributes = self._legs.setdefault(decision["leg"], {})
+                attributes |= {
                     "agent": decision.get("agent") or self._agent,
                     "purpose": decision.get("purpose", "work"),
                     "prompt": decision.get("prompt", "task"),
                 }
-                if kept["prompt"] == "continuation" and kept["purpose"] == "work":
+                if attributes["prompt"] == "continuation" and attributes["purpose"] == "work":
                     asked = self._asked or {"since": entry.at, "used": None, "fraction": None}
-                    self._handoff = {**asked, "leg": decision["leg"], "to": kept["agent"]}
+                    self._handoff = {**asked, "leg": decision["leg"], "to": attributes["agent"]}
                     self._handoff["strategy"] = decision.get("strategy", "")
                     self._asked = None
             case "ask" | "compose" if self._asked is None:

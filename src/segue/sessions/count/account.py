@@ -71,18 +71,18 @@ def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
     return merged.totals()
 
 
-def _add(told: SessionAccount, tally: Tally, *, is_child: bool) -> None:
-    told.unread += tally.unread
+def _add(result: SessionAccount, tally: Tally, *, is_child: bool) -> None:
+    result.unread += tally.unread
     for path in tally.files:
-        if path not in told.files:
-            told.files.append(path)
+        if path not in result.files:
+            result.files.append(path)
     if not is_child:
-        told.started_at, told.compactions = tally.started_at, tally.compactions
-        told.compactions += int(tally.memory.get("boundaries", 0))
-        told.todos, told.limits = list(tally.todos.values()), tally.limits
+        result.started_at, result.compactions = tally.started_at, tally.compactions
+        result.compactions += int(tally.memory.get("boundaries", 0))
+        result.todos, result.limits = list(tally.todos.values()), tally.limits
 
 
-def _from_database(told: SessionAccount, session: Session) -> None:
+def _from_database(result: SessionAccount, session: Session) -> None:
     try:
         rows = database.spent(session.path, session.session_id)
         listed = database.todos(session.path, session.session_id)
@@ -90,11 +90,11 @@ def _from_database(told: SessionAccount, session: Session) -> None:
         compactions = database.compactions(session.path, session.session_id)
     except database.Unreadable:
         return
-    told.started_at = session.started_at
+    result.started_at = session.started_at
     for model, spend in rows:
-        told.spend[model] = told.spend.get(model, Spend()) + spend
-    told.todos = [Todo(text, database.todo_status(status)) for text, status in listed]
-    told.files, told.compactions = files, compactions
+        result.spend[model] = result.spend.get(model, Spend()) + spend
+    result.todos = [Todo(text, database.todo_status(status)) for text, status in listed]
+    result.files, result.compactions = files, compactions
 
 
 def typical(agent: str, index: Index, found: Sequence[FileOnDisk]) -> Typical | None:

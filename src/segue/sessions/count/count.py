@@ -178,8 +178,8 @@ def _count_database(
     from segue.sessions import database
 
     tally, ledger = Tally(), Ledger()
-    if old is not None and old.stamp[:2] == file.stamp[:2] and (kept := _tally(old)) is not None:
-        tally, ledger = kept, Ledger(old.ledger, old.models)
+    if old is not None and old.stamp[:2] == file.stamp[:2] and (before := _tally(old)) is not None:
+        tally, ledger = before, Ledger(old.ledger, old.models)
     until, had = int(tally.memory.get("until", 0)), int(tally.memory.get("ids", 0))
     try:
         rows, have = database.changed_messages(file.path, until)

@@ -207,10 +207,10 @@ class Index(Database):
             if isinstance(path, str) and isinstance(parent, str)
         }
 
-    def keep_parents(self, told: Sequence[tuple[str, Stamp, str]]) -> None:
+    def keep_parents(self, parents: Sequence[tuple[str, Stamp, str]]) -> None:
         """Stores parents."""
-        if told:
-            rows = [(path, *stamp[:3], parent) for path, stamp, parent in told]
+        if parents:
+            rows = [(path, *stamp[:3], parent) for path, stamp, parent in parents]
             with self.write():
                 self.db.executemany("INSERT OR REPLACE INTO parent VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -225,10 +225,10 @@ class Index(Database):
             if isinstance(name, str) and isinstance(task, str)
         }
 
-    def keep_tasks(self, told: Sequence[tuple[str, tuple[int, int], str]]) -> None:
+    def keep_tasks(self, tasks: Sequence[tuple[str, tuple[int, int], str]]) -> None:
         """Stores first prompts."""
-        if told:
-            rows = [(name, *place, task) for name, place, task in told]
+        if tasks:
+            rows = [(name, *place, task) for name, place, task in tasks]
             with self.write():
                 self.db.executemany("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?)", rows)
 
@@ -253,11 +253,11 @@ class Index(Database):
         if row is None:
             return None
         d, i, s, m, offset, mark, tally, ledger, models, *fork = row
-        named, told, rows = _names(models), _unsealed(tally), _unsealed(ledger)
+        named, tallied, rows = _names(models), _unsealed(tally), _unsealed(ledger)
         types = tuple(map(type, (offset, mark, *fork)))
-        if named is None or told is None or rows is None or types != _COUNTED:
+        if named is None or tallied is None or rows is None or types != _COUNTED:
             return None  # damaged: counted again from the start
-        return CountedFile((d, i, s, m), offset, mark, told, rows, named, *fork)
+        return CountedFile((d, i, s, m), offset, mark, tallied, rows, named, *fork)
 
     def of_session(self, agent: str, session_id: str) -> list[str]:
         """The files of a session."""

@@ -77,17 +77,17 @@ class Cursor(Struct, gc=False):
     def _tail_bytes(self) -> int:
         return min(self.offset, TAIL_BYTES)
 
-    def is_quiet(self, seen: FileStamp) -> bool:
+    def is_quiet(self, stamp: FileStamp) -> bool:
         """Whether a stat alone tells that there is nothing to read."""
         return (
-            seen.size == self.offset
-            and seen.mtime_ns == self.mtime_ns
-            and seen.identity == self.identity
+            stamp.size == self.offset
+            and stamp.mtime_ns == self.mtime_ns
+            and stamp.identity == self.identity
         )
 
 
 def placed(
-    seen: FileStamp, offset: int, head: bytes, tail: bytes, *, skipping: bool = False
+    stamp: FileStamp, offset: int, head: bytes, tail: bytes, *, skipping: bool = False
 ) -> Cursor:
     """A cursor for a file whose first `offset` bytes do not matter.
 
@@ -95,22 +95,22 @@ def placed(
     are compared, or all that there are. `skipping` drops everything up to the next newline.
     """
     return Cursor(
-        identity=seen.identity,
+        identity=stamp.identity,
         offset=offset,
-        mtime_ns=seen.mtime_ns if seen.size == offset else -1,
+        mtime_ns=stamp.mtime_ns if stamp.size == offset else -1,
         head_crc=crc32(head[: min(offset, HEAD_BYTES)]),
         tail_crc=crc32(tail[-min(offset, TAIL_BYTES) :] if offset else b""),
         skipping=skipping,
     )
 
 
-def difference(cursor: Cursor, seen: FileStamp, head: bytes, data: bytes) -> Why | None:
+def difference(cursor: Cursor, stamp: FileStamp, head: bytes, data: bytes) -> Why | None:
     """Why this is not the file that the cursor read, or None if it is. `head` are the file's first
     HEAD_BYTES, `data` its bytes from `read_from` on.
     """
-    if seen.identity != cursor.identity:
+    if stamp.identity != cursor.identity:
         return "replaced"
-    if seen.size < cursor.offset or len(data) < cursor.offset - cursor.read_from:
+    if stamp.size < cursor.offset or len(data) < cursor.offset - cursor.read_from:
         return "truncated"
     known = min(cursor.offset, HEAD_BYTES)
     if crc32(head[:known]) != cursor.head_crc:
@@ -121,23 +121,23 @@ def difference(cursor: Cursor, seen: FileStamp, head: bytes, data: bytes) -> Why
 
 
 def advance(
-    cursor: Cursor, seen: FileStamp, head: bytes, data: bytes, *, line_bytes: int = LINE_BYTES
+    cursor: Cursor, stamp: FileStamp, head: bytes, data: bytes, *, line_bytes: int = LINE_BYTES
 ) -> Grown | Restarted:
     """Takes in what was read: a stat, the file's first HEAD_BYTES, its bytes from `read_from` on.
 
     `data` may be any part of what is there; call again with the next part. After `Restarted`
     nothing of `data` was taken in: read again, from the beginning.
     """
-    why = difference(cursor, seen, head, data)
+    why = difference(cursor, stamp, head, data)
     if why:
-        _reset(cursor, seen.identity)
+        _reset(cursor, stamp.identity)
         return Restarted(why)
     fresh = data[cursor.offset - cursor.read_from :]
     if cursor.offset < HEAD_BYTES:
         cursor.head_crc = crc32(fresh[: HEAD_BYTES - cursor.offset], cursor.head_crc)
     cursor.offset += len(fresh)
     cursor.tail_crc = crc32(data[-TAIL_BYTES:])
-    cursor.mtime_ns = seen.mtime_ns
+    cursor.mtime_ns = stamp.mtime_ns
     lines, skipped = _cut(cursor, fresh, line_bytes)
     return Grown(lines, cursor.offset - len(cursor.partial or b""), skipped)
 

@@ -93,26 +93,26 @@ class FolderWatch:
 
     def wait(self, timeout_s: float) -> set[str]:
         """The paths where something happened; waits at most this long for the first of them."""
-        told, self._told = self._told, set()
+        changed, self._told = self._told, set()
         if self._notify is None:
-            self._stop.wait(0.0 if told else timeout_s)
-            return told
-        timeout_ms = 1 if told else max(1, int(timeout_s * 1000))
+            self._stop.wait(0.0 if changed else timeout_s)
+            return changed
+        timeout_ms = 1 if changed else max(1, int(timeout_s * 1000))
         look_ms = BUSY_MS if self._clock() < self._busy_until else CALM_MS
         try:
             news = self._notify.watch(0, min(timeout_ms, look_ms), timeout_ms, self._stop)
         except (OSError, RuntimeError) as fault:
             self._degrade(fault)
-            return told
+            return changed
         if news == "signal":
             raise KeyboardInterrupt
         if isinstance(news, set):
             self._busy_until = self._clock() + BUSY_S
             for kind, path in news:
-                told.add(path)
+                changed.add(path)
                 if kind == DELETED:
                     self.drop(path)
-        return told
+        return changed
 
     def close(self) -> None:
         """Releases the resources of the watches."""

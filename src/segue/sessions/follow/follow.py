@@ -141,16 +141,16 @@ class FileFollower:
         with self._lock:
             if self._stop.is_set():
                 return []
-            told = self._watch.wait(min(timeout_s, self._idle_s())) if self._started else set()
+            changed = self._watch.wait(min(timeout_s, self._idle_s())) if self._started else set()
             self._inodes.clear()
             # Unknown names first: a renamed file is found there before it is missed here.
-            for path in sorted(told, key=lambda path: (self._names.get(path) is not None, path)):
-                self._visit(path, told=True)
+            for path in sorted(changed, key=lambda path: (self._names.get(path) is not None, path)):
+                self._visit(path, is_told=True)
             self._look_at_due()
             self._go_on_sweeping()
             met: dict[Identity, str] = {}
             for path in self._watch.renew():
-                self._visit(path, met, told=True)
+                self._visit(path, met, is_told=True)
             self._read()
             batch, self._batch = self._batch, []
             return batch
@@ -173,7 +173,7 @@ class FileFollower:
         for path in [path for path, due in self._due.items() if due <= now]:
             self._due.pop(path, None)
             file = self._names.get(path)
-            self._visit(path, told=path in self._roots and file is None)
+            self._visit(path, is_told=path in self._roots and file is None)
             if file and now < file.warm_until:
                 self._due.setdefault(path, now + LOOK_S)
 
@@ -211,7 +211,7 @@ class FileFollower:
                 del self._names.folders[folder]
             yield
 
-    def _walk(self, top: str, met: dict[Identity, str], *, told: bool = False) -> Iterator[None]:
+    def _walk(self, top: str, met: dict[Identity, str], *, is_told: bool = False) -> Iterator[None]:
         """Visits all files in a folder and below; each folder is one step, and visited once."""
         folders = [top]
         while folders:
@@ -241,17 +241,17 @@ class FileFollower:
                     folders.append(entry.path)
                 elif file or self._is_wanted(entry.path):
                     missing.discard(entry.name)
-                    self._visit(entry.path, told=told)
+                    self._visit(entry.path, is_told=is_told)
             for name in missing:
-                self._visit(os.path.join(folder, name), told=told)
+                self._visit(os.path.join(folder, name), is_told=is_told)
             yield
 
     def _visit(
-        self, path: str, met: dict[Identity, str] | None = None, *, told: bool = False
+        self, path: str, met: dict[Identity, str] | None = None, *, is_told: bool = False
     ) -> None:
         """Checks what exists under a name; `told` if an event reported it."""
         file = self._names.get(path)
-        if told and file:
+        if is_told and file:
             file.warm_until = 0.0
             self._due.pop(path, None)
         try:
@@ -261,35 +261,35 @@ class FileFollower:
                 self._failed(path, fault)
             return
         if stat.S_ISREG(found.st_mode):
-            self._look(path, FileStamp.of(found), told=told)
+            self._look(path, FileStamp.of(found), is_told=is_told)
         elif stat.S_ISDIR(found.st_mode):
             self._missing(path)
-            for _ in self._walk(path, {} if met is None else met, told=told):
+            for _ in self._walk(path, {} if met is None else met, is_told=is_told):
                 pass
         else:
             self._absent(path)
 
     # --- what lies there ----------------------------------------------------------------------
 
-    def _look(self, path: str, seen: FileStamp, *, told: bool) -> None:
+    def _look(self, path: str, stamp: FileStamp, *, is_told: bool) -> None:
         file = self._names.get(path)
-        if file is None or file.cursor.identity != seen.identity:
+        if file is None or file.cursor.identity != stamp.identity:
             self._settling.add(path)
-            file = self._identify(path, seen)
+            file = self._identify(path, stamp)
             self._settling.discard(path)
             if file is None:
                 return
         if path == file.path:
             file.missing_at = None
-        if told or not file.cursor.is_quiet(seen):
-            self._to_read[seen.identity] = told or not self._started
+        if is_told or not file.cursor.is_quiet(stamp):
+            self._to_read[stamp.identity] = is_told or not self._started
 
-    def _identify(self, path: str, seen: FileStamp) -> File | None:
+    def _identify(self, path: str, stamp: FileStamp) -> File | None:
         """The file to which this name belongs from now on; None if it is not wanted."""
         former = self._names.get(path)
         is_lost = former is not None and self._displaced(path, former)
-        file = self._names.files.get(seen.identity)
-        has_left = file is not None and not is_at(file.path, seen.identity)
+        file = self._names.files.get(stamp.identity)
+        has_left = file is not None and not is_at(file.path, stamp.identity)
         is_mine = file is not None and (not has_left or is_same(path, file.cursor))
         is_wanted = self._is_wanted(path)
         if is_lost and (is_mine or not is_wanted):
@@ -302,15 +302,15 @@ class FileFollower:
             return file
         if file:
             self._names.forget(file)
-            self._to_read.pop(seen.identity, None)
+            self._to_read.pop(stamp.identity, None)
             self._say(file.path, "gone")
         if not is_wanted:
             return None
-        start = 0 if self._started or self._from_start else seen.size
-        new = File(path, Cursor(seen.identity), start=start)
+        start = 0 if self._started or self._from_start else stamp.size
+        new = File(path, Cursor(stamp.identity), start=start)
         self._names.add(path, new)
         if path in self._roots or os.path.islink(path):
-            self._watch.add(path, seen.identity)  # its folder's events may not cover it
+            self._watch.add(path, stamp.identity)  # its folder's events may not cover it
         if is_lost:
             self._say(path, "restarted", why="replaced")
         else:
@@ -329,7 +329,7 @@ class FileFollower:
             # The name belonged to another file: its current owner is settled first, unless we come
             # from there.
             if elsewhere not in self._settling:
-                self._visit(elsewhere, told=True)
+                self._visit(elsewhere, is_told=True)
             if file.path == elsewhere:
                 return False
         elif elsewhere:
@@ -406,20 +406,20 @@ class FileFollower:
         while self._to_read and left > 0:
             identity = next(iter(self._to_read))
             was_reported = self._to_read.pop(identity)
-            left -= self._read_file(self._names.files[identity], told=was_reported) + 1
+            left -= self._read_file(self._names.files[identity], is_told=was_reported) + 1
 
-    def _read_file(self, file: File, *, told: bool) -> int:
+    def _read_file(self, file: File, *, is_told: bool) -> int:
         identity = file.cursor.identity
         try:
-            with opened(file.path) as (handle, seen):
-                if seen.identity != identity:
+            with opened(file.path) as (handle, stamp):
+                if stamp.identity != identity:
                     self._due[file.path] = self._clock()  # it changed just now: check again
                     return 0
                 if file.start:
-                    file.cursor = cursor_at(handle, seen, file.start, self._line_bytes)
+                    file.cursor = cursor_at(handle, stamp, file.start, self._line_bytes)
                     file.start = 0
                 before = file.cursor.offset
-                portion = read_portion(handle, seen, file.cursor, self._line_bytes)
+                portion = read_portion(handle, stamp, file.cursor, self._line_bytes)
         except OSError as fault:
             self._failed(file.path, fault)
             return 0
@@ -430,8 +430,8 @@ class FileFollower:
         if portion.why:
             self._say(file.path, "restarted", why=portion.why)
         if portion.why or portion.is_full:
-            self._to_read[identity] = told
-        if not told and self._started and file.cursor.offset != before:
+            self._to_read[identity] = is_told
+        if not is_told and self._started and file.cursor.offset != before:
             self._warm(file)
         return portion.taken
 

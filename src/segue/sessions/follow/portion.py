@@ -41,13 +41,13 @@ def opened(path: str) -> Iterator[tuple[int, FileStamp]]:
         os.close(handle)
 
 
-def read_portion(handle: int, seen: FileStamp, cursor: Cursor, line_bytes: int) -> Portion:
+def read_portion(handle: int, stamp: FileStamp, cursor: Cursor, line_bytes: int) -> Portion:
     """Continues at the cursor, up to PORTION_BYTES."""
     portion = Portion(offset=cursor.offset)
     head = os.pread(handle, cursors.HEAD_BYTES, 0)
     while not portion.is_full:
         data = os.pread(handle, CHUNK_BYTES, cursor.read_from)
-        got = cursors.advance(cursor, seen, head, data, line_bytes=line_bytes)
+        got = cursors.advance(cursor, stamp, head, data, line_bytes=line_bytes)
         if isinstance(got, Restarted):
             portion.why = got.why
             break
@@ -60,10 +60,10 @@ def read_portion(handle: int, seen: FileStamp, cursor: Cursor, line_bytes: int) 
     return portion
 
 
-def cursor_at(handle: int, seen: FileStamp, start: int, line_bytes: int) -> Cursor:
+def cursor_at(handle: int, stamp: FileStamp, start: int, line_bytes: int) -> Cursor:
     """A cursor after the last whole line before `start`: a line that is being written counts as
     new."""
-    start = low = min(start, seen.size)
+    start = low = min(start, stamp.size)
     block = cursors.TAIL_BYTES
     while low and start - low <= line_bytes:
         block = min(block, low)
@@ -75,7 +75,7 @@ def cursor_at(handle: int, seen: FileStamp, start: int, line_bytes: int) -> Curs
         block = min(block * 8, CHUNK_BYTES)
     head = os.pread(handle, cursors.HEAD_BYTES, 0)
     tail = os.pread(handle, min(low, cursors.TAIL_BYTES), max(0, low - cursors.TAIL_BYTES))
-    return cursors.placed(seen, low, head, tail, skipping=start - low > line_bytes)
+    return cursors.placed(stamp, low, head, tail, skipping=start - low > line_bytes)
 
 
 def is_same(path: str, cursor: Cursor) -> bool:
@@ -84,12 +84,12 @@ def is_same(path: str, cursor: Cursor) -> bool:
     if not is_at(path, cursor.identity):
         return False
     try:
-        with opened(path) as (handle, seen):
+        with opened(path) as (handle, stamp):
             head = os.pread(handle, cursors.HEAD_BYTES, 0)
             data = os.pread(handle, cursors.TAIL_BYTES, cursor.read_from)
     except OSError:
         return False
-    return cursors.difference(cursor, seen, head, data) is None
+    return cursors.difference(cursor, stamp, head, data) is None
 
 
 def is_at(path: str, identity: Identity) -> bool:

@@ -65,15 +65,15 @@ def policy() -> Policy:
     except msgspec.ValidationError as fault:
         from segue.system.config.type_faults import named
 
-        said = clean(named(fault, Policy))
-        raise ConfigError(f"{_place(written, table, fault)}: [policy]: {said}") from None
+        message = clean(named(fault, Policy))
+        raise ConfigError(f"{_place(written, table, fault)}: [policy]: {message}") from None
 
 
 def _place(written: "Written", table: dict[str, Any], fault: msgspec.ValidationError) -> str:
     """Where the invalid value is: at the key that the message names, or at several if they
     contradict each other."""
-    said = re.search(r"\$\.(\w+)", str(fault))
-    named = [said[1]] if said else re.findall(r"\w+", str(fault))
+    found = re.search(r"\$\.(\w+)", str(fault))
+    named = [found[1]] if found else re.findall(r"\w+", str(fault))
     keys = (key for word in named for key in (word, f"{word}_mark"))
     key = next((key for key in keys if key in table), "")
     return written.at("policy", key) if key else str(written.path)
@@ -195,9 +195,9 @@ def _with_line(text: str, line: str) -> Iterator[str]:
     correctly."""
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
-    for place, said in enumerate(lines):
-        if _RUN_TABLE.fullmatch(said.rstrip("\r\n")):
-            head = said.rstrip("\r\n") + end
+    for place, content in enumerate(lines):
+        if _RUN_TABLE.fullmatch(content.rstrip("\r\n")):
+            head = content.rstrip("\r\n") + end
             yield "".join([*lines[:place], head, line + end, *lines[place + 1 :]])
     whole = text if not text or text.endswith("\n") else text + end
     yield f"{whole}{end if whole else ''}[run]{end}{line}{end}"

@@ -104,8 +104,8 @@ class _Taker:
             return Source(self.kind, self.place)
         return Source(self.kind, str(self.place.path), config.line_of(self.place.text, keys))
 
-    def fault(self, said: str, *keys: str) -> ConfigError:
-        return ConfigError(f"{self.source(*keys).at}: {said}")
+    def fault(self, text: str, *keys: str) -> ConfigError:
+        return ConfigError(f"{self.source(*keys).at}: {text}")
 
     def tables(self, data: Mapping[str, Any]) -> Layer:
         """All tables of a file, or those that one flag creates."""
@@ -163,11 +163,11 @@ class _Taker:
             raise self.not_projects("policy", "projects")
         folder = os.path.expanduser(name)
         if not os.path.isabs(folder) or "\0" in folder:
-            said = (
+            text = (
                 f"[{config.clean('.'.join(keys))}]: write an absolute path, or one that"
                 f" begins with ~"
             )
-            raise self.fault(said, *keys)
+            raise self.fault(text, *keys)
         return os.path.realpath(folder)
 
     def policy_scope(
@@ -199,9 +199,9 @@ class _Taker:
                 typed = self.listed(typed) if key == "agent" else typed
                 self.put("run", key, typed, ("run", key))
 
-    def listed(self, said: str | list[str]) -> tuple[str, ...]:
+    def listed(self, value: str | list[str]) -> tuple[str, ...]:
         """The named agents: one, or several in the order in which they relay the work."""
-        words = said.split(",") if isinstance(said, str) else said
+        words = value.split(",") if isinstance(value, str) else value
         names = [agents.canonical(word.strip()) for word in words]
         keys = ("run", "agent")
         is_file = self.kind in ("user file", "project file")
@@ -249,8 +249,8 @@ class _Taker:
             for name in typed if key == "link" else ():
                 inner = os.path.normpath(name)
                 if not name or os.path.isabs(name) or inner.startswith("..") or inner == ".":
-                    said = f"link in [{'.'.join(keys)}]: {config.clean(name)!r} must be the path of"
-                    raise self.fault(f"{said} a file or folder in the repository", *keys, key)
+                    text = f"link in [{'.'.join(keys)}]: {config.clean(name)!r} must be the path of"
+                    raise self.fault(f"{text} a file or folder in the repository", *keys, key)
             self.put(place, key, typed, (*keys, key))
 
     def homes(self, table: Mapping[str, Any]) -> None:
@@ -271,9 +271,9 @@ class _Taker:
             for key in values:
                 if key not in types:
                     raise self.fault(config.unknown("key", key, keys, types), *keys, key)
-            told = {key: self.typed(values[key], types[key], (*keys, key)) for key in values}
+            found = {key: self.typed(values[key], types[key], (*keys, key)) for key in values}
             try:
-                custom = Custom(**told)
+                custom = Custom(**found)
                 drive_of(name, custom)
             except ValueError as fault:
                 raise self.fault(f"[agents.{shown}]: {fault}", *keys) from None
@@ -296,8 +296,8 @@ class _Taker:
             return
         base = self.place.path.parent
         if not inside(base / os.path.expanduser(value), base):
-            said = f"{keys[-1]} in [{'.'.join(keys[:-1])}] points outside the project"
-            raise self.fault(f"{said}: {config.clean(value)}", *keys)
+            text = f"{keys[-1]} in [{'.'.join(keys[:-1])}] points outside the project"
+            raise self.fault(f"{text}: {config.clean(value)}", *keys)
 
     def below(self, table: Mapping[str, Any], keys: tuple[str, ...], name: str) -> dict[str, Any]:
         found = table.get(name, {})
@@ -315,9 +315,9 @@ class _Taker:
         except msgspec.ValidationError as fault:
             from segue.system.config.type_faults import plain
 
-            said = config.clean(plain(fault, kind))
+            text = config.clean(plain(fault, kind))
             raise self.fault(
-                f"{config.clean(keys[-1])} in [{'.'.join(keys[:-1])}] {said}", *keys
+                f"{config.clean(keys[-1])} in [{'.'.join(keys[:-1])}] {text}", *keys
             ) from None
 
 

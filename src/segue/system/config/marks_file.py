@@ -32,8 +32,8 @@ def with_marks(text: str, kind: str, name: str, marks: dict[str, float]) -> str:
         for line in lines[place + 1 : end]
         if not any(re.match(rf"\s*{key}\s*=", line) for key in marks)
     ]
-    said = [f"{key} = {value:.2f}\n" for key, value in marks.items()]
-    changed = "".join([*lines[: place + 1], *said, *own, *lines[end:]])
+    added = [f"{key} = {value:.2f}\n" for key, value in marks.items()]
+    changed = "".join([*lines[: place + 1], *added, *own, *lines[end:]])
     after = _parsed(changed)
     expected = before.setdefault("policy", {}).setdefault(kind, {}).setdefault(name, {})
     expected.update({key: round(value, 2) for key, value in marks.items()})

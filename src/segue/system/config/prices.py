@@ -33,8 +33,8 @@ def cost_usd(model: str, spend: Spend) -> Decimal | None:
     rates = _rates(model) if model else None
     if rates is None:
         return None
-    given, said, read, written, for_an_hour = spend.five
-    kinds = (given, said, read, written - for_an_hour, for_an_hour)
+    given, output, read, written, for_an_hour = spend.five
+    kinds = (given, output, read, written - for_an_hour, for_an_hour)
     return sum((rate * tokens for rate, tokens in zip(rates, kinds, strict=True)), start=Decimal(0))
 
 
@@ -63,8 +63,8 @@ Rates = tuple[Decimal, ...]
 def _rates(model: str) -> Rates | None:
     """The price of one token: input, output, cache read, cache write for five minutes and for an
     hour."""
-    kept = _kept(_list_stamp())
-    return kept[model] if model in kept else _from_list(model)[0]
+    stored = _kept(_list_stamp())
+    return stored[model] if model in stored else _from_list(model)[0]
 
 
 @lru_cache(maxsize=1)
@@ -92,10 +92,10 @@ def _kept(stamp: str) -> dict[str, Rates | None]:
 def _read_kept(place: str, changed: tuple[int, int], stamp: str) -> dict[str, Rates | None]:
     try:
         with open(place, encoding="utf-8") as file:
-            said: Any = json.loads(file.read(_MAX_BYTES))
-        if not stamp or said["list"] != stamp:
+            decoded: Any = json.loads(file.read(_MAX_BYTES))
+        if not stamp or decoded["list"] != stamp:
             return {}
-        return {str(model): _five(rates) for model, rates in said["rates"].items()}
+        return {str(model): _five(rates) for model, rates in decoded["rates"].items()}
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -104,10 +104,10 @@ def _five(rates: Any) -> Rates | None:
     if rates is None:
         return None
     try:
-        given, said, read, written, for_an_hour = (Decimal(str(each)) for each in rates)
+        given, output, read, written, for_an_hour = (Decimal(str(each)) for each in rates)
     except InvalidOperation as fault:
         raise ValueError from fault
-    return given, said, read, written, for_an_hour
+    return given, output, read, written, for_an_hour
 
 
 @lru_cache(maxsize=1_000)
@@ -128,13 +128,13 @@ def _from_list(model: str) -> tuple[Rates | None, bool]:
         found = [calc_price(usage, model_ref=model) for usage in kinds]
     except (LookupError, ValueError):
         return None, True
-    given, said, read, written, for_an_hour = (each.total_price / few for each in found)
+    given, output, read, written, for_an_hour = (each.total_price / few for each in found)
     if given < for_an_hour == written:
         # The list has a price for a cache write but none for an hour: twice the input price, by the
         # rule of Anthropic, the only provider that sells it.
         for_an_hour = 2 * given
     is_fixed = not isinstance(found[0].model.prices, list)
-    return (given, said, read, written, for_an_hour), is_fixed
+    return (given, output, read, written, for_an_hour), is_fixed
 
 
 def window_tokens(model: str) -> int | None:

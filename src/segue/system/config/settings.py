@@ -138,27 +138,27 @@ def load(
     named |= {f"queue.{key}": Source() for key in QUEUE}
     named |= {f"worktree.{key}": Source() for key in WORKTREE}
     named |= {".".join(key): value.source for key, value in rest.items()}
-    told = {
+    tables = {
         table: _part(rest, table) for table in ("run", "run.flags", "homes", "agents", "prompts")
     }
-    notes += _odd(layers, told)
-    named_agents: tuple[str, ...] = told["run"].pop("agent", ())
+    notes += _odd(layers, tables)
+    named_agents: tuple[str, ...] = tables["run"].pop("agent", ())
     return Settings(
         layers=tuple(layers),
         cwd=here,
         sources=named,
         user_file=user.path,
         project_file=project_path,
-        flags={name: tuple(words) for name, words in told["run.flags"].items()},
-        homes=told["homes"],
-        agents=told["agents"],
-        prompts=told["prompts"],
+        flags={name: tuple(words) for name, words in tables["run.flags"].items()},
+        homes=tables["homes"],
+        agents=tables["agents"],
+        prompts=tables["prompts"],
         queue=QueueSettings(**_part(rest, "queue")),
         worktree=_worktree(rest, here, named),
         notes=tuple(notes),
         agent=next(iter(named_agents), ""),
         relay=named_agents if len(named_agents) > 1 else (),
-        **told["run"],
+        **tables["run"],
     )
 
 
@@ -217,8 +217,10 @@ def _make(
         return Policy(**values), sources
     except ValueError as fault:
         part = "_mark" if "marks" in str(fault) else ""
-        said = [f"{k} = {v.value} ({v.source.at})" for k, v in chosen.items() if k.endswith(part)]
-        raise ConfigError(f"[policy]: {fault}; set: {', '.join(said)}") from None
+        origins = [
+            f"{k} = {v.value} ({v.source.at})" for k, v in chosen.items() if k.endswith(part)
+        ]
+        raise ConfigError(f"[policy]: {fault}; set: {', '.join(origins)}") from None
 
 
 def _chosen(layers: Iterable[Layer], agent: str, model: str, folder: str) -> dict[str, Value]:
@@ -255,9 +257,9 @@ def _is_below(folder: str, project: str) -> bool:
     return folder == project or folder.startswith(project.rstrip("/") + "/")
 
 
-def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _odd(layers: Sequence[Layer], tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Settings that are allowed but probably a mistake."""
-    known = {*agents.names(), *told["agents"], *agents.stores()}
+    known = {*agents.names(), *tables["agents"], *agents.stores()}
     for layer in layers:
         for (kind, name), values in layer.policy.items():
             for key in _MARKS:
@@ -279,6 +281,6 @@ def _odd(layers: Sequence[Layer], told: Mapping[str, Mapping[str, Any]]) -> Iter
                         f"{value.source.at}: {key} = {value.value} is ignored: a project's file"
                         f" can only be stricter than {counts}"
                     )
-    for name in told["run.flags"]:
+    for name in tables["run.flags"]:
         if name not in known and (hint := config.near(name, known)):
             yield f"[run.flags] {config.clean(name)} is not a known agent: {hint}"

@@ -41,5 +41,7 @@ def accept(folder: Path, check: str) -> None:
 
 
 def _place(folder: Path, check: str) -> Path:
-    said = os.fsencode(os.path.realpath(folder)) + b"\0" + check.encode("utf-8", "surrogatepass")
-    return Path(state.state_folder(), NAME, hashlib.sha256(said).hexdigest())
+    identity = (
+        os.fsencode(os.path.realpath(folder)) + b"\0" + check.encode("utf-8", "surrogatepass")
+    )
+    return Path(state.state_folder(), NAME, hashlib.sha256(identity).hexdigest())

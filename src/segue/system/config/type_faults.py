@@ -26,12 +26,12 @@ def plain(fault: msgspec.ValidationError, kind: Any = None) -> str:
     """The error without a subject: "must be a number, not a string". `kind` is the type of the
     whole value, from which the message can say what a list contains. Errors that a class raised
     about its own values stay as they are."""
-    said, path = split(fault)
-    if match := _MISSING.fullmatch(said):
+    message, path = split(fault)
+    if match := _MISSING.fullmatch(message):
         return f"lacks the key {match[1]}"
-    if match := _UNKNOWN.fullmatch(said):
+    if match := _UNKNOWN.fullmatch(message):
         return f"has an unknown key: {match[1]}"
-    expected, enum = _EXPECTED.fullmatch(said), _ENUM.fullmatch(said)
+    expected, enum = _EXPECTED.fullmatch(message), _ENUM.fullmatch(message)
     if expected is None and enum is None:
         return str(fault)
     if kind is not None:
@@ -54,23 +54,23 @@ def plain(fault: msgspec.ValidationError, kind: Any = None) -> str:
 def named(fault: msgspec.ValidationError, struct: Any) -> str:
     """The error with its subject, the key of a struct: "hard_mark must be a number, not a
     string"."""
-    said, path = split(fault)
+    message, path = split(fault)
     if (match := _FIELD.fullmatch(path)) is None:
-        return str(fault) if said == str(fault) and not _is_about_keys(said) else plain(fault)
+        return str(fault) if message == str(fault) and not _is_about_keys(message) else plain(fault)
     kinds = {field.name: field.type for field in msgspec.structs.fields(struct)}
-    inner = msgspec.ValidationError(f"{said} - at `${match[2]}`" if match[2] else said)
+    inner = msgspec.ValidationError(f"{message} - at `${match[2]}`" if match[2] else message)
     return f"{match[1]} {plain(inner, kinds.get(match[1]))}"
 
 
-def _is_about_keys(said: str) -> bool:
-    return bool(_MISSING.fullmatch(said) or _UNKNOWN.fullmatch(said))
+def _is_about_keys(message: str) -> bool:
+    return bool(_MISSING.fullmatch(message) or _UNKNOWN.fullmatch(message))
 
 
 def split(fault: msgspec.ValidationError) -> tuple[str, str]:
     """What msgspec says, and the path of the value that it says it about ("" for the whole)."""
-    said = str(fault)
-    at = _AT.fullmatch(said)
-    return (at[1], at[2]) if at is not None else (said, "")
+    message = str(fault)
+    at = _AT.fullmatch(message)
+    return (at[1], at[2]) if at is not None else (message, "")
 
 
 def _wanted(kind: inspect.Type) -> str:

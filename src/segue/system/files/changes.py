@@ -52,7 +52,7 @@ class Notifier:
 
     def drain(self) -> set[str]:
         """The files reported since the last call; never blocks."""
-        told: set[str] = set()
+        changed: set[str] = set()
         while self._handle is not None:
             try:
                 data = os.read(self._handle, _BUFFER_BYTES)
@@ -61,10 +61,10 @@ class Notifier:
             except OSError:
                 self.close()
                 return set(self._watched)
-            self._take(data, told)
+            self._take(data, changed)
             if len(data) < _BUFFER_BYTES // 2:
                 break  # that was everything; another call would only confirm it
-        return told
+        return changed
 
     def close(self) -> None:
         """Releases the descriptor; `fileno` is None from then on."""
@@ -90,21 +90,21 @@ class Notifier:
             # too many watches, or no such folder: polling is better than half of the events
             self.close()
 
-    def _take(self, data: bytes, told: set[str]) -> None:
+    def _take(self, data: bytes, changed: set[str]) -> None:
         at = 0
         while at + _HEAD.size <= len(data):
             number, mask, _, length = _HEAD.unpack_from(data, at)
             at += _HEAD.size + length
             if mask & _OVERFLOW:
-                told |= self._watched
+                changed |= self._watched
             elif number in self._folders:
                 name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
                 path = os.path.join(self._folders[number], name)
                 if path in self._watched:
-                    told.add(path)
+                    changed.add(path)
                     self._add(path, _FILE, self._files)
             elif number in self._files:
-                told.add(self._files[number])
+                changed.add(self._files[number])
             if mask & _IGNORED:
                 self._files.pop(number, None)
                 self._folders.pop(number, None)

@@ -53,8 +53,8 @@ def parse(text: str, path: str, *, exact: bool = True) -> Any:
             raise RecursionError
         return found
     except (ValueError, RecursionError) as fault:
-        said = str(fault) if isinstance(fault, ValueError) else "nested too deeply"
-        raise InputError(f"{path}: not JSON: {said}; nothing was written") from None
+        reason = str(fault) if isinstance(fault, ValueError) else "nested too deeply"
+        raise InputError(f"{path}: not JSON: {reason}; nothing was written") from None
 
 
 def _is_deep(value: Any) -> bool:

@@ -121,15 +121,15 @@ def _rolling(file: BinaryIO, tail_bytes: int, max_bytes: int | None = None) -> t
     """The end of input without a size, and whether there was more before it. Raises InputError if
     it exceeds `max_bytes`: a device may have no end."""
     chunks: deque[bytes] = deque()
-    kept = dropped = 0
+    size = dropped = 0
     while chunk := file.read(_CHUNK):
         chunks.append(chunk)
-        kept += len(chunk)
-        if max_bytes is not None and kept + dropped > max_bytes:
+        size += len(chunk)
+        if max_bytes is not None and size + dropped > max_bytes:
             raise InputError(f"a device with more than {max_bytes >> 20} MB is not read")
-        while kept - len(chunks[0]) >= tail_bytes:
+        while size - len(chunks[0]) >= tail_bytes:
             first = chunks.popleft()
-            kept, dropped = kept - len(first), dropped + len(first)
+            size, dropped = size - len(first), dropped + len(first)
     data = b"".join(chunks)
     return data[-tail_bytes:], dropped > 0 or len(data) > tail_bytes
 

@@ -53,12 +53,12 @@ class Changed(Struct, frozen=True):
 
 def changed_paths(git: Apart, until: float) -> Changed:
     """What `status` says about the tree. Raises StateError if git cannot tell."""
-    said = git(_STATUS, until)
-    if said.code != 0:
-        raise StateError("git status took too long" if said.is_late else "git status failed")
-    seen = _Status(said.out)
-    seen.drop(_as_in_lfs(git, seen, until))
-    return Changed(seen.head, [*(path for _, path in seen.changed), *seen.untracked])
+    status = git(_STATUS, until)
+    if status.code != 0:
+        raise StateError("git status took too long" if status.is_late else "git status failed")
+    parsed = _Status(status.out)
+    parsed.drop(_as_in_lfs(git, parsed, until))
+    return Changed(parsed.head, [*(path for _, path in parsed.changed), *parsed.untracked])
 
 
 def status(cwd: str, *, max_s: float = MAX_S) -> GitState | None:
@@ -88,27 +88,27 @@ def _status(cwd: str, until: float, depth: int) -> GitState | None:
 
 
 def _state(git: Apart, until: float, depth: int) -> GitState:
-    said = git(_STATUS, until)
-    if said.code != 0 and not said.is_cut:
+    status = git(_STATUS, until)
+    if status.code != 0 and not status.is_cut:
         return GitState()
-    seen = _Status(said.out)
-    same = seen.drop(_as_in_lfs(git, seen, until))
+    parsed = _Status(status.out)
+    same = parsed.drop(_as_in_lfs(git, parsed, until))
     for path in submodules(git, until) if depth < 2 else ():
         inner = _status(os.path.join(git.top, os.fsdecode(path)), until, depth + 1)
         if inner is not None:
-            seen.inner[path] = inner
-    digest = _digest(git.top, seen, until)
+            parsed.inner[path] = inner
+    digest = _digest(git.top, parsed, until)
     stat = ""
-    if depth == 0 and seen.changed and len(same) <= _LEFT_OUT:
-        against = ("HEAD",) if seen.head else ("--cached",)
+    if depth == 0 and parsed.changed and len(same) <= _LEFT_OUT:
+        against = ("HEAD",) if parsed.head else ("--cached",)
         without = (f":(top,literal,exclude){os.fsdecode(path)}" for path in same)
-        told = git((*_DIFF, *against, "--", *without), until)
-        if told.code == 0:
-            stat = _first(told.out.decode("utf-8", "replace").rstrip("\n"), _STAT_LINES)
+        diff = git((*_DIFF, *against, "--", *without), until)
+        if diff.code == 0:
+            stat = _first(diff.out.decode("utf-8", "replace").rstrip("\n"), _STAT_LINES)
     return GitState(
-        head=seen.head,
-        branch=seen.branch,
-        status=_first("\n".join(seen.lines()), _LINES),
+        head=parsed.head,
+        branch=parsed.branch,
+        status=_first("\n".join(parsed.lines()), _LINES),
         diff_stat=stat,
         digest=digest,
     )
@@ -117,13 +117,13 @@ def _state(git: Apart, until: float, depth: int) -> GitState:
 class _Status:
     """What `git status --porcelain=v2 -z` printed."""
 
-    def __init__(self, said: bytes) -> None:
+    def __init__(self, output: bytes) -> None:
         self.head = self.branch = ""
         # all that git says about an entry, and its path
         self.changed: list[tuple[bytes, bytes]] = []
         self.untracked: list[bytes] = []
         self.inner: dict[bytes, GitState] = {}  # submodules, by path
-        entries = said.split(b"\0")
+        entries = output.split(b"\0")
         entries.pop()  # cut off, or empty
         for entry in entries:
             kind = entry[:2]
@@ -159,12 +159,12 @@ class _Status:
         return shown + [f"?? {name(path.decode('utf-8', 'replace'))}" for path in self.untracked]
 
 
-def _digest(top: str, seen: _Status, until: float) -> str:
+def _digest(top: str, parsed: _Status, until: float) -> str:
     """git hashes what is in the index; other files are read."""
     found = hashlib.blake2b(digest_size=16)
-    found.update(f"{seen.head}\0{seen.branch}\0".encode("utf-8", "replace"))
+    found.update(f"{parsed.head}\0{parsed.branch}\0".encode("utf-8", "replace"))
     left, nested = _HASHED_BYTES, _NESTED
-    for entry, path in sorted(seen.changed):
+    for entry, path in sorted(parsed.changed):
         if time.monotonic() > until:
             return ""
         found.update(entry + b"\0")
@@ -173,14 +173,14 @@ def _digest(top: str, seen: _Status, until: float) -> str:
             size, stamp = _stamp(file)
             left -= size
             found.update(_content(file) if left > 0 else stamp)
-    for path in sorted(seen.untracked):
+    for path in sorted(parsed.untracked):
         file = os.path.join(os.fsencode(top), path)
         found.update(path + b"\0" + _stamp(file)[1])
         if path.endswith(b"/") and nested > 0:  # a nested repository that is not a submodule
             nested -= 1
             left_s = until - time.monotonic()
             found.update(tree.digest(os.fsdecode(file), max_s=left_s).encode())
-    for path, inner in sorted(seen.inner.items()):
+    for path, inner in sorted(parsed.inner.items()):
         if not inner.digest:
             return ""
         found.update(path + b"\0" + inner.digest.encode())
@@ -192,8 +192,8 @@ def submodules(git: Apart, until: float) -> Iterator[bytes]:
     config."""
     file = os.path.join(git.top, ".gitmodules")
     if tree.is_plain(file, _MODULES_BYTES):
-        said = git(("config", "-z", "--no-includes", "--file", file, *_PATHS), until)
-        paths = {entry.partition(b"\n")[2] for entry in said.out.split(b"\0")}
+        output = git(("config", "-z", "--no-includes", "--file", file, *_PATHS), until)
+        paths = {entry.partition(b"\n")[2] for entry in output.out.split(b"\0")}
         for path in sorted(filter(None, paths))[:_NESTED]:
             inner = os.path.join(os.fsencode(git.top), path)
             if os.path.lexists(os.path.join(inner, b".git")) and _is_below(inner, git.top):
@@ -206,15 +206,17 @@ def _is_below(path: bytes, top: str) -> bool:
     return real != base and real.startswith(base.rstrip(b"/") + b"/")
 
 
-def _as_in_lfs(git: Apart, seen: _Status, until: float) -> set[bytes]:
+def _as_in_lfs(git: Apart, parsed: _Status, until: float) -> set[bytes]:
     """Files of git-lfs that only look changed: because their filter does not run, git compares them
     with their pointers. Files with another filter cannot be compared, so they count as changed."""
-    found = [(e.split(b" ", 8)[7], path) for e, path in seen.changed if e.startswith(b"1 .M N")]
+    found = [(e.split(b" ", 8)[7], path) for e, path in parsed.changed if e.startswith(b"1 .M N")]
     if not found:
         return set()
     paths = b"".join(path + b"\0" for _, path in found)
-    said = git(("check-attr", "-z", "--stdin", "filter"), until, paths).out.split(b"\0")
-    filtered = {path for path, value in zip(said[::3], said[2::3], strict=False) if value == b"lfs"}
+    fields = git(("check-attr", "-z", "--stdin", "filter"), until, paths).out.split(b"\0")
+    filtered = {
+        path for path, value in zip(fields[::3], fields[2::3], strict=False) if value == b"lfs"
+    }
     wanted = [(oid, path) for oid, path in found if path in filtered]
     if not wanted:
         return set()

@@ -79,9 +79,9 @@ class Repository(Struct, frozen=True):
 
     def _furnish(self, folder: Path, values: Mapping[str, str]) -> None:
         formats = {k: v for k, v in values.items() if k in _FORMATS and _FORMATS[k].fullmatch(v)}
-        said = "".join(f"\t{key.partition('.')[2]} = {value}\n" for key, value in formats.items())
+        lines = "".join(f"\t{key.partition('.')[2]} = {value}\n" for key, value in formats.items())
         version = f"\trepositoryformatversion = {1 if formats else 0}\n"
-        (folder / "config").write_text(f"[core]\n{version}\tbare = false\n[extensions]\n{said}")
+        (folder / "config").write_text(f"[core]\n{version}\tbare = false\n[extensions]\n{lines}")
         (folder / "HEAD").write_bytes(_head(Path(self.git_dir, "HEAD")))
         (folder / "info").mkdir()
         common, own = Path(self.common_dir), Path(self.git_dir)
@@ -134,15 +134,15 @@ class Apart(Struct, frozen=True):
 def find(cwd: str, until: float) -> Repository | GitOutput:
     """The repository that contains a folder, or git's error message. Only looks up its location,
     which runs nothing, whatever its config says."""
-    said = run(cwd, ("rev-parse", *_WHERE), until, environment())
-    lines = said.out.removesuffix(b"\n").split(b"\n")
-    if said.code == 0 and len(lines) != len(_WHERE):  # a line feed in a path
+    output = run(cwd, ("rev-parse", *_WHERE), until, environment())
+    lines = output.out.removesuffix(b"\n").split(b"\n")
+    if output.code == 0 and len(lines) != len(_WHERE):  # a line feed in a path
         lines = []
         for word in _WHERE:
-            said = run(cwd, ("rev-parse", word), until, environment())
-            lines.append(said.out.removesuffix(b"\n"))
-    if said.code != 0 or not all(lines):
-        return said
+            output = run(cwd, ("rev-parse", word), until, environment())
+            lines.append(output.out.removesuffix(b"\n"))
+    if output.code != 0 or not all(lines):
+        return output
     top, git_dir, common = (os.path.join(cwd, os.fsdecode(line)) for line in lines)
     return Repository(top, git_dir, os.path.abspath(common))
 
@@ -150,9 +150,9 @@ def find(cwd: str, until: float) -> Repository | GitOutput:
 def environment() -> dict[str, str]:
     """The user's environment, without anything that would point git elsewhere, make it ask or let
     it fetch."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {
-        **kept,
+        **variables,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",
@@ -229,15 +229,15 @@ def _program() -> str | None:
 
 def absolute(path: str) -> str:
     """A PATH without "." and the like, which would make a repository's files executable."""
-    kept = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
-    return os.pathsep.join(kept) or os.devnull
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]
+    return os.pathsep.join(folders) or os.devnull
 
 
 def _config(top: str, until: float) -> dict[str, str]:
     """All settings of a repository, the last value of each; listing them runs nothing."""
-    said = run(top, ("config", "--list", "-z"), until, environment())
+    output = run(top, ("config", "--list", "-z"), until, environment())
     found = {}
-    for entry in said.out.split(b"\0"):
+    for entry in output.out.split(b"\0"):
         key, line_feed, value = entry.partition(b"\n")
         name = key.decode("utf-8", "replace").lower()
         found[name] = os.fsdecode(value) if line_feed else "true"

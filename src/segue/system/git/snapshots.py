@@ -140,10 +140,10 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
                 return SnapshotResult(snapshot=older[-1], left_out=left_out)
             name = _next(name, older)
         parents = ("-p", changed.head) if changed.head else ()
-        said = f"segue: {run} {name}\n".encode()
+        message = f"segue: {run} {name}\n".encode()
         date = {f"GIT_{who}_DATE": f"@{int(now)} +0000" for who in ("AUTHOR", "COMMITTER")}
         author = own.with_environment(_WHO | date)
-        commit = _word(author(("commit-tree", tree, *parents), until, said), "commit-tree")
+        commit = _word(author(("commit-tree", tree, *parents), until, message), "commit-tree")
         ref = f"{_BASE}{run}/{name}"
         given = f"create {ref}\0{commit}\0".encode()
         _must(own(("update-ref", "-z", "--stdin"), until, given), "update-ref")
@@ -166,21 +166,21 @@ def patch(cwd: str, old: str, new: str, *, max_s: float = MAX_S) -> tuple[bytes,
     NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
-        said = ready((*_DIFF, "-p", "--binary", "--full-index", old, new), until)
-        if said.code != 0 and not said.is_cut:
-            raise StateError(_why(said, "diff"))
-        return said.out, not said.is_cut
+        output = ready((*_DIFF, "-p", "--binary", "--full-index", old, new), until)
+        if output.code != 0 and not output.is_cut:
+            raise StateError(_why(output, "diff"))
+        return output.out, not output.is_cut
 
 
 def files(cwd: str, old: str, new: str, *, max_s: float = MAX_S) -> list[FileDiff]:
     """What differs between two commits, by path. Raises NoRepository, StateError."""
     until = time.monotonic() + max_s
     with _apart(cwd, until) as ready:
-        said = ready((*_DIFF, "--numstat", "-z", old, new), until)
-        if said.code != 0 and not said.is_cut:
-            raise StateError(_why(said, "diff"))
+        output = ready((*_DIFF, "--numstat", "-z", old, new), until)
+        if output.code != 0 and not output.is_cut:
+            raise StateError(_why(output, "diff"))
     found = []
-    for entry in said.out.split(b"\0")[:-1]:
+    for entry in output.out.split(b"\0")[:-1]:
         added, removed, path = entry.split(b"\t", 2)
         found.append(
             FileDiff(
@@ -205,9 +205,9 @@ def commits(
             return []
         words = ("log", "--no-show-signature", "--format=%h%x00%s", f"--max-count={max_count}")
         without = (f"^{ends[0].decode()}",) if ends[0] else ()
-        said = ready((*words, ends[1].decode(), *without, "--"), until)
+        output = ready((*words, ends[1].decode(), *without, "--"), until)
     found = []
-    for line in said.out.decode("utf-8", "replace").splitlines():
+    for line in output.out.decode("utf-8", "replace").splitlines():
         name, _, subject = line.partition("\0")
         found.append((name, subject))
     return found[::-1]
@@ -223,10 +223,10 @@ def to_branch(cwd: str, snapshot: Snapshot, branch: str, *, max_s: float = MAX_S
         if not is_fine or branch.startswith("-"):
             raise InputError(f"{branch!r} cannot be the name of a branch")
         ref = f"refs/heads/{branch}"
-        there = ready(("rev-parse", "--verify", "-q", ref), until).out.strip().decode()
-        if there == snapshot.commit:
+        current = ready(("rev-parse", "--verify", "-q", ref), until).out.strip().decode()
+        if current == snapshot.commit:
             return False
-        if there:
+        if current:
             raise InputError(f"there is a branch {branch} already; name another with --branch")
         given = f"create {ref}\0{snapshot.commit}\0".encode()
         _must(ready(("update-ref", "-z", "--stdin"), until, given), "update-ref")
@@ -278,11 +278,11 @@ def drop(cwd: str, run: str, *, max_s: float = MAX_S) -> int:
 def _list(ready: Apart, until: float, run: str = "") -> list[Snapshot]:
     if run and not _RUN.fullmatch(run):
         return []
-    said = ready(("for-each-ref", f"--format={_FORM}", f"{_BASE}{run}"), until)
-    if said.code != 0:
-        raise StateError(_why(said, "for-each-ref"))
+    output = ready(("for-each-ref", f"--format={_FORM}", f"{_BASE}{run}"), until)
+    if output.code != 0:
+        raise StateError(_why(output, "for-each-ref"))
     found = []
-    for line in said.out.decode("utf-8", "replace").splitlines():
+    for line in output.out.decode("utf-8", "replace").splitlines():
         ref, _, rest = line.partition("\0")
         commit, _, at = rest.partition("\0")
         of, _, name = ref.removeprefix(_BASE).partition("/")
@@ -339,15 +339,15 @@ def _kept(top: str, paths: Sequence[bytes]) -> tuple[list[bytes], int]:
     return found, left_out
 
 
-def _must(said: GitOutput, what: str) -> None:
-    if said.code != 0:
-        raise StateError(_why(said, what))
+def _must(output: GitOutput, what: str) -> None:
+    if output.code != 0:
+        raise StateError(_why(output, what))
 
 
-def _word(said: GitOutput, what: str) -> str:
-    _must(said, what)
-    return said.out.decode("ascii", "replace").strip()
+def _word(output: GitOutput, what: str) -> str:
+    _must(output, what)
+    return output.out.decode("ascii", "replace").strip()
 
 
-def _why(said: GitOutput, what: str) -> str:
-    return f"git {what} took too long" if said.is_late else f"git {what} failed"
+def _why(output: GitOutput, what: str) -> str:
+    return f"git {what} took too long" if output.is_late else f"git {what} failed"

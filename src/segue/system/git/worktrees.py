@@ -125,20 +125,20 @@ def add(top: str, path: str, branch: str, commit: str) -> None:
     words = ("worktree", "add", "--quiet", "--no-checkout", "-B", branch, "--", path, commit)
     _must(_loud(top, words, until), "git worktree add")
     with find(path).apart(until) as git:
-        said = git(("read-tree", "--reset", "-u", "HEAD"), until)
-        if said.code != 0:
+        output = git(("read-tree", "--reset", "-u", "HEAD"), until)
+        if output.code != 0:
             raise _unwritten(path, commit)
 
 
 def _set_aside(top: str, branch: str, commit: str, until: float) -> None:
     """A branch of this name with its own commits is from an earlier version of the same task, which
     the queue has forgotten (it was restored from a backup): it gets another name."""
-    said = _loud(top, ("rev-parse", "--verify", "-q", f"refs/heads/{branch}"), until)
-    head = said.out.decode("ascii", "replace").strip() if said.code == 0 else ""
+    output = _loud(top, ("rev-parse", "--verify", "-q", f"refs/heads/{branch}"), until)
+    head = output.out.decode("ascii", "replace").strip() if output.code == 0 else ""
     if not head or _loud(top, ("merge-base", "--is-ancestor", head, commit), until).code != 1:
         return
-    kept = f"refs/heads/{branch}-{head[:12]}"
-    _must(_loud(top, ("update-ref", kept, head), until), "git update-ref")
+    backup = f"refs/heads/{branch}-{head[:12]}"
+    _must(_loud(top, ("update-ref", backup, head), until), "git update-ref")
 
 
 def remove(top: str, path: str) -> None:
@@ -222,10 +222,10 @@ def fetched(folder: str, url: str, ref: str) -> tuple[str, str, float]:
     if _loud(folder, words, until, _env()).code != 0:
         return "", "", 0.0
     with Repository(folder, folder, folder).apart(until) as git:
-        said = git(("show", "-s", "--format=%H %ct %P", ref, "--"), until).out.decode(
+        output = git(("show", "-s", "--format=%H %ct %P", ref, "--"), until).out.decode(
             "ascii", "replace"
         )
-    commit, at, *parents = said.split() or ("", "0")
+    commit, at, *parents = output.split() or ("", "0")
     return commit, parents[0] if parents else "", float(at)
 
 
@@ -250,9 +250,9 @@ def _unwritten(path: str, commit: str) -> GitError:
 def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
     """The newest commits of these branches, as far as they exist; "" is what is checked out."""
     words = ("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/")
-    said = repository.run(top, words, time.monotonic() + LOOK_S, repository.environment())
+    output = repository.run(top, words, time.monotonic() + LOOK_S, repository.environment())
     found = {}
-    for line in said.out.decode("utf-8", "replace").splitlines():
+    for line in output.out.decode("utf-8", "replace").splitlines():
         name, _, commit = line.partition(" ")
         found[name.removeprefix("refs/heads/")] = commit
     return {name: found[name] for name in branches if name in found}
@@ -294,10 +294,10 @@ def _compared(git: Apart, branch: str, target: str, until: float) -> Work:
 
 def _count(git: Apart, which: tuple[str, ...], until: float) -> int:
     """The number of these commits. Raises GitError: zero would mean that nothing can be lost."""
-    said = git(("rev-list", "--count", *which), until)
-    count = said.out.strip()
-    if said.code != 0 or not count.isdigit():
-        raise GitError(f"{git.top}: git rev-list {_why(said)}")
+    output = git(("rev-list", "--count", *which), until)
+    count = output.out.strip()
+    if output.code != 0 or not count.isdigit():
+        raise GitError(f"{git.top}: git rev-list {_why(output)}")
     return int(count)
 
 
@@ -323,12 +323,12 @@ def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": git.env["GIT_OBJECT_DIRECTORY"],
         }
         words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", to, head)
-        said = Apart(git.top, git.folder, env, git.options)(words, until)
-    if said.code not in (0, 1):
+        output = Apart(git.top, git.folder, env, git.options)(words, until)
+    if output.code not in (0, 1):
         return (), False
-    names = said.out.split(b"\0")[1:] if said.code == 1 else []
-    told = [name.decode("utf-8", "replace") for name in names if name]
-    return tuple(dict.fromkeys(told))[:_MAX_NAMES], True
+    names = output.out.split(b"\0")[1:] if output.code == 1 else []
+    paths = [name.decode("utf-8", "replace") for name in names if name]
+    return tuple(dict.fromkeys(paths))[:_MAX_NAMES], True
 
 
 def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]:
@@ -337,10 +337,10 @@ def _changed(git: Apart, until: float, leave: Sequence[str] = ()) -> list[bytes]
     read must not pass for one without changes."""
     words = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
              "--ignore-submodules=dirty")  # fmt: skip
-    said = git(words, until)
-    if said.code != 0:
-        raise GitError(f"{git.top}: git status {_why(said)}")
-    names = [entry[3:] for entry in said.out.split(b"\0") if len(entry) > 3]
+    output = git(words, until)
+    if output.code != 0:
+        raise GitError(f"{git.top}: git status {_why(output)}")
+    names = [entry[3:] for entry in output.out.split(b"\0") if len(entry) > 3]
     left = {os.fsencode(name) for name in leave}
     return [name for name in names if name not in left]
 
@@ -356,17 +356,17 @@ def _inside(git: Apart, until: float) -> int:
     return found
 
 
-def _why(said: GitOutput) -> str:
-    if said.is_late:
+def _why(output: GitOutput) -> str:
+    if output.is_late:
         return "took too long"
-    return "listed more than segue reads" if said.is_cut else "failed"
+    return "listed more than segue reads" if output.is_cut else "failed"
 
 
 def _filtered(git: Apart, names: Sequence[bytes], until: float) -> str:
     """The first of these files that has a filter."""
     given = b"".join(name + b"\0" for name in names)
-    said = git(("check-attr", "-z", "--stdin", "filter"), until, given).out.split(b"\0")
-    for name, value in zip(said[::3], said[2::3], strict=False):
+    fields = git(("check-attr", "-z", "--stdin", "filter"), until, given).out.split(b"\0")
+    for name, value in zip(fields[::3], fields[2::3], strict=False):
         if value not in (b"unspecified", b"unset"):
             return name.decode("utf-8", "replace")
     return ""
@@ -376,18 +376,18 @@ def _identity(top: str, until: float) -> dict[str, str]:
     """The committer: the user, as far as git knows them."""
     found: dict[str, str] = {}
     for key, default in (("name", "segue"), ("email", "segue@localhost")):
-        said = repository.run(
+        output = repository.run(
             top, ("config", "--get", f"user.{key}"), until, repository.environment()
         )
-        value = said.out.decode("utf-8", "replace").strip() or default
+        value = output.out.decode("utf-8", "replace").strip() or default
         found |= {f"GIT_{who}_{key.upper()}": value for who in ("AUTHOR", "COMMITTER")}
     return found
 
 
 def _commit(git: Apart, name: str, until: float) -> str:
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    said = git(words, until)
-    return said.out.decode("ascii", "replace").strip() if said.code == 0 else ""
+    output = git(words, until)
+    return output.out.decode("ascii", "replace").strip() if output.code == 0 else ""
 
 
 def _branch(repo: Repository) -> str:
@@ -419,12 +419,12 @@ def _env() -> dict[str, str]:
     return {**env, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes", "GCM_INTERACTIVE": "never"}
 
 
-def _must(said: GitOutput, what: str) -> None:
-    if said.code == 0:
+def _must(output: GitOutput, what: str) -> None:
+    if output.code == 0:
         return
-    if said.is_late:
+    if output.is_late:
         raise GitError(f"{what}: git took too long")
-    lines = [line for line in said.out.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in output.out.decode("utf-8", "replace").splitlines() if line.strip()]
     faults = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    told = (faults or lines or ["git is not installed, or failed"])[0]
-    raise GitError(f"{what}: {told.removeprefix('fatal: ').removeprefix('error: ')}")
+    message = (faults or lines or ["git is not installed, or failed"])[0]
+    raise GitError(f"{what}: {message.removeprefix('fatal: ').removeprefix('error: ')}")

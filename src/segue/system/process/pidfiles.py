@@ -71,10 +71,10 @@ def _here(theirs: object, ours: str) -> bool:
         return True
     if not ours:
         return not theirs.startswith("linux:")
-    there, here = theirs.split(":", 2), ours.split(":", 2)
-    if "" in (*there[1:2], *here[1:2]):  # a machine without a name
-        del there[1:2], here[1:2]
-    return there == here
+    foreign, here = theirs.split(":", 2), ours.split(":", 2)
+    if "" in (*foreign[1:2], *here[1:2]):  # a machine without a name
+        del foreign[1:2], here[1:2]
+    return foreign == here
 
 
 def _decoded(path: str) -> dict[str, Any]:

@@ -91,14 +91,16 @@ def _script(arguments: list[str]) -> str:
 
 def _of_kind(kind: _Kind, named: set[int], names: dict[int, str], on: System) -> list[Process]:
     files = kind.signs.pid_files
-    told = dict(reports_of(files, [h.path for h in kind.homes], named, names, on)) if files else {}
+    entries = (
+        dict(reports_of(files, [h.path for h in kind.homes], named, names, on)) if files else {}
+    )
     holds = _holds(kind, named, on)
     found, parents = [], set()
-    for pid in sorted(named | told.keys() | holds.keys()):
+    for pid in sorted(named | entries.keys() | holds.keys()):
         facts = on.facts(pid)
         if facts is None:
             continue
-        process = _process(kind, pid, facts, told.get(pid), holds.get(pid, {}), on)
+        process = _process(kind, pid, facts, entries.get(pid), holds.get(pid, {}), on)
         found.append(process)
         if not process.serves:
             parents.add(facts.parent)
@@ -106,7 +108,7 @@ def _of_kind(kind: _Kind, named: set[int], names: dict[int, str], on: System) ->
     shows = _must_show(kind)
 
     def counts(process: Process) -> bool:
-        if process.serves or process.holds or process.database or process.pid in told:
+        if process.serves or process.holds or process.database or process.pid in entries:
             return True
         # One that should show a session and does not is working elsewhere or on nothing, unless a
         # server shows it; and a launcher is finished once the agent runs.
@@ -119,15 +121,15 @@ def _process(
     kind: _Kind,
     pid: int,
     facts: Facts,
-    told: PidFileEntry | None,
+    entry: PidFileEntry | None,
     holds: dict[str, Hold],
     on: System,
 ) -> Process:
     signs = kind.signs
     arguments = on.arguments(pid)
     serves = any(argument in signs.servers for argument in arguments[1:])
-    session_id = told.session_id if told else ""
-    if not told and not holds and not serves:
+    session_id = entry.session_id if entry else ""
+    if not entry and not holds and not serves:
         session_id = _session_of(arguments, signs)
     cwd = on.cwd(pid)
     if folder := _after(arguments, signs.folder_flags):
@@ -144,8 +146,8 @@ def _process(
         goes_on=not (session_id or holds or serves) and _goes_on(arguments, signs),
         serves=serves,
         certain=bool(session_id or holds),
-        status=told.status if told else "",
-        waiting_for=told.waiting_for if told else "",
+        status=entry.status if entry else "",
+        waiting_for=entry.waiting_for if entry else "",
     )
 
 

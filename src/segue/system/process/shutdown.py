@@ -8,7 +8,7 @@ _ASK_S = 2.0
 def is_under_way() -> bool:
     """Whether a shutdown is in progress, if the system reports it; otherwise False."""
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             ["systemctl", "is-system-running"],  # noqa: S607 - as the PATH says
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -18,4 +18,4 @@ def is_under_way() -> bool:
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return False
-    return said.stdout.strip() == "stopping"
+    return answer.stdout.strip() == "stopping"

@@ -49,13 +49,13 @@ class Sender:
         soon."""
         self.tell(Batch())
 
-    def tell(self, told: Told) -> None:
+    def tell(self, batch: Told) -> None:
         """Queues a batch; if the queue is full, it is dropped."""
         with self._changed:
             if self._is_closed or len(self._waiting) >= _MAX_WAITING:
                 self.dropped += 1
                 return
-            self._waiting.append(told)
+            self._waiting.append(batch)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
                 self._thread.start()
@@ -95,12 +95,12 @@ class Sender:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if not self._waiting:
                     break
-                told, self._is_busy = self._waiting.popleft(), True
+                next_batch, self._is_busy = self._waiting.popleft(), True
             is_taken = False
             try:
                 exporter = exporter or Exporter(self._endpoint)
                 self._loaded()
-                batch = told() if callable(told) else told
+                batch = next_batch() if callable(next_batch) else next_batch
                 is_taken = exporter.send(batch.spans, batch.samples, batch.measured)
                 if is_taken and batch.was_sent is not None:
                     batch.was_sent()

@@ -16,17 +16,17 @@ _ENDPOINTS = (
 def endpoint(env: Mapping[str, str]) -> Endpoint | None:
     """None: telemetry is off, which is the default unless `[otel]` or one of the OTEL_* variables
     names a target. Raises ConfigError if `[otel]` is invalid."""
-    told = config.otel()
+    settings = config.otel()
     variables = {key for key in _ENDPOINTS if env.get(key)}
-    if told.enabled is False or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    if settings.enabled is False or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    if not (told.endpoint or told.enabled or variables):
+    if not (settings.endpoint or settings.enabled or variables):
         return None
-    is_asked = bool(told.endpoint or told.enabled)
+    is_asked = bool(settings.endpoint or settings.enabled)
     is_general = is_asked or _ENDPOINTS[0] in variables
     return Endpoint(
-        url=told.endpoint,
-        headers=dict(told.headers or {}),
+        url=settings.endpoint,
+        headers=dict(settings.headers or {}),
         traces=(is_general or _ENDPOINTS[1] in variables) and _wants("TRACES", env),
         metrics=(is_general or _ENDPOINTS[2] in variables) and _wants("METRICS", env),
         is_asked=is_asked,
@@ -51,8 +51,8 @@ def is_installed() -> bool:
 def interval_s(env: Mapping[str, str] | None = None) -> float:
     """How often metrics are sent: OTEL_METRIC_EXPORT_INTERVAL in milliseconds, by default a
     minute."""
-    said = (os.environ if env is None else env).get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    value = (os.environ if env is None else env).get("OTEL_METRIC_EXPORT_INTERVAL", "")
     try:
-        return max(1.0, float(said) / 1_000)
+        return max(1.0, float(value) / 1_000)
     except ValueError:
         return 60.0

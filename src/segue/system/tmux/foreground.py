@@ -42,31 +42,31 @@ def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:
     are passed on to it. Ctrl+C before it has the terminal, or after it has ended, does nothing: it
     was meant for the program. Raises OSError."""
     before = termios.tcgetattr(0)
-    told: list[int] = []
+    codes: list[int] = []
     program: subprocess.Popen[bytes] | None = None
 
     def tell(number: int, frame: Any) -> None:
-        told.append(number)
+        codes.append(number)
         if program is not None:
             program.send_signal(signal.SIGTERM)
 
     # Handlers instead of "ignored", which the program would inherit.
-    kept = {number: signal.signal(number, tell) for number in SIGNALS}
+    handlers = {number: signal.signal(number, tell) for number in SIGNALS}
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda *_: None)
     try:
         _write(_KEEPS_TITLE)
         program = subprocess.Popen([*argv], env={**env})  # noqa: S603
         beside = _Beside(program.pid, before)
-        if told:
+        if codes:
             program.terminate()
         code = program.wait()
         take_back(before, was_killed=code != 0)
         beside.dismiss()
     finally:
-        for number, handler in kept.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    return Lent(code, told[0] if told else 0)
+    return Lent(code, codes[0] if codes else 0)
 
 
 def take_back(before: list[Any], *, was_killed: bool) -> None:

@@ -78,8 +78,8 @@ class PaneGuard:
 
     def look(self) -> tuple[PaneCapture, PaneMoment]:
         """What the pane shows, and the state that must not change afterwards."""
-        shown, told = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
-        fields = told.split("|")
+        shown, variables = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
+        fields = variables.split("|")
         if len(fields) != 6:
             raise TmuxError("tmux: its formats are not understood (3.2 or newer is needed)")
         flags, attached, keys, late, command, ours = fields

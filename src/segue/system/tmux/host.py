@@ -31,37 +31,37 @@ def main(pipe: str) -> None:
     """Runs until the agent has ended."""
     signal.alarm(WAIT_S)  # the process that should have sent the command is gone
     with open(pipe, "rb") as file:
-        told = json.loads(file.read())
+        order = json.loads(file.read())
     signal.alarm(0)
-    if told["line"]:
-        os.write(1, f"\x1b[2m{told['line']}\x1b[22m\r\n".encode("utf-8", "replace"))
+    if order["line"]:
+        os.write(1, f"\x1b[2m{order['line']}\x1b[22m\r\n".encode("utf-8", "replace"))
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     agent = os.fork()
     if not agent:
-        _become(told)
+        _become(order)
     code = _end_of(agent)
     os.tcsetpgrp(0, os.getpgrp())
     _say(code)
     os._exit(code)
 
 
-def _become(told: dict[str, Any]) -> None:
+def _become(order: dict[str, Any]) -> None:
     """Starts it in its own foreground group: Ctrl+C in a terminal that is not raw is for it
     alone."""
-    argv = told["argv"]
+    argv = order["argv"]
     try:
         os.setpgid(0, 0)
         os.tcsetpgrp(0, os.getpid())
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        env = {name: value for name, value in told["env"].items() if name not in _SIZES}
+        env = {name: value for name, value in order["env"].items() if name not in _SIZES}
         for name in _OF_THE_TERMINAL:
             env.pop(name, None)
             if name in os.environ:
                 env[name] = os.environ[name]
-        os.chdir(told["cwd"])
-        os.execve(argv[0], argv, {**env, "PWD": told["cwd"]})  # noqa: S606 - no shell is wanted
+        os.chdir(order["cwd"])
+        os.execve(argv[0], argv, {**env, "PWD": order["cwd"]})  # noqa: S606 - no shell is wanted
     except BaseException as fault:  # in any case: there must be no second host
         why = getattr(fault, "strerror", "") or str(fault)
         os.write(2, f"segue: {argv[0]}: {why}\r\n".encode("utf-8", "replace"))
@@ -108,8 +108,8 @@ def _clients(session: str) -> str:
 
 def _was_shown(session: str) -> bool:
     """Whether a terminal was showing it when it ended; if none was, nobody waits for it."""
-    told = _tmux("display-message", "-p", "-t", f"{session}:", "#{session_last_attached}")
-    return told not in ("", "0")
+    attached = _tmux("display-message", "-p", "-t", f"{session}:", "#{session_last_attached}")
+    return attached not in ("", "0")
 
 
 def _tmux(*words: str) -> str:

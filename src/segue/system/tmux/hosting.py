@@ -87,8 +87,8 @@ def hosted() -> list[Hosted]:
     except TmuxError:
         return []
     fields = [record.split(_MARK) for record in records]
-    told = [dict(zip(_FIELDS, each, strict=True)) for each in fields if len(each) == len(_FIELDS)]
-    alive = [each for each in told if each["@segue_agent"]]
+    rows = [dict(zip(_FIELDS, each, strict=True)) for each in fields if len(each) == len(_FIELDS)]
+    alive = [each for each in rows if each["@segue_agent"]]
     return sorted(map(_hosted, alive), key=lambda each: (each.started_at, each.session))
 
 
@@ -109,13 +109,13 @@ def check_tmux(env: Mapping[str, str]) -> None:
         done = subprocess.run(  # noqa: S603
             [program, "-V"], capture_output=True, text=True, timeout=10, check=False
         )
-        said = done.stdout.strip()
+        output = done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired, ValueError):
-        said = ""
-    version = re.search(r"(\d+)\.(\d+)", said)
-    if said.startswith("tmux ") and version and (int(version[1]), int(version[2])) < MIN_TMUX:
+        output = ""
+    version = re.search(r"(\d+)\.(\d+)", output)
+    if output.startswith("tmux ") and version and (int(version[1]), int(version[2])) < MIN_TMUX:
         least = ".".join(map(str, MIN_TMUX))
-        raise InputError(f"segue open needs tmux {least} or newer, and this is {said}: {install}")
+        raise InputError(f"segue open needs tmux {least} or newer, and this is {output}: {install}")
 
 
 def start(
@@ -157,15 +157,15 @@ def detach(each: Hosted) -> None:
     tmux().run("detach-client", "-s", each.session, "-E", "exit 0")
 
 
-def last_screen(there: Hosted) -> str:
+def last_screen(hosted_session: Hosted) -> str:
     """The last screen of an agent that has ended, "" if it is not worth showing; lets its session
     end. Raises TmuxError."""
-    told = tmux().run_all(
-        ("display-message", "-p", "-t", there.pane, "#{alternate_on}"),
-        ("capture-pane", "-p", "-J", "-t", there.pane),
-        ("set-option", "-t", there.session, "@segue_seen", "1"),
+    output = tmux().run_all(
+        ("display-message", "-p", "-t", hosted_session.pane, "#{alternate_on}"),
+        ("capture-pane", "-p", "-J", "-t", hosted_session.pane),
+        ("set-option", "-t", hosted_session.session, "@segue_seen", "1"),
     )
-    alternate, _, lines = told.partition("\n")
+    alternate, _, lines = output.partition("\n")
     return "" if alternate == "1" else "\n".join(x.rstrip() for x in lines.split("\n")).rstrip()
 
 
@@ -181,12 +181,12 @@ def _new_session(agent: str, pipe: Path, size: tuple[int, int]) -> tuple[str, st
         start = ("-f", "/dev/null", "start-server")
         try:
             # Not from this folder: the server would keep it in use for as long as it runs.
-            told = tmux()._call([start, *setup.commands(), new], cwd="/")
+            output = tmux()._call([start, *setup.commands(), new], cwd="/")
         except TmuxError as fault:
             if "duplicate session" in str(fault):  # another process was faster
                 continue
             raise
-        return name, told.strip()
+        return name, output.strip()
     raise StateError(f"{_MAX_NUMBER - 1} {agent} sessions are open; see: segue open --list")
 
 
@@ -221,16 +221,16 @@ def end_file() -> Path:
     return _folder() / f"end-{secrets.token_hex(8)}"
 
 
-def _hosted(told: Mapping[str, str]) -> Hosted:
+def _hosted(row: Mapping[str, str]) -> Hosted:
     def number(name: str) -> int:
-        return int(told[name]) if told[name].isdecimal() else 0
+        return int(row[name]) if row[name].isdecimal() else 0
 
     return Hosted(
-        name=told["session_name"],
-        session=told["session_id"],
-        pane=told["pane_id"],
-        agent=told["@segue_agent"],
-        cwd=told["@segue_cwd"],
+        name=row["session_name"],
+        session=row["session_id"],
+        pane=row["pane_id"],
+        agent=row["@segue_agent"],
+        cwd=row["@segue_cwd"],
         started_at=float(number("session_created")),
         clients=number("session_attached"),
     )

@@ -118,8 +118,8 @@ class InputLine:
     def kept_with(self, draft: str) -> str:
         """That draft, and what is there now. A call that was killed may have stored a draft that it
         never removed."""
-        kept = self.kept()
-        return kept if same(kept, draft) else kept + draft
+        earlier = self.kept()
+        return earlier if same(earlier, draft) else earlier + draft
 
     def keep(self, draft: str) -> bool:
         """Removes the user's draft, to be restored by `tidy`; returns whether the line is empty
@@ -127,7 +127,7 @@ class InputLine:
         self.tmux.load(self._buffer, draft)
         return self._erase(draft)
 
-    def tidy(self, text: str, kept: str) -> bool:
+    def tidy(self, text: str, draft: str) -> bool:
         """Leaves only the user's text in the input line: the stored draft, and what they typed
         since. If keys of theirs were delivered, waits for a pause. Returns whether it succeeded."""
         until = self._times.clock() + _TIDY_S
@@ -142,9 +142,9 @@ class InputLine:
                 if renewed := self._renew() if is_shown else None:
                     view, is_intact = renewed, True
             if view.screen.state in ("idle", "busy"):
-                if is_intact and self._rewrite(view, kept + without(view.screen, text)):
+                if is_intact and self._rewrite(view, draft + without(view.screen, text)):
                     return True
-            elif is_intact and not kept:
+            elif is_intact and not draft:
                 return False  # a dialog hides it: the next call finds it
             if self._times.clock() >= until or self.left():
                 return False

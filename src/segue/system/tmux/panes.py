@@ -126,10 +126,10 @@ def _above(pid: int, on: System) -> Iterator[int]:
 
 def _told(pid: int) -> Iterator[tuple[str, str]]:
     """Servers and panes that a process may be in; "": any pane of the server."""
-    told = _variables(pid, ("TMUX", "TMUX_PANE"))
-    socket = told.get("TMUX", "").rsplit(",", 2)[0]
-    if socket and told.get("TMUX_PANE"):
-        yield socket, told["TMUX_PANE"]
+    variables = _variables(pid, ("TMUX", "TMUX_PANE"))
+    socket = variables.get("TMUX", "").rsplit(",", 2)[0]
+    if socket and variables.get("TMUX_PANE"):
+        yield socket, variables["TMUX_PANE"]
     if socket:
         yield socket, ""
     if hosting.is_there():  # agents in there do not know about it
@@ -153,10 +153,10 @@ def _variables_elsewhere(pid: int, names: tuple[str, ...]) -> dict[str, str]:
     import psutil
 
     try:
-        told = psutil.Process(pid).environ()
+        environment = psutil.Process(pid).environ()
     except (psutil.Error, OSError, ValueError):
         return {}
-    return {name: told[name] for name in names if name in told}
+    return {name: environment[name] for name in names if name in environment}
 
 
 def _posture(pid: int) -> _Posture | None:
@@ -176,8 +176,8 @@ def _posture(pid: int) -> _Posture | None:
 def _posture_elsewhere(pid: int) -> _Posture | None:
     argv = ["ps", "-o", "state=,pgid=,tpgid=,tty=", "-p", str(pid)]
     try:
-        told = subprocess.run(argv, capture_output=True, text=True, timeout=5)  # noqa: S603
-        state, group, front, tty = told.stdout.split()
+        output = subprocess.run(argv, capture_output=True, text=True, timeout=5)  # noqa: S603
+        state, group, front, tty = output.stdout.split()
         terminal = os.stat(f"/dev/{tty}").st_rdev
         return _Posture(state[:1], int(group), terminal, int(front))
     except (OSError, ValueError, subprocess.TimeoutExpired):

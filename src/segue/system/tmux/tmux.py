@@ -80,8 +80,8 @@ class Tmux:
         except (OSError, ValueError) as error:
             raise TmuxError(f"tmux cannot be run: {error}") from None
         if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise TmuxError(f"tmux: {said[0] if said else commands[0][0] + ' failed'}")
+            errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise TmuxError(f"tmux: {errors[0] if errors else commands[0][0] + ' failed'}")
         return done.stdout.decode("utf-8", "replace")
 
     # What is there
@@ -104,7 +104,7 @@ class Tmux:
         form = mark.join(f"#{{{name}}}" for name in _FIELDS) + mark * 2
         records = self.run("list-panes", *which, "-F", form).split(mark * 2 + "\n")
         fields = [record.split(mark) for record in records]
-        return [_pane(told) for told in fields if len(told) == len(_FIELDS)]
+        return [_pane(each) for each in fields if len(each) == len(_FIELDS)]
 
     def shown(self, pane: str) -> PaneCapture:
         """What it shows now."""
@@ -135,8 +135,10 @@ class Tmux:
         """Time since the last key of a client that shows this pane, in whole seconds; infinite if
         none does."""
         form = "#{pane_id} #{client_activity}"
-        told = (line.split() for line in self.run("list-clients", "-F", form).splitlines())
-        latest = [int(words[1]) for words in told if words[:1] == [pane] and words[1].isdecimal()]
+        clients = (line.split() for line in self.run("list-clients", "-F", form).splitlines())
+        latest = [
+            int(words[1]) for words in clients if words[:1] == [pane] and words[1].isdecimal()
+        ]
         return time.time() - max(latest) if latest else math.inf
 
     # What is done
@@ -147,10 +149,10 @@ class Tmux:
         window = self.run("display-message", "-p", "-t", checked(pane), "#{window_id}").strip()
         mark = f"<{secrets.token_hex(8)}>"
         form = f"#{{client_name}}{mark}#{{window_id}}{mark}"
-        told = (line.split(mark) for line in self.run("list-clients", "-F", form).splitlines())
+        clients = (line.split(mark) for line in self.run("list-clients", "-F", form).splitlines())
         # It is a format for tmux and for times: both have one special character.
         plain = one_line(text).replace("#", "##").replace("%", "%%")
-        for client in [words[0] for words in told if words[1:2] == [window]]:
+        for client in [words[0] for words in clients if words[1:2] == [window]]:
             how = ("-c", client, "-d", str(round(shown_s * 1000)))
             self.run("display-message", *how, "--", plain)
 
@@ -211,18 +213,18 @@ def key(name: str) -> str:
 
 
 def _pane(fields: Sequence[str]) -> Pane:
-    told = dict(zip(_FIELDS, fields, strict=False))
-    numbers = {name: int(told) if told.isdecimal() else 0 for name, told in told.items()}
+    values = dict(zip(_FIELDS, fields, strict=False))
+    numbers = {name: int(values) if values.isdecimal() else 0 for name, values in values.items()}
     return Pane(
-        id=told["pane_id"],
+        id=values["pane_id"],
         pid=numbers["pane_pid"],
-        tty=told["pane_tty"],
+        tty=values["pane_tty"],
         dead=numbers["pane_dead"] > 0,
         in_mode=numbers["pane_in_mode"] > 0,
-        command=told["pane_current_command"],
+        command=values["pane_current_command"],
         width=numbers["pane_width"],
         height=numbers["pane_height"],
-        cwd=told["pane_current_path"],
-        session=told["session_name"],
+        cwd=values["pane_current_path"],
+        session=values["session_name"],
         alternate=numbers["alternate_on"] > 0,
     )

@@ -219,19 +219,19 @@ class Typist:
         if screen.draft and not stands:
             if not keep_draft or screen.pasted or not desk.terminal.erase:
                 return TypingRefused("draft")
-            kept = desk.kept_with(screen.draft)
+            draft = desk.kept_with(screen.draft)
         else:
-            kept = desk.kept()
+            draft = desk.kept()
         desk.guard.begin(view.moment)
-        if refused := self._place(desk, view, text, stands=stands, kept=kept):
+        if refused := self._place(desk, view, text, stands=stands, draft=draft):
             return refused
         refused = self._submit(desk, text, landed, tries)
-        if (refused or kept) and not desk.tidy(text, kept) and kept:
+        if (refused or draft) and not desk.tidy(text, draft) and draft:
             self._say("the user's draft could not be put back: it is in tmux's paste buffers")
         return refused
 
     def _place(
-        self, desk: InputLine, view: InputView, text: str, *, stands: bool, kept: str
+        self, desk: InputLine, view: InputView, text: str, *, stands: bool, draft: str
     ) -> TypingRefused | None:
         """Holds back the user's keys, and puts our text alone into the input line."""
         cursor = view.moment.cursor
@@ -242,9 +242,9 @@ class Typist:
             return None if desk.put(text, *hold, cursor=cursor) else _CHANGED
         if not desk.guard.act(*hold, cursor=cursor):
             return _CHANGED
-        if stands or (desk.keep(kept) and desk.put(text)):
+        if stands or (desk.keep(draft) and desk.put(text)):
             return None
-        desk.tidy(text, kept)
+        desk.tidy(text, draft)
         return _CHANGED
 
     def _submit(

@@ -93,9 +93,9 @@ def _requests(counts: Counter[int]) -> dict[str, Any]:
 
 def quantile(counts: Counter[int], share: float) -> int | None:
     """The percentage that this share of the counts does not exceed; None if there are no counts."""
-    total, seen = counts.total(), 0
+    total, passed = counts.total(), 0
     for percent in sorted(counts):
-        seen += counts[percent]
-        if seen >= share * total:
+        passed += counts[percent]
+        if passed >= share * total:
             return percent
     return None

@@ -81,7 +81,7 @@ def search(
     *,
     jobs: int | None = None,
     keep_going: bool = False,
-    seen: Callable[[int], None] = lambda sessions: None,
+    on_world: Callable[[int], None] = lambda sessions: None,
 ) -> Found:
     """Plays all worlds, or until one breaks an invariant, unless it is to `keep_going`: then only
     the first failure has its story. The result does not depend on the number of jobs."""
@@ -93,7 +93,7 @@ def search(
         found.covered.update(result.covered)
         digest.update(result.digest.encode())
         sessions += plan.sessions
-        seen(sessions)
+        on_world(sessions)
         if result.rule:
             if found.failures:
                 result.story = []

@@ -53,10 +53,10 @@ def story(plan: Plan, result: Result) -> list[str]:
     share."""
     last = result.story[-1].session if result.story else 0
     lines = [line for line in result.story if line.session == last or "FAULT" in line.what]
-    told = [_line(line) for line in lines[-_LAST_LINES:]]
-    left_out = len(lines) - len(told)
+    last_lines = [_line(line) for line in lines[-_LAST_LINES:]]
+    left_out = len(lines) - len(last_lines)
     begin = [f"… {left_out} earlier lines …"] if left_out else []
-    return [*begin, *told, f"{_time(result.at_s)}  BROKEN: {result.rule}: {result.what}"]
+    return [*begin, *last_lines, f"{_time(result.at_s)}  BROKEN: {result.rule}: {result.what}"]
 
 
 def _line(line: Line) -> str:

@@ -315,8 +315,8 @@ class World:
         elif fault is Fault.LIMIT:
             if account.limited_until < now:
                 account.limited_until = now + 300.0 + 17_700.0 * size
-                told = ("time", "time", "seconds", "nothing")[int(size * 1000) % 4]
-                account.limit_told = told  # type: ignore[assignment]
+                form = ("time", "time", "seconds", "nothing")[int(size * 1000) % 4]
+                account.limit_told = form  # type: ignore[assignment]
         elif fault is Fault.REFUSED:
             account.refused_until = now + 3_600.0 * size
         else:

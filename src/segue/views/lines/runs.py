@@ -29,10 +29,10 @@ class Teller:
     def lines(self, entry: Entry) -> list[str]:
         """The dated lines of the next entry; most have none."""
         try:
-            said = self._said(entry)
+            text = self._said(entry)
         except (ValueError, KeyError):  # written by a newer segue
-            self.run, said = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
-        return [f"{dated(entry.at, self.tz)}  {line}" for line in said]
+            self.run, text = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
+        return [f"{dated(entry.at, self.tz)}  {line}" for line in text]
 
     def _said(self, entry: Entry) -> list[str]:
         if entry.seq == 1:
@@ -45,10 +45,10 @@ class Teller:
         self.run = after
         # Shows what was decided at the time, even by another version.
         decisions = tuple(decisions_of(entry.decisions))
-        said = news(before, fact, RunStep(after, decisions), now=entry.at, tz=self.tz)
+        text = news(before, fact, RunStep(after, decisions), now=entry.at, tz=self.tz)
         if entry.seq == 1:
-            said = [f"{before.id}: {clean(before.agent)} in {clean(before.cwd)}", *said]
+            text = [f"{before.id}: {clean(before.agent)} in {clean(before.cwd)}", *text]
         for decision in decisions:
             if isinstance(decision, Finish):
-                said.append(f"{decision.state.value}: {clean(decision.outcome.what)}")
-        return said
+                text.append(f"{decision.state.value}: {clean(decision.outcome.what)}")
+        return text

@@ -31,8 +31,8 @@ class DatedWords:
         while self._waiting and (at is None or self._waiting[0].at < at):
             piece = self._waiting.popleft()
             # The log has the prompts.
-            said = [each for each in piece.said if each.who not in ("you", "segue")]
-            for line in self._lines.of(said):
+            utterances = [each for each in piece.said if each.who not in ("you", "segue")]
+            for line in self._lines.of(utterances):
                 stamp = printing.style(dated(piece.at, self._tz), dim=True)
                 found.append(f"{stamp}  {line}")
         return found

@@ -111,8 +111,8 @@ def check_line(each: RunReport) -> str:
 
 def times_line(each: RunReport) -> str:
     """The time worked and waited."""
-    said = f"worked {duration(each.worked_s)}"
-    return f"{said}, waited {duration(each.waited_s)}" if each.waits else said
+    line = f"worked {duration(each.worked_s)}"
+    return f"{line}, waited {duration(each.waited_s)}" if each.waits else line
 
 
 def spend_line(each: SpendReport) -> str:
@@ -186,7 +186,7 @@ def summary_line(report: Report) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in states.items())
     tokens = sum(each.run.tokens for each in report.runs)
     cost = sum(each.run.cost_usd for each in report.runs)
-    said = counted(len(report.runs), "run") + (f": {counts}" if counts else "")
+    line = counted(len(report.runs), "run") + (f": {counts}" if counts else "")
     if tokens:
-        said += f"; {tables.short(tokens)} tokens"
-    return said + (f", ${cost:,.2f}" if cost else "")
+        line += f"; {tables.short(tokens)} tokens"
+    return line + (f", ${cost:,.2f}" if cost else "")

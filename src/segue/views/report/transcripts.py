@@ -14,9 +14,9 @@ _COLOURS = {"you": "cyan", "segue": "magenta", "agent": "green", "note": "yellow
 _TOOL_COLUMNS = 100
 
 
-def lines(said: Sequence[Said]) -> Iterator[str]:
+def lines(utterances: Sequence[Said]) -> Iterator[str]:
     """A conversation, for `printing.say`."""
-    return TranscriptLines().of(said)
+    return TranscriptLines().of(utterances)
 
 
 class TranscriptLines:
@@ -25,9 +25,9 @@ class TranscriptLines:
     def __init__(self) -> None:
         self._before = self._speaker = ""
 
-    def of(self, said: Sequence[Said]) -> Iterator[str]:
+    def of(self, utterances: Sequence[Said]) -> Iterator[str]:
         """The next lines, for `printing.say`."""
-        for each in said:
+        for each in utterances:
             if each.who == "result":  # for a tool that was shown when it began
                 if each.result not in ("", "done"):
                     yield printing.style(f"    ({each.result})", dim=True)
@@ -46,6 +46,6 @@ class TranscriptLines:
             self._before = each.who
 
 
-def as_list(said: Sequence[Said]) -> list[dict[str, Any]]:
+def as_list(utterances: Sequence[Said]) -> list[dict[str, Any]]:
     """A conversation, for JSON."""
-    return [{**msgspec.to_builtins(each), "at": iso(each.at)} for each in said]
+    return [{**msgspec.to_builtins(each), "at": iso(each.at)} for each in utterances]

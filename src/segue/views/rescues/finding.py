@@ -22,14 +22,14 @@ def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list
     """The sessions that stopped since then with unfinished work, the newest first; and the
     unfinished runs that others belong to. `with_all`: also those that finished or that the user
     ended."""
-    seen = machine.survey.seen(since, machine.processes)
+    sightings = machine.survey.seen(since, machine.processes)
 
     def is_wanted(each: SessionSeen) -> bool:
         reason = died_of(each.look)
         is_new = since is None or each.changed_at >= since
         return is_new and (has_work_left(reason) or (with_all and reason is not None))
 
-    found = machine.survey.sessions(seen, machine.processes, machine.now, only=is_wanted)
+    found = machine.survey.sessions(sightings, machine.processes, machine.now, only=is_wanted)
     found, notes = owners.with_owners(found)
     machine.survey.notes += notes
     runs = {s.run.id: None for s in found if s.run is not None and not s.run.is_driven}
@@ -39,7 +39,7 @@ def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list
         for s in found
         if s.process is None and s.run is None and not s.handed_over_to and not s.unreadable
     ]
-    looks = {(each.path, each.look.session_id): each.look for each in seen}
+    looks = {(each.path, each.look.session_id): each.look for each in sightings}
     tasks = Tasks(machine.index, machine.found).of(alone)
     driven = _Driven()
     dead = [
@@ -55,14 +55,14 @@ def _is_unfinished(run: str, sessions: Sequence[Session]) -> bool:
 
 def named(machine: Machine, name: str) -> Dead:
     """The session that a name refers to, whatever happened to it. Raises InputError."""
-    seen = machine.survey.seen(None, machine.processes)
-    sessions = machine.survey.sessions(seen, machine.processes, machine.now)
+    sightings = machine.survey.seen(None, machine.processes)
+    sessions = machine.survey.sessions(sightings, machine.processes, machine.now)
     session = choose(sessions, name)
     (session,), notes = owners.with_owners([session])
     machine.survey.notes += notes
     if session.unreadable:
         raise InputError(f"{session.path} cannot be read: {session.unreadable}")
-    looks = {(each.path, each.look.session_id): each.look for each in seen}
+    looks = {(each.path, each.look.session_id): each.look for each in sightings}
     look = looks[session.path, session.session_id]
     (task,) = Tasks(machine.index, machine.found).of([session])
     return _dead(session, look, task, _Driven())
@@ -116,8 +116,8 @@ def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
             state = git.status(cwd, max_s=_GIT_S)
             is_told = state is not None and bool(state.digest)
             changes[cwd] = len(state.status.splitlines()) if state and is_told else None
-        there = sum(os.path.lexists(os.path.join(cwd, path)) for path in files)
-        found.append(Work(files=len(files), there=there, uncommitted=changes[cwd]))
+        present = sum(os.path.lexists(os.path.join(cwd, path)) for path in files)
+        found.append(Work(files=len(files), there=present, uncommitted=changes[cwd]))
     return found
 
 

@@ -113,8 +113,8 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
         )
     task = printing.one_line(dead.task) or "(its first prompt cannot be read)"
     lines = [head, f"{blank}{_cut(task, width - _INDENT)}", f"{blank}{how}"]
-    if work is not None and (said := in_tree(work)):
-        lines.append(f"{blank}{printing.style(said, dim=True)}")
+    if work is not None and (changes := in_tree(work)):
+        lines.append(f"{blank}{printing.style(changes, dim=True)}")
     return lines
 
 

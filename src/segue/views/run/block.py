@@ -107,7 +107,7 @@ def _head(picture: RunPicture, now: float, width: int) -> list[Piece]:
     lesser.append(f"{duration(now - run.created_at)} so far")
     for bars, shown in _ROOM:
         groups = [*firm, _gauge(picture, bars)]
-        groups += [[(said, "")] for said in lesser[:shown] if said]
+        groups += [[(text, "")] for text in lesser[:shown] if text]
         line = [piece for group in groups if group for piece in ((_DOT, "dim"), *group)][1:]
         if _width(line) <= width:
             return line
@@ -191,10 +191,10 @@ def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]
 
 def _words(picture: RunPicture, width: int) -> list[Piece]:
     """The agent's own latest line, while it works."""
-    said = next(filter(None, map(clean, picture.words[:_MAX_CHARS].splitlines())), "")
-    if not said or not picture.run.is_live:
+    line = next(filter(None, map(clean, picture.words[:_MAX_CHARS].splitlines())), "")
+    if not line or not picture.run.is_live:
         return []
-    return [("  “", "dim"), (cut(said, width - 4), ""), ("”", "dim")]
+    return [("  “", "dim"), (cut(line, width - 4), ""), ("”", "dim")]
 
 
 def countdown(seconds: float) -> str:

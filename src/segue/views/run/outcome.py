@@ -55,8 +55,8 @@ def report(
         ("next", [clean(line) for line in _advice(run, stop)]),
     ]
     lines = _wrapped(f": {what}{code}" if what else code, head, width, indent=2)
-    for name, told in rows:
-        for place, text in enumerate(each for each in told if each):
+    for name, value in rows:
+        for place, text in enumerate(each for each in value if each):
             label = printing.style(f"  {name if place == 0 else '':<{_LABEL - 2}}", dim=True)
             is_to_paste = f" resume {run.id}" in text and " # " in text
             lines += _wrapped(text, label, None if is_to_paste else width)
@@ -100,9 +100,9 @@ def _reason(run: Run, stop: Stop | None) -> str:
     if own := ended_for(stop):
         return f"leg {run.leg}: segue ended it: {own}"
     sure = f", {stop.confidence:.0%} sure" if stop.confidence < 1 else ""
-    said = f"leg {run.leg}: {stop.reason.description} ({stop.reason.value}{sure})"
+    line = f"leg {run.leg}: {stop.reason.description} ({stop.reason.value}{sure})"
     named = clean(run.outcome.reason) if run.outcome else ""
-    return said if named in ("", stop.reason.value) else f"{named.replace('_', ' ')}; {said}"
+    return line if named in ("", stop.reason.value) else f"{named.replace('_', ' ')}; {line}"
 
 
 def _evidence(stop: Stop | None) -> list[str]:
@@ -132,12 +132,12 @@ def _setting(run: Run, settings: "Settings | None") -> list[str]:
 
 
 def _advice(run: Run, stop: Stop | None) -> list[str]:
-    said = run.outcome.advice.splitlines() if run.outcome else []
-    if not said and stop is not None:
-        said = stop.remediation.splitlines()
+    lines = run.outcome.advice.splitlines() if run.outcome else []
+    if not lines and stop is not None:
+        lines = stop.remediation.splitlines()
     if run.state is RunState.CANCELLED:
-        return said or ["Session ended by user, not auto-resuming"]
-    return said
+        return lines or ["Session ended by user, not auto-resuming"]
+    return lines
 
 
 def _wrapped(text: str, label: str, width: int | None, indent: int = _LABEL) -> list[str]:

@@ -106,7 +106,7 @@ class Story(Struct, frozen=True, kw_only=True):
 def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -> list[str]:
     """The lines that are worth printing, in order: what happened, then what segue does about it.
     Most facts have none."""
-    run, said = step.run, _happened(before, fact, step)
+    run, line = step.run, _happened(before, fact, step)
     for decision in step.decisions:
         reason = f": {clean(decision.reason)}" if decision.reason else ""
         match decision:
@@ -115,12 +115,12 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 if decision.prompt == "continuation":
                     how += _STRATEGIES[decision.strategy]
                 whose = f" ({clean(decision.agent)})" if decision.agent else ""
-                said.append(f"leg {decision.leg}{whose}: {how}")
+                line.append(f"leg {decision.leg}{whose}: {how}")
             case AskCheckpoint():
-                said.append(f"asking leg {decision.leg} for a checkpoint{reason}")
-            case EndLeg() if decision.how != "close" and not said:
+                line.append(f"asking leg {decision.leg} for a checkpoint{reason}")
+            case EndLeg() if decision.how != "close" and not line:
                 verb = "killing" if decision.how == "kill" else "ending"
-                said.append(f"{verb} leg {decision.leg}{reason}")
+                line.append(f"{verb} leg {decision.leg}{reason}")
             case WaitUntil():
                 wait = decision.wait
                 length = duration(wait.until - now)
@@ -128,17 +128,17 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 if wait.outage_since is not None:
                     since = moment(wait.outage_since, now, tz)
                     why = f"network unreachable since {since}"
-                said.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
+                line.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
             case Compose() if before.state is RunState.RESUMING:
-                said.append(clean(decision.reason))  # the planned action is impossible
+                line.append(clean(decision.reason))  # the planned action is impossible
             case RunCheck():
-                said.append(f"running the check: {clean(run.check)}")
+                line.append(f"running the check: {clean(run.check)}")
             case _:
                 # what is being written is reported once it is done, and the end has its own report
                 pass
     if run.relays == 1 and not before.relays:
-        said.append(not_carried_over(before.agent, run.agent))
-    return said
+        line.append(not_carried_over(before.agent, run.agent))
+    return line
 
 
 def not_carried_over(before: str, agent: str) -> str:
@@ -233,7 +233,7 @@ def _ended(before: Run, fact: LegEnded, after: Run) -> str:
     if before.ending == "handoff" and goes_over and stop.reason in _TRACES:
         why = "handed over"
     quote = next((clean(e.quote) for e in stop.evidence if e.quote), "")
-    said = f"leg {fact.leg} ended: {why}"
+    line = f"leg {fact.leg} ended: {why}"
     if before.ending or not quote or quote == why:
-        return said
-    return f"{said} ({cut(quote, 80)})"
+        return line
+    return f"{line} ({cut(quote, 80)})"

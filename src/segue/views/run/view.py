@@ -200,7 +200,7 @@ class MovingRun(RunLines):
             if text == self._shown and width == self._at_width:
                 return
             self._write(self._erase(width) + text)
-            self._drawn = [sum(cell_len(said) for said, _ in line) for line in lines]
+            self._drawn = [sum(cell_len(words) for words, _ in line) for line in lines]
             self._shown, self._at_width = text, width
 
     def _put(self, line: str, at: float) -> None:

@@ -24,8 +24,8 @@ NOTE = "adaptive"
 class AdaptiveMarks:
     """The caller holds the daemon's lock, or is the thread that touches terminals."""
 
-    def __init__(self, world: DaemonState) -> None:
-        self.world = world
+    def __init__(self, state: DaemonState) -> None:
+        self.state = state
         self._shares: dict[str, float | None] = {}  # by agent
         self._late_s = 0.0
         self._seen_at: dict[tuple[str, str], float] = {}  # the newest reply that was seen
@@ -33,7 +33,7 @@ class AdaptiveMarks:
     def share(self, agent: str) -> float | None:
         """The share of turns that the forecast covers; None: the default."""
         if agent not in self._shares:
-            note = self.world.log.latest(NOTE, agent=agent)
+            note = self.state.log.latest(NOTE, agent=agent)
             found = note.data.get("share") if note is not None else None
             self._shares[agent] = float(found) if isinstance(found, float | int) else None
         return self._shares[agent]
@@ -43,7 +43,7 @@ class AdaptiveMarks:
         if session.reading is None or session.growth is None:
             return session
         self._note_delay(session, session.reading)
-        policy = self.world.policy(session)
+        policy = self.state.policy(session)
         share = self.share(session.agent) if policy.adaptive else None
         if share is None and not self._late_s:
             return session
@@ -69,7 +69,7 @@ class AdaptiveMarks:
         if at is None or at == before:
             return
         self._seen_at[name] = at
-        late_s = self.world.clock.now() - at - MAX_S
+        late_s = self.state.clock.now() - at - MAX_S
         if before is not None and late_s < _MOST_LATE_S:
             faded = self._late_s * _FADES
             self._late_s = max(late_s, faded if faded >= _LEAST_LATE_S else 0.0, 0.0)
@@ -77,8 +77,8 @@ class AdaptiveMarks:
     def learn(self, cycle: TerminalHandoff) -> None:
         """A handoff is over: learns at which share of the window its request was read. Handoffs
         that the user asked for or stopped teach nothing."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        if kept is None or not self.world.policy(kept.session).adaptive:
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
+        if tracked is None or not self.state.policy(tracked.session).adaptive:
             return
         read_at = _read_at(cycle)
         if read_at is None:
@@ -88,9 +88,9 @@ class AdaptiveMarks:
         if after == before:
             return
         data = {"share": after, "before": before, "read_at": round(read_at, 4), "id": cycle.id}
-        self.world.note(NOTE, kept.session, data)
+        self.state.note(NOTE, tracked.session, data)
         was = f"{before:.1%}" if before is not None else "the usual 90%"
-        self.world.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
+        self.state.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 
 
 def _read_at(cycle: TerminalHandoff) -> float | None:

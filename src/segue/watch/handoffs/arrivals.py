@@ -34,14 +34,14 @@ class _Pending(Struct):
 class Arrivals:
     """All handoffs of one daemon. `do` runs slow work elsewhere."""
 
-    def __init__(self, world: DaemonState, do: Callable[[Callable[[], None]], None]) -> None:
-        self.world, self._do = world, do
+    def __init__(self, state: DaemonState, do: Callable[[Callable[[], None]], None]) -> None:
+        self.state, self._do = state, do
         self._pending: dict[tuple[str, str], _Pending] = {}
 
     def begin(self, cycle: TerminalHandoff) -> None:
         """A handoff has ended."""
         new = cycle.new_session_id
-        is_recent = cycle.step_at >= self.world.clock.now() - _RECENT_S
+        is_recent = cycle.step_at >= self.state.clock.now() - _RECENT_S
         if cycle.step is HandoffStep.DONE and is_recent and new and new != cycle.session_id:
             self._pending[cycle.agent, new] = _Pending(cycle)
             if len(self._pending) > _MAX_PENDING:
@@ -50,7 +50,7 @@ class Arrivals:
     def restore(self) -> None:
         """Loads the previous daemon's handoffs that have no result yet."""
         seq = 0
-        while notes := self.world.log.since(seq, ("handoff", ARRIVAL)):
+        while notes := self.state.log.since(seq, ("handoff", ARRIVAL)):
             for note in notes:
                 seq = note.seq
                 if note.kind == ARRIVAL:
@@ -61,12 +61,12 @@ class Arrivals:
 
     def tick(self) -> bool:
         """Looks at changed ones from time to time. Returns whether any are left to look at."""
-        now, is_left = self.world.clock.awake(), False
+        now, is_left = self.state.clock.awake(), False
         for name, pending in list(self._pending.items()):
-            kept = self.world.kept.get(name)
-            if kept is None:
+            tracked = self.state.tracked.get(name)
+            if tracked is None:
                 continue
-            session = kept.session
+            session = tracked.session
             shown = (session.state, session.last_at)
             if shown == pending.looked_for:
                 continue
@@ -83,27 +83,27 @@ class Arrivals:
             if pending.digest is None:
                 pending.digest = self._knew(pending.cycle)
             arrival = Arrival(pending.digest)
-            self.world.records.replay(arrival, session.agent, session.path, session.session_id)
+            self.state.records.replay(arrival, session.agent, session.path, session.session_id)
         finally:
             pending.is_looking = False
         found = arrival.repeats
         # While it is working it will do more; once its turn is over it has shown what it knows.
         if not found.actions or (is_working and not arrival.is_over):
             return
-        with self.world.lock:
+        with self.state.lock:
             if self._pending.pop((session.agent, session.session_id), None) is None:
                 return
             did_again = bool(found.commands or found.files or found.questions)
             data = {"id": pending.cycle.id, "from_session_id": pending.cycle.session_id}
             result = {"result": "repeats" if did_again else "goes_on"}
-            self.world.note(ARRIVAL, session, data | result | msgspec.to_builtins(found))
+            self.state.note(ARRIVAL, session, data | result | msgspec.to_builtins(found))
 
     def _knew(self, cycle: TerminalHandoff) -> Digest:
         """What the old session knew, apart from the document that the new one is told to read."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
         builder = Builder()
-        if kept is not None:
-            self.world.records.replay(builder, cycle.agent, kept.session.path, cycle.session_id)
+        if tracked is not None:
+            self.state.records.replay(builder, cycle.agent, tracked.session.path, cycle.session_id)
         digest = builder.digest()
         name = cycle.file.rpartition("/")[2]
         return replace(digest, files=tuple(f for f in digest.files if not f.path.endswith(name)))

@@ -78,8 +78,8 @@ class HandoffPlace(Struct, frozen=True):
 class HandoffObserver:
     """Observes handoffs. For each one it remembers only since when something has been the case."""
 
-    def __init__(self, world: DaemonState) -> None:
-        self.world = world
+    def __init__(self, state: DaemonState) -> None:
+        self.state = state
         self.places: dict[str, HandoffPlace] = {}
         self._files: dict[str, tuple[int, int, float]] = {}  # size, time, since when
         self._drafts: dict[str, float] = {}  # since when a draft is in the way
@@ -87,20 +87,20 @@ class HandoffObserver:
 
     def forget(self, name: str) -> None:
         """The handoff has ended."""
-        for kept in (self.places, self._files, self._drafts, self._idle):
-            kept.pop(name, None)
+        for table in (self.places, self._files, self._drafts, self._idle):
+            table.pop(name, None)
 
     # Where
 
     def place(self, cycle: TerminalHandoff) -> HandoffPlace:
         """The newest known place."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
         before = self.places.get(cycle.id, HandoffPlace())
-        new = self.world.kept.get((cycle.agent, cycle.new_session_id))
-        seats = [found.seat for found in (new, kept) if found is not None]
+        new = self.state.tracked.get((cycle.agent, cycle.new_session_id))
+        seats = [found.seat for found in (new, tracked) if found is not None]
         found = HandoffPlace(
             seat=next(filter(None, (*seats, before.seat)), None),
-            path=(kept.session.path if kept else "") or before.path,
+            path=(tracked.session.path if tracked else "") or before.path,
         )
         self.places[cycle.id] = found
         return found
@@ -114,23 +114,23 @@ class HandoffObserver:
 
     def terminal(self, cycle: TerminalHandoff) -> Terminal | None:
         """How to talk to its agent."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        return (kept.terminal if kept else None) or terminals.find(cycle.agent)
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
+        return (tracked.terminal if tracked else None) or terminals.find(cycle.agent)
 
     def look(self, cycle: TerminalHandoff) -> Screen | TypingRefused:
         """What its terminal shows."""
         seat, terminal = self.place(cycle).seat, self.terminal(cycle)
         if seat is None or terminal is None:
             return TypingRefused("gone", "it is not in a terminal")
-        return self.world.typist.look(seat, terminal)
+        return self.state.typist.look(seat, terminal)
 
     # Everything that is so now
 
     def facts(self, cycle: TerminalHandoff) -> list[AnyFact]:
         """The new facts about a handoff, in order."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
         facts: list[AnyFact] = []
-        if used := self._used(cycle, kept):
+        if used := self._used(cycle, tracked):
             facts.append(used)
             if isinstance(used, Cancel):
                 return facts
@@ -146,25 +146,25 @@ class HandoffObserver:
             facts.append(Cleared(new))
         if cycle.step in _AFTER and (cycle.is_cleared or cycle.step is not HandoffStep.NEEDS_USER):
             facts += self._of_new_session(cycle)
-        if cycle.step is HandoffStep.RESTING and not _may_work(kept):
+        if cycle.step is HandoffStep.RESTING and not _may_work(tracked):
             self._idle.pop(cycle.id, None)
         elif cycle.step in _AT_PROMPT:
-            facts += self._of_screen(cycle, kept, latest)
+            facts += self._of_screen(cycle, tracked, latest)
         else:
             self._idle.pop(cycle.id, None)
-            seen = self.look(cycle)
-            if isinstance(seen, TypingRefused) and seen.why == "gone":
-                facts.append(AgentGone(seen.detail))
+            pane = self.look(cycle)
+            if isinstance(pane, TypingRefused) and pane.why == "gone":
+                facts.append(AgentGone(pane.detail))
         return facts
 
-    def _used(self, cycle: TerminalHandoff, kept: TrackedSession | None) -> Used | Cancel | None:
+    def _used(self, cycle: TerminalHandoff, tracked: TrackedSession | None) -> Used | Cancel | None:
         """How full the session is; the new one, once the context is cleared."""
         if cycle.is_cleared:
-            kept = self.world.kept.get((cycle.agent, cycle.new_session_id))
-        reading = kept.session.reading if kept else None
-        if kept is None or reading is None:
+            tracked = self.state.tracked.get((cycle.agent, cycle.new_session_id))
+        reading = tracked.session.reading if tracked else None
+        if tracked is None or reading is None:
             return None
-        zone = kept.session.zone
+        zone = tracked.session.zone
         shrunk = reading.fraction < cycle.fraction * COMPACTED and zone is not Zone.HANDOFF
         waits = cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING, HandoffStep.NEEDS_USER)
         waits = waits and not cycle.is_cleared
@@ -174,11 +174,11 @@ class HandoffObserver:
             return Cancel("the agent compacted its context by itself")
         fits = next_fits(
             reading,
-            kept.session.enforced_tokens,
-            self.world.costs.get(kept.session.cwd, ()),
+            tracked.session.enforced_tokens,
+            self.state.costs.get(tracked.session.cwd, ()),
             self.policy(cycle).reserve_tokens,
         )
-        ahead = kept.session.forecast
+        ahead = tracked.session.forecast
         last = ahead.last_tokens if ahead else None
         return Used(
             reading.used_tokens,
@@ -193,11 +193,11 @@ class HandoffObserver:
 
     def _of_file(self, cycle: TerminalHandoff) -> list[AnyFact]:
         """The document, once it has stopped changing."""
-        found = self.world.documents.state(cycle.file)
+        found = self.state.documents.state(cycle.file)
         if found is None:
             self._files.pop(cycle.id, None)
             return [FileSeen(ok=False, why="no such file")] if cycle.has_document else []
-        now = self.world.clock.awake()
+        now = self.state.clock.awake()
         size, changed = found
         before = self._files.get(cycle.id)
         if before is None or before[:2] != (size, changed):
@@ -205,7 +205,7 @@ class HandoffObserver:
             return []
         if now - before[2] < STABLE_S:
             return []
-        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
+        text, why = self.state.documents.read(cycle.file, project=project_of(cycle))
         why = why or documents.check(text)
         return [
             FileSeen(
@@ -222,7 +222,7 @@ class HandoffObserver:
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
         """The state of the last turn of the session that is handed over."""
-        return self.world.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
+        return self.state.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
         cut_at = cycle.cut_at if cycle.step is HandoffStep.WAITING else None
@@ -248,16 +248,16 @@ class HandoffObserver:
         # Only this handoff names its document, at whatever time: if the clock was set back
         # meanwhile, the record is older than the handoff.
         since = 0.0 if session else cycle.stale_before
-        return self.world.records.look(cycle.agent, path, name, marker, since)
+        return self.state.records.look(cycle.agent, path, name, marker, since)
 
     def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:
         facts: list[AnyFact] = []
-        heard = self._heard(cycle)
-        if heard.prompt_at is not None and not cycle.is_heard:
+        received = self._heard(cycle)
+        if received.prompt_at is not None and not cycle.is_heard:
             facts.append(PromptSeen("request"))
         # If its hook asked it, the session has no such prompt.
-        asked_at = heard.prompt_at or (cycle.asked_at if cycle.is_heard else None)
-        if asked_at is not None and (heard.spoken_at or 0.0) > asked_at:
+        asked_at = received.prompt_at or (cycle.asked_at if cycle.is_heard else None)
+        if asked_at is not None and (received.spoken_at or 0.0) > asked_at:
             facts.append(UserSpoke())
         return facts
 
@@ -266,8 +266,8 @@ class HandoffObserver:
         started in the same folder since."""
         seat = self.place(cycle).seat
         pid = seat.pid if seat else 0
-        with self.world.lock:
-            everyone = [kept.session for kept in self.world.kept.values()]
+        with self.state.lock:
+            everyone = [tracked.session for tracked in self.state.tracked.values()]
         return [
             session
             for session in everyone
@@ -294,56 +294,56 @@ class HandoffObserver:
     def _of_new_session(self, cycle: TerminalHandoff) -> list[AnyFact]:
         seat = self.place(cycle).seat
         for session in self._new_sessions(cycle):
-            heard = self._heard(cycle, session)
-            if heard.prompt_at is not None:
+            received = self._heard(cycle, session)
+            if received.prompt_at is not None:
                 facts: list[AnyFact] = [Cleared(session.session_id), PromptSeen("resume")]
                 if session.reading is not None:
                     facts.append(Used(session.reading.used_tokens))
-                facts += [ReadFile()] if heard.read_at is not None else []
-                facts += [WentOn()] if heard.went_on else []
-                new = self.world.records.latest(session.agent, session.path, session.session_id)
+                facts += [ReadFile()] if received.read_at is not None else []
+                facts += [WentOn()] if received.went_on else []
+                new = self.state.records.latest(session.agent, session.path, session.session_id)
                 if new.turn == "interrupted" and not cycle.went_on:
                     facts.append(TurnInterrupted(new.ended_at))
                 return facts
             is_its = seat is not None and _is_behind(session, seat.pid)
-            if is_its and (heard.spoken_at or 0.0) > (cycle.cleared_at or float("inf")):
+            if is_its and (received.spoken_at or 0.0) > (cycle.cleared_at or float("inf")):
                 return [UserSpoke()]
         return []
 
     # The terminal
 
     def _of_screen(
-        self, cycle: TerminalHandoff, kept: TrackedSession | None, latest: evidence.LatestTurn
+        self, cycle: TerminalHandoff, tracked: TrackedSession | None, latest: evidence.LatestTurn
     ) -> list[AnyFact]:
-        seen = self.look(cycle)
-        if isinstance(seen, TypingRefused):
+        pane = self.look(cycle)
+        if isinstance(pane, TypingRefused):
             self._idle.pop(cycle.id, None)
-            if seen.why == "gone":
-                return [AgentGone(seen.detail)]
-            return [Blocked(seen.detail or _REFUSED.get(seen.why, seen.why))]
+            if pane.why == "gone":
+                return [AgentGone(pane.detail)]
+            return [Blocked(pane.detail or _REFUSED.get(pane.why, pane.why))]
         if cycle.step is HandoffStep.CLEARING:
-            return [Cleared("")] if cycle.is_typed and seen.is_fresh else []
+            return [Cleared("")] if cycle.is_typed and pane.is_fresh else []
         is_sent = False
-        if seen.state in ("idle", "busy") and not seen.draft:
+        if pane.state in ("idle", "busy") and not pane.draft:
             is_sent = self._drafts.pop(cycle.id, None) is not None
-        if seen.state != "idle":
+        if pane.state != "idle":
             self._idle.pop(cycle.id, None)
-            if seen.state == "busy":
+            if pane.state == "busy":
                 between = latest.turn == "open" and not latest.tool_runs
-                hooked = kept is not None and kept.hooked_at > 0
+                hooked = tracked is not None and tracked.hooked_at > 0
                 return [Busy(is_new=is_sent, at_boundary=between, is_hooked=hooked)]
-            why = _SHOWN.get(seen.state, "segue does not recognise its screen")
-            if seen.is_harmless and _is_users(cycle) and latest.turn == "over":
+            why = _SHOWN.get(pane.state, "segue does not recognise its screen")
+            if pane.is_harmless and _is_users(cycle) and latest.turn == "over":
                 return [Ready(is_over=True)]  # a menu that the user has opened
-            return [] if seen.is_harmless else [Blocked(why)]
+            return [] if pane.is_harmless else [Blocked(why)]
         # Between two tools, some agents briefly show a prompt.
-        now = self.world.clock.awake()
+        now = self.state.clock.awake()
         terminal = self.terminal(cycle)
         idle_s = now - self._idle.setdefault(cycle.id, now)
         if idle_s < (terminal.steady_s if terminal else 0.0):
             return []
-        is_draft_old = self.is_draft_old(cycle) if seen.draft else True
-        is_over = latest.turn == "over" or (not latest.turn and not _may_work(kept))
+        is_draft_old = self.is_draft_old(cycle) if pane.draft else True
+        is_over = latest.turn == "over" or (not latest.turn and not _may_work(tracked))
         ready = Ready(is_over=is_over, is_long=idle_s >= LONG_S)
         return [ready] if is_draft_old or _is_users(cycle) else []
 
@@ -355,18 +355,18 @@ class HandoffObserver:
             HandoffStep.CLEARED,
         ) or _is_users(cycle):
             return False
-        seen = self.look(cycle)
-        return not isinstance(seen, TypingRefused) and seen.state == "dialog" and seen.is_harmless
+        pane = self.look(cycle)
+        return not isinstance(pane, TypingRefused) and pane.state == "dialog" and pane.is_harmless
 
     def is_fresh(self, cycle: TerminalHandoff) -> bool:
         """Whether its terminal shows an empty session."""
-        seen = self.look(cycle)
-        return not isinstance(seen, TypingRefused) and seen.state == "idle" and seen.is_fresh
+        pane = self.look(cycle)
+        return not isinstance(pane, TypingRefused) and pane.state == "idle" and pane.is_fresh
 
     def is_draft_old(self, cycle: TerminalHandoff) -> bool:
         """Whether the user's draft has been in the way for so long that segue sets it aside and
         restores it later."""
-        now = self.world.clock.now()
+        now = self.state.clock.now()
         return now - self._drafts.setdefault(cycle.id, now) >= self.policy(cycle).draft_wait_s
 
     def is_idle(self, cycle: TerminalHandoff) -> bool:
@@ -385,9 +385,9 @@ class HandoffObserver:
 
     def policy(self, cycle: TerminalHandoff) -> Policy:
         """The rules for its session."""
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        model = kept.session.model if kept else ""
-        return self.world.rules.policy(cycle.agent, model, cycle.cwd)
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
+        model = tracked.session.model if tracked else ""
+        return self.state.rules.policy(cycle.agent, model, cycle.cwd)
 
 
 _REFUSED = {
@@ -411,9 +411,9 @@ def _is_users(cycle: TerminalHandoff) -> bool:
     return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.by_user
 
 
-def _may_work(kept: TrackedSession | None) -> bool:
+def _may_work(tracked: TrackedSession | None) -> bool:
     """Whether a look at the terminal may show that the agent works, or is gone."""
-    session = kept.session if kept else None
+    session = tracked.session if tracked else None
     return session is None or session.process is None or session.state is SessionState.WORKING
 
 

@@ -21,14 +21,14 @@ SHOWN_S = 10.0
 
 def message(reading: Reading, zone: Zone, policy: Policy) -> str:
     """The message to the user on entering a zone; "" if there is nothing to say."""
-    said = f"segue: context at {reading.fraction:.0%}"
+    text = f"segue: context at {reading.fraction:.0%}"
     match zone:
         case Zone.WARNING:
-            return f"{said}: start only tasks below {policy.warning_task_tokens:,} tokens here"
+            return f"{text}: start only tasks below {policy.warning_task_tokens:,} tokens here"
         case Zone.CRITICAL:
-            return f"{said}: finish the current work, then hand over (segue handoff)"
+            return f"{text}: finish the current work, then hand over (segue handoff)"
         case Zone.HANDOFF:
-            return f"{said}: hand over now (segue handoff)"
+            return f"{text}: hand over now (segue handoff)"
     return ""
 
 
@@ -45,18 +45,18 @@ class PaneNotices:
         self._do, self._tmux_for, self._on = do, tmux_for, on or system()
         self._marked: dict[AgentPane, str] = {}
 
-    def tell(self, kept: TrackedSession, text: str) -> None:
+    def tell(self, tracked: TrackedSession, text: str) -> None:
         """Shows the message for some seconds to whoever looks at the pane."""
-        seat, reading, zone = kept.seat, kept.session.reading, kept.session.zone
-        if seat is None or reading is None or zone is None or not may_be_told(kept):
+        seat, reading, zone = tracked.seat, tracked.session.reading, tracked.session.zone
+        if seat is None or reading is None or zone is None or not may_be_told(tracked):
             return
         mark = f"{reading.fraction:.0%} {zone.value}"
         self._marked[seat] = mark
         self._do(lambda: self._show(seat, text, mark))
 
-    def clear(self, kept: TrackedSession) -> None:
+    def clear(self, tracked: TrackedSession) -> None:
         """Removes the mark from its pane: the session has left these zones, or is gone."""
-        for seat in [s for s in self._marked if kept.seen_pid == s.pid]:
+        for seat in [s for s in self._marked if tracked.seen_pid == s.pid]:
             self._marked.pop(seat)
             self._do(lambda seat=seat: self._unmark(seat))  # type: ignore[misc]
 
@@ -79,7 +79,7 @@ class PaneNotices:
             self._tmux_for(seat.socket).unset_pane_option(seat.pane, OPTION)
 
 
-def may_be_told(kept: TrackedSession) -> bool:
+def may_be_told(tracked: TrackedSession) -> bool:
     """Whether its pane is the right place: hooks tell the agent itself, and segue takes care of a
     run."""
-    return not kept.hooked_at and not kept.in_run and not kept.is_ours
+    return not tracked.hooked_at and not tracked.in_run and not tracked.is_ours

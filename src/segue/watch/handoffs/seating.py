@@ -32,24 +32,26 @@ class Seating:
     def _server(self, socket: str) -> "_Panes":
         return self._servers.setdefault(socket, _Panes(socket))
 
-    def learn(self, kept: TrackedSession, process: Process) -> bool:
+    def learn(self, tracked: TrackedSession, process: Process) -> bool:
         """Runs once for each process; returns whether it is a new one."""
-        is_new = kept.seen_pid != process.pid or (
-            kept.seat is not None and kept.seat.start_ticks != process.start_ticks
+        is_new = tracked.seen_pid != process.pid or (
+            tracked.seat is not None and tracked.seat.start_ticks != process.start_ticks
         )
         if not is_new:
             return False
-        kept.seen_pid = process.pid
-        kept.hook_end, kept.shell_line, kept.ended_at = "", None, None
-        kept.in_run = seats.in_run(process.pid)
-        kept.is_ours = process.pid in self._above
-        kept.terminal = terminals.find(process.agent)
-        kept.seat = None
-        if kept.terminal is not None:
-            kept.seat = seats.seat_of(process, tmux_for=self._server, on=self._on)
-        kept.socket = kept.seat.socket if kept.seat is not None else ""
-        kept.program, arguments = self._command(process.pid)
-        kept.flags = kept_flags(kept.terminal, arguments) if kept.terminal is not None else ()
+        tracked.seen_pid = process.pid
+        tracked.hook_end, tracked.shell_line, tracked.ended_at = "", None, None
+        tracked.in_run = seats.in_run(process.pid)
+        tracked.is_ours = process.pid in self._above
+        tracked.terminal = terminals.find(process.agent)
+        tracked.seat = None
+        if tracked.terminal is not None:
+            tracked.seat = seats.seat_of(process, tmux_for=self._server, on=self._on)
+        tracked.socket = tracked.seat.socket if tracked.seat is not None else ""
+        tracked.program, arguments = self._command(process.pid)
+        tracked.flags = (
+            kept_flags(tracked.terminal, arguments) if tracked.terminal is not None else ()
+        )
         return True
 
     def has_tmux(self) -> bool:
@@ -58,15 +60,15 @@ class Seating:
             return bool(Tmux().panes())
         return False
 
-    def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
+    def shell_of(self, tracked: TrackedSession) -> tuple[bool, str | None, bool]:
         """Of the pane in which an agent has just ended: whether there is a tmux, what its shell
         shows (None: none waits there), and whether the pane is still there."""
-        assert kept.seat is not None
-        if kept.seat.socket == state.open_socket_path():
+        assert tracked.seat is not None
+        if tracked.seat.socket == state.open_socket_path():
             return True, None, False  # a separate session can be started there at any time
-        tmux = Tmux(kept.seat.socket)
+        tmux = Tmux(tracked.seat.socket)
         try:
-            pane = tmux.pane(kept.seat.pane)
+            pane = tmux.pane(tracked.seat.pane)
             if pane is None:
                 return bool(tmux.panes()), None, False
             return True, tmux.shell_line(pane.id) if shell_waits(pane) else None, True

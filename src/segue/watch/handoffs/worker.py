@@ -66,9 +66,9 @@ class HandoffWorker:
     """All handoffs. Any thread may call `begin`, `tell`, `do` and `cycles`; the work is done in one
     separate thread."""
 
-    def __init__(self, world: DaemonState, *, look_s: float = LOOK_S) -> None:
-        self.world = world
-        self.seen = HandoffObserver(world)
+    def __init__(self, state: DaemonState, *, look_s: float = LOOK_S) -> None:
+        self.state = state
+        self.seen = HandoffObserver(state)
         self.cycles: dict[str, TerminalHandoff] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -123,18 +123,18 @@ class HandoffWorker:
         return sum(cycle.step.is_active for cycle in list(self.cycles.values()))
 
     def begin(
-        self, kept: TrackedSession, *, by_user: bool = False, own: bool = False
+        self, tracked: TrackedSession, *, by_user: bool = False, own: bool = False
     ) -> TerminalHandoff:
         """Plans a handoff. `own`: the session can no longer be asked, so segue writes the
         document. Raises SegueError if no agent has the session open, or there is no place for
         the document."""
-        world, session = self.world, kept.session
+        state, session = self.state, tracked.session
         if session.process is None:  # its pane may belong to another session by now
             raise SegueError(f"{label(session)} cannot be handed over: no agent has it open")
-        policy = world.policy(session)
-        now = world.clock.now()
-        name = world.new_id("h")
-        folder = world.documents.folder(session.cwd, policy.handoff_folder)
+        policy = state.policy(session)
+        now = state.clock.now()
+        name = state.new_id("h")
+        folder = state.documents.folder(session.cwd, policy.handoff_folder)
         reading = session.reading
         cycle = TerminalHandoff(
             id=name,
@@ -155,10 +155,10 @@ class HandoffWorker:
         )
         self._keep(cycle, Planned())
         with suppress(OSError):  # otherwise it is reported when the document cannot be written
-            world.documents.prepare(folder)
+            state.documents.prepare(folder)
         self._await(cycle)
-        world.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
-        world.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
+        state.say(f"{label(session)}: handoff {cycle.id} begins at {cycle.fraction:.0%}")
+        state.notices.tell("handoff", cycle.id, f"{label(session)}: handoff begins", cycle.file)
         self._ring()
         return cycle
 
@@ -193,7 +193,7 @@ class HandoffWorker:
             self.look_round()
             wait_s = self._look_s if self.active else SLOW_S if self.cycles else 60.0
             readable = [bell.fileno(), events.fileno()]
-            self.world.clock.wait([file for file in readable if file is not None], wait_s)
+            self.state.clock.wait([file for file in readable if file is not None], wait_s)
             bell.hush()
             self._tell_of(events.drain())
 
@@ -221,32 +221,32 @@ class HandoffWorker:
         try:
             job()
         except SegueError as fault:
-            self.world.say(str(fault))
+            self.state.say(str(fault))
         except Exception as fault:
-            self.world.note("daemon", None, {"fault": f"{type(fault).__name__}: {fault}"})
-            self.world.say(f"internal error: {type(fault).__name__}: {fault}")
+            self.state.note("daemon", None, {"fault": f"{type(fault).__name__}: {fault}"})
+            self.state.say(f"internal error: {type(fault).__name__}: {fault}")
 
     def _tell(self, name: str, fact: AnyFact) -> None:
         cycle = self.cycles.get(name)
         if cycle is None:
             return
         policy = self.seen.policy(cycle)
-        after, acts = machine.step(cycle, fact, policy, self.world.clock.now())
+        after, acts = machine.step(cycle, fact, policy, self.state.clock.now())
         if after == cycle and not acts:
             return
         self._keep(after, fact)
         if after.step is not cycle.step:
             why = f": {after.why}" if after.why else ""
-            self.world.say(f"handoff {name}: {after.step.value}{why}")
+            self.state.say(f"handoff {name}: {after.step.value}{why}")
         # whatever happens to its figures: the next daemon stores those, too
         if after.step.is_final:
             self.cycles.pop(name, None)
         for act in acts:
             self._carry(after, act)
         if after.step.is_final:
-            kept = self.world.kept.get((after.agent, after.session_id))
-            if kept is not None and after.is_declined:
-                kept.is_declined = True
+            tracked = self.state.tracked.get((after.agent, after.session_id))
+            if tracked is not None and after.is_declined:
+                tracked.is_declined = True
 
     def _forget(self, name: str) -> None:
         self.seen.forget(name)
@@ -259,8 +259,8 @@ class HandoffWorker:
             "cycle": msgspec.to_builtins(cycle),
             "place": msgspec.to_builtins(self.seen.place(cycle)),
         }
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        self.world.note("handoff", kept.session if kept else None, data)
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
+        self.state.note("handoff", tracked.session if tracked else None, data)
         self.cycles[cycle.id] = cycle
 
     # Looking
@@ -290,8 +290,8 @@ class HandoffWorker:
             case WriteOwn():
                 self._tell(cycle.id, self._write_own(cycle))
             case AskUser():
-                self.world.say(f"handoff {cycle.id} needs you: {act.why}")
-                self.world.notices.tell(
+                self.state.say(f"handoff {cycle.id} needs you: {act.why}")
+                self.state.notices.tell(
                     "needs_you", cycle.id, f"handoff {cycle.id} needs you", act.why
                 )
             case RecordFigures():
@@ -308,8 +308,8 @@ class HandoffWorker:
         if seat is None or terminal is None:
             return TypingRefused("gone", "it is not in a terminal")
         if what == "interrupt":
-            return self.world.typist.press(seat, terminal, terminal.interrupt, states=("busy",))
-        return self.world.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
+            return self.state.typist.press(seat, terminal, terminal.interrupt, states=("busy",))
+        return self.state.typist.press(seat, terminal, terminal.dismiss, states=("dialog",))
 
     def _type(self, cycle: TerminalHandoff, what: What) -> AnyFact:
         """Types the text, unless it is already there."""
@@ -326,7 +326,7 @@ class HandoffWorker:
                 return NotTyped(what, why)
         elif (what == "request" and cycle.id in self._by_hook) or self._landed(cycle, what):
             return PromptSeen(what)
-        refused = self.world.typist.type(
+        refused = self.state.typist.type(
             seat,
             terminal,
             terminal.clear if what == "clear" else self._text(cycle, what),
@@ -344,7 +344,7 @@ class HandoffWorker:
         if found.turn != "interrupted":
             return None
         fact = TurnInterrupted(found.ended_at)
-        policy, now = self.seen.policy(cycle), self.world.clock.now()
+        policy, now = self.seen.policy(cycle), self.state.clock.now()
         after, _ = machine.step(cycle, fact, policy, now)
         return fact if after.step.is_final else None
 
@@ -356,7 +356,7 @@ class HandoffWorker:
     def _text(self, cycle: TerminalHandoff, what: What) -> str:
         """The text to type; always the same for the same step, so that segue recognises it in an
         input line."""
-        messages = self.world.rules.messages(cycle.cwd)
+        messages = self.state.rules.messages(cycle.cwd)
         if what == "request":
             return messages.handoff_request(percent=round(cycle.fraction * 100, 1), file=cycle.file)
         in_doubt = "" if cycle.was_cut else None
@@ -365,25 +365,25 @@ class HandoffWorker:
     def _finish_document(self, cycle: TerminalHandoff) -> str:
         """Adds what segue knows to the session's document, and reads it once more; returns why it
         is not valid, or "". The context is cleared immediately afterwards, or not at all."""
-        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
+        text, why = self.state.documents.read(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
-        whole = redact(documents.complete(text, self.world.documents.own(**self._known(cycle))))[0]
+        whole = redact(documents.complete(text, self.state.documents.own(**self._known(cycle))))[0]
         if whole != text:
             path = Path(cycle.file)
-            self.world.documents.write(self._folder(cycle), path.name, whole)
-            text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
+            self.state.documents.write(self._folder(cycle), path.name, whole)
+            text, why = self.state.documents.read(cycle.file, project=project_of(cycle))
             return why or documents.check(text)
         return ""
 
     def _write_own(self, cycle: TerminalHandoff) -> AnyFact:
-        text, why = self.world.documents.read(cycle.file, project=project_of(cycle))
+        text, why = self.state.documents.read(cycle.file, project=project_of(cycle))
         if not why and not documents.check(text) and not self._is_old(cycle):
             return FileSeen(ok=True, bytes=len(text.encode()), by_segue=is_rule_made(text))
         try:
-            text = self.world.documents.own(**self._known(cycle))
+            text = self.state.documents.own(**self._known(cycle))
             path = Path(cycle.file)
-            self.world.documents.write(self._folder(cycle), path.name, text)
+            self.state.documents.write(self._folder(cycle), path.name, text)
         except (SegueError, OSError) as fault:
             return NotWritten(in_words(fault))
         return OwnWritten(len(text.encode()))
@@ -391,7 +391,7 @@ class HandoffWorker:
     def _is_old(self, cycle: TerminalHandoff) -> bool:
         """Whether the file was written before the session continued. Once the context is cleared,
         there can be no newer one."""
-        found = self.world.documents.state(cycle.file)
+        found = self.state.documents.state(cycle.file)
         if found is None:
             return True
         return not cycle.is_cleared and found.changed_at < cycle.stale_before
@@ -399,7 +399,7 @@ class HandoffWorker:
     def _folder(self, cycle: TerminalHandoff) -> Path:
         """Where its document goes; determined each time, because a link may lead out of the project
         by now."""
-        return self.world.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
+        return self.state.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
 
     def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:
         return {
@@ -408,17 +408,17 @@ class HandoffWorker:
             "session_id": cycle.session_id,
             "cwd": cycle.cwd,
             "id": cycle.id,
-            "at": self.world.clock.now(),
+            "at": self.state.clock.now(),
             "percent": cycle.fraction * 100,
-            "env": self.world.env,
+            "env": self.state.env,
         }
 
     def _record(self, cycle: TerminalHandoff, act: RecordFigures) -> None:
-        kept = self.world.kept.get((cycle.agent, cycle.session_id))
-        session = kept.session if kept else None
-        self.world.note("metrics", session, {"id": cycle.id, **msgspec.to_builtins(act.metrics)})
+        tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
+        session = tracked.session if tracked else None
+        self.state.note("metrics", session, {"id": cycle.id, **msgspec.to_builtins(act.metrics)})
         what = f"handoff {cycle.id}: {cycle.step.value} in {act.metrics.duration_s:.0f} s"
-        self.world.notices.tell("handoff", f"{cycle.id}:end", what, cycle.why)
+        self.state.notices.tell("handoff", f"{cycle.id}:end", what, cycle.why)
         self.on_end(cycle)
 
     # Kept
@@ -428,7 +428,7 @@ class HandoffWorker:
         latest: dict[str, dict[str, Any]] = {}
         recorded: set[str] = set()
         seq = 0
-        while notes := self.world.log.since(seq, ("handoff", "metrics")):
+        while notes := self.state.log.since(seq, ("handoff", "metrics")):
             for note in notes:
                 seq, name = note.seq, str(note.data.get("id"))
                 if note.kind == "metrics":
@@ -452,7 +452,7 @@ class HandoffWorker:
             self._carry(cycle, act)
 
     def _zones_of(self, session: Session) -> tuple[str, ...]:
-        notes = self.world.log.of(session.agent, session.session_id, ("crossing",))
+        notes = self.state.log.of(session.agent, session.session_id, ("crossing",))
         return tuple(str(note.data.get("zone", "")) for note in notes)[-16:]
 
     # What the user says

@@ -75,25 +75,25 @@ def ending_of(
     """The verdict. `session`: the session as it was found after the end; `hook`: the reason that
     the agent's own hook gave for the session's end, if any; `other_boot`: the machine was
     restarted since."""
-    seen = session.stop
+    stop = session.stop
     by_hand = BY_USER.get(hook)
     number = signal_of(after.exit_code)
     kind = by_hand or exit_type(after.exit_code)
     ended_by: EndedBy = "user" if by_hand or number in (2, 3) else "unknown"
-    if seen is not None and seen.reason not in _OPEN:
-        return _kept(session, seen, "system" if other_boot and not by_hand else ended_by)
+    if stop is not None and stop.reason not in _OPEN:
+        return _kept(session, stop, "system" if other_boot and not by_hand else ended_by)
     mid_turn = is_mid_turn(session, ended)
     if by_hand:  # even if the machine went down afterwards
         return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
     if other_boot:
         if mid_turn:
             return _crash(0.8, "boot", "the machine was restarted", after, "system")
-        return _over(seen, 0.7, "boot", "the machine was restarted", "system")
-    if seen is not None and seen.reason is StopReason.USER_EXIT:
-        said = seen.why or "the session's last records"
+        return _over(stop, 0.7, "boot", "the machine was restarted", "system")
+    if stop is not None and stop.reason is StopReason.USER_EXIT:
+        quote = stop.why or "the session's last records"
         closed = after.terminal == "gone"  # some agents write that they were interrupted then
         usual = UserExitType.TERMINAL_CLOSED if closed else UserExitType.CTRL_C
-        return _user(seen.confidence, kind or usual, "records", said, after)
+        return _user(stop.confidence, kind or usual, "records", quote, after)
     if kind is UserExitType.CTRL_C:
         return _user(0.9, kind, "exit", f"signal {number}", after)
     if kind is UserExitType.TERMINAL_CLOSED or (kind and after.terminal == "gone"):
@@ -105,14 +105,14 @@ def ending_of(
         return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if number is not None:
         return _crash(0.9, "exit", f"signal {number}", after, "unknown")
-    return _cut(after) if mid_turn else _at_prompt(seen, after)
+    return _cut(after) if mid_turn else _at_prompt(stop, after)
 
 
-def _at_prompt(seen: StopSeen | None, after: After) -> Stop:
+def _at_prompt(stop: StopSeen | None, after: After) -> Stop:
     if after.terminal == "gone":
         return _user(0.8, UserExitType.TERMINAL_CLOSED, "terminal", "its terminal is gone", after)
     if after.terminal == "none":
-        return _over(seen, 0.85, "turn", "its last turn had ended", "unknown")
+        return _over(stop, 0.85, "turn", "its last turn had ended", "unknown")
     return _user(
         0.8, UserExitType.CLEAN_EXIT, "turn", "it was left after its turn had ended", after
     )
@@ -139,47 +139,47 @@ def _cut(after: After) -> Stop:
     return _crash(0.7, "turn", "it ended in the middle of a turn", after, "unknown")
 
 
-def _kept(session: Session, seen: StopSeen, ended_by: EndedBy) -> Stop:
+def _kept(session: Session, stop: StopSeen, ended_by: EndedBy) -> Stop:
     """What the session's file says."""
     reading = session.reading
     tokens = Tokens(reading.used_tokens, reading.window_tokens) if reading else None
-    details: Details = FailureInfo(message=seen.why)
+    details: Details = FailureInfo(message=stop.why)
     scope = None
-    if seen.reason is StopReason.RATE_LIMIT:
-        scope = _scope(session, seen)
-        details = RateLimitInfo(scope=scope, retry_source=seen.retry_source, message=seen.why)
-    elif seen.reason is StopReason.CONTEXT_EXHAUSTED:
+    if stop.reason is StopReason.RATE_LIMIT:
+        scope = _scope(session, stop)
+        details = RateLimitInfo(scope=scope, retry_source=stop.retry_source, message=stop.why)
+    elif stop.reason is StopReason.CONTEXT_EXHAUSTED:
         details = ContextExhaustionInfo(
             used_tokens=reading.used_tokens if reading else None,
             window_tokens=reading.window_tokens if reading else None,
             percent=reading.fraction * 100 if reading else None,
-            message=seen.why,
+            message=stop.why,
         )
     return Stop(
-        reason=seen.reason,
-        confidence=seen.confidence,
-        evidence=(Evidence("ending.records", seen.why, "transcript"),),
-        resume=seen.reason.resume,
-        retry_at=seen.retry_at,
+        reason=stop.reason,
+        confidence=stop.confidence,
+        evidence=(Evidence("ending.records", stop.why, "transcript"),),
+        resume=stop.reason.resume,
+        retry_at=stop.retry_at,
         tokens=tokens,
         details=details,
-        remediation=remedy(seen.reason, resume=seen.reason.resume, scope=scope),
+        remediation=remedy(stop.reason, resume=stop.reason.resume, scope=scope),
         ended_by=ended_by,
     )
 
 
-def _scope(session: Session, seen: StopSeen) -> str | None:
+def _scope(session: Session, stop: StopSeen) -> str | None:
     """Which of the plan's limits it was: the one that rejects, and resets then."""
     fitting = [scope for scope, limit in session.limits.items() if limit.rejected] or [
-        scope for scope, limit in session.limits.items() if limit.resets_at == seen.retry_at
+        scope for scope, limit in session.limits.items() if limit.resets_at == stop.retry_at
     ]
-    exact = [scope for scope in fitting if session.limits[scope].resets_at == seen.retry_at]
+    exact = [scope for scope in fitting if session.limits[scope].resets_at == stop.retry_at]
     return next(iter(exact or fitting), None)
 
 
-def _over(seen: StopSeen | None, confidence: float, rule: str, why: str, by: EndedBy) -> Stop:
+def _over(stop: StopSeen | None, confidence: float, rule: str, why: str, by: EndedBy) -> Stop:
     reason = StopReason.COMPLETED
-    if seen is not None and seen.reason is StopReason.NEEDS_USER:
+    if stop is not None and stop.reason is StopReason.NEEDS_USER:
         reason = StopReason.NEEDS_USER
     return Stop(
         reason=reason,

@@ -73,7 +73,7 @@ class Folders:
             self._handle = None
         self._paths.clear()
 
-    def _take(self, data: bytes, told: set[str]) -> bool:
+    def _take(self, data: bytes, changed: set[str]) -> bool:
         at, lost = 0, False
         while at + _HEAD.size <= len(data):
             number, mask, _, length = _HEAD.unpack_from(data, at)
@@ -82,7 +82,7 @@ class Folders:
             folder = self._paths.get(number)
             if folder is not None and length:
                 name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
-                told.add(os.path.join(folder, name))
+                changed.add(os.path.join(folder, name))
             if mask & _MOVED_SELF:  # another folder may have its name now
                 self._libc.inotify_rm_watch(self._handle, number)
             if mask & (_IGNORED | _MOVED_SELF):

@@ -20,120 +20,124 @@ READING_STEP = 0.01
 class ZoneGauge:
     """Measures sessions. The caller holds the daemon's lock."""
 
-    def __init__(self, world: DaemonState, hands: HandoffWorker) -> None:
-        self.world, self.hands = world, hands
-        self.panes = PaneNotices(hands.do)
+    def __init__(self, state: DaemonState, handoffs: HandoffWorker) -> None:
+        self.state, self.handoffs = state, handoffs
+        self.panes = PaneNotices(handoffs.do)
         self.queued: list[Name] = []
         """Sessions that wait for their turn."""
 
-    def measure(self, kept: TrackedSession) -> None:
+    def measure(self, tracked: TrackedSession) -> None:
         """Takes in a session's reading, and the time that has passed."""
-        session, world = kept.session, self.world
+        session, state = tracked.session, self.state
         reading, zone = session.reading, session.zone
         if reading is None or zone is None:
             return
-        if abs(reading.fraction - kept.noted) >= READING_STEP:
-            world.note("reading", session, msgspec.to_builtins(reading))
-            kept.noted = reading.fraction
-        if kept.memory.zone is None:
-            kept.memory = self._remembered(session)
-        before = kept.memory
-        kept.memory, told = zones.observe(
-            kept.memory,
+        if abs(reading.fraction - tracked.noted) >= READING_STEP:
+            state.note("reading", session, msgspec.to_builtins(reading))
+            tracked.noted = reading.fraction
+        if tracked.memory.zone is None:
+            tracked.memory = self._remembered(session)
+        before = tracked.memory
+        tracked.memory, notes = zones.observe(
+            tracked.memory,
             reading,
             zone,
-            world.policy(session),
+            state.policy(session),
             project=session.cwd,
-            at=world.clock.now(),
+            at=state.clock.now(),
             forecast=session.forecast,
         )
-        is_due = self._is_due(kept)
+        is_due = self._is_due(tracked)
         if not is_due:
-            kept.is_declined = False
-        wants = is_due and self._may_hand_over(kept)
+            tracked.is_declined = False
+        wants = is_due and self._may_hand_over(tracked)
         try:
-            for each in told:
-                self._note(kept, each, wants=wants)
+            for each in notes:
+                self._note(tracked, each, wants=wants)
         except StateError:
-            kept.memory = before  # it is reported once there is room for it
+            tracked.memory = before  # it is reported once there is room for it
             raise
         name = (session.agent, session.session_id)
-        if wants and name not in self.queued and self.hands.of(session) is None:
+        if wants and name not in self.queued and self.handoffs.of(session) is None:
             self.queued.append(name)
-        self._count_turn(kept)
-        self.hands.measured(session)
+        self._count_turn(tracked)
+        self.handoffs.measured(session)
 
     def remind(self) -> None:
         """Reminds sessions in zones where the passing of time alone is a reason to."""
-        for kept in self.world.kept.values():
-            if kept.memory.reminded_at is not None and kept.session.process is not None:
-                self.measure(kept)
+        for tracked in self.state.tracked.values():
+            if tracked.memory.reminded_at is not None and tracked.session.process is not None:
+                self.measure(tracked)
 
     def hand_over_next(self) -> None:
         """Hands over sessions that reach the mark together a few at a time."""
         while self.queued:
-            kept = self.world.kept.get(self.queued[0])
-            if kept is None or not self._may_hand_over(kept) or self.hands.of(kept.session):
+            tracked = self.state.tracked.get(self.queued[0])
+            if (
+                tracked is None
+                or not self._may_hand_over(tracked)
+                or self.handoffs.of(tracked.session)
+            ):
                 self.queued.pop(0)
                 continue
-            most = self.world.policy(kept.session).handoffs_at_once
-            if self.hands.active >= most and not _is_near(kept.session):
+            most = self.state.policy(tracked.session).handoffs_at_once
+            if self.handoffs.active >= most and not _is_near(tracked.session):
                 return
             self.queued.pop(0)
             try:
-                self.hands.begin(kept)
+                self.handoffs.begin(tracked)
             except SegueError as fault:
-                self.world.say(f"{label(kept.session)}: {fault}")
+                self.state.say(f"{label(tracked.session)}: {fault}")
 
-    def _note(self, kept: TrackedSession, told: zones.Noted, *, wants: bool) -> None:
-        session, world = kept.session, self.world
-        match told:
+    def _note(self, tracked: TrackedSession, noted: zones.Noted, *, wants: bool) -> None:
+        session, state = tracked.session, self.state
+        match noted:
             case zones.Crossing():
-                world.note("crossing", session, msgspec.to_builtins(told))
-                world.say(f"{label(session)}: {told.zone.value} at {told.fraction:.0%}")
-                self._tell_pane(kept, told, wants=wants)
+                state.note("crossing", session, msgspec.to_builtins(noted))
+                state.say(f"{label(session)}: {noted.zone.value} at {noted.fraction:.0%}")
+                self._tell_pane(tracked, noted, wants=wants)
             case zones.Health():
-                begins = wants and told.check_type == "handoff"
-                check = zones.triggered(told) if begins else told
-                world.note("health", session, msgspec.to_builtins(check))
+                begins = wants and noted.check_type == "handoff"
+                check = zones.triggered(noted) if begins else noted
+                state.note("health", session, msgspec.to_builtins(check))
             case zones.Reminder():
-                self._remind(kept, told)
+                self._remind(tracked, noted)
 
-    def _tell_pane(self, kept: TrackedSession, crossing: zones.Crossing, *, wants: bool) -> None:
+    def _tell_pane(self, tracked: TrackedSession, crossing: zones.Crossing, *, wants: bool) -> None:
         """Tells the user about the zone that the session is in now, not about those it passed."""
-        session = kept.session
-        if session.reading is None or crossing.zone is not kept.memory.zone:
+        session = tracked.session
+        if session.reading is None or crossing.zone is not tracked.memory.zone:
             return
-        policy = self.world.policy(session)
+        policy = self.state.policy(session)
         text = message(session.reading, crossing.zone, policy)
         if not text:
-            self.panes.clear(kept)
+            self.panes.clear(tracked)
         elif not (wants and crossing.zone is Zone.HANDOFF):  # segue hands it over itself
-            self.panes.tell(kept, text)
+            self.panes.tell(tracked, text)
 
-    def _remind(self, kept: TrackedSession, reminder: zones.Reminder) -> None:
-        session = kept.session
+    def _remind(self, tracked: TrackedSession, reminder: zones.Reminder) -> None:
+        session = tracked.session
         if session.reading is None:
             return
-        text = self.world.rules.messages(session.cwd).high_context(session.reading)
+        text = self.state.rules.messages(session.cwd).high_context(session.reading)
         data: dict[str, Any] = msgspec.to_builtins(reminder)
-        self.world.note("reminder", session, data | {"text": text})
+        self.state.note("reminder", session, data | {"text": text})
         if reminder.number > 1:
             self.panes.tell(
-                kept, message(session.reading, reminder.zone, self.world.policy(session))
+                tracked, message(session.reading, reminder.zone, self.state.policy(session))
             )
-        kept.reminds = reminder.number > 1  # the first one is reported when it enters the zone
-        self.world.say(f"{label(session)}: {text.strip().splitlines()[0]}")
+        tracked.reminds = reminder.number > 1  # the first one is reported when it enters the zone
+        self.state.say(f"{label(session)}: {text.strip().splitlines()[0]}")
         key = f"{session.session_id}:{reminder.zone.value}:{reminder.number}"
         what = f"{label(session)}: context at {reminder.fraction:.0%}"
         is_last = reminder.zone is Zone.HANDOFF
         advice = "consider a handoff: segue handoff"
-        self.world.notices.tell("needs_you" if is_last else "handoff", key, what, advice)
+        self.state.notices.tell("needs_you" if is_last else "handoff", key, what, advice)
 
     def _remembered(self, session: Session) -> zones.ZoneMemory:
         """What a previous daemon logged: a crossing is not reported again because segue was
         restarted."""
-        log, name = self.world.log, (session.agent, session.session_id)
+        log, name = self.state.log, (session.agent, session.session_id)
         crossed = log.of(*name, ("crossing",), 1)
         if not crossed:
             return zones.ZoneMemory()
@@ -151,47 +155,47 @@ class ZoneGauge:
             reminders=int(reminded[-1].data.get("number", 1)) if is_same_stay else 0,
         )
 
-    def _count_turn(self, kept: TrackedSession) -> None:
+    def _count_turn(self, tracked: TrackedSession) -> None:
         """The cost of a task, from the user's prompt to the end of the turn."""
-        session = kept.session
+        session = tracked.session
         if session.reading is None:
             return
         used = session.reading.used_tokens
         if session.state is SessionState.WORKING:
-            kept.turn_used = used if kept.turn_used is None else kept.turn_used
-        elif kept.turn_used is not None:
-            cost, kept.turn_used = used - kept.turn_used, None
+            tracked.turn_used = used if tracked.turn_used is None else tracked.turn_used
+        elif tracked.turn_used is not None:
+            cost, tracked.turn_used = used - tracked.turn_used, None
             if cost > 0:
-                self.world.learn_cost(session.cwd, cost)
-                self.world.note("turn", session, {"tokens": cost})
+                self.state.learn_cost(session.cwd, cost)
+                self.state.note("turn", session, {"tokens": cost})
 
-    def _is_due(self, kept: TrackedSession) -> bool:
+    def _is_due(self, tracked: TrackedSession) -> bool:
         """Whether it is in its last zone, or about to pass the agent's own limit with its next
         reply."""
-        return kept.session.zone is Zone.HANDOFF or _is_near(kept.session)
+        return tracked.session.zone is Zone.HANDOFF or _is_near(tracked.session)
 
-    def _is_declined(self, kept: TrackedSession) -> bool:
+    def _is_declined(self, tracked: TrackedSession) -> bool:
         """Whether the user interrupted its last handoff, and it is still the same full session."""
-        session = kept.session
-        if kept.is_declined is None:
-            notes = self.world.log.of(session.agent, session.session_id, ("handoff",), 1)
+        session = tracked.session
+        if tracked.is_declined is None:
+            notes = self.state.log.of(session.agent, session.session_id, ("handoff",), 1)
             cycle = notes[-1].data.get("cycle") if notes else None
-            kept.is_declined = isinstance(cycle, dict) and cycle.get("is_declined") is True
-        return kept.is_declined
+            tracked.is_declined = isinstance(cycle, dict) and cycle.get("is_declined") is True
+        return tracked.is_declined
 
-    def _may_hand_over(self, kept: TrackedSession) -> bool:
+    def _may_hand_over(self, tracked: TrackedSession) -> bool:
         """Only during a turn: at its prompt a session belongs to its user, or waits for a limit."""
-        session = kept.session
+        session = tracked.session
         return (
-            self.world.policy(session).auto_handoff
+            self.state.policy(session).auto_handoff
             and session.state is SessionState.WORKING
-            and not self._is_declined(kept)
+            and not self._is_declined(tracked)
             and session.process is not None
-            and kept.seat is not None
-            and kept.terminal is not None
-            and not kept.in_run
-            and not kept.is_ours
-            and not self.world.is_paused(session)
+            and tracked.seat is not None
+            and tracked.terminal is not None
+            and not tracked.in_run
+            and not tracked.is_ours
+            and not self.state.is_paused(session)
         )
 
 

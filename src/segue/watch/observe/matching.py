@@ -120,13 +120,13 @@ class Matching:
 
 
 def _subject(name: Name, sight: Sight) -> alive.Subject:
-    seen = sight.seen
+    session = sight.seen
     return alive.Subject(
-        key=f"{seen.path}#{name[1]}",
-        agent=seen.agent,
+        key=f"{session.path}#{name[1]}",
+        agent=session.agent,
         session_id=name[1],
-        path=seen.path,
-        cwd=seen.look.cwd,
-        last_at=seen.look.last_at or seen.changed_at,
-        is_open=not seen.look.awaits_user,
+        path=session.path,
+        cwd=session.look.cwd,
+        last_at=session.look.last_at or session.changed_at,
+        is_open=not session.look.awaits_user,
     )

@@ -77,10 +77,10 @@ class Observer:
         self._selector = selectors.DefaultSelector()
         self._bell = Wakeup()
         self._selector.register(self._bell, selectors.EVENT_READ, None)
-        self._ground = SessionHomes(env, self._bell.ring)
-        if (number := self._ground.folders.fileno()) is not None:
-            self._selector.register(number, selectors.EVENT_READ, self._ground)
-        self._lives = ProcessTracker(self._selector, system)
+        self._homes = SessionHomes(env, self._bell.ring)
+        if (number := self._homes.folders.fileno()) is not None:
+            self._selector.register(number, selectors.EVENT_READ, self._homes)
+        self._processes = ProcessTracker(self._selector, system)
         self._known = SessionTable(self._view, clock)
         self._pace = Pace()
         self._asker = Asker(self._bell.ring)
@@ -122,7 +122,7 @@ class Observer:
     @property
     def degraded(self) -> str:
         """Why changes may be seen late, in one line; empty if everything works."""
-        return self._ground.degraded
+        return self._homes.degraded
 
     def wake(self) -> None:
         """Makes a waiting step return soon."""
@@ -145,7 +145,7 @@ class Observer:
 
     def after(self, ended: Process) -> endings.After:
         """What is known about a process that ended within the last minute."""
-        return self._lives.after(ended)
+        return self._processes.after(ended)
 
     def reload(
         self, policy_for: PolicyFor, homes: Mapping[str, Sequence[str]] | None = None
@@ -162,10 +162,10 @@ class Observer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._ground.close()
+        self._homes.close()
         if self._viewer is not None:
             self._viewer.close()
-        self._lives.close()
+        self._processes.close()
         self._selector.close()
         self._bell.close()
 
@@ -178,10 +178,10 @@ class Observer:
             return self._sweep()
         until = self._steady() + timeout_s
         while True:
-            seen = self._look_around(self._wait(until))
-            if seen or self._is_woken or self._steady() >= until:
+            sightings = self._look_around(self._wait(until))
+            if sightings or self._is_woken or self._steady() >= until:
                 self._is_woken = False
-                return seen
+                return sightings
 
     # Waiting
 
@@ -191,46 +191,46 @@ class Observer:
         at = min(until, self._pace.next_at(), self._sweep_at)
         if (limit_at := self._known.next_limit_at()) is not None:
             at = min(at, now + limit_at - self._clock())
-        if self._is_woken or self._ground.news or self._nudges or self._told_pids:
+        if self._is_woken or self._homes.news or self._nudges or self._told_pids:
             at = now
         ended = []
         for key, _ in self._selector.select(max(0.0, at - now)):
             if key.data is None:
                 self._bell.hush()
-            elif key.data is self._ground:
+            elif key.data is self._homes:
                 self._listen()
             else:
                 ended.append(key.data)
         return ended
 
     def _listen(self) -> None:
-        told = self._ground.drain()
-        self._told_pids |= told.pids
-        for path in told.databases:
+        changes = self._homes.drain()
+        self._told_pids |= changes.pids
+        for path in changes.databases:
             self._pace.touch(path, self._steady())
-        if told.lost:
-            self._told_pids |= self._lives.known.keys()
+        if changes.lost:
+            self._told_pids |= self._processes.known.keys()
             self._sweep_at = float("-inf")
 
     def _look_around(self, ended: Sequence[int]) -> list[Sighting]:
         now = self._steady()
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         for pid in ended:
-            process = self._lives.ended(pid, now)
-            seen += self._after_end(process) if process is not None else []
+            process = self._processes.ended(pid, now)
+            sightings += self._after_end(process) if process is not None else []
         if self._told_pids:
             pids, self._told_pids = self._told_pids, set()
-            seen += self._take(self._lives.reread(self._ground.homes, pids, now))
-        seen += self._take_news(now)
+            sightings += self._take(self._processes.reread(self._homes.homes, pids, now))
+        sightings += self._take_news(now)
         if now >= self._sweep_at:
-            seen += self._sweep()
+            sightings += self._sweep()
         while (path := self._pace.due(self._steady())) is not None:
-            seen += self._look(path)
+            sightings += self._look(path)
             if self._steady() >= now + _SLICE_S:
                 break
-        seen += self._known.past_limits()
-        seen += self._known.of_models(self._view().answered())
-        return seen
+        sightings += self._known.past_limits()
+        sightings += self._known.of_models(self._view().answered())
+        return sightings
 
     def _take_news(self, now: float) -> list[Sighting]:
         while self._nudges:
@@ -240,8 +240,8 @@ class Observer:
                 path = known.seen.path if known is not None else os.path.realpath(path)
                 self._pace.hurry(path, now)
         parents: set[Name | None] = set()
-        while self._ground.news:
-            path, kind, more = self._ground.news.popleft()
+        while self._homes.news:
+            path, kind, more = self._homes.news.popleft()
             if kind == "unreadable":
                 self._say(f"{path}: {more}")
                 continue
@@ -265,23 +265,23 @@ class Observer:
     def _look(self, path: str) -> list[Sighting]:
         began = self._steady()
         home = self._known.places.home_of(path)
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         try:
-            seen = self._look_at(home, path) if home is not None else self._look_in(path)
+            sightings = self._look_at(home, path) if home is not None else self._look_in(path)
         except Exception as fault:  # in any case: the others are still watched
             self._say(f"{path}: {fault!r}")
         viewer = self._view()
         for note in viewer.notes:
             self._say(note)
         viewer.notes.clear()
-        self._press(path, seen)
+        self._press(path, sightings)
         self._pace.looked(path, began, self._steady() - began)
-        return seen
+        return sightings
 
-    def _press(self, path: str, seen: Sequence[Sighting]) -> None:
+    def _press(self, path: str, sightings: Sequence[Sighting]) -> None:
         """A session that works and may soon be full is measured at every record: a second later
         it may already have compacted."""
-        for sighting in seen:
+        for sighting in sightings:
             name = (sighting.session.agent, sighting.session.session_id)
             if self._is_close(name):
                 self._close[name] = path
@@ -307,18 +307,18 @@ class Observer:
             self._known.lost(path)
             return []
         if parent := self._known.parent_of(file):
-            told = self._known.child_told(file, parent)
-            return self._known.view([told]) if told is not None else []
+            is_child = self._known.child_told(file, parent)
+            return self._known.view([is_child]) if is_child is not None else []
         sight = self._view().look_at(file, self._known.at(path), self._clock())
         if sight is None:
             return []
-        seen = self._known.saw(sight)
+        sighting = self._known.saw(sight)
         self._seek((sight.seen.agent, sight.seen.look.session_id))
-        return seen
+        return sighting
 
     def _look_in(self, path: str) -> list[Sighting]:
         """Looks at the changed sessions in a database."""
-        home = self._ground.database_home(path)
+        home = self._homes.database_home(path)
         file = self._known.places.found(home, path) if home is not None else None
         if home is None or file is None:
             return []
@@ -327,12 +327,12 @@ class Observer:
         newest = max((sight.seen.changed_at for sight in mine), default=0.0)
         since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
         processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         # Each one again: a message may be finished without a change of its session's time.
         for sight in self._view().look_in([file], since, processes, (), now):
-            seen += self._known.saw(sight, is_file=False)
+            sightings += self._known.saw(sight, is_file=False)
             self._seek((sight.seen.agent, sight.seen.look.session_id))
-        return seen
+        return sightings
 
     def _seek(self, name: Name) -> None:
         """A session without a known process was written to: looks for the process."""
@@ -346,36 +346,36 @@ class Observer:
     # Processes
 
     def _take(self, changes: Changes) -> list[Sighting]:
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         for process in changes.ended:  # first: a new process may have its pid, or its session
-            seen += self._after_end(process)
-        seen += self._known.view(self._known.matching.update(changes.changed, changes.idle))
+            sightings += self._after_end(process)
+        sightings += self._known.view(self._known.matching.update(changes.changed, changes.idle))
         if not self._is_new:
             self._look_for_named(self._steady())
-        return seen
+        return sightings
 
     def _after_end(self, process: Process) -> list[Sighting]:
         mine = self._known.behind(process)
         if not mine:
             self._known.ended_early(process)
-        seen: list[Sighting] = []
+        sightings: list[Sighting] = []
         for path in {self._known.sights[name].seen.path for name in mine}:
-            seen += self._look(path)  # its last words
+            sightings += self._look(path)  # its last words
         affected = self._known.matching.update((), [process])
-        seen += self._known.view(mine, ended=process)
-        return seen + self._known.view(affected - mine)
+        sightings += self._known.view(mine, ended=process)
+        return sightings + self._known.view(affected - mine)
 
     # Now and then
 
     def _open(self) -> None:
         """Follows all current homes; the next sweep looks at their content."""
-        self._ground.open(self._added)
-        self._known.places = self._ground.places
+        self._homes.open(self._added)
+        self._known.places = self._homes.places
         viewer, self._viewer = self._viewer, None  # if that fails, the next step starts over
         if viewer is not None:
             viewer.close()
         self._viewer = Viewer(
-            self._ground.homes,
+            self._homes.homes,
             self._index_place,
             self._policy_for,
             environment=self._env,
@@ -386,39 +386,39 @@ class Observer:
     def _sweep(self) -> list[Sighting]:
         """Looks for changes that no event reports."""
         began = self._steady()
-        if self._ground.has_moved(self._added):
+        if self._homes.has_moved(self._added):
             self._open()
-        self._ground.watch_folders()
-        if self._ground.is_blind:
-            self._told_pids |= self._lives.known.keys()
-        changes = self._lives.look(self._ground.homes, began)
+        self._homes.watch_folders()
+        if self._homes.is_blind:
+            self._told_pids |= self._processes.known.keys()
+        changes = self._processes.look(self._homes.homes, began)
         took_s = self._steady() - began
-        seen = self._take(changes)
+        sightings = self._take(changes)
         if self._is_new:
-            seen += self._look_at_all()
+            sightings += self._look_at_all()
         else:
-            for path in self._ground.changed_unfollowed():
+            for path in self._homes.changed_unfollowed():
                 self._pace.touch(path, began)
-        seen += self._tidy(began)
+        sightings += self._tidy(began)
         self._swept_at = self._steady()
-        is_blind = self._ground.is_blind or self._lives.must_look
+        is_blind = self._homes.is_blind or self._processes.must_look
         pause_s = max(BLIND_S if is_blind else SWEEP_S, _SHARE * took_s)
         self._sweep_at = self._swept_at + min(pause_s, 6 * SWEEP_S)
-        return seen
+        return sightings
 
     def _look_at_all(self) -> list[Sighting]:
         """Looks once at all files of all homes that are recent or that a process may have open."""
         self._is_new = False
         since = self._clock() - RECENT_S
-        self._ground.changed_unfollowed()
-        found = self._view().with_parents(self._ground.all())
+        self._homes.changed_unfollowed()
+        found = self._view().with_parents(self._homes.all())
         self._known.children_found(found, since)
-        processes = [*self._lives.known.values()]
-        seen: list[Sighting] = []
+        processes = [*self._processes.known.values()]
+        sightings: list[Sighting] = []
         for sight in self._view().look_in(found, since, processes, (), self._clock()):
             is_file = self._known.places.home_of(sight.seen.path) is not None
-            seen += self._known.saw(sight, is_file=is_file)
-        return seen
+            sightings += self._known.saw(sight, is_file=is_file)
+        return sightings
 
     def _look_for_named(self, now: float) -> None:
         """Looks for sessions that a process says it works on and that were not written to since
@@ -427,7 +427,7 @@ class Observer:
         names = {*self._known.matching.unmatched()} - self._sought.keys()
         if names and now >= self._scan_at:
             self._sought |= dict.fromkeys(names, float("inf"))
-            for file in self._ground.named(names):
+            for file in self._homes.named(names):
                 self._pace.hurry(file.path, now)
             self._scan_at = now + _SHARE * (self._steady() - now)
 

@@ -61,20 +61,20 @@ class SessionTable:
 
     def saw(self, sight: Sight, *, is_file: bool = True) -> list[Sighting]:
         """Takes in a look."""
-        seen = sight.seen
-        name = (seen.agent, seen.look.session_id)
+        session = sight.seen
+        name = (session.agent, session.look.session_id)
         before = self.sights.get(name)
-        if before is not None and before.seen.path != seen.path:
+        if before is not None and before.seen.path != session.path:
             if os.path.exists(before.seen.path) and _worth(before) > _worth(sight):
                 return []  # a copy, or a stub that a resume left
             self._names.pop(before.seen.path, None)
         self.sights[name] = sight
         if is_file:
-            other = self._names.get(seen.path, name)
+            other = self._names.get(session.path, name)
             if other != name and self.matching.process_of(other) is None and other in self.sights:
                 self._forget(other)  # the file now belongs to another session
-            self._names[seen.path] = name
-        if before is not None and before.seen[:3] == seen[:3]:
+            self._names[session.path] = name
+        if before is not None and before.seen[:3] == session[:3]:
             return []
         return self.view(self.matching.session_changed(name))
 
@@ -92,7 +92,7 @@ class SessionTable:
 
     def view(self, names: Iterable[Name], ended: Process | None = None) -> list[Sighting]:
         """Evaluates these sessions now, and returns those whose result has changed."""
-        seen, now = [], self._clock()
+        sessions, now = [], self._clock()
         for name in names:
             sight = self.sights.get(name)
             if sight is None:
@@ -117,8 +117,8 @@ class SessionTable:
                 self.revision += 1
                 self.changed[name] = self.revision
                 self.gone.pop(name, None)
-                seen.append(Sighting(session, before, was))
-        return seen
+                sessions.append(Sighting(session, before, was))
+        return sessions
 
     def next_limit_at(self) -> float | None:
         """When the next limit resets."""

@@ -105,7 +105,7 @@ class Viewer(Survey):
         stamps = {file.path: file.stamp for file in files}
         databases = {f.path for f in files if self.homes[f.home].store.database}
         self.found = list(files)
-        seen = self.seen(since, processes)
+        sightings = self.seen(since, processes)
         self._collect()
         self.found = []
         return [
@@ -115,14 +115,14 @@ class Viewer(Survey):
                 if each.path in databases
                 else stamps[each.path],
             )
-            for each in seen
+            for each in sightings
         ]
 
     def parent_of(self, file: FileOnDisk) -> str:
         """The session that this file's session is a sub-agent of; "" if it is not a sub-agent,
         "?" if that is unknown so far."""
-        ((resolved,), told) = parents.resolve([file], self.homes, None)
-        return resolved.parent_id if told or file.size >= WHOLE_BYTES else parents.UNTOLD
+        ((resolved,), stated) = parents.resolve([file], self.homes, None)
+        return resolved.parent_id if stated or file.size >= WHOLE_BYTES else parents.UNTOLD
 
     def with_parents(self, found: Sequence[FileOnDisk]) -> list[FileOnDisk]:
         """All files with their parents; new findings are saved."""
@@ -146,7 +146,7 @@ class Viewer(Survey):
         """Saves what was seen since the last call, for later looks."""
         unsaved, self._unsaved = self._unsaved, {}
         try:
-            self._cache.keep_looks([(path, *kept) for path, kept in unsaved.items()])
+            self._cache.keep_looks([(path, *look) for path, look in unsaved.items()])
         except OverflowError:  # an inode number that is too large for SQLite
             return
         except sqlite3.Error as fault:

@@ -23,21 +23,21 @@ _GUESS_S = 600.0
 class AccountGate:
     """Coordinates with accounts. The caller holds the daemon's lock."""
 
-    def __init__(self, world: DaemonState) -> None:
-        self.world = world
+    def __init__(self, state: DaemonState) -> None:
+        self.state = state
         self.accounts = Accounts()
         self._met: frozenset[str] = frozenset()  # agents that have hit a limit
         self._met_at = float("-inf")
 
-    def account(self, kept: TrackedSession) -> Account | None:
+    def account(self, tracked: TrackedSession) -> Account | None:
         """The account whose limits apply to it; None if its file is outside its agent's home."""
-        session = kept.session
-        return account_at(session.agent, session.path, self.world.env, flags=kept.flags)
+        session = tracked.session
+        return account_at(session.agent, session.path, self.state.env, flags=tracked.flags)
 
-    def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
+    def limited(self, tracked: TrackedSession, stop: Stop, tries: int) -> None:
         """A session hit a limit. `tries`: how often it was resumed since the user's last prompt."""
-        session, now = kept.session, self.world.clock.now()
-        policy = self.world.policy(session)
+        session, now = tracked.session, self.state.clock.now()
+        policy = self.state.policy(session)
         if stop.reason is not StopReason.RATE_LIMIT or not policy.is_sure(stop):
             return
         until = stop.retry_at
@@ -46,7 +46,7 @@ class AccountGate:
         is_guess = until is None
         if until is None and now - (session.last_at or now) < _GUESS_S:
             until = now + backoff_s(policy, tries + 1, 0.0)
-        if until is None or until <= now or (account := self.account(kept)) is None:
+        if until is None or until <= now or (account := self.account(tracked)) is None:
             return
         scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
         limit = Limit(
@@ -61,29 +61,29 @@ class AccountGate:
         self.accounts.note_limit(account, limit)
         self._met_at = float("-inf")
 
-    def ask(self, kept: TrackedSession, *, takes_turn: bool) -> Answer:
+    def ask(self, tracked: TrackedSession, *, takes_turn: bool) -> Answer:
         """Whether it may send a request now. `takes_turn`: it will do so; otherwise the sender,
         such as a run, asks again."""
-        account, now = self.account(kept), self.world.clock.now()
+        account, now = self.account(tracked), self.state.clock.now()
         if account is None:
             return Answer()
         if takes_turn:
-            return self.accounts.ask(account, kept.session.session_id, now)
-        return accounts.ask(self.accounts.find(account), kept.session.session_id, now)[1]
+            return self.accounts.ask(account, tracked.session.session_id, now)
+        return accounts.ask(self.accounts.find(account), tracked.session.session_id, now)[1]
 
-    def left(self, kept: TrackedSession) -> None:
+    def left(self, tracked: TrackedSession) -> None:
         """It is not resumed after all: another may go first."""
-        if (account := self.account(kept)) is not None:
-            self.accounts.left(account, kept.session.session_id)
+        if (account := self.account(tracked)) is not None:
+            self.accounts.left(account, tracked.session.session_id)
 
-    def replied(self, kept: TrackedSession) -> None:
+    def replied(self, tracked: TrackedSession) -> None:
         """The session works: if it got a reply since the reset, whoever started it, the others may
         follow."""
-        session, now = kept.session, self.world.clock.now()
+        session, now = tracked.session, self.state.clock.now()
         at = session.reading.at if session.reading is not None else None
         if at is None or session.agent not in self._agents_met(now):
             return
-        account = self.account(kept)
+        account = self.account(tracked)
         if account is None:
             return
         reset_at = accounts.unproven_since(self.accounts.find(account), now)
@@ -92,7 +92,7 @@ class AccountGate:
 
     def is_free(self, account: Account) -> bool:
         """Whether another agent's account accepts work now."""
-        now = self.world.clock.now()
+        now = self.state.clock.now()
         return accounts.ask(self.accounts.find(account), "", now)[1].until is None
 
     def _agents_met(self, now: float) -> frozenset[str]:

@@ -32,7 +32,7 @@ class Pending:
 
     id: str  # "w-…", with a to z, digits and dashes
     ending: wake.StoppedSession
-    kept: TrackedSession
+    tracked: TrackedSession
     draw: float
     verdict: wake.Verdict
     resumes: int = 0
@@ -52,7 +52,7 @@ class Pending:
 
     def noted(self) -> dict[str, Any]:
         """What the next daemon needs to continue."""
-        kept = self.kept
+        tracked = self.tracked
         return {
             "id": self.id,
             "draw": self.draw,
@@ -62,12 +62,12 @@ class Pending:
             "ending": msgspec.to_builtins(self.ending),
             "sat": msgspec.to_builtins(
                 PaneBefore(
-                    path=kept.session.path,
-                    seat=kept.seat,
-                    socket=kept.socket,
-                    shell_line=kept.shell_line,
-                    program=kept.program,
-                    flags=kept.flags,
+                    path=tracked.session.path,
+                    seat=tracked.seat,
+                    socket=tracked.socket,
+                    shell_line=tracked.shell_line,
+                    program=tracked.program,
+                    flags=tracked.flags,
                 )
             ),
         }
@@ -154,7 +154,7 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
         model=ending.model,
         limits=ending.limits,
     )
-    kept = TrackedSession(
+    tracked = TrackedSession(
         session,
         seat=sat.seat,
         socket=sat.socket,
@@ -174,7 +174,7 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
     return Pending(
         id=data["id"],
         ending=ending,
-        kept=kept,
+        tracked=tracked,
         draw=float(data.get("draw", 0.5)),
         verdict=_verdict(data, note.at, now),
         resumes=resumes,
@@ -217,9 +217,9 @@ def resumed(
         elif note.kind == "wake" and note.data.get("verdict") == "failed":
             times = times[:-1]
     if times and session is not None and words and records is not None:
-        heard = records.look(session.agent, session.path, session.session_id, words, times[0])
-        if heard.spoken_at is not None:
-            times = [at for at in times if at > heard.spoken_at]
+        received = records.look(session.agent, session.path, session.session_id, words, times[0])
+        if received.spoken_at is not None:
+            times = [at for at in times if at > received.spoken_at]
     return len(times), times[0] if times else None, last_at
 
 
@@ -234,10 +234,10 @@ def own_words(messages: Messages) -> str:
 
 
 def ending_of(
-    kept: TrackedSession, stop: Stop, state: Literal["exited", "at_prompt"], at: float
+    tracked: TrackedSession, stop: Stop, state: Literal["exited", "at_prompt"], at: float
 ) -> wake.StoppedSession:
     """What is known about a stopped session, without what has yet to be looked up."""
-    session = kept.session
+    session = tracked.session
     scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
     reading = session.reading
     return wake.StoppedSession(
@@ -248,9 +248,9 @@ def ending_of(
         state=state,
         at=at,
         ended_by=stop.ended_by,
-        by_hook=kept.hook_end if state == "exited" else "",
-        in_run=kept.in_run,
-        is_own=kept.is_ours,
+        by_hook=tracked.hook_end if state == "exited" else "",
+        in_run=tracked.in_run,
+        is_own=tracked.is_ours,
         limit_scope=scope or "",
         limits=session.limits,
         idle_s=max(0.0, at - (session.last_at or at)),

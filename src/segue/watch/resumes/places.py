@@ -24,13 +24,13 @@ class Places:
     """Each method returns why it was not possible, or "". May raise TmuxError, SegueError,
     OSError."""
 
-    def __init__(self, world: DaemonState) -> None:
-        self.world = world
+    def __init__(self, state: DaemonState) -> None:
+        self.state = state
         self._runs: list[subprocess.Popen[bytes]] = []
 
-    def holder(self, kept: TrackedSession) -> str:
+    def holder(self, tracked: TrackedSession) -> str:
         """Why somebody else is writing to the session; "" if nobody is."""
-        session = kept.session
+        session = tracked.session
         with open_store() as store:
             holder = store.holder(f"session:{session.agent}:{session.session_id}")
         if holder is None or not leases.is_alive(holder):
@@ -39,55 +39,55 @@ class Places:
             return ""  # the agent itself, which `segue back` has become
         return f"process {holder.pid} has the session ({holder.note or 'a run'})"
 
-    def program(self, kept: TrackedSession) -> str:
+    def program(self, tracked: TrackedSession) -> str:
         """The program that ran; if it was replaced since, what its name leads to now."""
-        if kept.program and os.access(kept.program, os.X_OK):
-            return kept.program
-        return shutil.which(kept.session.agent, path=self.world.env.get("PATH")) or ""
+        if tracked.program and os.access(tracked.program, os.X_OK):
+            return tracked.program
+        return shutil.which(tracked.session.agent, path=self.state.env.get("PATH")) or ""
 
     def is_running(self, pid: int) -> bool:
         """Whether the agent that was started as this process still runs."""
         return system().facts(pid) is not None
 
-    def in_pane(self, kept: TrackedSession, id: str) -> str:
+    def in_pane(self, tracked: TrackedSession, id: str) -> str:
         """Types one line of segue's own into the shell in which the agent was; returns why not, or
         ""."""
-        seat = kept.seat
+        seat = tracked.seat
         if seat is None:
             return "its pane is unknown"
         pane = Tmux(seat.socket).pane(seat.pane)
         if pane is None or pane.tty != seat.tty:
             return "its pane is gone"
-        if kept.shell_line is None or not shell_waits(pane):
+        if tracked.shell_line is None or not shell_waits(pane):
             return "no shell waits in its pane"
         words = [*program(), "back", id]
-        if folder := self.world.env.get("SEGUE_HOME"):
+        if folder := self.state.env.get("SEGUE_HOME"):
             words += ["--state", folder]  # the shell may not know it
-        refused = self.world.typist.command(seat.socket, seat.pane, words, line=kept.shell_line)
+        refused = self.state.typist.command(seat.socket, seat.pane, words, line=tracked.shell_line)
         if refused is None:
             return ""
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
-    def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
+    def in_window(self, tracked: TrackedSession, id: str, agent: str = "") -> str:
         """Starts it in the tmux where it ran. `agent` is the one to start, if not its own."""
-        agent = agent or kept.session.agent
-        if kept.socket == state.open_socket_path():
+        agent = agent or tracked.session.agent
+        if tracked.socket == state.open_socket_path():
             # Nobody would see a window there; a separate session can be reattached.
             command = (*program(), "back", id)
-            hosting.start(agent, command, self.world.env, kept.session.cwd)
+            hosting.start(agent, command, self.state.env, tracked.session.cwd)
             return ""
-        tmux = Tmux(kept.socket)
+        tmux = Tmux(tracked.socket)
         session = ""
-        if kept.seat is not None:
-            pane = tmux.pane(kept.seat.pane)
+        if tracked.seat is not None:
+            pane = tmux.pane(tracked.seat.pane)
             session = pane.session if pane else ""
         command = (*program(), "back", id)
-        tmux.new_window(kept.session.cwd, command, _env(self.world.env), agent, session)
+        tmux.new_window(tracked.session.cwd, command, _env(self.state.env), agent, session)
         return ""
 
-    def headless(self, kept: TrackedSession, id: str, task: str) -> str:
+    def headless(self, tracked: TrackedSession, id: str, task: str) -> str:
         """A run takes the work over, with this task."""
-        session = kept.session
+        session = tracked.session
         self._runs = [run for run in self._runs if run.poll() is None]
         folder = _logs()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Places:
                 # The user never ran segue here, so a check set by a repository is not theirs.
                 [*program(), "run", "--agent", session.agent, "--no-project-check", "-"],
                 cwd=session.cwd,
-                env=dict(self.world.env),
+                env=dict(self.state.env),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -113,8 +113,8 @@ class Places:
             return ""
         if code == 0:
             return ""
-        said = place.read_text("utf-8", "replace").strip().splitlines()
-        return f"the run ended with {code}: {said[-1] if said else 'no output'}"
+        lines = place.read_text("utf-8", "replace").strip().splitlines()
+        return f"the run ended with {code}: {lines[-1] if lines else 'no output'}"
 
     def forget_logs(self, before: float) -> None:
         """Deletes the output of runs that wrote nothing since then. Each run keeps its own log

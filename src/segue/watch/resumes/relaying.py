@@ -37,32 +37,32 @@ class Successor(Struct, frozen=True):
     flags: tuple[str, ...]  # the user's flags for it, as far as it accepts them in a terminal
 
 
-def successors(world: DaemonState, gate: AccountGate, session: Session) -> Iterator[Successor]:
+def successors(state: DaemonState, gate: AccountGate, session: Session) -> Iterator[Successor]:
     """The agents of the user's list that are installed, signed in as far as segue can see, have
     a terminal that segue knows, and are not limited; in order. No program is started to find
     out."""
-    settings = world.rules.user_settings
+    settings = state.rules.user_settings
     for name in settings.relay:
         agent = canonical(name)
         terminal, drive = terminals.find(agent), drives.find(agent)
         if agent == session.agent or terminal is None or drive is None:
             continue
-        command = drive.find(world.env)
+        command = drive.find(state.env)
         if command is None:
             continue
-        said = settings.flags.get(agent, ())
-        found = access(drive, command, flags=said, env=world.env, cwd=session.cwd, may_start=False)
+        flags = settings.flags.get(agent, ())
+        found = access(drive, command, flags=flags, env=state.env, cwd=session.cwd, may_start=False)
         if found is not None and found.signed_in is False:
             continue
-        if gate.is_free(account_of(agent, world.env, flags=said, cwd=session.cwd)):
-            yield Successor(agent, terminal, drive, command[0], kept_flags(terminal, said))
+        if gate.is_free(account_of(agent, state.env, flags=flags, cwd=session.cwd)):
+            yield Successor(agent, terminal, drive, command[0], kept_flags(terminal, flags))
 
 
-def begun(world: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
+def begun(state: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:
     """The command that starts the new agent, with its prompt."""
     unread = instructions.unread_after(session.cwd, to.drive, session.agent)
     relay = Relay(before=session.agent, agent=to.agent, unread=unread)
-    prompt = world.rules.messages(session.cwd).handoff_resume(
+    prompt = state.rules.messages(session.cwd).handoff_resume(
         file=str(document), reason=StopReason.RATE_LIMIT, relay=relay
     )
     return to.terminal.new_argv(to.program, prompt, to.flags)

@@ -59,19 +59,19 @@ class Resumer:
     """Carries out resumes, one after the other, in the thread of `HandoffWorker`."""
 
     def __init__(
-        self, world: DaemonState, hands: HandoffWorker, *, verify_s: float = VERIFY_S
+        self, state: DaemonState, handoffs: HandoffWorker, *, verify_s: float = VERIFY_S
     ) -> None:
-        self.world, self.hands, self.gate = world, hands, AccountGate(world)
+        self.state, self.handoffs, self.gate = state, handoffs, AccountGate(state)
         self.verify_s = verify_s
         self.is_stopping = False
         self.stops: Stops | None = None
         self.wakes: Callable[[], None] = lambda: None
         """Called when one is done, because the decision on it may change."""
-        self.places = Places(world)
+        self.places = Places(state)
 
     def resume(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
         """Queues a resume; the result is passed to `stops.carried`."""
-        self.hands.do(lambda: self.carry_out(pending, verdict))
+        self.handoffs.do(lambda: self.carry_out(pending, verdict))
 
     def carry_out(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
         """Does it now. For the thread that touches terminals."""
@@ -82,111 +82,115 @@ class Resumer:
         except (SegueError, OSError, ValueError) as fault:
             failed = NotDone(in_words(fault))
         if self.stops is not None:
-            with self.world.lock:
+            with self.state.lock:
                 why, retry, is_begun = failed or NotDone("")
                 self.stops.carried(pending, why, retry=retry, is_begun=is_begun)
         self.wakes()
 
     def _carry(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> NotDone | None:
-        kept = self._kept(pending)
-        handoff = self.hands.of(kept.session)
+        tracked = self._kept(pending)
+        handoff = self.handoffs.of(tracked.session)
         if handoff is not None and handoff.step is not HandoffStep.RESTING:
             return NotDone("a handoff is in progress", retry=True)
-        if why := self.places.holder(kept):
+        if why := self.places.holder(tracked):
             return NotDone(why)
         if isinstance(verdict, wake.Relay):
-            return self._relay(kept, pending, verdict)
-        with self.world.lock:  # others were resumed first: its account may have hit a limit since
-            answer = self.gate.ask(kept, takes_turn=False)
+            return self._relay(tracked, pending, verdict)
+        with self.state.lock:  # others were resumed first: its account may have hit a limit since
+            answer = self.gate.ask(tracked, takes_turn=False)
         if answer.until is not None:
             return NotDone("its account is limited", retry=True)
         if pending.ending.state == "at_prompt":
             if verdict.prompt == "handoff":
                 if handoff is not None:
-                    self.hands.drop(handoff, "the context is exhausted: segue hands it over itself")
-                self.hands.begin(kept, own=True)
+                    self.handoffs.drop(
+                        handoff, "the context is exhausted: segue hands it over itself"
+                    )
+                self.handoffs.begin(tracked, own=True)
                 return None
             return self._continue(pending)
         marker = ""
         if verdict.place != "headless":
-            marker = self._write_order(kept, pending, verdict)
-        began = self.world.clock.now()
-        failed = self._begin(kept, pending, verdict.place)
+            marker = self._write_order(tracked, pending, verdict)
+        began = self.state.clock.now()
+        failed = self._begin(tracked, pending, verdict.place)
         if failed is not None or verdict.place == "headless":
             return failed
         failed = self._verify(pending, marker, began)
-        terminal = kept.terminal
+        terminal = tracked.terminal
         if failed or verdict.prompt == "handoff" or (terminal and terminal.resumes_with_prompt):
             return failed
         return self._continue_once_idle(pending)
 
-    def _relay(self, kept: TrackedSession, pending: Pending, verdict: wake.Relay) -> NotDone | None:
+    def _relay(
+        self, tracked: TrackedSession, pending: Pending, verdict: wake.Relay
+    ) -> NotDone | None:
         """Starts the other agent in a window beside it. The session itself is not touched, except
         that its agent's own plan to continue is cancelled."""
-        session = kept.session
-        with self.world.lock:
-            found = relaying.successors(self.world, self.gate, session)
+        session = tracked.session
+        with self.state.lock:
+            found = relaying.successors(self.state, self.gate, session)
             to = next((each for each in found if each.agent == verdict.agent), None)
         if to is None:
             return NotDone(f"{verdict.agent} can no longer take over", retry=True)
-        if failed := self._cancel_native(kept, pending):
+        if failed := self._cancel_native(tracked, pending):
             return failed
-        document = self._document(kept, pending)
-        argv = relaying.begun(self.world, session, to, document)
+        document = self._document(tracked, pending)
+        argv = relaying.begun(self.state, session, to, document)
         order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "relay_to": to.agent}
-        self.world.note(ORDER, session, order)
-        began = self.world.clock.now()
+        self.state.note(ORDER, session, order)
+        began = self.state.clock.now()
         try:
-            why = self.places.in_window(kept, pending.id, to.agent)
+            why = self.places.in_window(tracked, pending.id, to.agent)
         except TmuxError as fault:
             why = str(fault)
         if why:
             return NotDone(why)
         return self._verify(pending, document.name, began, to.agent)
 
-    def _cancel_native(self, kept: TrackedSession, pending: Pending) -> NotDone | None:
+    def _cancel_native(self, tracked: TrackedSession, pending: Pending) -> NotDone | None:
         """Cancels the agent's own plan to continue: otherwise two agents would do the work. If the
         relay fails after all, segue resumes the session after the reset, like any other."""
-        seat, terminal = kept.seat, kept.terminal
+        seat, terminal = tracked.seat, tracked.terminal
         if pending.ending.state != "at_prompt" or seat is None or terminal is None:
             return None
-        seen = self.world.look(kept)
-        if isinstance(seen, TypingRefused):
-            return _not_pressed(seen) if pending.ending.native_continues_at is not None else None
-        if not seen.continues_at:
+        pane = self.state.look(tracked)
+        if isinstance(pane, TypingRefused):
+            return _not_pressed(pane) if pending.ending.native_continues_at is not None else None
+        if not pane.continues_at:
             return None
-        if seen.draft:
+        if pane.draft:
             return NotDone("something is typed in its input line", retry=True)
-        refused = self.world.typist.press(
+        refused = self.state.typist.press(
             seat, terminal, terminal.cancel_continue, states=("idle",)
         )
         if refused is not None:
             return _not_pressed(refused)
-        until = self.world.clock.awake() + _CANCEL_S
-        while not isinstance(seen, TypingRefused) and seen.continues_at:
-            if self.world.clock.awake() >= until:
+        until = self.state.clock.awake() + _CANCEL_S
+        while not isinstance(pane, TypingRefused) and pane.continues_at:
+            if self.state.clock.awake() >= until:
                 return NotDone("its agent still says that it will continue by itself", retry=True)
             self._pause()
-            seen = self.world.look(kept)
-        with self.world.lock:
+            pane = self.state.look(tracked)
+        with self.state.lock:
             pending.ending = replace(pending.ending, native_continues_at=None)
-        self.world.say(f"{label(kept.session)}: segue cancelled its plan to continue by itself")
+        self.state.say(f"{label(tracked.session)}: segue cancelled its plan to continue by itself")
         return None
 
-    def _begin(self, kept: TrackedSession, pending: Pending, place: Place) -> NotDone | None:
+    def _begin(self, tracked: TrackedSession, pending: Pending, place: Place) -> NotDone | None:
         """Starts it in the chosen place or, if that is no longer free, in the next place that
         the user allows."""
-        places = self.world.policy(kept.session).resume_places
+        places = self.state.policy(tracked.session).resume_places
         rest = places[places.index(place) :] if place in places else (place,)
         tried: list[str] = []
         for each in rest:
             try:
                 if each == "headless":
-                    why = self._headless(kept, pending)
+                    why = self._headless(tracked, pending)
                 elif each == "pane":
-                    why = self.places.in_pane(kept, pending.id)
+                    why = self.places.in_pane(tracked, pending.id)
                 else:
-                    why = self.places.in_window(kept, pending.id)
+                    why = self.places.in_window(tracked, pending.id)
             except TmuxError as fault:
                 why = str(fault)
             if not why:
@@ -195,38 +199,38 @@ class Resumer:
         return NotDone("; ".join(tried))
 
     def _kept(self, pending: Pending) -> TrackedSession:
-        with self.world.lock:
-            return self.stops.kept_of(pending) if self.stops else pending.kept
+        with self.state.lock:
+            return self.stops.kept_of(pending) if self.stops else pending.tracked
 
     def _pause(self) -> None:
         if self.is_stopping:
             raise _Stopping
-        self.world.clock.wait((), _LOOK_S)
+        self.state.clock.wait((), _LOOK_S)
 
     # At its prompt
 
     def _continue(self, pending: Pending) -> NotDone | None:
-        kept = self._kept(pending)
-        if kept.seat is None or kept.terminal is None:
+        tracked = self._kept(pending)
+        if tracked.seat is None or tracked.terminal is None:
             return NotDone("it is in no terminal that segue can type into")
-        seen = self.world.look(kept)
-        if not isinstance(seen, TypingRefused) and seen.is_harmless and kept.terminal.dismiss:
+        pane = self.state.look(tracked)
+        if not isinstance(pane, TypingRefused) and pane.is_harmless and tracked.terminal.dismiss:
             # Such as an offer of a cheaper model, which some make at a limit.
-            self.world.typist.press(
-                kept.seat, kept.terminal, kept.terminal.dismiss, states=("dialog",)
+            self.state.typist.press(
+                tracked.seat, tracked.terminal, tracked.terminal.dismiss, states=("dialog",)
             )
             self._pause()
-        text = self._prompt(kept, pending)
-        since = self.world.clock.now() - 2
-        now = self.world.clock.now()
+        text = self._prompt(tracked, pending)
+        since = self.state.clock.now() - 2
+        now = self.state.clock.now()
         waited = pending.in_the_way_since is not None and (
-            now - pending.in_the_way_since >= self.world.policy(kept.session).draft_wait_s
+            now - pending.in_the_way_since >= self.state.policy(tracked.session).draft_wait_s
         )
-        refused = self.world.typist.type(
-            kept.seat,
-            kept.terminal,
+        refused = self.state.typist.type(
+            tracked.seat,
+            tracked.terminal,
             text,
-            landed=lambda: self._heard(kept.session, _marker(text), since),
+            landed=lambda: self._heard(tracked.session, _marker(text), since),
             keep_draft=waited,
         )
         if refused is None:
@@ -238,66 +242,66 @@ class Resumer:
 
     def _continue_once_idle(self, pending: Pending) -> NotDone | None:
         """Types what the agent does not take when it is started."""
-        until = self.world.clock.awake() + self.verify_s
+        until = self.state.clock.awake() + self.verify_s
         failed: NotDone | None = NotDone("it did not reach its prompt")
         idle_since: float | None = None
-        while self.world.clock.awake() < until:
-            seen = self.world.look(self._kept(pending))
-            if isinstance(seen, TypingRefused) or seen.state != "idle":
+        while self.state.clock.awake() < until:
+            pane = self.state.look(self._kept(pending))
+            if isinstance(pane, TypingRefused) or pane.state != "idle":
                 idle_since = None
             elif idle_since is None:
-                idle_since = self.world.clock.awake()
-            elif self.world.clock.awake() - idle_since >= _STEADY_S:
+                idle_since = self.state.clock.awake()
+            elif self.state.clock.awake() - idle_since >= _STEADY_S:
                 failed = self._continue(pending)
                 if failed is None or not failed.retry:
                     return failed
             self._pause()
         return failed
 
-    def _prompt(self, kept: TrackedSession, pending: Pending) -> str:
+    def _prompt(self, tracked: TrackedSession, pending: Pending) -> str:
         stop = pending.ending.stop
         was_cut = pending.ending.mid_turn and pending.ending.state == "exited"
-        return self.world.rules.messages(kept.session.cwd).resume(
+        return self.state.rules.messages(tracked.session.cwd).resume(
             reason=stop.reason if stop else StopReason.UNKNOWN,
             leg=pending.resumes + 1,
             call_in_doubt="" if was_cut else None,
         )
 
     def _heard(self, session: Session, marker: str, since: float) -> bool:
-        heard = self.world.records.look(
+        received = self.state.records.look(
             session.agent, session.path, session.session_id, marker, since
         )
-        return heard.prompt_at is not None
+        return received.prompt_at is not None
 
     # In a new process
 
-    def _write_order(self, kept: TrackedSession, pending: Pending, verdict: wake.Resume) -> str:
+    def _write_order(self, tracked: TrackedSession, pending: Pending, verdict: wake.Resume) -> str:
         """Logs what `segue back` is to start; returns the name of the handoff document for a new
         session, or ""."""
-        session, terminal = kept.session, kept.terminal
-        program = self.places.program(kept)
+        session, terminal = tracked.session, tracked.terminal
+        program = self.places.program(tracked)
         if terminal is None or not program:
             raise StateError(f"segue does not know how to start {session.agent} in a terminal")
         if not _ID.fullmatch(session.session_id):
             raise StateError("its id cannot be passed on a command line")
         marker, writes = "", session.session_id
         if verdict.prompt == "handoff":
-            document = self._document(kept, pending)
+            document = self._document(tracked, pending)
             marker, writes = document.name, ""
-            prompt = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))
-            argv = terminal.new_argv(program, prompt, kept.flags)
+            prompt = self.state.rules.messages(session.cwd).handoff_resume(file=str(document))
+            argv = terminal.new_argv(program, prompt, tracked.flags)
         else:
-            prompt = self._prompt(kept, pending)
-            argv = terminal.resume_argv(program, session.session_id, prompt, kept.flags)
+            prompt = self._prompt(tracked, pending)
+            argv = terminal.resume_argv(program, session.session_id, prompt, tracked.flags)
         order = {"id": pending.id, "argv": list(argv), "cwd": session.cwd, "writes": writes}
-        self.world.note(ORDER, session, order)
+        self.state.note(ORDER, session, order)
         return marker
 
-    def _document(self, kept: TrackedSession, pending: Pending) -> Path:
+    def _document(self, tracked: TrackedSession, pending: Pending) -> Path:
         """The rule-made handoff of a session that can no longer be asked."""
-        session, now = kept.session, self.world.clock.now()
-        folder = self.world.documents.folder(session.cwd, self.world.policy(session).handoff_folder)
-        text = self.world.documents.own(
+        session, now = tracked.session, self.state.clock.now()
+        folder = self.state.documents.folder(session.cwd, self.state.policy(session).handoff_folder)
+        text = self.state.documents.own(
             agent=session.agent,
             path=session.path,
             session_id=session.session_id,
@@ -305,17 +309,17 @@ class Resumer:
             id=pending.id,
             at=now,
             percent=session.reading.fraction * 100 if session.reading else 0.0,
-            env=self.world.env,
+            env=self.state.env,
         )
-        return self.world.documents.write(folder, documents.name(now, pending.id), text)
+        return self.state.documents.write(folder, documents.name(now, pending.id), text)
 
     def _verify(
         self, pending: Pending, marker: str, began: float, agent: str = ""
     ) -> NotDone | None:
         """Waits until an agent has the session open, or one that was told to read the handoff.
         `agent`: which agent, if not its own."""
-        began_at = self.world.clock.awake()
-        while (took_s := self.world.clock.awake() - began_at) < _SLOW * self.verify_s:
+        began_at = self.state.clock.awake()
+        while (took_s := self.state.clock.awake() - began_at) < _SLOW * self.verify_s:
             if self._goes_on(pending, marker, began, agent or pending.ending.agent):
                 return None
             if why := self._why_not_back(pending, began):
@@ -331,8 +335,8 @@ class Resumer:
     def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:
         if not marker:
             return self._kept(pending).session.process is not None
-        with self.world.lock:
-            everyone = [kept.session for kept in self.world.kept.values()]
+        with self.state.lock:
+            everyone = [tracked.session for tracked in self.state.tracked.values()]
         return any(
             session.process is not None
             and session.agent == agent
@@ -352,7 +356,7 @@ class Resumer:
 
     def _back(self, pending: Pending, began: float) -> dict[str, Any]:
         """What `segue back` noted."""
-        for note in reversed(self.world.log.of(pending.ending.agent, pending.ending.session_id)):
+        for note in reversed(self.state.log.of(pending.ending.agent, pending.ending.session_id)):
             if note.at < began - 1:
                 break
             if note.kind == "back" and note.data.get("id") == pending.id:
@@ -361,13 +365,13 @@ class Resumer:
 
     # Without a terminal
 
-    def _headless(self, kept: TrackedSession, pending: Pending) -> str:
+    def _headless(self, tracked: TrackedSession, pending: Pending) -> str:
         """A run takes the work over in its own session, with what segue knows about it."""
-        session = kept.session
-        self.gate.left(kept)  # the run asks for itself
-        document = self._document(kept, pending)
-        task = self.world.rules.messages(session.cwd).handoff_resume(file=str(document))
-        return self.places.headless(kept, pending.id, task)
+        session = tracked.session
+        self.gate.left(tracked)  # the run asks for itself
+        document = self._document(tracked, pending)
+        task = self.state.rules.messages(session.cwd).handoff_resume(file=str(document))
+        return self.places.headless(tracked, pending.id, task)
 
 
 def _not_pressed(refused: TypingRefused) -> NotDone:

@@ -70,16 +70,16 @@ class Stops:
 
     def __init__(
         self,
-        world: DaemonState,
+        state: DaemonState,
         carrier: Carrier,
         *,
         draw: Callable[[], float] = random.random,
         local: Local = local_time,
     ) -> None:
-        self.world = world
+        self.state = state
         self.carrier = carrier
         self.local = local
-        self.gate = AccountGate(world)
+        self.gate = AccountGate(state)
         self.pending: dict[Name, Pending] = {}
         self.woken: dict[Name, ResumeAttempt] = {}
         """Sessions that segue resumed and whose user has not taken over again."""
@@ -92,13 +92,13 @@ class Stops:
         self._yes_until: dict[str, float] = {}
         self._last_wake_at: float | None = None
         self._proven = False
-        self._restored_at = world.clock.now()
+        self._restored_at = state.clock.now()
 
     # What is seen
 
     def ended(
         self,
-        kept: TrackedSession,
+        tracked: TrackedSession,
         stop: Stop,
         *,
         mid_turn: bool,
@@ -106,30 +106,30 @@ class Stops:
         exit_code: int | None = None,
     ) -> None:
         """Its process is gone."""
-        session, now = kept.session, self.world.clock.now()
+        session, now = tracked.session, self.state.clock.now()
         key = (session.agent, session.session_id)
         was_at_prompt = key in self._at_prompt
         by_system = stop.ended_by == "system" or signal_of(exit_code) not in _BY_USER_SIGNALS
         if was_at_prompt and stop.ended_by == "unknown" and not by_system:
             # Whatever had stopped it there: an agent leaves its prompt only if its user does.
             stop = msgspec.structs.replace(stop, ended_by="user")
-        self._note_stop(kept, stop, "exited")
+        self._note_stop(tracked, stop, "exited")
         ending = msgspec.structs.replace(
-            ending_of(kept, stop, "exited", now),
+            ending_of(tracked, stop, "exited", now),
             mid_turn=mid_turn,
-            has_pane=kept.seat is not None,
-            pane_shell=kept.seat is not None and kept.shell_line is not None,
+            has_pane=tracked.seat is not None,
+            pane_shell=tracked.seat is not None and tracked.shell_line is not None,
             has_tmux=has_tmux,
         )
         if wake.ended_by_user(ending):
             self._left_at[session.cwd] = now
         if not self._is_relayed(session):
-            self._open(kept, ending)
+            self._open(tracked, ending)
         self._left_prompt(key)
 
-    def at_prompt(self, kept: TrackedSession) -> None:
+    def at_prompt(self, tracked: TrackedSession) -> None:
         """It may be at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
-        session, now = kept.session, self.world.clock.now()
+        session, now = tracked.session, self.state.clock.now()
         key = (session.agent, session.session_id)
         assert session.stop is not None
         mark = (session.stop.reason.value, session.stop.retry_at, session.last_at or 0.0)
@@ -137,8 +137,8 @@ class Stops:
         if before == mark:
             self._again.pop(key, None)
             return
-        seen = self.world.look(kept)
-        is_busy = not isinstance(seen, TypingRefused) and seen.state == "busy"
+        pane = self.state.look(tracked)
+        is_busy = not isinstance(pane, TypingRefused) and pane.state == "busy"
         if is_busy or (before is not None and before[:2] == mark[:2]):
             # It is still working, or just beginning its next turn: that will show soon.
             due = self._again.setdefault(key, now + AGAIN_S)
@@ -150,24 +150,24 @@ class Stops:
         self._at_prompt.add(key)
         stop = endings.ending_of(session, None, endings.After(terminal="there"))
         if before is not None or not self._is_noted(session, mark):
-            self._note_stop(kept, stop, "at_prompt")
+            self._note_stop(tracked, stop, "at_prompt")
         if not self._is_relayed(session):
-            self._stopped_at_prompt(kept, stop)
+            self._stopped_at_prompt(tracked, stop)
         self._noted[key] = mark
         self._again.pop(key, None)
 
-    def _stopped_at_prompt(self, kept: TrackedSession, stop: Stop) -> None:
-        session, now = kept.session, self._now()
+    def _stopped_at_prompt(self, tracked: TrackedSession, stop: Stop) -> None:
+        session, now = tracked.session, self._now()
         key = (session.agent, session.session_id)
-        ending = ending_of(kept, stop, "at_prompt", session.last_at or now)
-        ending = msgspec.structs.replace(ending, has_pane=kept.seat is not None)
+        ending = ending_of(tracked, stop, "at_prompt", session.last_at or now)
+        ending = msgspec.structs.replace(ending, has_pane=tracked.seat is not None)
         waiting = self.pending.get(key)
         if waiting is not None and (waiting.doing or is_same_stop(waiting.ending, ending)):
             return
         if waiting is not None and waiting.ending.stop is not None:
             again = wake.reported_again(waiting.ending.stop, stop)
             ending = msgspec.structs.replace(ending, stop=again)
-        self._open(kept, ending)
+        self._open(tracked, ending)
 
     def _left_prompt(self, key: Name) -> None:
         self._at_prompt.discard(key)
@@ -181,7 +181,7 @@ class Stops:
 
     def _is_noted(self, session: Session, mark: tuple[str, float | None, float]) -> bool:
         """Whether a previous daemon logged this very stop."""
-        last = self.world.log.latest("stop", agent=session.agent, session_id=session.session_id)
+        last = self.state.log.latest("stop", agent=session.agent, session_id=session.session_id)
         names = ("reason", "retry_at", "last_at")
         return last is not None and tuple(last.data.get(name) for name in names) == mark
 
@@ -197,8 +197,8 @@ class Stops:
     def went_on(self, session: Session) -> None:
         """It works, or its user spoke: nothing is pending any more."""
         key = (session.agent, session.session_id)
-        if (kept := self.world.kept.get(key)) is not None:
-            self.gate.replied(kept)
+        if (tracked := self.state.tracked.get(key)) is not None:
+            self.gate.replied(tracked)
         self._left_prompt(key)
         self._attend_woken(session)
         found = self.pending.get(key)
@@ -214,7 +214,7 @@ class Stops:
         found = self.pending.get(key)
         if found is not None:
             found.resumes = 0
-        self.world.note("hook", session, {"type": "user_spoke"})
+        self.state.note("hook", session, {"type": "user_spoke"})
 
     def _attend_woken(self, session: Session) -> None:
         """A session that segue resumed is working: decides whether it may, and what that proves."""
@@ -224,15 +224,15 @@ class Stops:
             return
         if not woken.replied and has_replied(session, woken.at):
             woken.replied = self._proven = True
-        now = self.world.clock.now()
+        now = self.state.clock.now()
         history = wake.ResumeHistory(yes_until=self._yes_until.get(session.cwd))
-        why = wake.unattended(session.limits, history, self.world.policy(session), now=now)
+        why = wake.unattended(session.limits, history, self.state.policy(session), now=now)
         if why and not woken.rests:
             woken.rests = True
-            self.world.note("wake", session, {"verdict": "rest", "why": why})
-            self.world.say(f"{label(session)}: {why}; segue no longer resumes it without you")
+            self.state.note("wake", session, {"verdict": "rest", "why": why})
+            self.state.say(f"{label(session)}: {why}; segue no longer resumes it without you")
             what = f"{label(session)} is working without you"
-            self.world.notices.tell("needs_you", f"{woken.id}:rest", what, why)
+            self.state.notices.tell("needs_you", f"{woken.id}:rest", what, why)
 
     # What is decided
 
@@ -240,9 +240,9 @@ class Stops:
         """Decides on what is due; returns when the next one is."""
         for key, due in list(self._again.items()):
             if due <= now:
-                kept = self.world.kept.get(key)
-                if kept is not None and self.is_stop_at_prompt(kept.session):
-                    self.at_prompt(kept)
+                tracked = self.state.tracked.get(key)
+                if tracked is not None and self.is_stop_at_prompt(tracked.session):
+                    self.at_prompt(tracked)
                 else:
                     self._again.pop(key, None)
         for pending in list(self.pending.values()):
@@ -262,22 +262,22 @@ class Stops:
 
     def decide(self, pending: Pending) -> None:
         """Decides, logs the decision, and has it carried out."""
-        world, now = self.world, self.world.clock.now()
-        kept = self.kept_of(pending)
-        session = kept.session
-        if not self._still_there(pending, kept, now):
+        state, now = self.state, self.state.clock.now()
+        tracked = self.kept_of(pending)
+        session = tracked.session
+        if not self._still_there(pending, tracked, now):
             return
-        pending.ending = self._now_known(pending, kept)
+        pending.ending = self._now_known(pending, tracked)
         verdict = wake.decide(
             pending.ending,
             self._history(pending, session, now),
-            world.policy(session),
+            state.policy(session),
             now=now,
             local=self.local,
             draw=pending.draw,
         )
         if isinstance(verdict, wake.Resume):
-            verdict = self._at_gate(kept, pending, verdict, now)
+            verdict = self._at_gate(tracked, pending, verdict, now)
         before, counted, last_wake_at = pending.verdict, pending.counted, self._last_wake_at
         if isinstance(verdict, wake.Resume | wake.Relay):
             pending.doing = True
@@ -288,7 +288,7 @@ class Stops:
         except StateError:  # what is not logged is not done: it is decided again later
             pending.verdict, pending.doing, self._last_wake_at = before, False, last_wake_at
             pending.resumes, pending.last_resume_at = counted
-            self.gate.left(kept)
+            self.gate.left(tracked)
             raise
         if isinstance(verdict, wake.Leave):
             self.pending.pop((session.agent, session.session_id), None)
@@ -296,38 +296,42 @@ class Stops:
             self.carrier.resume(pending, verdict)
 
     def _at_gate(
-        self, kept: TrackedSession, pending: Pending, verdict: wake.Resume, now: float
+        self, tracked: TrackedSession, pending: Pending, verdict: wake.Resume, now: float
     ) -> wake.Resume | wake.WaitForReset:
         """The same, if its account allows it. A run asks again under its own name."""
-        answer = self.gate.ask(kept, takes_turn=verdict.place != "headless")
+        answer = self.gate.ask(tracked, takes_turn=verdict.place != "headless")
         if answer.until is None:
             return verdict
-        policy = self.world.policy(kept.session)
+        policy = self.state.policy(tracked.session)
         return wake.held_by_account(answer, policy, now=now, draw=pending.draw)
 
     def kept_of(self, pending: Pending) -> TrackedSession:
         """What is known about its session, even if nobody has looked at it for days."""
-        kept = self.world.kept.get((pending.ending.agent, pending.ending.session_id))
-        if kept is None:
-            return pending.kept
-        if kept is not pending.kept and kept.session.process is None and not kept.seen_pid:
+        tracked = self.state.tracked.get((pending.ending.agent, pending.ending.session_id))
+        if tracked is None:
+            return pending.tracked
+        if (
+            tracked is not pending.tracked
+            and tracked.session.process is None
+            and not tracked.seen_pid
+        ):
             # It ended before this daemon started: the log knows where.
             for name in ("seat", "socket", "terminal", "program", "flags", "shell_line"):
-                setattr(kept, name, getattr(pending.kept, name))
-        pending.kept = kept
-        return kept
+                setattr(tracked, name, getattr(pending.tracked, name))
+        pending.tracked = tracked
+        return tracked
 
-    def _still_there(self, pending: Pending, kept: TrackedSession, now: float) -> bool:
+    def _still_there(self, pending: Pending, tracked: TrackedSession, now: float) -> bool:
         """Whether it is as it was left: at its prompt, or gone. Otherwise, handles what follows
         from that."""
-        if pending.ending.state != "at_prompt" or kept.session.process is not None:
+        if pending.ending.state != "at_prompt" or tracked.session.process is not None:
             pending.missing_since = None
             return True
-        if self._has_moved_on(kept):
+        if self._has_moved_on(tracked):
             self._decided(
-                pending, kept.session, wake.Leave("its agent switched to another session")
+                pending, tracked.session, wake.Leave("its agent switched to another session")
             )
-            self.pending.pop((kept.session.agent, kept.session.session_id), None)
+            self.pending.pop((tracked.session.agent, tracked.session.session_id), None)
             return False
         missing_since = pending.missing_since = pending.missing_since or now
         if now < (self._restored_at if pending.was_restored else missing_since) + FOUND_S:
@@ -335,26 +339,28 @@ class Stops:
             return False  # its end is about to be seen
         if not pending.was_restored:  # it was not: the process may have had another session then
             self._decided(
-                pending, kept.session, wake.AskUser("its agent ended, and segue did not see how")
+                pending, tracked.session, wake.AskUser("its agent ended, and segue did not see how")
             )
             return False
-        booted_at = now - self.world.clock.elapsed()
+        booted_at = now - self.state.clock.elapsed()
         if not pending.allowed and booted_at <= pending.ending.at:
             self._decided(
-                pending, kept.session, wake.AskUser("its agent ended while no daemon was running")
+                pending,
+                tracked.session,
+                wake.AskUser("its agent ended while no daemon was running"),
             )
             return False
-        kept.seat = None
+        tracked.seat = None
         pending.ending = msgspec.structs.replace(
             pending.ending, state="exited", ended_by="system", mid_turn=False, has_pane=False
         )
         return True
 
-    def _has_moved_on(self, kept: TrackedSession) -> bool:
+    def _has_moved_on(self, tracked: TrackedSession) -> bool:
         """Whether its process has switched to another session: after `/clear`, or because its user
         chose another one. In that case, no process end will ever be seen."""
-        pid = kept.seen_pid or (kept.seat.pid if kept.seat is not None else 0)
-        everyone = (each.session for each in self.world.kept.values() if each is not kept)
+        pid = tracked.seen_pid or (tracked.seat.pid if tracked.seat is not None else 0)
+        everyone = (each.session for each in self.state.tracked.values() if each is not tracked)
         return any(s.process is not None and s.process.pid == pid for s in everyone)
 
     def _decided(self, pending: Pending, session: Session, verdict: wake.Verdict) -> None:
@@ -388,7 +394,7 @@ class Stops:
             is_headless = isinstance(verdict, wake.Resume) and verdict.place == "headless"
             self.woken[key] = ResumeAttempt(id=pending.id, at=now, replied=is_headless)
             self._note(pending, session, {"verdict": "resumed"})
-            self.world.notices.tell("resume", pending.id, f"{label(session)} resumes", verdict.why)
+            self.state.notices.tell("resume", pending.id, f"{label(session)} resumes", verdict.why)
             return
         self.gate.left(self.kept_of(pending))
         pending.resumes = max(0, pending.resumes - 1)
@@ -410,7 +416,7 @@ class Stops:
                 now + (RETRY_S if again else 0.0), f"no relay: {why_not}"
             )
             self._note(pending, session, {"verdict": "failed", **data_of(pending.verdict)})
-            self.world.say(f"{label(session)}: it could not be relayed: {why_not}")
+            self.state.say(f"{label(session)}: it could not be relayed: {why_not}")
             return
         pending.verdict = wake.AskUser(f"it could not be resumed: {why_not}")
         if retry and pending.retries < MAX_RETRIES:
@@ -426,8 +432,8 @@ class Stops:
         self._relayed[key] = self._now()
         self._note(pending, session, {"verdict": "relayed", "why": f"{verdict.agent} took over"})
         what = f"{label(session)}: {verdict.agent} took over"
-        self.world.say(f"{what}; {relaying.NOT_CARRIED_OVER}")
-        self.world.notices.tell("resume", pending.id, what, relaying.NOT_CARRIED_OVER)
+        self.state.say(f"{what}; {relaying.NOT_CARRIED_OVER}")
+        self.state.notices.tell("resume", pending.id, what, relaying.NOT_CARRIED_OVER)
 
     # What the user says
 
@@ -435,7 +441,7 @@ class Stops:
         """The user allows what was asked."""
         key = (session.agent, session.session_id)
         self._yes_until[session.cwd] = until
-        self.world.note("yes", session, {"until": until})
+        self.state.note("yes", session, {"until": until})
         pending = self.pending.get(key)
         if pending is None:
             return f"{label(session)}: nothing is pending"
@@ -463,28 +469,28 @@ class Stops:
         """Loads what a previous daemon was waiting for, and its user's answers. A session that
         was being resumed gets time to show whether it continued."""
         now = self._restored_at = self._now()
-        for pending in from_notes(self.world.log, now, now - KEEP_S):
+        for pending in from_notes(self.state.log, now, now - KEEP_S):
             self.pending[pending.ending.agent, pending.ending.session_id] = pending
             if pending.last_resume_at is not None:
                 self._last_wake_at = max(self._last_wake_at or 0.0, pending.last_resume_at)
-        self._relayed = relayed(self.world.log, now - KEEP_S)
-        for note in self.world.log.since(0, ("yes",), 100_000):
+        self._relayed = relayed(self.state.log, now - KEEP_S)
+        for note in self.state.log.since(0, ("yes",), 100_000):
             until = note.data.get("until")
             if isinstance(until, float | int) and until > now:
                 self._yes_until[note.project] = float(until)
-        stops = self.world.log.since(0, ("stop",), 1_000_000)
+        stops = self.state.log.since(0, ("stop",), 1_000_000)
         for note in stops:
             if note.data.get("ended_by") == "user" and note.at >= now - KEEP_S:
                 self._left_at[note.project] = note.at
 
-    def _open(self, kept: TrackedSession, ending: wake.StoppedSession) -> None:
+    def _open(self, tracked: TrackedSession, ending: wake.StoppedSession) -> None:
         key = (ending.agent, ending.session_id)
         before = self.pending.get(key)
-        count, last_at = before.counted if before else self._resumed(kept.session)
+        count, last_at = before.counted if before else self._resumed(tracked.session)
         pending = Pending(
-            id=before.id if before else self.world.new_id("w"),
+            id=before.id if before else self.state.new_id("w"),
             ending=ending,
-            kept=kept,
+            tracked=tracked,
             draw=before.draw if before else self._draw(),
             verdict=wake.WaitForReset(self._now(), ""),
             resumes=count,
@@ -495,47 +501,49 @@ class Stops:
 
     def _resumed(self, session: Session) -> tuple[int, float | None]:
         """How often it was resumed since the user's last prompt, and when last."""
-        notes = self.world.log.of(session.agent, session.session_id, ("wake", "hook"))
+        notes = self.state.log.of(session.agent, session.session_id, ("wake", "hook"))
         count, first_at, last_at = resumed(notes)
         if count and first_at is not None:
-            words = own_words(self.world.rules.messages(session.cwd))
-            records = self.world.records
+            words = own_words(self.state.rules.messages(session.cwd))
+            records = self.state.records
             count, _, _ = resumed(notes, session=session, words=words, records=records)
             return count, last_at
         return count, last_at
 
-    def _now_known(self, pending: Pending, kept: TrackedSession) -> wake.StoppedSession:
+    def _now_known(self, pending: Pending, tracked: TrackedSession) -> wake.StoppedSession:
         """The ending with what has become known since."""
-        session, ending = kept.session, pending.ending
+        session, ending = tracked.session, pending.ending
         is_exited = ending.state == "exited"
         newer = (session.last_at or 0.0) > ending.at
         last_at = pending.last_resume_at
         return msgspec.structs.replace(
             ending,
             others=() if pending.relay_failed else self._successors(ending, session),
-            in_run=ending.in_run or self.world.records.is_carried_on(session),
+            in_run=ending.in_run or self.state.records.is_carried_on(session),
             limits=session.limits or ending.limits,
             is_open=is_exited and session.process is not None,
-            has_file=self.world.records.has_file(session),
+            has_file=self.state.records.has_file(session),
             went_on=newer and (is_exited or not self.is_stop_at_prompt(session)),
             replied=last_at is None or has_replied(session, last_at),
-            native_continues_at=ending.native_continues_at or self._continues_at(pending, kept),
-            can_cancel_native=bool(kept.seat and kept.terminal and kept.terminal.cancel_continue),
+            native_continues_at=ending.native_continues_at or self._continues_at(pending, tracked),
+            can_cancel_native=bool(
+                tracked.seat and tracked.terminal and tracked.terminal.cancel_continue
+            ),
         )
 
     def _successors(self, ending: wake.StoppedSession, session: Session) -> tuple[str, ...]:
         is_limit = ending.stop is not None and ending.stop.reason is StopReason.RATE_LIMIT
-        if not is_limit or not self.world.policy(session).relay:
+        if not is_limit or not self.state.policy(session).relay:
             return ()
-        return tuple(each.agent for each in relaying.successors(self.world, self.gate, session))
+        return tuple(each.agent for each in relaying.successors(self.state, self.gate, session))
 
-    def _continues_at(self, pending: Pending, kept: TrackedSession) -> float | None:
+    def _continues_at(self, pending: Pending, tracked: TrackedSession) -> float | None:
         """When the agent continues by itself, if its screen says that it will."""
         stop = pending.ending.stop
         if pending.ending.state != "at_prompt" or stop is None:
             return None
-        seen = self.world.look(kept)
-        if isinstance(seen, TypingRefused) or not seen.continues_at:
+        pane = self.state.look(tracked)
+        if isinstance(pane, TypingRefused) or not pane.continues_at:
             return None
         return max(stop.retry_at or 0.0, self._now())
 
@@ -547,43 +555,43 @@ class Stops:
             user_left_project_at=self._left_at.get(session.cwd),
             yes_until=self._yes_until.get(session.cwd),
             allowed=pending.allowed,
-            paused=self.world.is_paused(session),
+            paused=self.state.is_paused(session),
             waking_now=sum(p.doing for p in self.pending.values()) + silent,
             proven=self._proven,
             last_wake_at=self._last_wake_at,
         )
 
     def _now(self) -> float:
-        return self.world.clock.now()
+        return self.state.clock.now()
 
-    def _note_stop(self, kept: TrackedSession, stop: Stop, state: str) -> None:
-        session = kept.session
+    def _note_stop(self, tracked: TrackedSession, stop: Stop, state: str) -> None:
+        session = tracked.session
         self.woken.pop((session.agent, session.session_id), None)
         if stop.reason in (StopReason.RATE_LIMIT, StopReason.OVERLOADED):
             self._proven = False
         if stop.reason is StopReason.RATE_LIMIT:  # known to its whole account before it is decided
-            self.gate.limited(kept, stop, self._resumed(session)[0])
+            self.gate.limited(tracked, stop, self._resumed(session)[0])
         data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
-        self.world.note("stop", session, data)
-        self.world.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
+        self.state.note("stop", session, data)
+        self.state.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
         if stop.reason.facts.is_told:
             key = f"{session.session_id}:{stop.reason.value}"
             what = f"{label(session)} stopped: {stop.reason.description}"
-            self.world.notices.tell("stop", key, what, stop.remediation)
+            self.state.notices.tell("stop", key, what, stop.remediation)
 
     def _note(self, pending: Pending, session: Session | None, data: dict[str, Any]) -> None:
-        self.world.note("wake", session, pending.noted() | data)
+        self.state.note("wake", session, pending.noted() | data)
 
     def _tell(self, session: Session, pending: Pending, verdict: wake.Verdict) -> None:
         why = verdict.why
         if isinstance(verdict, wake.AskUser) and pending.ending.used_tokens:
             why = f"{why}; resuming now: {wake.price_of(pending.ending, self._now()).in_words}"
-        self.world.say(f"{label(session)}: {tag_of(verdict)}: {why}")
+        self.state.say(f"{label(session)}: {tag_of(verdict)}: {why}")
         match verdict:
             case wake.AskUser():
-                self.world.notices.tell("needs_you", pending.id, f"{label(session)} needs you", why)
+                self.state.notices.tell("needs_you", pending.id, f"{label(session)} needs you", why)
             case wake.WaitForReset() | wake.StandBy():
-                self.world.notices.tell("wait", pending.id, f"{label(session)} waits", why)
+                self.state.notices.tell("wait", pending.id, f"{label(session)} waits", why)
             case _:
                 pass
 

@@ -63,13 +63,13 @@ class Takeups:
 
     def __init__(
         self,
-        world: DaemonState,
+        state: DaemonState,
         left_at: Callable[[str], float | None] = lambda cwd: None,
         draw: Callable[[], float] = random.random,
         runs: RunsHere | None = None,
         local: Local = local_time,
     ) -> None:
-        self.world, self.runs, self.local = world, runs or RunsHere(), local
+        self.state, self.runs, self.local = state, runs or RunsHere(), local
         self._user_left_at, self._draw = left_at, draw
         self.next_at = 0.0
         self._gone: dict[str, float] = {}  # since when runs were seen without a segue
@@ -102,7 +102,7 @@ class Takeups:
         if run.id in self._started:
             self.next_at = now + _SOON_S
             return  # it is on its way
-        policy = self.world.rules.policy(run.agent, "", run.cwd)
+        policy = self.state.rules.policy(run.agent, "", run.cwd)
         if not policy.auto_resume:
             return  # its log need not be read to see that it is left alone
         entries = store.log(run.id)
@@ -116,7 +116,7 @@ class Takeups:
             has_folder=self.runs.has_folder(run),
             tries=tries,
             tried_at=tried_at,
-            paused=self.world.is_paused(_session(run)),
+            paused=self.state.is_paused(_session(run)),
             user_left_project_at=self._user_left_at(run.cwd),
             last_takeup_at=self._last_at,
         )
@@ -131,45 +131,45 @@ class Takeups:
             case AskUser(why=why):
                 self._say(run, f"{why}; to resume: segue resume {run.id}")
                 what = f"{run.id} needs you"
-                self.world.notices.tell("needs_you", run.id, what, f"{why}; segue resume {run.id}")
+                self.state.notices.tell("needs_you", run.id, what, f"{why}; segue resume {run.id}")
             case Leave():
                 pass
 
     def _take_up(self, run: Run, why: str, number: int) -> None:
         """Resumes a run. The try is logged first, so it counts even if the daemon is killed in
         between."""
-        now = self._last_at = self.world.clock.now()
+        now = self._last_at = self.state.clock.now()
         self.next_at = now + _SOON_S
-        self.world.note("takeup", _session(run), {"run": run.id, "try": number, "why": why})
+        self.state.note("takeup", _session(run), {"run": run.id, "try": number, "why": why})
         self._say(run, f"resumed: {why}")
         try:
-            self._started[run.id] = self.runs.resume(run, self.world.env)
+            self._started[run.id] = self.runs.resume(run, self.state.env)
         except OSError as fault:
             self._say(
                 run, f"cannot be resumed: {in_words(fault)}; to resume: segue resume {run.id}"
             )
             return
-        self.world.notices.tell("resume", f"{run.id}:{number}", f"{run.id} resumes", why)
+        self.state.notices.tell("resume", f"{run.id}:{number}", f"{run.id} resumes", why)
 
     def _reap(self, store: Store) -> None:
         """Reaps the processes that have ended."""
-        for run_id, there in list(self._started.items()):
-            if (code := there.process.poll()) is None:
+        for run_id, process in list(self._started.items()):
+            if (code := process.process.poll()) is None:
                 continue
             del self._started[run_id]
             found = store.run(run_id)
             if found is not None and not found.state.is_final:
-                self._say(found, f"its segue ended with {code}: {there.said()}")
+                self._say(found, f"its segue ended with {code}: {process.said()}")
 
     def _tries(self, run: Run) -> tuple[int, float | None]:
         """How often it was resumed, and when last, including by previous daemons."""
-        notes = self.world.log.of(run.agent, run.id, ("takeup",))
+        notes = self.state.log.of(run.agent, run.id, ("takeup",))
         return len(notes), notes[-1].at if notes else None
 
     def _say(self, run: Run, line: str) -> None:
         if self._told.get(run.id) != line:
             self._told[run.id] = line
-            self.world.say(f"{run.id}: {line}")
+            self.state.say(f"{run.id}: {line}")
 
 
 def _session(run: Run) -> Session:

@@ -40,7 +40,7 @@ class DaemonAnswers:
     """The daemon as `watch.api` and the hooks see it. Any thread may call."""
 
     def __init__(self, watch: Watch, figures: GiveFigures = lambda since: {}) -> None:
-        self.watch, self.world = watch, watch.world
+        self.watch, self.state = watch, watch.state
         self.figures = figures
         """How well handoffs have worked since that time, as in `segue report --figures --json`."""
         self._figures: tuple[float, dict[str, float]] = (float("-inf"), {})
@@ -58,8 +58,8 @@ class DaemonAnswers:
 
     def status(self) -> dict[str, Any]:
         """The daemon itself."""
-        world = self.world
-        with world.lock:
+        state = self.state
+        with state.lock:
             waiting = [
                 {
                     "id": pending.id,
@@ -72,14 +72,14 @@ class DaemonAnswers:
                 }
                 for pending in self.watch.stops.pending.values()
             ]
-            cycles = [_cycle(cycle) for cycle in self.watch.hands.cycles.values()]
+            cycles = [_cycle(cycle) for cycle in self.watch.handoffs.cycles.values()]
             return {
                 "version": __version__,
                 "pid": os.getpid(),
                 "uptime_s": round(self.watch.clock.now() - self.watch.began_at, 1),
-                "log_seq": world.log.version(),
-                "paused": sorted(world.paused),
-                "sessions": len(world.kept),
+                "log_seq": state.log.version(),
+                "paused": sorted(state.paused),
+                "sessions": len(state.tracked),
                 "handoffs": cycles,
                 "waiting": waiting,
                 "degraded": self.watch.observer.degraded,
@@ -109,8 +109,8 @@ class DaemonAnswers:
         }
 
     def _told(self, sessions: list[Session]) -> list[dict[str, Any]]:
-        told, _ = owners.with_owners(sessions, self.world.log)
-        return [shapes.as_dict(session) for session in told]
+        listed, _ = owners.with_owners(sessions, self.state.log)
+        return [shapes.as_dict(session) for session in listed]
 
     def session(self, name: str) -> dict[str, Any] | None:
         """One session; None if the name matches none or several."""
@@ -121,19 +121,19 @@ class DaemonAnswers:
 
     def notes(self, after: int, kinds: tuple[str, ...], limit: int) -> list[Note]:
         """The notes since then."""
-        return self.world.log.since(after, kinds, limit)
+        return self.state.log.since(after, kinds, limit)
 
     def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
         """The same, as soon as there is something."""
         until = time.monotonic() + timeout_s
         while True:
-            with self.world.news:
-                if found := self.world.log.since(after):
+            with self.state.news:
+                if found := self.state.log.since(after):
                     return found
                 left = until - time.monotonic()
                 if left <= 0:
                     return []
-                self.world.news.wait(min(left, 5.0))
+                self.state.news.wait(min(left, 5.0))
 
     def metrics(self) -> dict[str, Any]:
         """Numbers since the log began, except for calls, which are counted since the daemon
@@ -146,7 +146,7 @@ class DaemonAnswers:
         return {
             "info": {__version__: 1},
             "uptime": self.watch.clock.now() - self.watch.began_at,
-            "log_seq": self.world.log.version(),
+            "log_seq": self.state.log.version(),
             "sessions": {name: dict(counts) for name, counts in sessions.items()},
             **{name: dict(counts) for name, counts in self._counts.items()},
             "figures": self._known_figures(),
@@ -155,8 +155,8 @@ class DaemonAnswers:
         }
 
     def _count(self) -> None:
-        with self.world.lock:
-            while notes := self.world.log.since(self._counted, (*_COUNTED, "wake")):
+        with self.state.lock:
+            while notes := self.state.log.since(self._counted, (*_COUNTED, "wake")):
                 for note in notes:
                     self._counted = note.seq
                     if note.kind in _COUNTED:
@@ -198,8 +198,8 @@ class DaemonAnswers:
 
     def handoffs(self) -> list[dict[str, Any]]:
         """The handoffs in progress and the last that have ended, newest first."""
-        with self.world.lock:  # what was read once is cached, because the log only grows
-            while notes := self.world.log.since(self._handoffs_seq, ("handoff",)):
+        with self.state.lock:  # what was read once is cached, because the log only grows
+            while notes := self.state.log.since(self._handoffs_seq, ("handoff",)):
                 for note in notes:
                     self._handoffs_seq = note.seq
                     if isinstance(note.data.get("cycle"), dict):
@@ -226,38 +226,38 @@ class DaemonAnswers:
 
     def unpause(self, what: str) -> str:
         """Ends a pause. Says what else still holds it back, if anything does."""
-        with self.world.lock:
+        with self.state.lock:
             meant = self._meant(what)
-            was_there = meant == "all" or meant in self.world.paused
-            said = (
+            was_there = meant == "all" or meant in self.state.paused
+            message = (
                 self.watch.commands.pause(meant, on=False)
                 if was_there
                 else f"was not paused: {meant}"
             )
             left = self._above(meant)
-        return f"{said}; still paused by: {', '.join(left)}" if left else said
+        return f"{message}; still paused by: {', '.join(left)}" if left else message
 
     def _meant(self, what: str) -> str:
         """A session by its full id, a folder by its real path, or "all"."""
         if what in ("", "all"):
             return "all"
-        if what in self.world.paused:
+        if what in self.state.paused:
             return what
         if what.startswith("/"):
             return files.real(what)
         # A paused session may no longer be watched.
-        begun = [p for p in self.world.paused if len(what) >= 2 and p.startswith(what)]
+        begun = [p for p in self.state.paused if len(what) >= 2 and p.startswith(what)]
         return begun[0] if len(begun) == 1 else self.watch.commands.one(what).session.session_id
 
     def _above(self, what: str) -> list[str]:
         """Other pauses that include this one."""
         folder = what
         if not what.startswith("/"):
-            kept = next(iter(self.world.find(what)), None)
-            folder = kept.session.cwd if kept else ""
+            tracked = next(iter(self.state.find(what)), None)
+            folder = tracked.session.cwd if tracked else ""
         return sorted(
             each
-            for each in self.world.paused
+            for each in self.state.paused
             if each == "all"
             or (each.startswith("/") and f"{folder}/".startswith(each.rstrip("/") + "/"))
         )
@@ -274,10 +274,10 @@ class DaemonAnswers:
         """Allows what was asked about; without a name, all of it."""
         if what not in ("", "all"):
             return self.watch.commands.yes(what)
-        with self.world.lock:
+        with self.state.lock:
             asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, AskUser)]
-            said = [self.watch.commands.yes(pending.ending.session_id) for pending in asked]
-        return "; ".join(said) or "the daemon asked for nothing"
+            answers = [self.watch.commands.yes(pending.ending.session_id) for pending in asked]
+        return "; ".join(answers) or "the daemon asked for nothing"
 
     # For agents
 
@@ -285,14 +285,14 @@ class DaemonAnswers:
         """The status line."""
         self._line_calls += 1
         session_id = str(payload.get("session_id") or "")
-        kept = self.world.kept.get((AGENT, session_id))
+        tracked = self.state.tracked.get((AGENT, session_id))
         terminal = payload.get("segue")
         shown = terminal if isinstance(terminal, dict) else {}
         columns = shown.get("columns")
         text = line(
             payload,
-            kept.session if kept else None,
-            self.world.rules.policy,
+            tracked.session if tracked else None,
+            self.state.rules.policy,
             self.watch.clock.now(),
             columns if isinstance(columns, int) else 0,
             shown.get("color") is not False,

@@ -227,8 +227,8 @@ def check(door: Door, given: dict[bytes, bytes]) -> None:
         raise ApiRefusal(403, "requests from other origins are refused")
     import hmac
 
-    scheme, _, told = given.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() != b"bearer" or not hmac.compare_digest(told.strip(), door.token):
+    scheme, _, token = given.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), door.token):
         how = ("www-authenticate", "Bearer")
         raise ApiRefusal(
             401, "the token is missing or wrong; it is in the daemon's token file", how

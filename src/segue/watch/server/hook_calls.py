@@ -37,7 +37,7 @@ class HookCalls:
     """All calls of hooks. Any thread may call."""
 
     def __init__(self, watch: Watch) -> None:
-        self.watch, self.world = watch, watch.world
+        self.watch, self.state = watch, watch.state
         self.calls: Counter[str] = Counter()
         self._told: dict[Name, hooks.HookMemory] = {}
         self._compacted: dict[Name, float] = {}
@@ -53,51 +53,51 @@ class HookCalls:
             return self._document_written(event, session_id)
         key = (AGENT, session_id)
         reply = hooks.HookReply()
-        with self.world.lock:
+        with self.state.lock:
             self.calls[name if name in hooks.EVENTS else "other"] += 1
-            kept = self.world.kept.get(key)
-            if kept is not None:
-                reply = self._reply(key, kept, event)
+            tracked = self.state.tracked.get(key)
+            if tracked is not None:
+                reply = self._reply(key, tracked, event)
         path = event.get("transcript_path")
         self.watch.observer.nudge(AGENT, session_id, path if isinstance(path, str) else "")
         body = msgspec.json.encode(reply.body) if reply.body is not None else b""
         return body, reply.exit_code
 
-    def _reply(self, key: Name, kept: TrackedSession, event: dict[str, Any]) -> hooks.HookReply:
-        kept.hooked_at = self.watch.clock.now()
-        words = self.world.rules.messages(kept.session.cwd)
-        said = event.get("prompt")
-        if isinstance(said, str) and words.is_own(said):
+    def _reply(self, key: Name, tracked: TrackedSession, event: dict[str, Any]) -> hooks.HookReply:
+        tracked.hooked_at = self.watch.clock.now()
+        words = self.state.rules.messages(tracked.session.cwd)
+        prompt = event.get("prompt")
+        if isinstance(prompt, str) and words.is_own(prompt):
             # Typed by segue: not the user's words, and not to be held back.
             event = {**event, "source": "system"}
-        view, policy = self._view(kept, event), self.world.policy(kept.session)
+        view, policy = self._view(tracked, event), self.state.policy(tracked.session)
         memory = self._told.get(key, hooks.HookMemory())
-        if kept.reminds:  # as often as its user is reminded
+        if tracked.reminds:  # as often as its user is reminded
             memory = hooks.HookMemory(file=memory.file)
         reply = hooks.answer(event, view, policy, words, memory)
-        kept.reminds = kept.reminds and reply.told.zone is None
+        tracked.reminds = tracked.reminds and reply.told.zone is None
         if reply.told != hooks.HookMemory():
             self._told.pop(key, None)
             self._told[key] = reply.told
             if len(self._told) > _MAX_KEPT:
                 del self._told[next(iter(self._told))]
         for fact in reply.facts:
-            self._learn(kept, fact)
+            self._learn(tracked, fact)
         return reply
 
     def _document_written(self, event: dict[str, Any], session_id: str) -> tuple[bytes, int]:
         """An agent wrote its document: whoever waits for it looks now."""
         self.watch.observer.nudge(str(event.get("agent") or ""), session_id)
-        self.watch.hands.do(lambda: None)
+        self.watch.handoffs.do(lambda: None)
         return b"", 0
 
-    def _view(self, kept: TrackedSession, event: dict[str, Any]) -> hooks.HookView:
-        session = kept.session
+    def _view(self, tracked: TrackedSession, event: dict[str, Any]) -> hooks.HookView:
+        session = tracked.session
         size: int | None = None
         if (named := hooks.file_named(event)) and named.startswith("/"):
             with suppress(OSError, ValueError):
                 size = os.stat(named).st_size
-        cycle = self.watch.hands.of(session)
+        cycle = self.watch.handoffs.of(session)
         asks = cycle is not None and cycle.step in (HandoffStep.WAITING, HandoffStep.RESTING)
         is_compacted = event.get("hook_event_name") == "SessionStart" and (
             event.get("source") == "compact"
@@ -107,28 +107,28 @@ class HookCalls:
             reading=session.reading,
             zone=session.zone,
             enforced_at_tokens=session.enforced_tokens,
-            costs=tuple(self.world.costs.get(session.cwd, ())),
+            costs=tuple(self.state.costs.get(session.cwd, ())),
             file_bytes=size,
             handoff_file=cycle.file if cycle is not None and asks else "",
             forgotten=self._known.pop(name, "") if is_compacted else "",
-            is_left_alone=kept.in_run or kept.is_ours or self.world.is_paused(session),
+            is_left_alone=tracked.in_run or tracked.is_ours or self.state.is_paused(session),
         )
 
-    def _learn(self, kept: TrackedSession, fact: hooks.Fact) -> None:
-        session = kept.session
+    def _learn(self, tracked: TrackedSession, fact: hooks.Fact) -> None:
+        session = tracked.session
         data = {key: value for key, value in msgspec.to_builtins(fact).items() if key != "text"}
-        self.world.note("hook", session, data)
+        self.state.note("hook", session, data)
         match fact:
             case hooks.SessionStarted():
-                kept.hook_end = ""  # a process may return to a session that it had left
+                tracked.hook_end = ""  # a process may return to a session that it had left
             case hooks.SessionEnded():
-                kept.hook_end = fact.reason
-            case hooks.Compacting() if not self.world.is_paused(session):
-                self._save_before_compaction(kept)
+                tracked.hook_end = fact.reason
+            case hooks.Compacting() if not self.state.is_paused(session):
+                self._save_before_compaction(tracked)
             case hooks.HandoffAsked():
-                cycle = self.watch.hands.of(session)
+                cycle = self.watch.handoffs.of(session)
                 if cycle is not None:
-                    self.watch.hands.asked_by_hook(cycle)
+                    self.watch.handoffs.asked_by_hook(cycle)
             case hooks.Prompted() if not fact.by_machine:
                 self.watch.stops.user_spoke(session)
             case hooks.NeedsUser() if fact.kind in _ASKING:
@@ -136,20 +136,20 @@ class HookCalls:
             case _:
                 pass
 
-    def _save_before_compaction(self, kept: TrackedSession) -> None:
+    def _save_before_compaction(self, tracked: TrackedSession) -> None:
         """Saves what the agent is about to forget, as a handoff document."""
-        key, now = (kept.session.agent, kept.session.session_id), self.watch.clock.now()
+        key, now = (tracked.session.agent, tracked.session.session_id), self.watch.clock.now()
         if now - self._compacted.get(key, float("-inf")) < _COMPACT_S:
             return
         self._compacted = {k: at for k, at in self._compacted.items() if now - at < _COMPACT_S}
         self._compacted[key] = now
-        self.watch.hands.do(lambda: self._save(kept, now))
+        self.watch.handoffs.do(lambda: self._save(tracked, now))
 
-    def _save(self, kept: TrackedSession, now: float) -> None:
-        session = kept.session
+    def _save(self, tracked: TrackedSession, now: float) -> None:
+        session = tracked.session
         self._know(session)
         id = f"c-{secrets.token_hex(4)}"
-        folder = handoffs.folder_of(session.cwd, self.world.policy(session).handoff_folder)
+        folder = handoffs.folder_of(session.cwd, self.state.policy(session).handoff_folder)
         text = own_document(
             agent=session.agent,
             path=session.path,
@@ -158,15 +158,15 @@ class HookCalls:
             id=id,
             at=now,
             percent=session.reading.percent if session.reading else 0.0,
-            env=self.world.env,
+            env=self.state.env,
         )
         path = handoffs.write(folder, documents.name(now, id), text)
-        self.world.note("checkpoint", session, {"file": str(path)})
+        self.state.note("checkpoint", session, {"file": str(path)})
 
     def _know(self, session: Session) -> None:
         """Remembers what the session will have to be told again. The summary does not exist yet, so
         nothing can be left out because it is in there."""
-        if not self.world.policy(session).recall_after_compaction:
+        if not self.state.policy(session).recall_after_compaction:
             return
         builder = Builder()
         read_session(builder, session.agent, session.path, session.session_id)
@@ -174,7 +174,7 @@ class HookCalls:
         known = left_out(
             builder.digest(), "", window_tokens=window, max_chars=hooks.MAX_RECALL_CHARS
         )
-        with self.world.lock:
+        with self.state.lock:
             self._known[session.agent, session.session_id] = known
             if len(self._known) > _MAX_KEPT:
                 del self._known[next(iter(self._known))]
@@ -184,26 +184,26 @@ class HookCalls:
         place = state.spool_path()
         for left in spool.take(place):
             key = (AGENT, str(left.event.get("session_id") or ""))
-            with self.world.lock:
-                kept = self.world.kept.get(key)
-                if kept is None or _is_older(left.at, kept):
+            with self.state.lock:
+                tracked = self.state.tracked.get(key)
+                if tracked is None or _is_older(left.at, tracked):
                     continue  # it is gone, or was resumed since
                 self.hook(left.event)
-                self._left_while_away(kept, left.at)
+                self._left_while_away(tracked, left.at)
         spool.drop(place)
 
-    def _left_while_away(self, kept: TrackedSession, at: float) -> None:
+    def _left_while_away(self, tracked: TrackedSession, at: float) -> None:
         """The user left a session that waits for a limit, so segue no longer waits for it."""
-        session, stops = kept.session, self.watch.stops
+        session, stops = tracked.session, self.watch.stops
         pending = stops.pending.get((session.agent, session.session_id))
         if pending is None or session.process is not None or at < pending.ending.at:
             return
-        if kept.hook_end in endings.BY_USER:
-            stop = self.watch.observer.ending_of(Sighting(session), hook=kept.hook_end)
+        if tracked.hook_end in endings.BY_USER:
+            stop = self.watch.observer.ending_of(Sighting(session), hook=tracked.hook_end)
             mid_turn = endings.is_mid_turn(session, None)
-            stops.ended(kept, stop, mid_turn=mid_turn, has_tmux=False)
+            stops.ended(tracked, stop, mid_turn=mid_turn, has_tmux=False)
 
 
-def _is_older(at: float, kept: TrackedSession) -> bool:
-    process = kept.session.process
+def _is_older(at: float, tracked: TrackedSession) -> bool:
+    process = tracked.session.process
     return process is not None and at < process.started_at

@@ -177,18 +177,18 @@ def answer(
     view: HookView | None,
     policy: Policy,
     words: HookTexts,
-    told: HookMemory = HookMemory(),  # noqa: B008 - frozen
+    memory: HookMemory = HookMemory(),  # noqa: B008 - frozen
 ) -> HookReply:
     """The reply to a hook; never raises, whatever the event is. An event of a sub-agent does not
     belong to the session and gets nothing. `view` is None if the session is still unknown."""
     name = _text(event, "hook_event_name")
     if event.get("agent_id") is not None:
-        return HookReply(told=told)
+        return HookReply(told=memory)
     facts = _facts(name, event)
     known = view or HookView()
     if known.is_left_alone:
-        return HookReply(facts=facts, told=told)
-    made = _Answer(name, event, known, policy, words, told)
+        return HookReply(facts=facts, told=memory)
+    made = _Answer(name, event, known, policy, words, memory)
     return made.reply(facts)
 
 
@@ -232,10 +232,10 @@ class _Answer:
         view: HookView,
         policy: Policy,
         words: HookTexts,
-        told: HookMemory,
+        memory: HookMemory,
     ) -> None:
         self.name, self.event, self.view = name, event, view
-        self.policy, self.words, self.told = policy, words, told
+        self.policy, self.words, self.told = policy, words, memory
         self.facts: list[Fact] = []
 
     def reply(self, facts: tuple[Fact, ...]) -> HookReply:
@@ -334,8 +334,8 @@ class _Answer:
         return self.words.handoff_request(percent=reading.percent, file=file)
 
     def _context(self, *texts: str) -> JSON | None:
-        said = "\n\n".join(text.strip() for text in texts if text)
-        return self._specific(additionalContext=said) if said else None
+        context = "\n\n".join(text.strip() for text in texts if text)
+        return self._specific(additionalContext=context) if context else None
 
     def _specific(self, **values: str) -> JSON:
         cut = {key: value[:_MAX_CHARS] for key, value in values.items()}
@@ -346,15 +346,15 @@ def said_of(zone: Zone, reading: Reading, policy: Policy, words: HookTexts) -> s
     """What an agent is told when it enters a zone: the size, and what that means."""
     if zone in (Zone.CRITICAL, Zone.HANDOFF):
         return words.high_context(reading)
-    said = (
+    message = (
         f"Context at {reading.percent:.0f}%: {reading.used_tokens:,} of the window's"
         f" {reading.window_tokens:,} tokens are used ({zone.value} zone)."
         " This message is automatic."
     )
     if zone is Zone.WARNING:
         most = policy.warning_task_tokens
-        said += f" From here on tasks of less than {most:,} tokens fit best in this session."
-    return said
+        message += f" From here on tasks of less than {most:,} tokens fit best in this session."
+    return message
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:

@@ -53,13 +53,13 @@ KNOWN: dict[str, Metric] = {
 def text(values: Mapping[str, Any]) -> str:
     """All numbers, in a fixed order. Anything else is left out."""
     lines: list[str] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     for key in sorted(values, key=lambda key: (_order(key), key)):
         metric = KNOWN.get(key) or Metric(f"segue_{_name(key)}", "untyped", "Not described.")
         samples = dict(_samples(values[key], metric.labels, ()))
-        if metric.name in seen or not samples:
+        if metric.name in names or not samples:
             continue
-        seen.add(metric.name)
+        names.add(metric.name)
         lines.append(f"# HELP {metric.name} {metric.help}")
         lines.append(f"# TYPE {metric.name} {metric.type}")
         lines += [f"{metric.name}{labels} {number}" for labels, number in samples.items()]
@@ -82,7 +82,7 @@ def samples(values: Mapping[str, Any], since: float) -> list[Sample]:
                     value=number,
                     unit="s" if name.endswith("_seconds") else "1",
                     description=metric.help,
-                    attributes={f"segue.{label}": said for label, said in labels},
+                    attributes={f"segue.{label}": value for label, value in labels},
                     is_total=is_total,
                     since=since if is_total else 0.0,
                 )
@@ -99,7 +99,7 @@ def _samples(
     value: Any, names: tuple[str, ...], found: tuple[tuple[str, str], ...]
 ) -> Iterator[tuple[str, str]]:
     for pairs, number in _flat(value, names, found):
-        labels = ",".join(f'{name}="{_escaped(said)}"' for name, said in pairs)
+        labels = ",".join(f'{name}="{_escaped(text)}"' for name, text in pairs)
         yield (f"{{{labels}}}" if labels else ""), _number(number)
 
 
@@ -114,8 +114,8 @@ def _flat(
         yield found, value
 
 
-def _escaped(said: str) -> str:
-    return said.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _number(value: float) -> str:

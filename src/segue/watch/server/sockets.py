@@ -97,8 +97,8 @@ def port_door(port: int, token_file: str) -> Door:
         return Door(listener, token(token_file), listener.getsockname()[1])
     except (OSError, OverflowError) as fault:
         listener.close()
-        said = getattr(fault, "strerror", None) or str(fault)
-        raise StateError(f"port {port} of {LOOPBACK}: {said}") from None
+        reason = getattr(fault, "strerror", None) or str(fault)
+        raise StateError(f"port {port} of {LOOPBACK}: {reason}") from None
     except BaseException:
         listener.close()
         raise
@@ -112,10 +112,10 @@ def token(path: str) -> bytes:
         with suppress(FileNotFoundError):
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             with open(handle, "rb") as file:
-                found, kept = os.fstat(handle), file.read(1024).strip()
+                found, content = os.fstat(handle), file.read(1024).strip()
             is_private = found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
-            if is_private and len(kept) >= 32:
-                return kept
+            if is_private and len(content) >= 32:
+                return content
             os.unlink(path)
         import secrets
 

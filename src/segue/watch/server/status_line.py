@@ -109,10 +109,10 @@ def _limits(
     """The limits that apply now, the fullest first."""
     found = dict(session.limits) if session is not None else {}
     reported = payload.get("rate_limits")
-    for scope, said in reported.items() if isinstance(reported, Mapping) else ():
-        if isinstance(said, Mapping):
-            percent = client.number(said.get("used_percentage"))
-            resets_at = client.number(said.get("resets_at"))
+    for scope, window in reported.items() if isinstance(reported, Mapping) else ():
+        if isinstance(window, Mapping):
+            percent = client.number(window.get("used_percentage"))
+            resets_at = client.number(window.get("resets_at"))
             found[str(scope)] = LimitSeen(used_percent=percent, resets_at=resets_at, seen_at=now)
     holding = [
         (scope, limit)

@@ -41,7 +41,7 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
 def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> str:
     """A program's answer to a harmless question; "" if there is none."""
     try:
-        said = subprocess.run(  # noqa: S603 - names are ours, or the user's own agents
+        done = subprocess.run(  # noqa: S603 - names are ours, or the user's own agents
             argv,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> s
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
-    return (said.stdout or said.stderr).strip()
+    return (done.stdout or done.stderr).strip()
 
 
 def tools(env: Env) -> Iterator[HealthCheck]:
@@ -71,8 +71,8 @@ def tools(env: Env) -> Iterator[HealthCheck]:
         if program is None:
             yield HealthCheck(name=name, status="warn", what=f"not on the PATH; {why}", do=how)
         else:
-            said = ask([program, flag]).removeprefix(name).removeprefix(" version").strip()
-            yield HealthCheck(name=name, status="ok", what=said.partition("\n")[0] or program)
+            version = ask([program, flag]).removeprefix(name).removeprefix(" version").strip()
+            yield HealthCheck(name=name, status="ok", what=version.partition("\n")[0] or program)
 
 
 def state_folder() -> Iterator[HealthCheck]:
@@ -103,9 +103,9 @@ def state_folder() -> Iterator[HealthCheck]:
 
 def _space(place: Path, move: str) -> HealthCheck:
     free = shutil.disk_usage(place).free
-    said = f"{free / 1e9:,.1f} GB free" if free >= 1e9 else f"{free / 1e6:,.0f} MB free"
+    detail = f"{free / 1e9:,.1f} GB free" if free >= 1e9 else f"{free / 1e6:,.0f} MB free"
     status: Status = "fail" if free < _MIN_BYTES else "warn" if free < _FEW_BYTES else "ok"
-    what = said if status == "ok" else f"{said}; a night of output may need more"
+    what = detail if status == "ok" else f"{detail}; a night of output may need more"
     return HealthCheck(name="space", status=status, what=what, do="" if status == "ok" else move)
 
 
@@ -169,13 +169,15 @@ def clock() -> Iterator[HealthCheck]:
     if sys.platform != "linux":
         return
     try:
-        told = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # asks, sets nothing
+        clock_state = ctypes.CDLL(None).adjtimex(
+            ctypes.create_string_buffer(512)
+        )  # asks, sets nothing
     except (OSError, AttributeError):
         return
-    if told == _TIME_ERROR:
+    if clock_state == _TIME_ERROR:
         what = "not synchronised: waits for a limit may end too early or late"
         yield HealthCheck(name="clock", status="warn", what=what, do="timedatectl set-ntp true")
-    elif told >= 0:
+    elif clock_state >= 0:
         yield HealthCheck(name="clock", status="ok", what="synchronised")
 
 

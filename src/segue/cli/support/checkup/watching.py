@@ -44,7 +44,7 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
     from segue.watch.server.remote import NoDaemon, Remote
 
     try:
-        told: dict[str, Any] = Remote(state.socket_path(), timeout_s=_ANSWER_S).get("/v1/status")
+        status: dict[str, Any] = Remote(state.socket_path(), timeout_s=_ANSWER_S).get("/v1/status")
     except NoDaemon:
         if is_wanted:
             what = "not running: hooks and the status line show only what claude itself reports"
@@ -57,16 +57,16 @@ def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
         do = "end that process, then start it again: segue watch"
         yield HealthCheck(name="watch", status="warn", what=str(fault), do=do)
         return
-    pid, version = told.get("pid"), str(told.get("version", ""))
+    pid, version = status.get("pid"), str(status.get("version", ""))
     if version != __version__:
         what = f"process {pid} is running segue {version}, but this is segue {__version__}"
         yield HealthCheck(name="watch", status="warn", what=what, do="start it again: segue watch")
-    elif degraded := str(told.get("degraded") or ""):
+    elif degraded := str(status.get("degraded") or ""):
         what = f"process {pid} sees changes late: {degraded}"
         do = "sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512"
         yield HealthCheck(name="watch", status="warn", what=what, do=do)
     else:
-        what = f"process {pid} watches {told.get('sessions', 0)} sessions"
+        what = f"process {pid} watches {status.get('sessions', 0)} sessions"
         yield HealthCheck(name="watch", status="ok", what=what)
 
 
@@ -84,12 +84,12 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
         return
     found = set(_commands(settings))
     wanted = {hook["command"] for group in hook_groups().values() for hook in group["hooks"]}
-    there = {command for command in found if claude_settings.is_own(command)}
-    gone = sorted({place for command in there for place in _missing(command)})
+    installed = {command for command in found if claude_settings.is_own(command)}
+    gone = sorted({place for command in installed for place in _missing(command)})
     if gone:
         what = f"{path} names a segue that no longer exists: {gone[0]}"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
-    elif not wanted <= there:
+    elif not wanted <= installed:
         what = f"{path} has hooks of another segue, or from before an upgrade"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
     elif settings.get("disableAllHooks"):
@@ -138,8 +138,8 @@ def service_unit(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
         yield HealthCheck(name="service", status="warn", what=what, do="segue service install")
         return
     if sys.platform != "darwin" and shutil.which("loginctl", path=env.get("PATH")):
-        said = asked(["loginctl", "show-user", str(os.getuid()), "--property=Linger"])
-        if said == "Linger=no":
+        linger = asked(["loginctl", "show-user", str(os.getuid()), "--property=Linger"])
+        if linger == "Linger=no":
             what = "the daemon ends when you log out"
             yield HealthCheck(name="service", status="warn", what=what, do="loginctl enable-linger")
             return
@@ -150,9 +150,9 @@ def tmux(env: Env, asked: Asked = ask) -> Iterator[HealthCheck]:
     """Whether the installed tmux is new enough. Yields nothing if there is none; `tools` reports
     that."""
     program = shutil.which("tmux", path=env.get("PATH"))
-    said = asked([program, "-V"]) if program else ""
-    version = re.search(r"(\d+)\.(\d+)", said)
+    answer = asked([program, "-V"]) if program else ""
+    version = re.search(r"(\d+)\.(\d+)", answer)
     if version and (int(version[1]), int(version[2])) < MIN_TMUX:
         least = ".".join(map(str, MIN_TMUX))
-        what = f"{said} is too old: segue can type only with tmux {least} or newer"
+        what = f"{answer} is too old: segue can type only with tmux {least} or newer"
         yield HealthCheck(name="tmux", status="warn", what=what, do="install a newer tmux")

@@ -61,15 +61,15 @@ def show(name: str | None, *, as_json: bool) -> None:
     """Prints it; without a name, the newest run of this folder. Raises InputError for an unknown
     run."""
     with opened() as store:
-        told = _account(store, find_or_newest(store, name))
+        account = _account(store, find_or_newest(store, name))
     if as_json:
-        printing.say(to_json(_as_dict(told)))
+        printing.say(to_json(_as_dict(account)))
     else:
-        _print(told, clock.now())
+        _print(account, clock.now())
 
 
 def _account(store: Store, run: Run) -> RunAccount:
-    kept = store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+    checkpoint = store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
     return RunAccount(
         run=run,
         holder=None if run.state.is_final else driver(store, run),
@@ -77,7 +77,7 @@ def _account(store: Store, run: Run) -> RunAccount:
         readings=store.readings(run.id),
         stops=store.stops(run.id),
         decisions=store.decisions(run.id),
-        checkpoint=None if kept is None else msgspec.convert(kept, Checkpoint),
+        checkpoint=None if checkpoint is None else msgspec.convert(checkpoint, Checkpoint),
         arrivals=_arrivals(store, run),
         told=_told(store, run),
     )
@@ -111,13 +111,13 @@ def changed(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _as_dict(told: RunAccount) -> dict[str, Any]:
-    run = told.run
+def _as_dict(account: RunAccount) -> dict[str, Any]:
+    run = account.run
     times = ("planned_at", "started_at", "replied_at", "ended_at")
-    stops = {kept.leg: kept.stop for kept in told.stops}
+    stops = {ended.leg: ended.stop for ended in account.stops}
     return {
         "schema": SCHEMA,
-        **as_dict(run, told.holder),
+        **as_dict(run, account.holder),
         "policy": {"name": run.policy.name, "changed": changed(run.policy)},
         "leg_list": [
             {
@@ -126,18 +126,18 @@ def _as_dict(told: RunAccount) -> dict[str, Any]:
                 "ended_for": stops[leg.leg].ended_for if leg.leg in stops else "",
                 "folder": _leg_folder(run, leg.leg),
             }
-            for leg in told.legs
+            for leg in account.legs
         ],
         "readings": [
             {
-                "at": iso(kept.at),
-                "leg": kept.leg,
-                "used": kept.reading.used_tokens,
-                "window": kept.reading.window_tokens,
+                "at": iso(ended.at),
+                "leg": ended.leg,
+                "used": ended.reading.used_tokens,
+                "window": ended.reading.window_tokens,
             }
-            for kept in told.readings
+            for ended in account.readings
         ],
-        "stops": [{"at": iso(k.at), "leg": k.leg, **verdict(k.stop)} for k in told.stops],
+        "stops": [{"at": iso(k.at), "leg": k.leg, **verdict(k.stop)} for k in account.stops],
         "waits": [
             {
                 "since": iso(wait["since"]),
@@ -146,10 +146,10 @@ def _as_dict(told: RunAccount) -> dict[str, Any]:
                 "reset_at": iso(wait["reset_at"]),
                 "tries": wait["tries"],
             }
-            for wait in _waits(told)
+            for wait in _waits(account)
         ],
         "decisions": [
-            {"at": iso(kept.at), "seq": kept.seq, **kept.data} for kept in told.decisions
+            {"at": iso(ended.at), "seq": ended.seq, **ended.data} for ended in account.decisions
         ],
         "arrivals": [
             {
@@ -160,35 +160,35 @@ def _as_dict(told: RunAccount) -> dict[str, Any]:
                 "files": fact.files,
                 "questions": fact.questions,
             }
-            for number, fact in enumerate(told.arrivals, 1)
+            for number, fact in enumerate(account.arrivals, 1)
         ],
-        "answer": _answer(told),
-        "checkpoint": None if told.checkpoint is None else render(told.checkpoint),
+        "answer": _answer(account),
+        "checkpoint": None if account.checkpoint is None else render(account.checkpoint),
         "runs_file": runs_path(),
         "folder": str(RunFolder(run.id).path),
     }
 
 
-def _answer(told: RunAccount) -> str | None:
+def _answer(account: RunAccount) -> str | None:
     """The last words of the work so far."""
-    if told.told is not None:
-        return told.told.answer or None
-    return RunFolder(told.run.id).answer(told.run.leg) or None
+    if account.told is not None:
+        return account.told.answer or None
+    return RunFolder(account.run.id).answer(account.run.leg) or None
 
 
-def _waits(told: RunAccount) -> list[dict[str, Any]]:
-    return [kept.data["wait"] for kept in told.decisions if kept.decision == "waituntil"]
+def _waits(account: RunAccount) -> list[dict[str, Any]]:
+    return [made.data["wait"] for made in account.decisions if made.decision == "waituntil"]
 
 
 def _leg_folder(run: Run, number: int) -> str:
     return os.path.join(RunFolder(run.id).path, f"leg-{number:03}")
 
 
-def _print(told: RunAccount, now: float) -> None:
+def _print(account: RunAccount, now: float) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    run, tz = told.run, clock.local_zone()
+    run, tz = account.run, clock.local_zone()
     rows = Table(box=None, show_header=False, pad_edge=False)
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
@@ -202,17 +202,17 @@ def _print(told: RunAccount, now: float) -> None:
             before = name
 
     row("run", f"{run.id}  {agents_of(run)}")
-    said = Text(state_of(run, told.holder, now), style=STATE_COLOURS[run.state])
-    row("state", said)
+    state = Text(state_of(run, account.holder, now), style=STATE_COLOURS[run.state])
+    row("state", state)
     outcome = run.outcome
     if outcome is not None:
         row("outcome", f"{clean(outcome.what)} (exit code {outcome.exit_code})")
         row("setting", clean(outcome.change))
-    answer = _answer(told) if run.state.is_final else None
+    answer = _answer(account) if run.state.is_final else None
     for line in _first_lines(answer or "", f"segue report {run.id}"):
         row("answer", line)
-    if told.holder is not None:
-        row("driven by", f"process {told.holder.pid} ({clean(told.holder.note)})")
+    if account.holder is not None:
+        row("driven by", f"process {account.holder.pid} ({clean(account.holder.note)})")
     row("folder", clean(run.cwd))
     if run.origin is not None:
         why = run.origin.stop.reason.description
@@ -228,25 +228,25 @@ def _print(told: RunAccount, now: float) -> None:
     own = ", ".join(f"{key} = {toml(value)}" for key, value in changed(run.policy).items())
     row("policy", run.policy.name + (f"; {own}" if own else ""))
     row("began", f"{moment(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
-    row("context", _context(told))
-    stops = {kept.leg: kept.stop for kept in told.stops}
-    is_relayed = len({leg.agent for leg in told.legs}) > 1
-    for leg, after in zip_longest(told.legs, told.legs[1:]):
+    row("context", _context(account))
+    stops = {ended.leg: ended.stop for ended in account.stops}
+    is_relayed = len({leg.agent for leg in account.legs}) > 1
+    for leg, after in zip_longest(account.legs, account.legs[1:]):
         row("leg", _leg(leg, after, stops.get(leg.leg), now, is_relayed=is_relayed))
-    for number, fact in enumerate(told.arrivals, 1):
+    for number, fact in enumerate(account.arrivals, 1):
         row("handoff", f"{number}, leg {fact.leg}: {repeated(fact)} (first {fact.actions} actions)")
     row("used", _used(run))
-    for wait in _waits(told):
+    for wait in _waits(account):
         length = duration(wait["until"] - wait["since"])
         reset = "" if wait["reset_at"] is not None else ", no reset time was stated"
         row("wait", f"{length} until {moment(wait['until'], now, tz)}: {wait['why']}{reset}")
-    reasons = [kept for kept in told.decisions if kept.reason]
+    reasons = [ended for ended in account.decisions if ended.reason]
     more = len(reasons) - _DECISIONS
     row("decided", f"… {more} more: segue logs {run.id}" if more > 0 else "")
-    for kept in reasons[-_DECISIONS:]:
-        row("decided", f"{moment(kept.at, now, tz)}  {clean(kept.reason)}")
+    for ended in reasons[-_DECISIONS:]:
+        row("decided", f"{moment(ended.at, now, tz)}  {clean(ended.reason)}")
     # Of a run that is done, the last checkpoint tells what was left to do long ago.
-    checkpoint = None if run.state is RunState.DONE else told.checkpoint
+    checkpoint = None if run.state is RunState.DONE else account.checkpoint
     if checkpoint is not None:
         row("checkpoint", f"{run.checkpoint}, {_words(checkpoint)}; all of it is below")
     row("files", RunFolder(run.id).path)
@@ -266,18 +266,18 @@ def _print(told: RunAccount, now: float) -> None:
 def _first_lines(text: str, more: str) -> list[str]:
     lines = text.strip().splitlines()
     cut_off = len(lines) - _ANSWER_LINES
-    told = [f"… {cut_off} more lines: {more}"] if cut_off > 0 else []
-    return [*lines[:_ANSWER_LINES], *told]
+    more_lines = [f"… {cut_off} more lines: {more}"] if cut_off > 0 else []
+    return [*lines[:_ANSWER_LINES], *more_lines]
 
 
-def _context(told: RunAccount) -> Any:
-    reading = told.run.reading
+def _context(account: RunAccount) -> Any:
+    reading = account.run.reading
     if reading is None:
         return ""
-    text = gauge(told.run, 12)
+    text = gauge(account.run, 12)
     text.append(f" {reading.used_tokens:,} of {reading.window_tokens:,} tokens")
-    most = max((kept.reading.fraction for kept in told.readings), default=0.0)
-    text.append(f"; {len(told.readings)} readings, at most {most:.0%}")
+    most = max((each.reading.fraction for each in account.readings), default=0.0)
+    text.append(f"; {len(account.readings)} readings, at most {most:.0%}")
     return text
 
 

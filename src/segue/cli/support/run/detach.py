@@ -50,15 +50,20 @@ def _refuse_raw(raw: bool) -> None:
 
 
 def _leave(store: Store, run: Run, options: Sequence[str], *, as_json: bool) -> None:
-    there = Detached(run, options, os.environ)
-    there.begun(store)
+    detached = Detached(run, options, os.environ)
+    detached.begun(store)
     if as_json:
-        told = {"schema": SCHEMA, "run": run.id, "pid": there.process.pid, "log": str(there.log)}
-        printing.say_json(told)
+        row = {
+            "schema": SCHEMA,
+            "run": run.id,
+            "pid": detached.process.pid,
+            "log": str(detached.log),
+        }
+        printing.say_json(row)
         return
     printing.say(run.id)
     printing.say(
-        f"segue: the run continues without this terminal (process {there.process.pid})\n"
+        f"segue: the run continues without this terminal (process {detached.process.pid})\n"
         f"  segue attach {run.id}  # watch it\n"
         f"  segue cancel {run.id}  # end it",
         err=True,

@@ -149,38 +149,38 @@ def _model(flags: tuple[str, ...]) -> str:
     for place, flag in enumerate(flags):
         name, equals, value = flag.partition("=")
         if name in ("--model", "-m"):
-            said = value if equals else next(iter(flags[place + 1 : place + 2]), "")
-            return said.rpartition("/")[2]
+            model = value if equals else next(iter(flags[place + 1 : place + 2]), "")
+            return model.rpartition("/")[2]
     return ""
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    told: list[tuple[str, str]] = [("command", shlex.join(found["argv"]))]
-    told += [("", f"in {found['cwd']}")]
-    told += [("environment", f"{k}={shlex.quote(v)}") for k, v in found["env"].items()]
+    rows: list[tuple[str, str]] = [("command", shlex.join(found["argv"]))]
+    rows += [("", f"in {found['cwd']}")]
+    rows += [("environment", f"{k}={shlex.quote(v)}") for k, v in found["env"].items()]
     if found["input_bytes"]:
         more = ", and stays open" if found["input_stays_open"] else ""
         what = "the prompt" if "prompt" in found else "the task"
-        told.append(("input", f"{what}, {found['input_bytes']:,} bytes{more}"))
+        rows.append(("input", f"{what}, {found['input_bytes']:,} bytes{more}"))
     if found["check"]:
-        told.append(("check", f"{found['check']}  ({found['check_from']})"))
-    told += [
+        rows.append(("check", f"{found['check']}  ({found['check_from']})"))
+    rows += [
         ("policy", f"{key} = {toml(v['value'])}  ({v['source']}; default {toml(v['default'])})")
         for key, v in found["policy"].items()
     ] or [("policy", "graduated, all defaults")]
-    told.append(("marks", _marks_said(found["marks"])))
-    told += [
+    rows.append(("marks", _marks_said(found["marks"])))
+    rows += [
         ("prompts", f"{name}: {path or 'built in'}") for name, path in found["prompts"].items()
     ]
-    told += [("state", found["runs_file"]), ("", found["folder"])]
-    told += [("note", note) for note in found["notes"]]
+    rows += [("state", found["runs_file"]), ("", found["folder"])]
+    rows += [("note", note) for note in found["notes"]]
     lines, before = [], ""
-    for name, text in told:
+    for name, text in rows:
         label = name if name != before else ""
         before = name or before
         # The command is for pasting, so it stays as it is, line breaks of the task and all.
-        said = text if name == "command" else clean(text)
-        lines.append(f"{printing.style(f'{label:<{_LABEL}}', dim=True)}{said}")
+        shown = text if name == "command" else clean(text)
+        lines.append(f"{printing.style(f'{label:<{_LABEL}}', dim=True)}{shown}")
     if "prompt" in found:
         until = f", not before {found['waits_until']}" if found["waits_until"] else ""
         lines += ["", f"The prompt{until}:", "", found["prompt"], ""]

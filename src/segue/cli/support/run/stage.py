@@ -146,14 +146,14 @@ class RunStage:
             run = replace(run, outcome=outcomes.interrupted(run))
         if not self.as_json:
             width = shutil.get_terminal_size().columns if self.err.is_terminal else None
-            told = report(
+            outcome = report(
                 run,
                 now=now,
                 story=self.story,
                 settings=self.settings,
                 width=width,
             )
-            self._tell(told)
+            self._tell(outcome)
             if run.state is RunState.DONE and answer and not self.raw:
                 self.out.write_text(printing.visible(answer).rstrip("\n") + "\n")
         return run.outcome.exit_code if run.outcome is not None else 1
@@ -171,8 +171,8 @@ class RunStage:
                 )
                 self.err.finish(STALL_S)
             if self.notices is not None:  # last: whoever waits for the answer has it
-                told, self.notices = self.notices, None
-                told.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))
+                notices, self.notices = self.notices, None
+                notices.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))
                 self.err.finish(STALL_S)
             if self.telemetry is not None:
                 sent, self.telemetry = self.telemetry, None

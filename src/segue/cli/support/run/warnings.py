@@ -96,13 +96,13 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
 
 def space(folders: Iterable[str]) -> Iterator[str]:
     """Whether a disk that a run writes to is nearly full."""
-    seen: set[int] = set()
+    devices: set[int] = set()
     for folder in folders:
-        there = Path(folder)
-        while not there.exists() and there != there.parent:
-            there = there.parent
+        path = Path(folder)
+        while not path.exists() and path != path.parent:
+            path = path.parent
         with suppress(OSError):
-            device, free = there.stat().st_dev, shutil.disk_usage(there).free
-            if free < _FEW_BYTES and device not in seen:
-                yield f"only {free / 1e6:,.0f} MB free on the disk of {there}; make room"
-            seen.add(device)
+            device, free = path.stat().st_dev, shutil.disk_usage(path).free
+            if free < _FEW_BYTES and device not in devices:
+                yield f"only {free / 1e6:,.0f} MB free on the disk of {path}; make room"
+            devices.add(device)

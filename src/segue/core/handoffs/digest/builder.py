@@ -234,14 +234,16 @@ class Builder:
 
     def _call(self, event: ToolCall) -> None:
         kind = self._tools.get(event.name) or self._tool(event.name)
-        said = event.command or f"{event.name} {event.argument}".strip()
-        if len(said) > _CALL_CHARS:
-            said = redact(said)[0]  # before cutting it, because half a secret is hard to recognise
+        label = event.command or f"{event.name} {event.argument}".strip()
+        if len(label) > _CALL_CHARS:
+            label = redact(label)[
+                0
+            ]  # before cutting it, because half a secret is hard to recognise
         is_command = bool(event.command)
         looks = only_looks(event.command) if is_command else kind.looks
         if len(self._open) >= _OPEN_CALLS:
             self._open.pop(next(iter(self._open)))
-        self._open[event.call_id] = _Call(said[:_CALL_CHARS], looks, kind.works)
+        self._open[event.call_id] = _Call(label[:_CALL_CHARS], looks, kind.works)
         if event.files:
             change = tools.change_of(event.given)
             for path in event.files:
@@ -249,7 +251,7 @@ class Builder:
         elif kind.reads and (path := tools.path_in(event.given)):
             self._touch(path, 0, "")
         if is_command:
-            self._commands.append(said[:_CALL_CHARS])
+            self._commands.append(label[:_CALL_CHARS])
         if kind.asks:
             self._ask(event.given)
 
@@ -265,14 +267,14 @@ class Builder:
         before = self._outcomes.pop(call.text, None)
         if call.looks and is_long and not failed:
             return  # it can be shown again
-        kept = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
-        printed = _ENCODED if kept is NOTHING else hash(text)
+        excerpt = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
+        printed = _ENCODED if excerpt is NOTHING else hash(text)
         is_same = before is not None and before.printed == printed
         varies = before is not None and (before.varies or not is_same)
         outcome = _Outcome(
             call.text,
             self._place,
-            kept,
+            excerpt,
             event.exit_code,
             failed,
             1 if before is None else before.times + 1,
@@ -283,9 +285,9 @@ class Builder:
             varies,
         )
         self._outcomes[call.text] = outcome
-        if is_long and not call.looks and kept is not NOTHING:
+        if is_long and not call.looks and excerpt is not NOTHING:
             self._texts = [*self._texts[1 - _TEXTS :], (outcome, text)]
-        self._held_chars += kept.chars
+        self._held_chars += excerpt.chars
         if len(self._outcomes) > _OUTCOMES or self._held_chars > _HELD_CHARS:
             self._forget_outcomes()
 
@@ -309,7 +311,7 @@ class Builder:
         known[2] = change or known[2]
         self._files[path] = known
         if len(self._files) > _FILES:
-            unwritten = (path for path, told in self._files.items() if not told[1])
+            unwritten = (path for path, entry in self._files.items() if not entry[1])
             del self._files[next(unwritten, next(iter(self._files)))]
 
     def _ask(self, given: Any) -> None:
@@ -346,14 +348,18 @@ class Builder:
         """Extracts what matters from the replies so far."""
         for text, place in self._said.items():
             self._mention(_named_in(text))
-            for said in sentences(text):
-                if said.kind == "remark":
-                    form = self._forms.add(_form(said.text).translate(None, _DIGITS))
-                    self._remarks[said.text] = Statement(
-                        kind="remark", text=said.text, place=place, score=said.score, form=form
+            for statement in sentences(text):
+                if statement.kind == "remark":
+                    form = self._forms.add(_form(statement.text).translate(None, _DIGITS))
+                    self._remarks[statement.text] = Statement(
+                        kind="remark",
+                        text=statement.text,
+                        place=place,
+                        score=statement.score,
+                        form=form,
                     )
                 else:
-                    self._keep(said, place)
+                    self._keep(statement, place)
         self._said, self._said_chars = {}, 0
         if len(self._remarks) > _REMARKS:
             rare = [each for each in self._remarks.values() if self._is_rare(each)]
@@ -400,10 +406,10 @@ class Builder:
         return found
 
     def _forget_statements(self) -> None:
-        kept = sorted(
+        remaining = sorted(
             self._statements.items(), key=lambda item: self._worth(item[1]), reverse=True
         )[: _STATEMENTS // 2]
-        self._statements = dict(sorted(kept, key=lambda item: item[1].place))
+        self._statements = dict(sorted(remaining, key=lambda item: item[1].place))
 
     def _worth(self, statement: Statement) -> float:
         """The importance of a statement. What is said over and over about different things is a
@@ -431,15 +437,15 @@ class Builder:
                 self._cut(outcome, outcome.kept)
                 outcome.kept = NOTHING
 
-    def _cut(self, outcome: _Outcome, kept: Kept) -> None:
+    def _cut(self, outcome: _Outcome, excerpt: Kept) -> None:
         """Cuts an output into lines. Odd lines are odd within their output, whatever is printed
         elsewhere."""
-        head = lines_of(kept.head) if kept.head else []
-        if not (kept.odd or kept.tail or outcome.referred) and len(head) <= _FEW_LINES:
+        head = lines_of(excerpt.head) if excerpt.head else []
+        if not (excerpt.odd or excerpt.tail or outcome.referred) and len(head) <= _FEW_LINES:
             outcome.lines = [self._line(text, outcome, is_odd=False) for text in head]
             return
-        odd = lines_of("\n".join(kept.odd)) if kept.odd else ()
-        tail = lines_of(kept.tail) if kept.tail else ()
+        odd = lines_of("\n".join(excerpt.odd)) if excerpt.odd else ()
+        tail = lines_of(excerpt.tail) if excerpt.tail else ()
         texts = head[:_FEW_LINES] if outcome.looks else (*head, *odd, *tail)
         lines = [
             self._line(text, outcome, is_odd=text in odd)
@@ -529,7 +535,7 @@ class Builder:
             scores = self._scores(outcome)
             for place, line in enumerate(outcome.lines):
                 scores[place] = round(scores[place] + self._mentioned(line, outcome), 2)
-            told = CommandResult(
+            result = CommandResult(
                 call=outcome.call,
                 place=outcome.place,
                 lines=tuple(
@@ -544,7 +550,7 @@ class Builder:
                 times=outcome.times,
                 by_agent=outcome.by_agent,
             )
-            (failures if outcome.failed else results).append(told)
+            (failures if outcome.failed else results).append(result)
         return Digest(
             prompts=tuple(self._prompts.values()),
             last_words=_end(redact(clean("\n\n".join(self._last)).strip())[0], _LAST_WORDS_CHARS),
@@ -627,5 +633,5 @@ def _cut_middle(text: str) -> str:
         return text
     half = _PROMPT_CHARS // 2
     odd = lines_of("\n".join(shorten(text[half:-half]).odd))
-    told = "\n".join([f"[… {len(text) - 2 * half:,} characters left out …]", *odd])
-    return f"{text[:half]}\n{told}\n{text[-half:]}"
+    middle = "\n".join([f"[… {len(text) - 2 * half:,} characters left out …]", *odd])
+    return f"{text[:half]}\n{middle}\n{text[-half:]}"

@@ -81,7 +81,7 @@ def left_out(
     # Each text as it was, because layout hides where a line or a word begins.
     clean = msgspec.convert(scrub(msgspec.to_builtins(digest)), Digest)
     first = _task(redact(task)[0], summary, limit // 2)
-    found = [*first, *sections(clean, limit - sum(len(text) for _, text in first), told=summary)]
+    found = [*first, *sections(clean, limit - sum(len(text) for _, text in first), summary=summary)]
     if all(title in _BESIDES for title, _ in found):
         return ""
     text = "\n\n".join(f"## {title}\n{text}" for title, text in found)

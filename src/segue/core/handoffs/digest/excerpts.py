@@ -173,16 +173,16 @@ def shorten(
         forms = data.translate(None, _WORD_BYTES).split(b"\n")
     found: list[str] = []
     if new:
-        seen = Counter(forms)
+        counts = Counter(forms)
         max_alike = max(1 + len(forms) // _ODD_SHARE, min(_FEW_ALIKE, len(forms) // _ALIKE_SHARE))
-        rare = {form for form in (new if is_log else seen) if seen[form] <= max_alike}
+        rare = {form for form in (new if is_log else counts) if counts[form] <= max_alike}
         found = _odd_lines(text, forms, rare) if rare else []
-        if not is_log and seen[b""] > len(forms) // 2:
+        if not is_log and counts[b""] > len(forms) // 2:
             found += _of_other_length(text.split("\n"), forms)
         if is_log and usual is not None:
             for form in new:
-                if seen[form] > max(max_alike, _FEW_ALIKE):
-                    usual.add(form, seen[form])
+                if counts[form] > max(max_alike, _FEW_ALIKE):
+                    usual.add(form, counts[form])
     if not is_log:
         found += _hits(data[_HEAD_CHARS:-_TAIL_CHARS], _GIVES_VALUE, _VALUES)
     if failed:
@@ -266,8 +266,8 @@ def _most_telling(text: str, lines: list[str], places: list[int]) -> list[int]:
 
     def worth(place: int) -> float:
         line = lines[place][: 2 * LINE_CHARS].lower()
-        said = line.split()
-        score = sum(often[word] <= 1 for word in said) / (2 + len(said))
+        words = line.split()
+        score = sum(often[word] <= 1 for word in words) / (2 + len(words))
         if place in special:
             score += 0.5
         if _has(line, _TELLS) or names_fault(line):

@@ -68,10 +68,10 @@ def budget_chars(window_tokens: int) -> int:
     return min(tokens * CHARS_PER_TOKEN, MAX_CHARS)
 
 
-def sections(digest: Digest, max_chars: int, *, told: str = "") -> list[tuple[str, str]]:
+def sections(digest: Digest, max_chars: int, *, summary: str = "") -> list[tuple[str, str]]:
     """Titles and texts, with at most this many characters in total. `told` is what the agent itself
     says above them; a sentence is left out if all the names in it appear there."""
-    parts = [part for part in _parts(digest, told) if part.entries]
+    parts = [part for part in _parts(digest, summary) if part.entries]
     room = max_chars - sum(_head(part) for part in parts)
     grants = [min(_need(part), int(room * part.share)) for part in parts]
     left = room - sum(grants)
@@ -99,7 +99,7 @@ def _chosen(part: DigestPart, room: int) -> str:
     """The most important entries that fit, in their order, and how many did not fit."""
     entries = part.entries
     places = sorted(range(len(entries)), key=lambda n: -entries[n].worth)
-    kept: set[int] = set()
+    chosen: set[int] = set()
     headed: set[int] = set()
     left = room - (0 if _need(part) - 60 <= room else 50)
     for place in places:
@@ -108,22 +108,22 @@ def _chosen(part: DigestPart, room: int) -> str:
         if entry.head and entry.group not in headed:
             size += len(entry.head) + 1
         if size <= left:
-            kept.add(place)
+            chosen.add(place)
             headed.add(entry.group)
             left -= size
-    if not kept and entries and room > 200:
+    if not chosen and entries and room > 200:
         first = entries[places[0]]
         return _with_head(first)[: room - 60] + " …"
-    if not kept:
+    if not chosen:
         return ""
     headed.clear()
     texts = []
-    for place in sorted(kept):
+    for place in sorted(chosen):
         entry = entries[place]
         texts.append(entry.text if entry.group in headed else _with_head(entry))
         if entry.head:
             headed.add(entry.group)
-    if missing := len(entries) - len(kept):
+    if missing := len(entries) - len(chosen):
         texts.append(f"[{missing:,} more left out for size]")
     return part.gap.join(texts)
 
@@ -132,10 +132,10 @@ def _with_head(entry: Entry) -> str:
     return "\n".join(filter(None, (entry.head, entry.text)))
 
 
-def _parts(digest: Digest, told: str) -> Iterable[DigestPart]:
-    last = 0.0 if told else 0.10
+def _parts(digest: Digest, summary: str) -> Iterable[DigestPart]:
+    last = 0.0 if summary else 0.10
     yield DigestPart(USER, 0.40, list(_prompts(digest.prompts)), "\n\n")
-    if digest.last_words and not told:
+    if digest.last_words and not summary:
         yield DigestPart(LAST_WORDS, last, [Entry(1.0, quotation(digest.last_words))])
     yield DigestPart(
         "Decisions and findings",
@@ -143,18 +143,20 @@ def _parts(digest: Digest, told: str) -> Iterable[DigestPart]:
         [
             Entry(statement.score, _statement(statement))
             for statement in digest.statements
-            if not stands_in(statement.text, told)
+            if not stands_in(statement.text, summary)
         ],
     )
-    yield DigestPart("Failing, as last seen", 0.10, _outcomes(digest.failures, told, always=True))
-    yield DigestPart("Results", 0.20, _outcomes(digest.results, told))
+    yield DigestPart(
+        "Failing, as last seen", 0.10, _outcomes(digest.failures, summary, always=True)
+    )
+    yield DigestPart("Results", 0.20, _outcomes(digest.results, summary))
     yield DigestPart(
         "Todo list",
         0.04,
         [Entry(1.0, f"- {_BOXES[todo.status]} {line(todo.text)}") for todo in digest.todos],
     )
     yield DigestPart("Files touched", 0.04, list(_files(digest.files)))
-    yield DigestPart("Said besides", 0.03, list(_remarks(digest.remarks, told)))
+    yield DigestPart("Said besides", 0.03, list(_remarks(digest.remarks, summary)))
     yield DigestPart("Images", 0.01, [Entry(1.0, f"- {name(image)}") for image in digest.images])
 
 
@@ -168,18 +170,20 @@ def _prompts(prompts: Sequence[UserPrompt]) -> Iterable[Entry]:
 
 
 def _statement(statement: Statement) -> str:
-    said = f"- {_KINDS[statement.kind]}: {line(statement.text)}"
-    return f"{said} (before that: {line(statement.earlier)})" if statement.earlier else said
+    item = f"- {_KINDS[statement.kind]}: {line(statement.text)}"
+    return f"{item} (before that: {line(statement.earlier)})" if statement.earlier else item
 
 
-def _remarks(remarks: Sequence[Statement], told: str) -> Iterable[Entry]:
+def _remarks(remarks: Sequence[Statement], summary: str) -> Iterable[Entry]:
     """Remarks that name something first, then the newest."""
     for place, remark in enumerate(remarks):
-        if not stands_in(remark.text, told):
+        if not stands_in(remark.text, summary):
             yield Entry(remark.score + place / len(remarks), f"- {line(remark.text)}")
 
 
-def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = False) -> list[Entry]:
+def _outcomes(
+    outcomes: Sequence[CommandResult], summary: str, *, always: bool = False
+) -> list[Entry]:
     """Each line separately: the most important ones are chosen, whichever call they come from."""
     found = []
     recent = len(outcomes) - _RECENT
@@ -197,7 +201,7 @@ def _outcomes(outcomes: Sequence[CommandResult], told: str, *, always: bool = Fa
         if not outcome.lines:
             found.append(Entry(outcome.score, head))
         for place, worth in _best(outcome):
-            if always or not stands_in(outcome.lines[place], told):
+            if always or not stands_in(outcome.lines[place], summary):
                 found.append(Entry(worth + more, below(outcome.lines[place]), head, number))
     return found
 
@@ -207,12 +211,12 @@ def _best(outcome: CommandResult) -> list[tuple[int, float]]:
     worth less. Of lines like many others, only the last."""
     ranked = sorted(range(len(outcome.lines)), key=lambda n: -outcome.scores[n])[:_LINES_MAX]
     least, ends = max(outcome.score / 2, _NOTHING_NEW), (0, len(outcome.lines) - 1)
-    kept = [
+    best = [
         (n, outcome.scores[n] - min(_MORE_MAX, _MORE * rank))
         for rank, n in enumerate(ranked)
         if outcome.scores[n] >= (_NOTHING_NEW if n in ends else least)
     ]
-    return sorted(kept) or [(n, outcome.scores[n]) for n in range(len(outcome.lines))][-1:]
+    return sorted(best) or [(n, outcome.scores[n]) for n in range(len(outcome.lines))][-1:]
 
 
 def _files(files: Sequence[FileTouched]) -> Iterable[Entry]:

@@ -50,9 +50,9 @@ def number_words(line: str) -> int:
     return sum(any(map(str.isdigit, word)) for word in line.split())
 
 
-def rarity(seen: int) -> float:
+def rarity(count: int) -> float:
     """1 for something seen once, and less the more often it was seen."""
-    return 1.0 / (1.0 + log2(seen or 1))
+    return 1.0 / (1.0 + log2(count or 1))
 
 
 def named_value(line: str) -> tuple[str, str] | None:
@@ -61,9 +61,9 @@ def named_value(line: str) -> tuple[str, str] | None:
     gives = _GIVES.search(line, 2, _NAME_CHARS)
     if gives is None:
         return None
-    said = line[: gives.start()].lower().translate(_PUNCTUATION).split()
-    name = " ".join(word for word in said if word not in _FILLER)
-    if not name or len(name) > 60 or len(said) > 10:
+    words = line[: gives.start()].lower().translate(_PUNCTUATION).split()
+    name = " ".join(word for word in words if word not in _FILLER)
+    if not name or len(name) > 60 or len(words) > 10:
         return None
     value = line[gives.end() : gives.end() + 200].split()
     while len(value) > 1 and value[0].lower() in _BEFORE_VALUE:

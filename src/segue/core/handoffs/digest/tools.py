@@ -56,9 +56,9 @@ def change_of(given: Any) -> str:
     if not old and not new:
         return _patch(_text(given, "patchText", "patch", "input", "command", "cmd"))
     gone = set(old.split("\n")) if old else set()
-    there = new.split("\n") if new else []
-    added = [line for line in there if line not in gone]
-    removed = len(gone.difference(there)) if old else 0
+    new_lines = new.split("\n") if new else []
+    added = [line for line in new_lines if line not in gone]
+    removed = len(gone.difference(new_lines)) if old else 0
     return _told(len(added), removed, added)
 
 
@@ -76,4 +76,6 @@ def _told(added: int, removed: int, lines: list[str]) -> str:
 
 
 def _text(given: dict[str, Any], *names: str) -> str:
-    return next((said for name in names if isinstance(said := given.get(name), str) and said), "")
+    return next(
+        (value for name in names if isinstance(value := given.get(name), str) and value), ""
+    )

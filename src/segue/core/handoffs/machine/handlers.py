@@ -79,7 +79,7 @@ class HandoffContext(Struct, frozen=True):
 
 
 def _to(
-    cycle: TerminalHandoff, where: HandoffStep, moment: HandoffContext, **changes: Any
+    cycle: TerminalHandoff, where: HandoffStep, context: HandoffContext, **changes: Any
 ) -> TerminalHandoff:
     """Moves to a step. Whether the clear command was sent matters only while segue waits for its
     effect, and an obstacle in one step may be gone in the next."""
@@ -89,7 +89,7 @@ def _to(
         changes["cuts"] = 0
     if where not in (cycle.step, HandoffStep.WRITING, HandoffStep.NEEDS_USER):
         changes["blocked"] = ""
-    return replace(cycle, step=where, step_at=moment.now, **changes)
+    return replace(cycle, step=where, step_at=context.now, **changes)
 
 
 def _counted(cycle: TerminalHandoff, what: str) -> TerminalHandoff:
@@ -97,48 +97,48 @@ def _counted(cycle: TerminalHandoff, what: str) -> TerminalHandoff:
 
 
 def _end(
-    cycle: TerminalHandoff, where: HandoffStep, moment: HandoffContext, why: str = ""
+    cycle: TerminalHandoff, where: HandoffStep, context: HandoffContext, why: str = ""
 ) -> Stepped:
-    over = _to(cycle, where, moment, why=why, over_at=moment.now)
-    return over, [RecordFigures(metrics(over, moment.now)), Done()]
+    over = _to(cycle, where, context, why=why, over_at=context.now)
+    return over, [RecordFigures(metrics(over, context.now)), Done()]
 
 
 def _write_own(
-    cycle: TerminalHandoff, moment: HandoffContext, why: str, question: str = ""
+    cycle: TerminalHandoff, context: HandoffContext, why: str, question: str = ""
 ) -> Stepped:
-    return _to(cycle, HandoffStep.WRITING, moment, why=why, question=question), [WriteOwn()]
+    return _to(cycle, HandoffStep.WRITING, context, why=why, question=question), [WriteOwn()]
 
 
-def _ask(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+def _ask(cycle: TerminalHandoff, context: HandoffContext, why: str) -> Stepped:
     """Asks the user, with a document on disk if possible."""
     if not cycle.has_document and not cycle.is_cleared:
-        return _write_own(cycle, moment, why, question=why)
-    return _ask_now(cycle, moment, why)
+        return _write_own(cycle, context, why, question=why)
+    return _ask_now(cycle, context, why)
 
 
-def _ask_now(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+def _ask_now(cycle: TerminalHandoff, context: HandoffContext, why: str) -> Stepped:
     where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
-    asked = _to(cycle, HandoffStep.NEEDS_USER, moment, why=why + where, question="")
+    asked = _to(cycle, HandoffStep.NEEDS_USER, context, why=why + where, question="")
     return asked, [AskUser(asked.why)]
 
 
-def _written(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+def _written(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     """A valid document is on disk."""
     if cycle.question:
-        return _ask_now(cycle, moment, cycle.question)
+        return _ask_now(cycle, context, cycle.question)
     if cycle.is_cleared:
-        return _to(cycle, HandoffStep.CLEARED, moment), []
-    return _to(cycle, HandoffStep.WRITTEN, moment, written_at=moment.now, refused_at=None), []
+        return _to(cycle, HandoffStep.CLEARED, context), []
+    return _to(cycle, HandoffStep.WRITTEN, context, written_at=context.now, refused_at=None), []
 
 
-def _interrupt(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+def _interrupt(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     if cycle.cuts >= MAX_INTERRUPTS:
-        return _ask(replace(cycle, blocked=WORKS), moment, f"{WORKS}, and cannot be interrupted")
+        return _ask(replace(cycle, blocked=WORKS), context, f"{WORKS}, and cannot be interrupted")
     counted = _counted(cycle, f"interrupt_{cycle.step.value}")
     counted = replace(
-        counted, was_cut=True, cut_at=moment.now, is_pressed=False, cuts=cycle.cuts + 1
+        counted, was_cut=True, cut_at=context.now, is_pressed=False, cuts=cycle.cuts + 1
     )
-    return _to(counted, cycle.step, moment), [Interrupt()]
+    return _to(counted, cycle.step, context), [Interrupt()]
 
 
 def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
@@ -151,17 +151,17 @@ def _is_near_cut(cycle: TerminalHandoff, fact: Busy) -> bool:
     return not fact.is_hooked and (fact.at_boundary or is_late)
 
 
-def _rest(cycle: TerminalHandoff, moment: HandoffContext, why: str) -> Stepped:
+def _rest(cycle: TerminalHandoff, context: HandoffContext, why: str) -> Stepped:
     """It is the user's move. What was seen of the finished turn says nothing about the next one."""
-    kept = replace(cycle, cut_at=None, owes=False, near_tokens=None, refused_at=None)
-    return _to(kept, HandoffStep.RESTING, moment, why=why), []
+    resting = replace(cycle, cut_at=None, owes=False, near_tokens=None, refused_at=None)
+    return _to(resting, HandoffStep.RESTING, context, why=why), []
 
 
-def _decline(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+def _decline(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     """The user stopped what segue had started, so segue does not start it again."""
     where = f"; the handoff document is {cycle.file}" if cycle.has_document else ""
     why = f"the user interrupted it{where}"
-    return _end(replace(cycle, is_declined=True), HandoffStep.CANCELLED, moment, why)
+    return _end(replace(cycle, is_declined=True), HandoffStep.CANCELLED, context, why)
 
 
 def _is_ours(cycle: TerminalHandoff, fact: TurnInterrupted) -> bool:
@@ -177,13 +177,19 @@ def _is_ours(cycle: TerminalHandoff, fact: TurnInterrupted) -> bool:
     return cycle.cut_at - BEFORE_S <= fact.at <= cycle.cut_at + SOON_S
 
 
-def _again(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+def _again(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     """The document is out of date: start over once the turn has ended."""
     fresh = _to(
-        cycle, HandoffStep.WAITING, moment, is_stale=True, question="", refused_at=None, cut_at=None
+        cycle,
+        HandoffStep.WAITING,
+        context,
+        is_stale=True,
+        question="",
+        refused_at=None,
+        cut_at=None,
     )
     tries = {key: number for key, number in cycle.tries.items() if not key.startswith("clear")}
-    fresh = replace(fresh, has_document=False, source="", stale_before=moment.now)
+    fresh = replace(fresh, has_document=False, source="", stale_before=context.now)
     return replace(fresh, tries=tries), []
 
 
@@ -210,30 +216,30 @@ def _own(cycle: TerminalHandoff, fact: OwnWritten) -> TerminalHandoff:
 # What each fact does
 
 
-def nothing(cycle: TerminalHandoff, fact: AnyFact, moment: HandoffContext) -> Stepped:
+def nothing(cycle: TerminalHandoff, fact: AnyFact, context: HandoffContext) -> Stepped:
     return cycle, []
 
 
-def busy(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
+def busy(cycle: TerminalHandoff, fact: Busy, context: HandoffContext) -> Stepped:
     """A turn gets its full time from when it begins or continues."""
     if cycle.blocked or fact.is_new:
-        cycle = replace(cycle, blocked="", step_at=moment.now)
+        cycle = replace(cycle, blocked="", step_at=context.now)
     if cycle.step is HandoffStep.WAITING and _is_near_cut(cycle, fact):
-        return _interrupt(cycle, moment)
+        return _interrupt(cycle, context)
     return cycle, []
 
 
-def works_again(cycle: TerminalHandoff, fact: Busy, moment: HandoffContext) -> Stepped:
+def works_again(cycle: TerminalHandoff, fact: Busy, context: HandoffContext) -> Stepped:
     """The session works on the user's next prompt: that turn gets its full time."""
-    return _to(cycle, HandoffStep.WAITING, moment, why=""), []
+    return _to(cycle, HandoffStep.WAITING, context, why=""), []
 
 
-def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffContext) -> Stepped:
+def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, context: HandoffContext) -> Stepped:
     if _is_ours(cycle, fact):
         if (
             cycle.step is HandoffStep.ASKED
         ):  # its hook asked it in the very moment: it heard nothing
-            return _to(cycle, HandoffStep.WAITING, moment, owes=True, is_pressed=True), []
+            return _to(cycle, HandoffStep.WAITING, context, owes=True, is_pressed=True), []
         return replace(cycle, owes=True, is_pressed=True), []
     if cycle.by_user:
         # Once the session has the request, its last turn is that one, whatever the clock says.
@@ -244,18 +250,18 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, moment: HandoffCo
         if cycle.step is HandoffStep.WAITING and not cycle.owes:
             return cycle, []  # so that it comes sooner
     if cycle.step is HandoffStep.WAITING and not cycle.owes:
-        return _rest(cycle, moment, "the user interrupted it: it is waiting for the user")
-    return _decline(cycle, moment)
+        return _rest(cycle, context, "the user interrupted it: it is waiting for the user")
+    return _decline(cycle, context)
 
 
-def pressed(cycle: TerminalHandoff, fact: KeyPressed, moment: HandoffContext) -> Stepped:
+def pressed(cycle: TerminalHandoff, fact: KeyPressed, context: HandoffContext) -> Stepped:
     if cycle.cut_at is None:
         return cycle, []
-    return replace(cycle, cut_at=moment.now, is_pressed=True), []
+    return replace(cycle, cut_at=context.now, is_pressed=True), []
 
 
 def not_interrupted(
-    cycle: TerminalHandoff, fact: NotInterrupted, moment: HandoffContext
+    cycle: TerminalHandoff, fact: NotInterrupted, context: HandoffContext
 ) -> Stepped:
     key = f"interrupt_{cycle.step.value}"
     count = max(0, cycle.tries.get(key, 0) - 1)
@@ -269,196 +275,200 @@ def not_interrupted(
     )
     if tries[REFUSED] >= MAX_REFUSED:
         refused = replace(refused, blocked=refused.blocked or WORKS)
-        return _ask(refused, moment, f"{WORKS}, and cannot be interrupted: {fact.why}")
+        return _ask(refused, context, f"{WORKS}, and cannot be interrupted: {fact.why}")
     return refused, []
 
 
-def blocked(cycle: TerminalHandoff, fact: Blocked, moment: HandoffContext) -> Stepped:
+def blocked(cycle: TerminalHandoff, fact: Blocked, context: HandoffContext) -> Stepped:
     return replace(cycle, blocked=fact.why), []
 
 
-def unblocked(cycle: TerminalHandoff, fact: Busy | Ready, moment: HandoffContext) -> Stepped:
+def unblocked(cycle: TerminalHandoff, fact: Busy | Ready, context: HandoffContext) -> Stepped:
     """The user was asked to remove an obstacle, and did; or the turn has ended."""
     waits = not cycle.blocked or (cycle.blocked == WORKS and isinstance(fact, Busy))
-    return (cycle, []) if waits else _on(cycle, moment)
+    return (cycle, []) if waits else _on(cycle, context)
 
 
-def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, context: HandoffContext) -> Stepped:
     """segue types into a session at its prompt only to continue work that it stopped itself, or
     what the user asked for."""
     if not cycle.owes and not cycle.by_user:
         # It may have come to its end just before it was to be interrupted.
         was_cut = cycle.cut_at is not None and not fact.is_over
         if not was_cut and (fact.is_over or fact.is_long):
-            return _rest(cycle, moment, "its turn has ended: it is waiting for the user")
+            return _rest(cycle, context, "its turn has ended: it is waiting for the user")
         if not (was_cut and fact.is_long):
             return cycle, []
     if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MAX_REQUESTS:
-        return _write_own(cycle, moment, "asked the maximum number of times")
-    return _to(cycle, HandoffStep.ASKING, moment, is_heard=False, is_stale=False), [
+        return _write_own(cycle, context, "asked the maximum number of times")
+    return _to(cycle, HandoffStep.ASKING, context, is_heard=False, is_stale=False), [
         TypeText("request")
     ]
 
 
-def ready_to_be_cleared(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+def ready_to_be_cleared(cycle: TerminalHandoff, fact: Ready, context: HandoffContext) -> Stepped:
     if not cycle.has_document:
         return cycle, []
     tried = _counted(cycle, "clear_tried")
-    return _to(tried, HandoffStep.CLEARING, moment, is_typed=False), [TypeText("clear")]
+    return _to(tried, HandoffStep.CLEARING, context, is_typed=False), [TypeText("clear")]
 
 
-def ready_to_resume(cycle: TerminalHandoff, fact: Ready, moment: HandoffContext) -> Stepped:
+def ready_to_resume(cycle: TerminalHandoff, fact: Ready, context: HandoffContext) -> Stepped:
     if not cycle.has_document:
         return cycle, [WriteOwn()]
-    return _to(cycle, HandoffStep.RESUMING, moment, is_heard=False, is_stale=False), [
+    return _to(cycle, HandoffStep.RESUMING, context, is_heard=False, is_stale=False), [
         TypeText("resume")
     ]
 
 
 def typed_request(
-    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, context: HandoffContext
 ) -> Stepped:
     if fact.what != "request":
         return cycle, []
     is_heard = isinstance(fact, PromptSeen)
     asked = replace(_counted(cycle, "request"), is_heard=is_heard, refused_at=None, is_stale=False)
-    asked = replace(asked, asked_at=asked.asked_at or moment.now, owes=True)
+    asked = replace(asked, asked_at=asked.asked_at or context.now, owes=True)
     if not is_heard:  # at its prompt: what was to be interrupted has ended
         asked = replace(asked, cut_at=None)
     if asked.has_document:  # it was written meanwhile
-        return _written(asked, moment)
-    return _to(asked, HandoffStep.ASKED, moment), []
+        return _written(asked, context)
+    return _to(asked, HandoffStep.ASKED, context), []
 
 
 def typed_clear(
-    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, context: HandoffContext
 ) -> Stepped:
     if fact.what != "clear" or cycle.is_typed:
         return cycle, []
     sent = _to(
-        _counted(cycle, "clear"), HandoffStep.CLEARING, moment, is_typed=True, refused_at=None
+        _counted(cycle, "clear"), HandoffStep.CLEARING, context, is_typed=True, refused_at=None
     )
     return sent, [] if sent.has_document else [WriteOwn()]
 
 
 def typed_resume(
-    cycle: TerminalHandoff, fact: Typed | PromptSeen, moment: HandoffContext
+    cycle: TerminalHandoff, fact: Typed | PromptSeen, context: HandoffContext
 ) -> Stepped:
     if fact.what != "resume" or not cycle.is_cleared:
         return cycle, []
     if cycle.step is HandoffStep.NEEDS_USER and cycle.is_heard:
         return cycle, []  # heard before the user was asked: they are not asked again for that
-    told = _counted(cycle, "resume") if cycle.step is HandoffStep.RESUMING else cycle
-    heard = isinstance(fact, PromptSeen)
-    return _to(told, HandoffStep.RESUMED, moment, is_heard=heard, refused_at=None), []
+    counted = _counted(cycle, "resume") if cycle.step is HandoffStep.RESUMING else cycle
+    is_heard = isinstance(fact, PromptSeen)
+    return _to(counted, HandoffStep.RESUMED, context, is_heard=is_heard, refused_at=None), []
 
 
-def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, moment: HandoffContext) -> Stepped:
+def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
     """Asked by a hook, or by text that was believed not to have been typed; an earlier request
     does not count."""
-    return (cycle, []) if cycle.asked_at is not None else typed_request(cycle, fact, moment)
+    return (cycle, []) if cycle.asked_at is not None else typed_request(cycle, fact, context)
 
 
-def heard(cycle: TerminalHandoff, fact: PromptSeen, moment: HandoffContext) -> Stepped:
+def heard(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
     own = "request" if cycle.step is HandoffStep.ASKED else "resume"
     if fact.what != own or cycle.is_heard:
         return cycle, []
-    return _to(cycle, cycle.step, moment, is_heard=True), []
+    return _to(cycle, cycle.step, context, is_heard=True), []
 
 
-def refused(cycle: TerminalHandoff, fact: NotTyped, moment: HandoffContext) -> Stepped:
+def refused(cycle: TerminalHandoff, fact: NotTyped, context: HandoffContext) -> Stepped:
     if fact.what != _PENDING[cycle.step] or cycle.is_typed:
         return cycle, []
-    return _not_typed(cycle, moment, fact.why, retry=fact.retry)
+    return _not_typed(cycle, context, fact.why, retry=fact.retry)
 
 
-def _not_typed(cycle: TerminalHandoff, moment: HandoffContext, why: str, *, retry: bool) -> Stepped:
-    since = moment.now if cycle.refused_at is None else cycle.refused_at
+def _not_typed(
+    cycle: TerminalHandoff, context: HandoffContext, why: str, *, retry: bool
+) -> Stepped:
+    since = context.now if cycle.refused_at is None else cycle.refused_at
     cycle = replace(cycle, refused_at=since, why=why)
-    patience = moment.policy.draft_wait_s + moment.policy.busy_wait_s
-    waits = retry and moment.now - since < patience
+    patience = context.policy.draft_wait_s + context.policy.busy_wait_s
+    waits = retry and context.now - since < patience
     match cycle.step:
         case HandoffStep.ASKING if cycle.has_document:
-            return _written(cycle, moment)
+            return _written(cycle, context)
         case HandoffStep.ASKING:
             if waits:
-                return _to(cycle, HandoffStep.WAITING, moment), []
+                return _to(cycle, HandoffStep.WAITING, context), []
             question = "" if retry else f"nothing can be typed: {why}"
-            return _write_own(replace(cycle, refused_at=None), moment, why, question)
+            return _write_own(replace(cycle, refused_at=None), context, why, question)
         case HandoffStep.CLEARING:
             if cycle.is_stale:
-                return _again(cycle, moment)
+                return _again(cycle, context)
             if not cycle.has_document:
-                return _write_own(cycle, moment, "the document is gone or no longer valid")
+                return _write_own(cycle, context, "the document is gone or no longer valid")
             if waits:
-                return _to(cycle, HandoffStep.WRITTEN, moment), []
-            return _ask(cycle, moment, f"the context cannot be cleared: {why}")
+                return _to(cycle, HandoffStep.WRITTEN, context), []
+            return _ask(cycle, context, f"the context cannot be cleared: {why}")
         case _:
             if waits and not cycle.is_stale:
-                return _to(cycle, HandoffStep.CLEARED, moment), []
-            return _ask(cycle, moment, f"the new session cannot be told to continue: {why}")
+                return _to(cycle, HandoffStep.CLEARED, context), []
+            return _ask(cycle, context, f"the new session cannot be told to continue: {why}")
 
 
-def file_comes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+def file_comes(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
     if _is_old(cycle, fact):
         return cycle, []
-    seen = _seen(cycle, fact)
+    updated = _seen(cycle, fact)
     is_asked = cycle.step in (HandoffStep.WAITING, HandoffStep.ASKED)
-    if seen.has_document and fact.nothing_left and is_asked and not cycle.by_user:
+    if updated.has_document and fact.nothing_left and is_asked and not cycle.by_user:
         why = f"nothing is left to do; the handoff document is {cycle.file}"
-        return _end(seen, HandoffStep.CANCELLED, moment, why)
-    if seen.has_document:
-        return _written(seen, moment)
+        return _end(updated, HandoffStep.CANCELLED, context, why)
+    if updated.has_document:
+        return _written(updated, context)
     if cycle.step is not HandoffStep.ASKED or fact.ok or not fact.stable:
-        return seen, []
-    seen = _counted(seen, "invalid")
-    if seen.tries["invalid"] >= MAX_INVALID:
-        return _write_own(seen, moment, f"the session's document is not valid: {fact.why}")
+        return updated, []
+    updated = _counted(updated, "invalid")
+    if updated.tries["invalid"] >= MAX_INVALID:
+        return _write_own(updated, context, f"the session's document is not valid: {fact.why}")
     why = f"the document is not valid: {fact.why}"
-    return _to(seen, HandoffStep.WAITING, moment, why=why, stale_before=moment.now), []
+    return _to(updated, HandoffStep.WAITING, context, why=why, stale_before=context.now), []
 
 
-def file_meanwhile(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
+def file_meanwhile(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
     return (cycle, []) if fact.ok and _is_old(cycle, fact) else (_seen(cycle, fact), [])
 
 
-def file_changes(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
-    seen = _seen(cycle, fact)
-    if seen.has_document or not fact.stable:
-        return seen, []
-    return _write_own(seen, moment, f"the document is no longer valid: {fact.why}")
+def file_changes(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
+    updated = _seen(cycle, fact)
+    if updated.has_document or not fact.stable:
+        return updated, []
+    return _write_own(updated, context, f"the document is no longer valid: {fact.why}")
 
 
-def file_after_clearing(cycle: TerminalHandoff, fact: FileSeen, moment: HandoffContext) -> Stepped:
-    seen = _seen(cycle, fact)
-    if seen.has_document or not fact.stable or cycle.is_read:
-        return seen, []
-    return seen, [WriteOwn()]
+def file_after_clearing(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
+    updated = _seen(cycle, fact)
+    if updated.has_document or not fact.stable or cycle.is_read:
+        return updated, []
+    return updated, [WriteOwn()]
 
 
-def own_written(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
-    return _written(_own(cycle, fact), moment)
+def own_written(cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext) -> Stepped:
+    return _written(_own(cycle, fact), context)
 
 
-def own_noted(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
+def own_noted(cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext) -> Stepped:
     return _own(cycle, fact), []
 
 
-def own_while_clearing(cycle: TerminalHandoff, fact: OwnWritten, moment: HandoffContext) -> Stepped:
+def own_while_clearing(
+    cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext
+) -> Stepped:
     return _own(cycle, fact), [] if cycle.is_typed else [TypeText("clear")]
 
 
-def not_written(cycle: TerminalHandoff, fact: NotWritten, moment: HandoffContext) -> Stepped:
-    return _ask_now(cycle, moment, f"no handoff document can be written: {fact.why}")
+def not_written(cycle: TerminalHandoff, fact: NotWritten, context: HandoffContext) -> Stepped:
+    return _ask_now(cycle, context, f"no handoff document can be written: {fact.why}")
 
 
-def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
+def cleared(cycle: TerminalHandoff, fact: Cleared, context: HandoffContext) -> Stepped:
     if cycle.is_cleared:  # it is seen at every look
-        return named(cycle, fact, moment)
+        return named(cycle, fact, context)
     gone = replace(
         cycle,
         is_cleared=True,
-        cleared_at=moment.now,
+        cleared_at=context.now,
         new_session_id=fact.new_session_id,
         is_stale=False,
         refused_at=None,
@@ -466,56 +476,56 @@ def cleared(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> St
     if cycle.step is HandoffStep.NEEDS_USER:
         return gone, []
     if not cycle.tries.get("clear_tried"):
-        return _end(cycle, HandoffStep.CANCELLED, moment, "the user cleared the context")
+        return _end(cycle, HandoffStep.CANCELLED, context, "the user cleared the context")
     if cycle.has_document:
-        return _to(gone, HandoffStep.CLEARED, moment), []
-    return _write_own(gone, moment, "the document is gone or no longer valid")
+        return _to(gone, HandoffStep.CLEARED, context), []
+    return _write_own(gone, context, "the document is gone or no longer valid")
 
 
-def named(cycle: TerminalHandoff, fact: Cleared, moment: HandoffContext) -> Stepped:
+def named(cycle: TerminalHandoff, fact: Cleared, context: HandoffContext) -> Stepped:
     return replace(cycle, new_session_id=cycle.new_session_id or fact.new_session_id), []
 
 
-def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, moment: HandoffContext) -> Stepped:
+def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, context: HandoffContext) -> Stepped:
     if not cycle.is_cleared:
         return cycle, []
     is_read = cycle.is_read or isinstance(fact, ReadFile)
     went_on = cycle.went_on or isinstance(fact, WentOn)
     on = replace(cycle, is_read=is_read, went_on=went_on, is_heard=True)
     if is_read and went_on:
-        return _end(on, HandoffStep.DONE, moment)
+        return _end(on, HandoffStep.DONE, context)
     if not is_read or cycle.is_read:  # seen once more: its time does not start again
         return on, []
-    return _to(on, HandoffStep.RESUMED, moment), []
+    return _to(on, HandoffStep.RESUMED, context), []
 
 
-def gone(cycle: TerminalHandoff, fact: AgentGone, moment: HandoffContext) -> Stepped:
+def gone(cycle: TerminalHandoff, fact: AgentGone, context: HandoffContext) -> Stepped:
     why = f"the agent's process ended{f': {fact.why}' if fact.why else ''}"
     if not cycle.is_cleared and not cycle.tries.get("clear"):
-        return _end(cycle, HandoffStep.CANCELLED, moment, why)
+        return _end(cycle, HandoffStep.CANCELLED, context, why)
     if cycle.step is HandoffStep.NEEDS_USER:
         return cycle, []
-    return _ask_now(cycle, moment, why)
+    return _ask_now(cycle, context, why)
 
 
-def user_spoke(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) -> Stepped:
+def user_spoke(cycle: TerminalHandoff, fact: UserSpoke, context: HandoffContext) -> Stepped:
     if cycle.step is HandoffStep.WAITING:  # instead of what was interrupted
-        return _to(cycle, HandoffStep.WAITING, moment, cut_at=None, cuts=0, owes=False), []
+        return _to(cycle, HandoffStep.WAITING, context, cut_at=None, cuts=0, owes=False), []
     if cycle.step in (HandoffStep.CLEARING, HandoffStep.RESUMING):
         return replace(cycle, is_stale=True), []
     if cycle.is_cleared:
-        return _ask(cycle, moment, "the user told the new session something else")
-    return _again(cycle, moment)
+        return _ask(cycle, context, "the user told the new session something else")
+    return _again(cycle, context)
 
 
-def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, moment: HandoffContext) -> Stepped:
+def user_goes_on(cycle: TerminalHandoff, fact: UserSpoke, context: HandoffContext) -> Stepped:
     """The user continues in the new session, instead of doing what segue asked for."""
     if not cycle.is_cleared:
         return cycle, []
-    return _end(cycle, HandoffStep.CANCELLED, moment, "the user continued the work")
+    return _end(cycle, HandoffStep.CANCELLED, context, "the user continued the work")
 
 
-def used(cycle: TerminalHandoff, fact: Used, moment: HandoffContext) -> Stepped:
+def used(cycle: TerminalHandoff, fact: Used, context: HandoffContext) -> Stepped:
     if cycle.is_cleared:
         return replace(cycle, new_used_tokens=fact.used_tokens), []
     path = cycle.zone_path
@@ -533,15 +543,15 @@ def used(cycle: TerminalHandoff, fact: Used, moment: HandoffContext) -> Stepped:
     ), []
 
 
-def cancel(cycle: TerminalHandoff, fact: Cancel, moment: HandoffContext) -> Stepped:
-    return _end(cycle, HandoffStep.CANCELLED, moment, fact.why)
+def cancel(cycle: TerminalHandoff, fact: Cancel, context: HandoffContext) -> Stepped:
+    return _end(cycle, HandoffStep.CANCELLED, context, fact.why)
 
 
-def retry(cycle: TerminalHandoff, fact: RetryRequested, moment: HandoffContext) -> Stepped:
-    return _on(replace(cycle, by_user=True), moment)
+def retry(cycle: TerminalHandoff, fact: RetryRequested, context: HandoffContext) -> Stepped:
+    return _on(replace(cycle, by_user=True), context)
 
 
-def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
+def _on(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     """Continues from where the user was asked. Much may have happened since: a context that is
     not cleared needs a new document."""
     # That asking is useless is remembered.
@@ -549,44 +559,44 @@ def _on(cycle: TerminalHandoff, moment: HandoffContext) -> Stepped:
     tries = {"request": asked} if asked >= MAX_REQUESTS else {}
     fresh = replace(cycle, tries=tries, refused_at=None, why="")
     if not cycle.is_cleared:
-        return _again(fresh, moment)
+        return _again(fresh, context)
     where = HandoffStep.RESUMED if cycle.is_read else HandoffStep.CLEARED
-    return _to(fresh, where, moment, is_stale=False), []
+    return _to(fresh, where, context, is_stale=False), []
 
 
-def time_for_document(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
-    wait = f"{moment.policy.handoff_wait_s:g} s"
-    return _write_own(cycle, moment, f"the session wrote no document in {wait}")
+def time_for_document(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
+    wait = f"{context.policy.handoff_wait_s:g} s"
+    return _write_own(cycle, context, f"the session wrote no document in {wait}")
 
 
-def time_for_turn(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+def time_for_turn(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
     if cycle.step is HandoffStep.WRITTEN and not cycle.has_document:
-        return _write_own(cycle, moment, "the document is no longer valid")
+        return _write_own(cycle, context, "the document is no longer valid")
     if cycle.blocked:
-        return _ask(cycle, moment, f"nothing can be typed: {cycle.blocked}")
-    return _interrupt(cycle, moment)
+        return _ask(cycle, context, f"nothing can be typed: {cycle.blocked}")
+    return _interrupt(cycle, context)
 
 
-def time_to_type(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+def time_to_type(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
     if not cycle.is_typed:
-        return _not_typed(cycle, moment, "no answer", retry=True)
+        return _not_typed(cycle, context, "no answer", retry=True)
     if cycle.is_stale:
-        return _again(cycle, moment)
+        return _again(cycle, context)
     if not cycle.has_document:
-        return _write_own(cycle, moment, "the document is gone or no longer valid")
+        return _write_own(cycle, context, "the document is gone or no longer valid")
     if cycle.tries["clear"] < MAX_CLEARS:
-        return _to(cycle, HandoffStep.WRITTEN, moment), []
-    return _ask(cycle, moment, "the context was not cleared")
+        return _to(cycle, HandoffStep.WRITTEN, context), []
+    return _ask(cycle, context, "the context was not cleared")
 
 
-def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
-    return _ask(cycle, moment, f"the new session is not ready: {cycle.blocked or 'it works'}")
+def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
+    return _ask(cycle, context, f"the new session is not ready: {cycle.blocked or 'it works'}")
 
 
-def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, moment: HandoffContext) -> Stepped:
+def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
     if not cycle.is_heard and cycle.tries.get("resume", 0) < MAX_RESUMES:
-        return _to(cycle, HandoffStep.CLEARED, moment), []
-    said = (
+        return _to(cycle, HandoffStep.CLEARED, context), []
+    reason = (
         "read the document, but did not continue" if cycle.is_read else "did not read the document"
     )
-    return _ask(cycle, moment, f"the new session {said}")
+    return _ask(cycle, context, f"the new session {reason}")

@@ -63,29 +63,29 @@ from segue.core.runs.types import (
 from segue.core.stops.reasons import StopReason
 
 
-def nothing(run: Run, fact: AnyFact, moment: RunContext) -> RunStep:
+def nothing(run: Run, fact: AnyFact, context: RunContext) -> RunStep:
     return RunStep(run)
 
 
-def created(run: Run, fact: Created, moment: RunContext) -> RunStep:
+def created(run: Run, fact: Created, context: RunContext) -> RunStep:
     if run.leg > 0:
         return RunStep(run)
     if run.origin is not None:
-        return take_up(run, run.origin, moment)
-    return start(run, moment, "a new task", state=RunState.STARTING, prompt="task")
+        return take_up(run, run.origin, context)
+    return start(run, context, "a new task", state=RunState.STARTING, prompt="task")
 
 
-def named(run: Run, fact: LegStarted | SessionNamed, moment: RunContext) -> RunStep:
+def named(run: Run, fact: LegStarted | SessionNamed, context: RunContext) -> RunStep:
     return RunStep(replace(run, session_id=fact.session_id or run.session_id))
 
 
-def noted_reply(run: Run, fact: Replied, moment: RunContext) -> RunStep:
+def noted_reply(run: Run, fact: Replied, context: RunContext) -> RunStep:
     return RunStep(_heard(run))
 
 
-def first_reply(run: Run, fact: Replied, moment: RunContext) -> RunStep:
+def first_reply(run: Run, fact: Replied, context: RunContext) -> RunStep:
     working = replace(_heard(run), state=RunState.WORKING, strict=False, circles=None)
-    return look(working, moment)
+    return look(working, context)
 
 
 def _heard(run: Run) -> Run:
@@ -94,32 +94,32 @@ def _heard(run: Run) -> Run:
     return replace(run, has_replied=True, leg_replied=True, heard=heard)
 
 
-def takes_over(run: Run, fact: Replied, moment: RunContext) -> RunStep:
+def takes_over(run: Run, fact: Replied, context: RunContext) -> RunStep:
     if not fact.acted:
-        return noted_reply(run, fact, moment)
-    return first_reply(replace(run, handoffs=run.handoffs + 1), fact, moment)
+        return noted_reply(run, fact, context)
+    return first_reply(replace(run, handoffs=run.handoffs + 1), fact, context)
 
 
-def noted_size(run: Run, fact: ContextMeasured, moment: RunContext) -> RunStep:
+def noted_size(run: Run, fact: ContextMeasured, context: RunContext) -> RunStep:
     return RunStep(measured(run, fact))
 
 
-def grows(run: Run, fact: ContextMeasured, moment: RunContext) -> RunStep:
-    return look(measured(run, fact), moment)
+def grows(run: Run, fact: ContextMeasured, context: RunContext) -> RunStep:
+    return look(measured(run, fact), context)
 
 
-def boundary(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
+def boundary(run: Run, fact: Boundary, context: RunContext) -> RunStep:
     if fact.pending_tokens != run.pending_tokens:
-        step = look(replace(run, pending_tokens=fact.pending_tokens), moment)
+        step = look(replace(run, pending_tokens=fact.pending_tokens), context)
         if step.decisions:
             return step
         run = step.run
     if not run.is_due or run.ended_how or (fact.ahead and not run.abilities.talks):
         return RunStep(run)
-    return hand_over(run, moment, due_reason(run), now=False, in_tool=fact.ahead)
+    return hand_over(run, context, due_reason(run), now=False, in_tool=fact.ahead)
 
 
-def reminded(run: Run, fact: SessionReminded, moment: RunContext) -> RunStep:
+def reminded(run: Run, fact: SessionReminded, context: RunContext) -> RunStep:
     """An agent that accepts input while it runs is told at once; others are resumed with the
     message."""
     if run.abilities.talks or run.is_due or run.asked or run.ended_how:
@@ -128,30 +128,30 @@ def reminded(run: Run, fact: SessionReminded, moment: RunContext) -> RunStep:
     return end_leg(run, "gentle", "recall", what)
 
 
-def boundary_asked(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
+def boundary_asked(run: Run, fact: Boundary, context: RunContext) -> RunStep:
     """The tool that was running when the agent was asked has finished: from now on it has time
     to answer."""
     if not run.is_in_tool or fact.ahead:
         return RunStep(run)
-    return RunStep(replace(run, is_in_tool=False, asked_at=moment.at))
+    return RunStep(replace(run, is_in_tool=False, asked_at=context.at))
 
 
-def boundary_ends(run: Run, fact: Boundary, moment: RunContext) -> RunStep:
+def boundary_ends(run: Run, fact: Boundary, context: RunContext) -> RunStep:
     if run.asked or run.ended_how or fact.ahead:
         return RunStep(run)
     return end_leg(run, "gentle", "user", "its tool has finished: ending it, as asked")
 
 
-def told(run: Run, fact: CheckpointReceived, moment: RunContext) -> RunStep:
+def told(run: Run, fact: CheckpointReceived, context: RunContext) -> RunStep:
     """The session must do nothing more: its input is closed and, if that does not end it, segue
     ends it."""
-    told = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
-    return _close(told, "checkpoint received: ending this session")
+    updated = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
+    return _close(updated, "checkpoint received: ending this session")
 
 
-def told_last(run: Run, fact: CheckpointReceived, moment: RunContext) -> RunStep:
-    kept = replace(run, checkpoint=max(run.checkpoint, fact.number))
-    return _close(kept, "checkpoint received: ending it, as asked")
+def told_last(run: Run, fact: CheckpointReceived, context: RunContext) -> RunStep:
+    updated = replace(run, checkpoint=max(run.checkpoint, fact.number))
+    return _close(updated, "checkpoint received: ending it, as asked")
 
 
 def _close(run: Run, reason: str) -> RunStep:
@@ -161,25 +161,25 @@ def _close(run: Run, reason: str) -> RunStep:
     return end_leg(run, "close" if run.abilities.talks else "gentle", why, reason)
 
 
-def composed(run: Run, fact: CheckpointComposed, moment: RunContext) -> RunStep:
+def composed(run: Run, fact: CheckpointComposed, context: RunContext) -> RunStep:
     if run.is_live:
         return RunStep(run)
     strategy: Strategy = "minimal" if fact.number <= 0 else "rules"
     if fact.has_told and fact.number > 0:
         strategy = "checkpoint"
     run = replace(run, checkpoint=max(run.checkpoint, fact.number))
-    run = relays.limited(run, fact.limits, moment.at)
-    agent = run.relay_to or relays.back(run, moment.at)
+    run = relays.limited(run, fact.limits, context.at)
+    agent = run.relay_to or relays.back(run, context.at)
     stays = agent in ("", run.agent)
-    if stays and run.origin is not None and is_limited(run, moment.at):
+    if stays and run.origin is not None and is_limited(run, context.at):
         ready = replace(run, prompt="continuation", strategy=strategy)
-        return wait(ready, moment, run.origin.stop, limits=fact.limits)
+        return wait(ready, context, run.origin.stop, limits=fact.limits)
     whom = "a new session" if stays else agent
     # If a check failed and the last agent was not told, the next one must know.
     unheard = run.prompt == "check" and not run.leg_replied
     return start(
         relays.with_agent(run, agent),
-        moment,
+        context,
         f"handing over to {whom}, {HOLDS[strategy]}",
         state=RunState.STARTING if unheard else RunState.HANDING_OVER,
         prompt="check" if unheard else "continuation",
@@ -187,7 +187,7 @@ def composed(run: Run, fact: CheckpointComposed, moment: RunContext) -> RunStep:
     )
 
 
-def checked(run: Run, fact: Checked, moment: RunContext) -> RunStep:
+def checked(run: Run, fact: Checked, context: RunContext) -> RunStep:
     if fact.ok:
         return finish(run, RunState.DONE, outcomes.done(run))
     if fact.fault:
@@ -199,7 +199,7 @@ def checked(run: Run, fact: Checked, moment: RunContext) -> RunStep:
     session_id = run.session_id if can_go_on else ""
     return start(
         run,
-        moment,
+        context,
         f"the check exited with {fact.exit_code}: telling the agent"
         f" ({run.check_tries} of {run.policy.max_checks})",
         state=RunState.RESUMING if session_id else RunState.STARTING,
@@ -208,7 +208,7 @@ def checked(run: Run, fact: Checked, moment: RunContext) -> RunStep:
     )
 
 
-def looped(run: Run, fact: Looped, moment: RunContext) -> RunStep:
+def looped(run: Run, fact: Looped, context: RunContext) -> RunStep:
     """Ends the leg; a new session may find another way, until `idle_legs` of them have not."""
     limit = getattr(run.policy, outcomes.IDLE_SETTINGS[fact.kind])
     if limit is None or fact.calls < limit or run.ended_how:
@@ -223,7 +223,7 @@ def looped(run: Run, fact: Looped, moment: RunContext) -> RunStep:
 _LIMITS = ("active", "wall", "tokens", "cost", "output")
 
 
-def time_in_leg(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
+def time_in_leg(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
     if fact.timer in _LIMITS:
         return _time_up(run, fact)
     if fact.timer != "stall" or run.ended_how:
@@ -231,26 +231,26 @@ def time_in_leg(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
     return end_leg(run, "gentle", "stall", "no output for too long: ending this leg")
 
 
-def time_to_tell(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
+def time_to_tell(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
     if fact.timer in _LIMITS:
         return _time_up(run, fact)
     if fact.timer not in ("checkpoint", "stall") or not run.is_live or _is_forced(run):
         return RunStep(run)
-    what = f"{_why_not_told(run, fact, moment)}: ending this session"
+    what = f"{_why_not_told(run, fact, context)}: ending this session"
     return end_leg(run, "gentle", "handoff", what)
 
 
-def _why_not_told(run: Run, fact: Elapsed, moment: RunContext) -> str:
+def _why_not_told(run: Run, fact: Elapsed, context: RunContext) -> str:
     """Why a session has not written its checkpoint, as far as segue has seen."""
     if fact.early:
         return "asked for a checkpoint, it called a tool instead"
     if fact.timer == "stall":
         return "no output for too long"
-    since = run.asked_at if run.asked_at is not None else moment.at
-    return f"no checkpoint within {outcomes.span(moment.at - since)}"
+    since = run.asked_at if run.asked_at is not None else context.at
+    return f"no checkpoint within {outcomes.span(context.at - since)}"
 
 
-def time_to_finish(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
+def time_to_finish(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
     if fact.timer == "wait" or _is_forced(run):
         return RunStep(run)
     what = "it took too long to finish: ending it"
@@ -259,24 +259,24 @@ def time_to_finish(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
     return end_leg(run, "gentle", run.ending or "user", what)
 
 
-def time_to_go_on(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
+def time_to_go_on(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
     wait = run.wait
     if fact.timer == "wall" and wait is not None and run.policy.max_wall_s is not None:
         why = "this run's time limit is reached"
         return fail(run, outcomes.limited(run, wait, "max_wall_s", why))
     if fact.timer != "wait" or wait is None:
         return RunStep(run)
-    if moment.at < wait.until and not wait.is_relative:
+    if context.at < wait.until and not wait.is_relative:
         return RunStep(run)  # never before the reset, whoever asks
     if wait.agent:
         what = f"waited until {when(wait.until)}: {wait.agent} takes over"
-        return relay(run, moment, wait.agent, what)
+        return relay(run, context, wait.agent, what)
     if wait.follows:
-        return go_on(run, moment, "the account is free again: resuming")
-    return go_on(run, moment, f"waited until {when(wait.until)}: resuming")
+        return go_on(run, context, "the account is free again: resuming")
+    return go_on(run, context, f"waited until {when(wait.until)}: resuming")
 
 
-def time_between(run: Run, fact: Elapsed, moment: RunContext) -> RunStep:
+def time_between(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
     return _time_up(run, fact) if fact.timer == "wall" else RunStep(run)
 
 
@@ -294,12 +294,12 @@ def _time_up(run: Run, fact: Elapsed) -> RunStep:
     return end_leg(_stopping(run, due), how, "limit", cap.what)
 
 
-def pressed(run: Run, fact: InterruptRequested, moment: RunContext) -> RunStep:
+def pressed(run: Run, fact: InterruptRequested, context: RunContext) -> RunStep:
     """First Ctrl+C: finish. Second: end. Third: kill."""
     due = outcomes.user_ended(run, "Ctrl+C")
     if not run.is_live:
         return finish(run, RunState.CANCELLED, due)
-    first_at = moment.at if run.pressed_at is None else run.pressed_at
+    first_at = context.at if run.pressed_at is None else run.pressed_at
     run = replace(_stopping(run, due), presses=run.presses + 1, pressed_at=first_at, again="")
     if run.presses > 2:
         return end_leg(run, "kill", "user", "Ctrl+C once more: killing it")
@@ -313,16 +313,16 @@ def pressed(run: Run, fact: InterruptRequested, moment: RunContext) -> RunStep:
         return RunStep(run)  # until the next boundary
     what = "Ctrl+C: asking it to finish and to write a checkpoint"
     return RunStep(
-        replace(run, asked=True, asked_at=moment.at),
+        replace(run, asked=True, asked_at=context.at),
         (AskCheckpoint(reason=what, leg=run.leg, now=False, why=StopReason.USER_EXIT),),
     )
 
 
-def cancelled(run: Run, fact: CancelAsked, moment: RunContext) -> RunStep:
+def cancelled(run: Run, fact: CancelAsked, context: RunContext) -> RunStep:
     due = outcomes.user_ended(run, fact.by)
     if not run.is_live:
         return finish(run, RunState.CANCELLED, due)
-    first_at = moment.at if run.pressed_at is None else run.pressed_at
+    first_at = context.at if run.pressed_at is None else run.pressed_at
     was_forced = _is_forced(run)
     # Whatever was requested before, this is the user's latest command.
     run = replace(_stopping(run, due), presses=max(2, run.presses), pressed_at=first_at, again="")
@@ -331,14 +331,14 @@ def cancelled(run: Run, fact: CancelAsked, moment: RunContext) -> RunStep:
     return end_leg(run, "gentle", "cancel", f"ended by {fact.by}")
 
 
-def hung_up(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
+def hung_up(run: Run, fact: HungUp, context: RunContext) -> RunStep:
     """Ends the leg, because nobody is left to look after it; the run has not ended."""
     cut = replace(run, interrupted=fact.by)
     if not run.is_live:
         return RunStep(cut)
     was_forced = _is_forced(run)
     cut = replace(
-        cut, state=RunState.STOPPING, is_due=False, outcome_due=None, pressed_at=moment.at
+        cut, state=RunState.STOPPING, is_due=False, outcome_due=None, pressed_at=context.at
     )
     if was_forced:
         return RunStep(replace(cut, ending="hangup"))
@@ -347,57 +347,57 @@ def hung_up(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
     )
 
 
-def hung_up_late(run: Run, fact: HungUp, moment: RunContext) -> RunStep:
+def hung_up_late(run: Run, fact: HungUp, context: RunContext) -> RunStep:
     """What the user ended stays ended. A SIGTERM together with a hang-up does not come from the
     user: that is how a login session or the machine goes down."""
     if run.outcome_due != outcomes.user_ended(run, "SIGTERM"):
         return RunStep(run)
-    return hung_up(replace(run, presses=0), fact, moment)
+    return hung_up(replace(run, presses=0), fact, context)
 
 
-def resumed_live(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def resumed_live(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     """The run had lost its segue, and the leg is still there, or its end has to be read: this
     process adopts it."""
     run = _with_changes(run, fact)
     if run.leg == 0:
-        return start(run, moment, "a new task", state=RunState.STARTING, prompt="task")
+        return start(run, context, "a new task", state=RunState.STARTING, prompt="task")
     if fact.fresh and run.state is RunState.WORKING and not run.ended_how:
         what = "the user asked for a new session"
-        return hand_over(run, moment, what, now=True, why=StopReason.USER_EXIT)
+        return hand_over(run, context, what, now=True, why=StopReason.USER_EXIT)
     if fact.said and run.state is RunState.WORKING and not run.ended_how:
         return end_leg(run, "gentle", "recall", "the user has something to add: resuming with it")
     return RunStep(run)
 
 
-def resumed_composing(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def resumed_composing(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     run = _with_changes(run, fact)
     what = "resumed by the user: writing the checkpoint"
     return RunStep(run) if run.is_live else RunStep(run, (Compose(reason=what),))
 
 
-def resumed_waiting(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def resumed_waiting(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     run = _with_changes(run, fact)
     if fact.fresh and (run.has_replied or run.checkpoint > 0):
         return compose(run, "resumed by the user, in a new session", run.why)
     if run.wait is None:
-        return go_on(run, moment, "resumed by the user")
+        return go_on(run, context, "resumed by the user")
     reset_at, why = run.wait.reset_at, run.wait.why
-    if reset_at is not None and reset_at - moment.at > run.policy.relay_after_s:
-        told = relayed(run, moment, why, until=reset_at, limits={})
-        if told is not None:
-            return told
+    if reset_at is not None and reset_at - context.at > run.policy.relay_after_s:
+        relay = relayed(run, context, why, until=reset_at, limits={})
+        if relay is not None:
+            return relay
     what = f"resumed by the user: still waiting until {when(run.wait.until)}"
     return RunStep(run, (WaitUntil(reason=what, wait=run.wait),))
 
 
-def resumed_checking(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def resumed_checking(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     run = _with_changes(run, fact)
     if fact.said:
-        return go_on(run, moment, "resumed by the user, who has something to add")
+        return go_on(run, context, "resumed by the user, who has something to add")
     return RunStep(run, (RunCheck(reason="resumed by the user: checking it again"),))
 
 
-def resumed_stopping(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def resumed_stopping(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     """The run continues as soon as the leg that is being ended has ended."""
     again = replace(run, again="fresh" if fact.fresh else "strict" if fact.strict else "same")
     return RunStep(_with_changes(again, fact))

@@ -51,53 +51,53 @@ _WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.l
 """Says nothing about the account: without a reply, it is the session that does not load."""
 
 
-def worked(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def worked(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """A leg that was starting or working has ended."""
     run = _count(run, fact)
     if _circled(run, fact):
         return _another(run)
     if fact.stop.ended_for == "recall":
         what = "what the user added" if run.unheard else "what its own compaction left out"
-        return go_on(run, moment, f"telling the session {what}")
-    return _by_verdict(run, fact, moment)
+        return go_on(run, context, f"telling the session {what}")
+    return _by_verdict(run, fact, context)
 
 
-def resumed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def resumed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """A leg that was resuming an old session has ended."""
     run = _count(run, fact)
     if _circled(run, fact):
         return _another(run)
     reason = _reason(run, fact.stop)
     if run.leg_replied or reason not in _WILL_NOT_LOAD:
-        return _by_verdict(run, fact, moment)
+        return _by_verdict(run, fact, context)
     why = f"the session does not load ({reason.description})"
     if run.strict:
         return no_session(run, why)
     return compose(run, f"{why}: handing over to a new one", run.why)
 
 
-def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def handed_over(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """A new session has ended before it was seen to act."""
     acted = fact.progressed or (fact.replied and fact.stop.reason is StopReason.COMPLETED)
     if acted or run.ending == "loop":  # it worked, though without success
-        return worked(replace(run, handoffs=run.handoffs + 1), fact, moment)
+        return worked(replace(run, handoffs=run.handoffs + 1), fact, context)
     run = _count(run, fact, guards=False)  # the strategies are few: they need no other guard
     stop, reason = fact.stop, _reason(run, fact.stop)
     if _is_outage(run, stop) and _is_sure(run, stop):
         bare = replace(run, session_id="")
-        return wait(bare, moment, stop, outage=True, limits=fact.limits)
+        return wait(bare, context, stop, outage=True, limits=fact.limits)
     if reason in _PASSING and _is_sure(run, stop):
         # Its output is discarded: the same continuation starts another session.
         bare = replace(run, has_replied=False, session_id="")
-        return wait(bare, moment, stop, limits=fact.limits)
+        return wait(bare, context, stop, limits=fact.limits)
     if reason in _ACCOUNT or reason in (
         StopReason.MAX_TURNS,
         StopReason.REFUSAL,
         StopReason.NEEDS_USER,
     ):
-        return _by_verdict(run, fact, moment)
+        return _by_verdict(run, fact, context)
     if reason is StopReason.USER_EXIT and not run.policy.resume_user_exits:
-        return _by_verdict(run, fact, moment)
+        return _by_verdict(run, fact, context)
     place = STRATEGIES.index(run.strategy) + 1
     if place == len(STRATEGIES):
         return fail(run, outcomes.not_taken_over(run, stop))
@@ -105,7 +105,7 @@ def handed_over(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     ended = outcomes.how_it_ended(replace(stop, reason=reason))
     what = f"the new session did not take over ({ended}): next, {HOLDS[strategy]}"
     state = RunState.HANDING_OVER
-    return start(run, moment, what, state=state, prompt="continuation", strategy=strategy)
+    return start(run, context, what, state=state, prompt="continuation", strategy=strategy)
 
 
 HOLDS = {
@@ -115,22 +115,22 @@ HOLDS = {
 }
 
 
-def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def checkpointed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """A leg has ended that was asked for a checkpoint, or that was started only to be asked."""
     asked_alone = run.purpose == "checkpoint"
     run = _count(run, fact, guards=not asked_alone)
     stop, sure = fact.stop, _is_sure(run, fact.stop)
     if not run.told and sure and stop.reason in _ACCOUNT:
-        return _out_of(run, fact, moment)
+        return _out_of(run, fact, context)
     if not run.told and not asked_alone:
         if sure and stop.reason is StopReason.MAX_TURNS:
             return fail(run, outcomes.stopped(run, stop))
         if sure and (stop.reason in _PASSING or _is_outage(run, stop)):
             # The same session continues after the wait, and is asked again as soon as it replies.
             outage = _is_outage(run, stop)
-            return wait(run, moment, stop, outage=outage, limits=fact.limits)
+            return wait(run, context, stop, outage=outage, limits=fact.limits)
         if sure and stop.reason is StopReason.COMPLETED and not run.abilities.talks:
-            return _completed(run, moment)  # it was faster than the interrupt
+            return _completed(run, context)  # it was faster than the interrupt
     guard = None if asked_alone else _guard(run)
     if guard is not None:
         return fail(run, guard)
@@ -141,7 +141,7 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     if can_ask and not asked_alone and not is_full:
         return start(
             run,
-            moment,
+            context,
             "asking its session for a checkpoint",
             state=RunState.CHECKPOINTING,
             prompt="checkpoint",
@@ -150,59 +150,59 @@ def checkpointed(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
         )
     # If segue ended a leg, what its end says is not the cause.
     own = stop.ended_for or run.ending == "handoff" or stop.reason is StopReason.COMPLETED
-    said = "" if own else f" ({stop.reason.description})"
-    what = f"no checkpoint came{said}: handing over what is known without it"
+    cause = "" if own else f" ({stop.reason.description})"
+    what = f"no checkpoint came{cause}: handing over what is known without it"
     return compose(run, what, run.why)
 
 
-def stopped(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def stopped(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """A leg that segue was ending on purpose has ended."""
     run = _count(run, fact, guards=not run.interrupted)  # a hang-up is not its fault
     in_time = run.ending == "limit" and fact.stop.reason is StopReason.COMPLETED
     if in_time and not run.presses:
-        return _completed(run, moment)
+        return _completed(run, context)
     if run.interrupted and not run.again:
-        return _interrupted(run, fact.stop, moment)
-    return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+        return _interrupted(run, fact.stop, context)
+    return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), context)
 
 
-def _interrupted(run: Run, stop: Stop, moment: RunContext) -> RunStep:
+def _interrupted(run: Run, stop: Stop, context: RunContext) -> RunStep:
     """The leg has ended but the run has not: it continues as soon as a process drives it."""
     if stop.reason is StopReason.COMPLETED:
-        return _completed(run, moment)
+        return _completed(run, context)
     if stop.reason in _PASSING and _is_sure(run, stop):
-        return wait(run, moment, stop)
-    return _rest(replace(run, why=StopReason.CRASH), moment)
+        return wait(run, context, stop)
+    return _rest(replace(run, why=StopReason.CRASH), context)
 
 
-def _rest(run: Run, moment: RunContext) -> RunStep:
-    now = Wait(until=moment.at, since=moment.at, why=StopReason.CRASH)
+def _rest(run: Run, context: RunContext) -> RunStep:
+    now = Wait(until=context.at, since=context.at, why=StopReason.CRASH)
     return RunStep(replace(settle(run), state=RunState.WAITING, wait=now))
 
 
-def unstartable(run: Run, fact: LegNotStarted, moment: RunContext) -> RunStep:
+def unstartable(run: Run, fact: LegNotStarted, context: RunContext) -> RunStep:
     """A leg could not be started at all."""
     run = replace(run, is_live=False, leg_since=None)
     if run.state is RunState.STOPPING and run.interrupted and not run.again:
-        return _rest(run, moment)
+        return _rest(run, context)
     if run.state is RunState.STOPPING:
-        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), context)
     if run.state is RunState.CHECKPOINTING:
         what = f"the session could not be asked: {fact.what}; handing over what is known without it"
         return compose(run, what, run.why)
     return fail(run, outcomes.unstartable(run, fact.what))
 
 
-def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
+def limited(run: Run, fact: Limited, context: RunContext) -> RunStep:
     """A leg was not started, because its account is limited: another agent of the list takes
     over, or the run waits. The next leg reuses this one's number, because it never existed."""
     if run.leg_replied:
         return RunStep(run)
     run = replace(run, is_live=False, leg_since=None, leg=run.leg - 1)
     if run.state is RunState.STOPPING and run.interrupted and not run.again:
-        return _rest(run, moment)
+        return _rest(run, context)
     if run.state is RunState.STOPPING:
-        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), moment)
+        return _end(run, run.outcome_due or outcomes.user_ended(run, "Ctrl+C"), context)
     if run.state is RunState.CHECKPOINTING:
         what = (
             "the session cannot be asked while its account is limited: handing over what is known"
@@ -210,30 +210,30 @@ def limited(run: Run, fact: Limited, moment: RunContext) -> RunStep:
         return compose(run, what, run.why)
     if fact.follows:
         what = f"{run.agent}: {fact.by} goes first after the limit"
-        return wait_for_account(run, moment, fact.until, what, follows=fact.by)
+        return wait_for_account(run, context, fact.until, what, follows=fact.by)
     run = replace(run, why=run.why or StopReason.RATE_LIMIT)
-    if fact.until - moment.at > run.policy.relay_after_s:
+    if fact.until - context.at > run.policy.relay_after_s:
         reason = StopReason.RATE_LIMIT
-        told = relayed(run, moment, reason, until=fact.until, limits=fact.limits)
-        if told is not None:
-            return told
+        relay = relayed(run, context, reason, until=fact.until, limits=fact.limits)
+        if relay is not None:
+            return relay
     met = f" (seen by {fact.by})" if fact.by else ""
     what = f"{run.agent}: the account is limited until {when(fact.until)}{met}"
-    return wait_for_account(run, moment, fact.until, what)
+    return wait_for_account(run, context, fact.until, what)
 
 
-def _out_of(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def _out_of(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """The account does not let this agent continue: another agent of the list takes over, or
     none."""
     stop = fact.stop
     if _is_sure(run, stop):
-        told = relayed(run, moment, stop.reason, until=None, limits=fact.limits)
-        if told is not None:
-            return told
+        relay = relayed(run, context, stop.reason, until=None, limits=fact.limits)
+        if relay is not None:
+            return relay
     return fail(run, outcomes.stopped(run, stop))
 
 
-def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
+def user_resumes(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     """The user resumes a run that has ended: what was counted against it is reset, but not what
     was spent."""
     stop = run.stop
@@ -270,39 +270,39 @@ def user_resumes(run: Run, fact: Resumed, moment: RunContext) -> RunStep:
         why = "its context window is full" if is_full else "it never replied"
         return no_session(run, why)
     if run.has_replied and not fact.fresh and not is_full:
-        return go_on(run, moment, "resumed by the user, in the same session")
+        return go_on(run, context, "resumed by the user, in the same session")
     if has_work:
         return compose(run, "resumed by the user, in a new session", run.why)
     what = "started again by the user: there was no reply yet"
-    return start(run, moment, what, state=RunState.STARTING, prompt="task")
+    return start(run, context, what, state=RunState.STARTING, prompt="task")
 
 
-def _end(run: Run, outcome: Outcome, moment: RunContext) -> RunStep:
+def _end(run: Run, outcome: Outcome, context: RunContext) -> RunStep:
     if run.again:
         again = Resumed(fresh=run.again == "fresh", strict=run.again == "strict")
-        return user_resumes(run, again, moment)
+        return user_resumes(run, again, context)
     is_users = outcome.exit_code == outcomes.USER_ENDED
     return finish(run, RunState.CANCELLED if is_users else RunState.FAILED, outcome)
 
 
-def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
+def _by_verdict(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     """Applies the table of stop reasons."""
     stop, reason = fact.stop, _reason(run, fact.stop)
     if reason is StopReason.COMPLETED:
-        return _completed(run, moment)
+        return _completed(run, context)
     if reason is StopReason.NEEDS_USER:
         return finish(run, RunState.NEEDS_YOU, outcomes.needs_user(run, stop))
     if reason is StopReason.USER_EXIT and not run.policy.resume_user_exits:
         return finish(run, RunState.CANCELLED, outcomes.user_ended(run, stop=stop))
     if reason in _ACCOUNT:
-        return _out_of(run, fact, moment)
+        return _out_of(run, fact, context)
     if reason in _FINAL:
         return fail(run, outcomes.stopped(run, stop))
     is_stall = run.ending == "stall"
     if not is_stall and not _is_sure(run, stop):
         return fail(run, outcomes.unsure(run, stop))
     if reason in _PASSING or _is_outage(run, stop):
-        return wait(run, moment, stop, outage=_is_outage(run, stop), limits=fact.limits)
+        return wait(run, context, stop, outage=_is_outage(run, stop), limits=fact.limits)
     if reason is StopReason.TIMEOUT and not fact.progressed:
         return fail(run, outcomes.timed_out(run, stop, stalled=is_stall))
     guard = _guard(run)
@@ -311,12 +311,12 @@ def _by_verdict(run: Run, fact: LegEnded, moment: RunContext) -> RunStep:
     run = replace(run, why=reason)
     if reason is StopReason.CONTEXT_EXHAUSTED:
         return compose(run, f"{reason.description}: handing over to a new session", reason)
-    return go_on(run, moment, f"{reason.description}: resuming")
+    return go_on(run, context, f"{reason.description}: resuming")
 
 
-def _completed(run: Run, moment: RunContext) -> RunStep:
+def _completed(run: Run, context: RunContext) -> RunStep:
     if run.unheard and run.has_replied:
-        return go_on(run, moment, "completed, but the user has something to add: resuming")
+        return go_on(run, context, "completed, but the user has something to add: resuming")
     if not run.check:
         return finish(run, RunState.DONE, outcomes.done(run))
     return RunStep(

@@ -82,7 +82,7 @@ def fail(run: Run, outcome: Outcome) -> RunStep:
 
 def start(
     run: Run,
-    moment: RunContext,
+    context: RunContext,
     reason: str,
     *,
     state: RunState,
@@ -93,7 +93,7 @@ def start(
 ) -> RunStep:
     """Starts the next leg, in this session or in a new one; or fails if the run may have no more
     legs. For a new session, only the counts of the old one stay in the run."""
-    cap = cap_reached(run, moment.at)
+    cap = cap_reached(run, context.at)
     if cap is not None:
         return fail(run, outcomes.capped(run, cap))
     same = session_id != ""
@@ -116,10 +116,10 @@ def start(
         loaded_tokens=run.loaded_tokens if same else 0,
         is_due=same and run.is_due,
         asked=asks,
-        asked_at=moment.at if asks else None,
+        asked_at=context.at if asks else None,
         told=same and run.told,
         strategy=strategy or run.strategy,
-        leg_since=moment.at,
+        leg_since=context.at,
         circles=None if same else run.circles,
         relay_to="",
     )
@@ -182,7 +182,7 @@ def wall_cap(run: Run) -> Cap:
     return Cap("max_wall_s", f"timed out: {allowed} since it was created", outcomes.TIMED_OUT)
 
 
-def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
+def go_on(run: Run, context: RunContext, reason: str) -> RunStep:
     """Resumes the same session. If it never replied, sends its prompt to a new session; if it
     cannot be resumed, hands over."""
     if run.has_replied:
@@ -193,14 +193,14 @@ def go_on(run: Run, moment: RunContext, reason: str) -> RunStep:
         prompt: PromptKind = "check" if unheard else "resume"
         session_id = run.session_id
         return start(
-            run, moment, reason, state=RunState.RESUMING, prompt=prompt, session_id=session_id
+            run, context, reason, state=RunState.RESUMING, prompt=prompt, session_id=session_id
         )
     if run.strict:
         return no_session(run, "it never replied")
     if run.prompt == "continuation":
-        return start(run, moment, reason, state=RunState.HANDING_OVER, prompt="continuation")
+        return start(run, context, reason, state=RunState.HANDING_OVER, prompt="continuation")
     again: PromptKind = "check" if run.prompt == "check" else "task"
-    return start(run, moment, reason, state=RunState.STARTING, prompt=again)
+    return start(run, context, reason, state=RunState.STARTING, prompt=again)
 
 
 def with_said(run: Run, fact: Resumed) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def with_said(run: Run, fact: Resumed) -> tuple[str, ...]:
     return (*run.said, fact.said) if fact.said else run.said
 
 
-def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
+def take_up(run: Run, origin: Origin, context: RunContext) -> RunStep:
     """Starts from a session that died without segue: resumes it, or writes a checkpoint from its
     records for a new session. If its account is limited, not before the reset."""
     stop = origin.stop
@@ -223,9 +223,9 @@ def take_up(run: Run, origin: Origin, moment: RunContext) -> RunStep:
         reading=origin.reading,
         prompt="resume",
     )
-    if is_limited(run, moment.at):
-        return wait(run, moment, stop)
-    return go_on(run, moment, f"{what}: resuming the same session")
+    if is_limited(run, context.at):
+        return wait(run, context, stop)
+    return go_on(run, context, f"{what}: resuming the same session")
 
 
 def is_limited(run: Run, at: float) -> bool:
@@ -268,7 +268,7 @@ def compose(run: Run, reason: str, why: StopReason | None = None) -> RunStep:
 
 def wait(
     run: Run,
-    moment: RunContext,
+    context: RunContext,
     stop: Stop,
     *,
     outage: bool = False,
@@ -281,12 +281,12 @@ def wait(
     policy, overloaded = run.policy, stop.reason is StopReason.OVERLOADED and not outage
     tries = (run.overload_tries if overloaded else run.limit_tries) + 1
     if outage:
-        since = moment.at if run.outage_since is None else run.outage_since
+        since = context.at if run.outage_since is None else run.outage_since
         tries = run.outage_tries + 1
         run = replace(run, outage_since=since, outage_tries=tries, outage_legs=run.outage_legs + 1)
-    planned = wait_after(stop, policy, at=moment.at, draw=moment.draw, tries=tries)
+    planned = wait_after(stop, policy, at=context.at, draw=context.draw, tries=tries)
     planned = replace(planned, outage_since=run.outage_since if outage else None)
-    wait_s = planned.until - moment.at
+    wait_s = planned.until - context.at
     run = replace(run, why=stop.reason)
     in_vain = tries > policy.overload_tries and (overloaded or outage)
     is_limit = not overloaded and not outage
@@ -295,14 +295,14 @@ def wait(
         or (planned.reset_at is None and is_long_window(stop))
     )
     if (in_vain or is_long) and not run.interrupted:
-        until = planned.reset_at or max(planned.until, moment.at + policy.relay_after_s)
-        told = relayed(run, moment, stop.reason, until=until, limits=limits or {})
-        if told is not None:
-            return told
+        until = planned.reset_at or max(planned.until, context.at + policy.relay_after_s)
+        relay = relayed(run, context, stop.reason, until=until, limits=limits or {})
+        if relay is not None:
+            return relay
     if overloaded and tries > policy.overload_tries:
         why = f"tried {policy.overload_tries} times"
         return fail(run, outcomes.limited(run, planned, "overload_tries", why))
-    if (given_up := _too_long(run, planned, moment)) is not None:
+    if (given_up := _too_long(run, planned, context)) is not None:
         return given_up
     waiting = replace(
         settle(run),
@@ -322,9 +322,9 @@ def wait(
     return RunStep(waiting, (WaitUntil(reason=reason, wait=planned),))
 
 
-def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
+def _too_long(run: Run, planned: Wait, context: RunContext) -> RunStep | None:
     """Fails if the user does not want to wait this long."""
-    policy, wait_s = run.policy, planned.until - moment.at
+    policy, wait_s = run.policy, planned.until - context.at
     if run.limited_s + wait_s > policy.max_limited_s:
         why = f"it would be {outcomes.span(run.limited_s + wait_s)} of waiting without progress"
         return fail(run, outcomes.limited(run, planned, "max_limited_s", why))
@@ -335,16 +335,16 @@ def _too_long(run: Run, planned: Wait, moment: RunContext) -> RunStep | None:
 
 
 def wait_for_account(
-    run: Run, moment: RunContext, until: float, reason: str, *, agent: str = "", follows: str = ""
+    run: Run, context: RunContext, until: float, reason: str, *, agent: str = "", follows: str = ""
 ) -> RunStep:
     """Waits until an account is free: for a reset that another run or session learned about, or
     for its first reply after that. `agent`: who continues then, if not the current agent."""
-    policy, draw = run.policy, min(1.0, max(0.0, moment.draw))
+    policy, draw = run.policy, min(1.0, max(0.0, context.draw))
     spread_s = policy.reset_jitter_max_s - policy.reset_jitter_min_s
     pause_s = 0.0 if follows else policy.reset_jitter_min_s + spread_s * draw
     planned = Wait(
-        until=max(until, moment.at) + pause_s,
-        since=moment.at,
+        until=max(until, context.at) + pause_s,
+        since=context.at,
         why=StopReason.RATE_LIMIT,
         reset_at=None if follows else until,
         is_relative=follows != "",
@@ -352,9 +352,9 @@ def wait_for_account(
         agent=agent if agent != run.agent else "",
         follows=follows,
     )
-    if (given_up := _too_long(run, planned, moment)) is not None:
+    if (given_up := _too_long(run, planned, context)) is not None:
         return given_up
-    limited_s = run.limited_s if follows else run.limited_s + planned.until - moment.at
+    limited_s = run.limited_s if follows else run.limited_s + planned.until - context.at
     waiting = replace(settle(run), state=RunState.WAITING, wait=planned, limited_s=limited_s)
     if not follows:
         reason = f"{reason}: resuming at {when(planned.until)}"
@@ -363,7 +363,7 @@ def wait_for_account(
 
 def relayed(
     run: Run,
-    moment: RunContext,
+    context: RunContext,
     why: StopReason,
     *,
     until: float | None,
@@ -374,29 +374,29 @@ def relayed(
     this run."""
     if not run.relay or why.value not in run.policy.relay_on:
         return None
-    run = relays.limited(replace(run, why=why), limits, moment.at)
+    run = relays.limited(replace(run, why=why), limits, context.at)
     run = relays.without(run, run.agent, until, why)
     what = f"{run.agent}: {why.description}"
     if until is not None:
         what = f"{what} until {when(until)}"
-    if agent := relays.next_free(run, moment.at):
-        return relay(run, moment, agent, f"{what}; {agent} takes over")
+    if agent := relays.next_free(run, context.at):
+        return relay(run, context, agent, f"{what}; {agent} takes over")
     first = relays.first_free(run)
     if first is None or (until is not None and until <= first[1]):
         return None
     agent, free_at = first
     reason = f"{what}, and {agent} is limited until {when(free_at)}"
-    return wait_for_account(run, moment, free_at, reason, agent=agent)
+    return wait_for_account(run, context, free_at, reason, agent=agent)
 
 
-def relay(run: Run, moment: RunContext, agent: str, reason: str) -> RunStep:
+def relay(run: Run, context: RunContext, agent: str, reason: str) -> RunStep:
     """This agent takes over in its own session: with a checkpoint, or with the original task if
     nothing was done yet."""
     if run.has_replied:
         return compose(replace(run, relay_to=agent), reason, run.why)
     # Nobody has acted on the last prompt.
     state = RunState.HANDING_OVER if run.prompt == "continuation" else RunState.STARTING
-    return start(relays.with_agent(run, agent), moment, reason, state=state, prompt=run.prompt)
+    return start(relays.with_agent(run, agent), context, reason, state=state, prompt=run.prompt)
 
 
 def end_leg(run: Run, how: HowEnded, ending: WhyEnded, reason: str) -> RunStep:
@@ -407,7 +407,7 @@ def end_leg(run: Run, how: HowEnded, ending: WhyEnded, reason: str) -> RunStep:
 
 def hand_over(
     run: Run,
-    moment: RunContext,
+    context: RunContext,
     reason: str,
     *,
     now: bool,
@@ -417,7 +417,7 @@ def hand_over(
     """Begins a handoff: asks the live session for its checkpoint, if it can be asked. `in_tool`:
     while a tool runs that is not interrupted."""
     run = replace(run, state=RunState.CHECKPOINTING, is_due=False, why=why)
-    asking = replace(run, asked=True, asked_at=moment.at, is_in_tool=in_tool)
+    asking = replace(run, asked=True, asked_at=context.at, is_in_tool=in_tool)
     ask = AskCheckpoint(reason=reason, leg=run.leg, now=now, why=why)
     if run.abilities.talks:
         return RunStep(asking, (ask,))
@@ -441,7 +441,7 @@ def _too_large_to_resume(run: Run) -> bool:
     return reading is not None and size is not None and size > reading.window_tokens
 
 
-def look(run: Run, moment: RunContext) -> RunStep:
+def look(run: Run, context: RunContext) -> RunStep:
     """Compares the newest reading with the marks."""
     reading = run.reading
     if reading is None or run.ended_how:
@@ -450,11 +450,11 @@ def look(run: Run, moment: RunContext) -> RunStep:
     hard = marks.hard_tokens
     if hard is not None and reading.used_tokens >= hard:
         at = f"context at {share(run, reading.used_tokens)}, hard mark {share(run, hard)}"
-        return hand_over(run, moment, f"{at}: handing over now", now=True)
+        return hand_over(run, context, f"{at}: handing over now", now=True)
     why = why_due(run, marks)
     if why and is_late(run, marks):
         reason = f"{why}, no room for another turn: handing over now"
-        return hand_over(run, moment, reason, now=True)
+        return hand_over(run, context, reason, now=True)
     return RunStep(replace(run, is_due=why != ""))
 
 

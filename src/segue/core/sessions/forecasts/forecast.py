@@ -192,13 +192,13 @@ def fits(
     # The smallest limit of all zones passed: a fuller window never allows more, even if the
     # policy's sizes would.
     most = min((max(0, bounded(sizes[z]) - 1) for z in passed if z in sizes), default=left)
-    room, kept = min(left, most), f"{bounded(reserve):,} reserved for the checkpoint"
+    room, reason = min(left, most), f"{bounded(reserve):,} reserved for the checkpoint"
     if need > left:
-        return _no("no_room", f"Needs {need:,} tokens; {left:,} are left, {kept}.", room)
+        return _no("no_room", f"Needs {need:,} tokens; {left:,} are left, {reason}.", room)
     if need > most:
         why = f"Needs {need:,} tokens; in the {zone} zone no task above {most:,} is started."
         return _no("task_too_large_for_zone", why, room)
-    why = f"Fits: a task of up to {room:,} tokens may be started, {kept}."
+    why = f"Fits: a task of up to {room:,} tokens may be started, {reason}."
     return Fit(ok=True, room_tokens=room, because="fits", why=why)
 
 

@@ -165,15 +165,15 @@ def typical_task(costs: Iterable[int]) -> Typical | None:
 
 def _replies(samples: Iterable[Sample]) -> Iterator[tuple[float | None, int, int]]:
     """Each reply once. Agents write a reply's size with each of its parts, and copy on resuming."""
-    seen: set[tuple[float | None, int, int]] = set()
+    known: set[tuple[float | None, int, int]] = set()
     last = 0
     for sample in samples:
         used, at = bounded(sample.used_tokens), sample.at
         at = at if at is not None and abs(at) < _LATEST_S else None
         reply = (at, used, sample.turn)
         # Every reply adds something, and a size of zero is a record that the client made up.
-        if used not in (0, last) and (at is None or reply not in seen):
-            seen.add(reply)
+        if used not in (0, last) and (at is None or reply not in known):
+            known.add(reply)
             last = used
             yield reply
 

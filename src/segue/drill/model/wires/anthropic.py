@@ -63,12 +63,12 @@ def _read(path: str, query: Mapping[str, str], given: Any) -> Ask:
 def _parts(message: dict[str, Any]) -> Iterator[Part]:
     content = message.get("content")
     blocks = f.objects(content)
-    said = f.text(content)
+    words = f.text(content)
     role = message.get("role")
     if role == "assistant":
         calls = [b for b in blocks if b.get("type") == "tool_use"]
         made = tuple(f.call(b.get("id"), b.get("name"), b.get("input")) for b in calls)
-        yield Part("assistant", said, made)
+        yield Part("assistant", words, made)
         return
     # Results come before the text of the same message, wherever the agent put them: the API orders
     # them so, and the text beside them is a reminder.
@@ -76,8 +76,8 @@ def _parts(message: dict[str, Any]) -> Iterator[Part]:
         if block.get("type") == "tool_result":
             output = f.text(block.get("content"))
             yield f.result(block.get("tool_use_id"), output, block.get("is_error") is True)
-    if said or not blocks:
-        yield Part("system" if role == "system" else "user", said)
+    if words or not blocks:
+        yield Part("system" if role == "system" else "user", words)
 
 
 def _message(ask: Ask, answer: ModelAnswer) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def _read(path: str, query: Mapping[str, str], given: Any) -> Ask:
     body = f.body(given)
     listed = f.items(body, "messages")
     tools = f.objects(body.get("tools"))
-    base, said = f.split_base(listed, _SYSTEM)
+    base, rest = f.split_base(listed, _SYSTEM)
     return Ask(
         wire="chat",
         model=f.string(body.get("model")),
@@ -34,25 +34,25 @@ def _read(path: str, query: Mapping[str, str], given: Any) -> Ask:
         is_stream=body.get("stream") is True,
         tools=f.names(tools),
         base_bytes=f.size(*tools) + base,
-        said_bytes=said,
+        said_bytes=rest,
     )
 
 
 def _part(message: dict[str, Any]) -> Part:
     role = message.get("role")
-    said = f.text(message.get("content"))
+    words = f.text(message.get("content"))
     if role in _SYSTEM:
-        return Part("system", said)
+        return Part("system", words)
     if role == "tool":
-        return f.result(message.get("tool_call_id"), said)
+        return f.result(message.get("tool_call_id"), words)
     if role == "assistant":
         calls = []
         for made in f.objects(message.get("tool_calls")):
             function = made.get("function")
             inner = function if isinstance(function, dict) else {}
             calls.append(f.call(made.get("id"), inner.get("name"), inner.get("arguments")))
-        return Part("assistant", said, tuple(calls))
-    return Part("user", said)
+        return Part("assistant", words, tuple(calls))
+    return Part("user", words)
 
 
 def _usage(answer: ModelAnswer) -> dict[str, Any]:

@@ -102,10 +102,10 @@ def call(number: object, name: object, arguments: object) -> Call:
     return Call(string(number), command_in(given), string(name), given)
 
 
-def result(number: object, said: str, is_error: bool = False) -> Part:
+def result(number: object, output: str, is_error: bool = False) -> Part:
     """A tool's result. Some wires show only by its text that a call was interrupted."""
-    undone = is_error or said.lstrip().startswith(_UNDONE)
-    return Part("tool", said, answers=string(number), is_error=undone)
+    undone = is_error or output.lstrip().startswith(_UNDONE)
+    return Part("tool", output, answers=string(number), is_error=undone)
 
 
 def split_base(listed: list[dict[str, Any]], roles: tuple[str, ...]) -> tuple[int, int]:
@@ -136,8 +136,8 @@ def cut(words: str) -> Iterator[str]:
 def mark(ask: Ask) -> str:
     """A prefix that makes this request's ids unique: numbers start over after a restart, but the
     conversation differs."""
-    said = f"{ask.model}/{len(ask.parts)}/{ask.said_bytes}/{ask.last_text}"
-    return f"{ask.number:08x}{zlib.crc32(said.encode('utf-8', 'replace')):08x}"
+    seed = f"{ask.model}/{len(ask.parts)}/{ask.said_bytes}/{ask.last_text}"
+    return f"{ask.number:08x}{zlib.crc32(seed.encode('utf-8', 'replace')):08x}"
 
 
 def counted(ask: Ask | None, answer: ModelAnswer) -> int:

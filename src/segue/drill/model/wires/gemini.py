@@ -85,7 +85,7 @@ def _words(content: dict[str, Any]) -> str:
 
 def _parts(content: dict[str, Any], turn: int, open_calls: list[Call]) -> Iterator[Part]:
     """`open_calls` holds calls without a result so far: ids are optional on this wire."""
-    said = _words(content)
+    words = _words(content)
     parts = f.objects(content.get("parts"))
     if content.get("role") == "model":
         made = []
@@ -94,15 +94,15 @@ def _parts(content: dict[str, Any], turn: int, open_calls: list[Call]) -> Iterat
             number = f.string(given.get("id")) or f"{turn}-{index}"
             made.append(f.call(number, given.get("name"), given.get("args")))
         open_calls += made
-        yield Part("assistant", said, tuple(made))
+        yield Part("assistant", words, tuple(made))
         return
     results = f.objects([part.get("functionResponse") for part in parts])
     for given in results:
         response = given.get("response")
         is_error = isinstance(response, dict) and bool(response.get("error"))
         yield f.result(_answers(given, open_calls), _told(response), is_error)
-    if said or not results:
-        yield Part("user", said)
+    if words or not results:
+        yield Part("user", words)
 
 
 def _answers(given: dict[str, Any], open_calls: list[Call]) -> str:
@@ -168,8 +168,8 @@ def _whole(ask: Ask, answer: ModelAnswer) -> bytes:
     if ask.kind is Kind.COUNT:
         return f.encode({"totalTokens": f.counted(ask, answer)})
     reply = f.reply_of(answer)
-    said: list[dict[str, Any]] = [{"text": reply.text}] if reply.text or not reply.calls else []
-    parts = said + [_call(call) for call in reply.calls]
+    pieces: list[dict[str, Any]] = [{"text": reply.text}] if reply.text or not reply.calls else []
+    parts = pieces + [_call(call) for call in reply.calls]
     return f.encode(_chunk(ask, parts, _STOPS[reply.ends_with], _usage(answer)))
 
 

@@ -30,7 +30,7 @@ def _read(path: str, query: Mapping[str, str], given: Any) -> Ask:
     rules = f.string(body.get("instructions"))
     parts = [Part("system", rules)] if rules else []
     parts += [part for part in map(_part, listed) if part is not None]
-    base, said = f.split_base(listed, _SYSTEM)
+    base, rest = f.split_base(listed, _SYSTEM)
     return Ask(
         wire="responses",
         model=f.string(body.get("model")),
@@ -38,7 +38,7 @@ def _read(path: str, query: Mapping[str, str], given: Any) -> Ask:
         is_stream=body.get("stream") is True,
         tools=f.names(tools),
         base_bytes=f.size(rules, *tools) + base,
-        said_bytes=said,
+        said_bytes=rest,
     )
 
 
@@ -46,10 +46,10 @@ def _part(item: dict[str, Any]) -> Part | None:
     kind = f.string(item.get("type")) or "message"
     if kind == "message":
         role = item.get("role")
-        said = f.text(item.get("content"))
+        words = f.text(item.get("content"))
         if role in _SYSTEM:
-            return Part("system", said)
-        return Part("assistant" if role == "assistant" else "user", said)
+            return Part("system", words)
+        return Part("assistant" if role == "assistant" else "user", words)
     if kind in ("function_call", "custom_tool_call"):
         given = item.get("arguments", item.get("input"))
         return Part("assistant", calls=(f.call(item.get("call_id"), item.get("name"), given),))
@@ -97,8 +97,8 @@ def _final(ask: Ask, answer: ModelAnswer, output: list[dict[str, Any]]) -> dict[
     return made
 
 
-def _saying(ask: Ask, said: str) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": said, "annotations": []}]
+def _saying(ask: Ask, text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
     number = f"msg_{f.mark(ask)}"
     return {
         "id": number,
@@ -122,8 +122,8 @@ def _calling(ask: Ask, index: int, call: Call) -> dict[str, Any]:
 
 def _output(ask: Ask, answer: ModelAnswer) -> list[dict[str, Any]]:
     reply = f.reply_of(answer)
-    said = [_saying(ask, reply.text)] if reply.text else []
-    return said + [_calling(ask, index, call) for index, call in enumerate(reply.calls)]
+    items = [_saying(ask, reply.text)] if reply.text else []
+    return items + [_calling(ask, index, call) for index, call in enumerate(reply.calls)]
 
 
 def _pieces(ask: Ask, answer: ModelAnswer) -> Iterator[bytes]:
@@ -140,15 +140,15 @@ def _pieces(ask: Ask, answer: ModelAnswer) -> Iterator[bytes]:
         place = {"item_id": item["id"], "output_index": index}
         begun = {**item, "status": "in_progress"}
         if item["type"] == "message":
-            said = item["content"][0]["text"]
+            text = item["content"][0]["text"]
             inside = {**place, "content_index": 0}
             begun["content"] = []
             empty = {"type": "output_text", "text": "", "annotations": []}
             yield event("response.output_item.added", output_index=index, item=begun)
             yield event("response.content_part.added", **inside, part=empty)
-            for piece in f.cut(said):
+            for piece in f.cut(text):
                 yield event("response.output_text.delta", **inside, delta=piece)
-            done = event("response.output_text.done", **inside, text=said)
+            done = event("response.output_text.done", **inside, text=text)
             done += event("response.content_part.done", **inside, part=item["content"][0])
         else:
             begun["arguments"] = ""

@@ -77,8 +77,8 @@ class SessionFileTracker:
         and it states a size."""
         if self._drive.size_from != "file" or self._stamp is None:
             return None
-        seen = _look_at_end(self.path, self._stamp[0], self._profile)
-        return seen if seen is not None and seen.used_tokens is not None else None
+        look = _look_at_end(self.path, self._stamp[0], self._profile)
+        return look if look is not None and look.used_tokens is not None else None
 
     def replay(self, now: float) -> Iterator[Event]:
         """Everything that the leg added to it, for an agent whose file was not followed."""

@@ -36,12 +36,12 @@ class ContextSize:
         one was the same. `live` is the stream, for what this size does not say itself."""
         self._model = model or live.model or self._model
         self.accept(used)
-        told = window_tokens or (live.reading.window_tokens if live.reading else None)
+        stated = window_tokens or (live.reading.window_tokens if live.reading else None)
         look = Look(
             session_id=session_id,
             cwd=self._cwd,
             model=self._model,
-            told_window_tokens=told,
+            told_window_tokens=stated,
             accepted_tokens=self._accepted,
         )
         window, enforced = self._windows.of(self._agent, look, self._policy)

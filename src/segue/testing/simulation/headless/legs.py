@@ -88,12 +88,12 @@ class Leg:
         schedule: Schedule,
         random: Random,
         armed: set[Fault],
-        told: Callable[[str], None],
+        report: Callable[[str], None],
         marks: tuple[int, ...] = (),
     ) -> None:
         self.order, self.conversation, self.project = order, conversation, project
         self.model, self.growth, self.account, self.machine = model, growth, account, machine
-        self.schedule, self.random, self.armed, self.told = schedule, random, armed, told
+        self.schedule, self.random, self.armed, self.told = schedule, random, armed, report
         self.marks = marks  # sizes to hit exactly now and then
         self.records: list[Record] = []
         self.exit: Exit | None = None

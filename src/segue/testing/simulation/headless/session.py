@@ -364,10 +364,10 @@ class HeadlessSession:
             used = self.model.base_tokens
             known = 0
             if order.prompt == "continuation":
-                kept = store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
-                told = kept is not None and order.strategy != "minimal"
-                known = int(kept["done"]) if told and kept else self.project.last
-                used += 6_000 if told else 1_000
+                checkpoint = store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
+                is_told = checkpoint is not None and order.strategy != "minimal"
+                known = int(checkpoint["done"]) if is_told and checkpoint else self.project.last
+                used += 6_000 if is_told else 1_000
             elif order.prompt == "check":
                 known = self.project.last
             talk = Conversation(id=name, window_tokens=self.window, used_tokens=used, known=known)
@@ -385,7 +385,7 @@ class HeadlessSession:
             schedule=self.world.schedule,
             random=self.random,
             armed=self.armed,
-            told=partial(self.watch.agent_did, order.leg),
+            report=partial(self.watch.agent_did, order.leg),
             marks=self._marks(),
         )
         self.legs[run.id, order.leg] = leg

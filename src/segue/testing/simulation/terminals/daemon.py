@@ -148,7 +148,7 @@ class SimulatedDaemon:
     def state(self) -> DaemonState:
         """The state of the running daemon."""
         assert self.watch is not None
-        return self.watch.world
+        return self.watch.state
 
     # Its process
 
@@ -177,9 +177,9 @@ class SimulatedDaemon:
         self.watch = watch
         self.began_at = world.schedule.now
         world.figures.daemons += 1
-        hands = cast("Any", watch.hands)
+        hands = cast("Any", watch.handoffs)
         hands.start, hands._ring = hands.restore, self._ring
-        state = watch.world
+        state = watch.state
         state.records, state.documents, state.new_id = self.records, self.documents, self._new_id
         watch.gauge.panes = silent()
         watch.waking.places = SimulatedPlaces(self)
@@ -245,12 +245,14 @@ class SimulatedDaemon:
     def handoff_by_user(self, session: "TerminalSession") -> None:
         """`segue handoff`."""
         watch = self.watch
-        kept = watch.world.kept.get(("claude", session.talk.id)) if watch is not None else None
-        if watch is None or kept is None or kept.seat is None or self.world.is_disk_full:
+        tracked = (
+            watch.state.tracked.get(("claude", session.talk.id)) if watch is not None else None
+        )
+        if watch is None or tracked is None or tracked.seat is None or self.world.is_disk_full:
             return
-        if watch.hands.of(kept.session) is None:
+        if watch.handoffs.of(tracked.session) is None:
             session.watch.spoke()
-            self._guarded(lambda: watch.hands.begin(kept, by_user=True))
+            self._guarded(lambda: watch.handoffs.begin(tracked, by_user=True))
 
     def answered_by_user(self, session: "TerminalSession", *, retries: bool) -> bool:
         """The user answers a handoff that waits for them: retry it, or end it. Returns whether
@@ -258,22 +260,22 @@ class SimulatedDaemon:
         watch, went_on = self.watch, False
         if watch is None or self.world.is_disk_full:
             return False
-        for cycle in [*watch.hands.cycles.values()]:
+        for cycle in [*watch.handoffs.cycles.values()]:
             if cycle.step is not HandoffStep.NEEDS_USER or cycle.session_id not in session.talks:
                 continue
             session.watch.spoke()
             if retries and session.talk.id in (cycle.session_id, cycle.new_session_id):
-                watch.hands.retry(cycle)
+                watch.handoffs.retry(cycle)
                 went_on = True
             else:
-                watch.hands.cancel(cycle)
+                watch.handoffs.cancel(cycle)
         return went_on
 
     # Its threads
 
     def stir_hands(self) -> None:
         """Wakes the thread for handoffs in progress, because something concerns only them."""
-        if self.watch is not None and self.watch.hands.cycles:
+        if self.watch is not None and self.watch.handoffs.cycles:
             self._eager_until = self.world.schedule.now + _EAGER_S
             self._plan_look(self.world.schedule.now + _LOOK_S)
 
@@ -282,7 +284,7 @@ class SimulatedDaemon:
         now = self.world.schedule.now
         self._eager_until = now + _EAGER_S
         self._plan_turn(now + _STIRRED_S)
-        if self.watch is not None and self.watch.hands.cycles:
+        if self.watch is not None and self.watch.handoffs.cycles:
             self._plan_look(now + _LOOK_S)
 
     def _ring(self) -> None:
@@ -323,7 +325,7 @@ class SimulatedDaemon:
             waits.append(5.0)
         if watch.takeups._gone:
             waits.append(_UNDRIVEN_S if self._is_calm(watch) else 10.0)
-        if watch.world.fault and world.is_disk_full:
+        if watch.state.fault and world.is_disk_full:
             waits = [120.0]
         self._plan_turn(now + max(0.1, min(waits)))
 
@@ -345,19 +347,19 @@ class SimulatedDaemon:
             self._plan_look(world.schedule.now + _LOOK_S)
             return
         self._is_looking = True
-        self._guarded(watch.hands.look_round)
+        self._guarded(watch.handoffs.look_round)
         if life != self.life:
             return
         self._is_looking = False
         self._plan_next_look(watch)
 
     def _plan_next_look(self, watch: Watch) -> None:
-        cycles, now = watch.hands.cycles, self.world.schedule.now
-        if not watch.hands._jobs.empty():
+        cycles, now = watch.handoffs.cycles, self.world.schedule.now
+        if not watch.handoffs._jobs.empty():
             self._plan_look(now + 0.05)
         if not cycles:
             return
-        if not watch.hands.active:
+        if not watch.handoffs.active:
             self._plan_look(now + _RESTING_S)
             return
         wait_s = _LOOK_S if now < self._eager_until else _CALM_S
@@ -388,7 +390,7 @@ class SimulatedDaemon:
         self.log.forget_sessions([("claude", session_id)])
         if self.watch is not None:
             cast("SimulatedObserver", self.watch.observer).forget(session_id)
-            self.watch.world.kept.pop(("claude", session_id), None)
+            self.watch.state.tracked.pop(("claude", session_id), None)
 
     def owner(self, session_id: str) -> "TerminalSession | None":
         """The terminal session that a session id belongs to."""

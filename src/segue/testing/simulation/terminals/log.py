@@ -17,10 +17,10 @@ class MemoryLog(Log):
     and may raise."""
 
     def __init__(
-        self, is_full: Callable[[], bool], told: Callable[[str, str, Note | None], None]
+        self, is_full: Callable[[], bool], on_note: Callable[[str, str, Note | None], None]
     ) -> None:
         self.path = ":memory:"
-        self._is_full, self._told = is_full, told
+        self._is_full, self._told = is_full, on_note
         self._seq = 0
         self._kinds: dict[str, dict[int, Note]] = {}
         self._sessions: dict[tuple[str, str], dict[int, Note]] = {}
@@ -40,12 +40,12 @@ class MemoryLog(Log):
         if kind in LASTING:
             self._told(kind, session_id, None)
         self._seq += 1
-        kept = data or {}
+        fields = data or {}
         if kind not in _PLAIN:
-            kept = unpack(pack(kept), dict[str, Any])
+            fields = unpack(pack(fields), dict[str, Any])
         note = Note(
             seq=self._seq, at=at, kind=kind, agent=agent, session_id=session_id, project=project,
-            data=kept,
+            data=fields,
         )  # fmt: skip
         if kind not in _PLAIN:
             self._kinds.setdefault(kind, {})[note.seq] = note

@@ -84,7 +84,7 @@ class SimulatedObserver(Observer):
             self._is_first = False
             self._changed = dict.fromkeys(self._daemon.recent(), None) | self._changed
         found, self._changed = self._changed, {}
-        seen = []
+        sightings = []
         for session_id, ended in found.items():
             session = self._daemon.session_now(session_id)
             if session is None:
@@ -93,8 +93,8 @@ class SimulatedObserver(Observer):
             before = self._seen.get(name)
             self._seen[name] = session
             if session != before or ended is not None:
-                seen.append(Sighting(session, before, ended))
-        return seen
+                sightings.append(Sighting(session, before, ended))
+        return sightings
 
     def forget(self, session_id: str) -> None:
         """Forgets a session that ended long ago."""
@@ -148,8 +148,8 @@ class SimulatedSeating(Seating):
     def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
         """What is in the pane of an agent that has ended."""
         owner = self._daemon.owner(kept.session.session_id)
-        there = owner is not None and owner.has_pane
-        return self.has_tmux(), "$ " if there else None, there
+        has_pane = owner is not None and owner.has_pane
+        return self.has_tmux(), "$ " if has_pane else None, has_pane
 
 
 class SimulatedTypist(Typist):
@@ -197,13 +197,13 @@ class SimulatedTypist(Typist):
         if session.draft and not stands and not keep_draft:
             return TypingRefused("draft")
         daemon.may_be_killed(session)
-        kept = "" if stands else session.draft
+        draft = "" if stands else session.draft
         session.draft = text
         daemon.clock.wait((), _SETTLE_S)
         daemon.may_be_killed(session)
         if daemon.at(seat) is not session:
             return TypingRefused("gone")
-        session.draft = kept
+        session.draft = draft
         if refused := _came_between(session):
             return refused
         session.hear(text, by_segue=True)
@@ -255,7 +255,7 @@ class SimulatedPlaces(Places):
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
-        self.world = daemon.state
+        self.state = daemon.state
 
     def holder(self, kept: TrackedSession) -> str:
         """Nobody, because only agents hold sessions of terminals."""
@@ -316,14 +316,14 @@ def _back(daemon: "SimulatedDaemon", owner: "TerminalSession", id: str) -> None:
     if not orders or any(n.kind == "back" and n.seq > orders[-1].seq for n in notes):
         return
     note, now = orders[-1], daemon.world.machine.clock.now()
-    told: dict[str, Any] = {"id": id, "order": note.seq, "pid": 0}
+    fields: dict[str, Any] = {"id": id, "order": note.seq, "pid": 0}
     if owner.process is not None:
-        told = {"id": id, "order": note.seq, "error": "another process has the session open"}
+        fields = {"id": id, "order": note.seq, "error": "another process has the session open"}
     if daemon.world.is_disk_full:
         return
     log.append(
         "back", at=now, agent=note.agent, session_id=note.session_id, project=note.project,
-        data=told,
+        data=fields,
     )  # fmt: skip
     if owner.process is None:
         owner.begun_by_segue(str(note.data.get("writes", "")), str(note.data["argv"][-1]))
@@ -333,7 +333,7 @@ class MachineGate(AccountGate):
     """The daemon's gate, with the world's accounts."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
-        self.world, self._daemon = daemon.state, daemon
+        self.state, self._daemon = daemon.state, daemon
         self.accounts = daemon.world.known_limits
         self._met: frozenset[str] = frozenset()
         self._met_at = float("-inf")
@@ -358,7 +358,7 @@ class MachineGate(AccountGate):
 class Silent:
     """Discards notices and marks on panes, because nobody is there to see them."""
 
-    def tell(self, *told: Any, **more: Any) -> None:
+    def tell(self, *batch: Any, **more: Any) -> None:
         """Nothing."""
 
     def clear(self, kept: Any) -> None:

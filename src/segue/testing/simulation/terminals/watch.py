@@ -103,13 +103,13 @@ class TerminalWatch:
         if watch is None:
             return []
         own = self.session.talks
-        return [c for c in watch.hands.cycles.values() if c.session_id in own]
+        return [c for c in watch.handoffs.cycles.values() if c.session_id in own]
 
     def is_open(self, session_id: str) -> bool:
         """Whether a handoff of this session is, or may be, in progress."""
         if self.session.talk.id == session_id or self.world.daemon.watch is None:
             return True
-        cycles = self.world.daemon.watch.hands.cycles.values()
+        cycles = self.world.daemon.watch.handoffs.cycles.values()
         pending = self.world.daemon.watch.stops.pending
         used = {name for c in cycles for name in (c.session_id, c.new_session_id)}
         return session_id in used or session_id in {name for _, name in pending}
@@ -255,7 +255,7 @@ class TerminalWatch:
             return
         daemon = self.world.daemon
         if daemon.watch is not None and now - daemon.began_at > 600.0:
-            forgotten = self.notes.keys() - daemon.watch.hands.cycles.keys()
+            forgotten = self.notes.keys() - daemon.watch.handoffs.cycles.keys()
             what = f"the daemon knows nothing of {sorted(forgotten)}"
             must(not forgotten, "every handoff ends or waits for its user", what)
         self._waits_end(now)
