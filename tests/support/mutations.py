@@ -286,7 +286,7 @@ MUTATIONS = (
         "found.append(Deadline(\"stall\", heard_at + patience_s + 90_000.0))",
     ),
     Mutation(
-        "sizes are tracked for ever",
+        "sizes are kept for ever",
         "segue/core/runs/due.py",
         "sizes=(*sizes, used)[-KEPT_SIZES:]",
         "sizes=(*sizes, used)",
