@@ -41,6 +41,7 @@ _LONGEST_WORD = 40
 # In these, text that is not a record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
+_RECORDED = ("stream-json", "stdout", "log")
 _SCREENS = ("tui", "stdout")
 # Nobody types here: a mark before every line quotes the whole text.
 _PROMPTLESS = ("http-body", "log", "stderr")
@@ -202,8 +203,10 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
     turn: Turn | None = fold(profile.parse(found)) if profile is not None else None
     if turn is not None and turn.seen == 0 and turn.unread == 0:
         turn = None
-    if profile is None and cut.is_stream and source.channel in ("stream-json", "stdout"):
+    if profile is None and cut.is_stream and source.channel in _RECORDED:
         told = unowned.events(found)
+        if source.channel == "log":  # there, that something is done or failed is daily bread
+            told = [t for t in told if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET]
         turn = fold(told) if told else None
     heard = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):

@@ -462,6 +462,8 @@ class Reader:
                 yield ev.Compaction(phase="failed", message=why, **self.here)
             case "session_state_changed" if text(data, "state") == "requires_action":
                 yield self.awaiting("requires_action")
+            case "permission_denied":  # nobody granted it; a reply shows that it went on without
+                yield self.awaiting("permission_denied", text(data, "message"))
             case subtype if not _IDLE_SYSTEM.fullmatch(subtype):
                 yield ev.Other(kind=f"system/{subtype}", known=False, **self.here)
 

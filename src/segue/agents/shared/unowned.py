@@ -48,6 +48,7 @@ _AWAITS = re.compile(
 _WHOLE = r"(?:run|task|session|turn|agent|conversation|workflow)[./_]"
 _ENDS = re.compile(rf"{_WHOLE}(?:completed|finished|succeeded)$")
 _DROPS = re.compile(rf"{_WHOLE}(?:cancell?ed|aborted|interrupted)$")
+_SPENT = re.compile(r"(?i)(?:^|[./_])budget[./_]?(?:exceeded|exhausted|spent)$")
 _FAILS = re.compile(r"(?i)^\w+[./](?:error|failed)$")
 
 
@@ -69,6 +70,8 @@ def events(records: list[Record]) -> list[Event]:
     kind = text(data, "method") or text(data, "type") or text(data, "event")
     if _ASKS.search(kind):
         return [Failure(reason=StopReason.NEEDS_USER, code=kind, where=where)]
+    if _SPENT.search(kind):
+        return [Ended(reason=StopReason.MAX_BUDGET, code=kind, message=_message(data), where=where)]
     if _ENDS.match(kind):
         return [Ended(ok=True, code=kind, where=where)]
     if _DROPS.match(kind):

@@ -62,13 +62,13 @@ def ordered(signs: Iterable[Sign]) -> list[Sign]:
         key = (sign.rank, sign.reason)
         peaks[key] = max(sign.strength, peaks.get(key, Strength.HINT))
 
-    def weight(sign: Sign) -> tuple[int, int, bool, bool, int, int, bool]:
+    def weight(sign: Sign) -> tuple[int, int, bool, bool, int, int, int]:
         caused = any(
             sign.reason in effects and peaks.get((sign.rank, cause), -1) >= sign.strength
             for cause, effects in _CAUSES.items()
         )
         # The last key only orders signs that say the same: an agent's own wording is more specific.
-        own = not sign.evidence.rule.startswith("general.")
+        own = (not sign.evidence.rule.startswith("general.")) + sign.by_name
         total = support[sign.rank, sign.reason]
         if sign.reason is StopReason.RATE_LIMIT and sign.reset is not None:
             total += _RESETS  # what resets by itself need not be paid

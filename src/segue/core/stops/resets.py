@@ -107,7 +107,7 @@ _LEAD_GAP = lazy_pattern(
     r"(?i)[\s\"'`:=|,(\[\\*~]*(?:(?:will|be|again|automatically|is|are|at|on|in|after|for|about|around|approximately"
     r"|the|until|by|next|your|usage|limits?|quota|access|em|às|as|a|para|خلال|另|attempt|request"
     r"|before|cycle|when|monthly|period|and|try|later|time|date|reset|resets|every|another|within|daily|please|least"
-    r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|es|sie|uhr|en|de|nuevo|las|попытку|снова|ещё|еще|раз|через|は|tra|fra|まで|requests?|less|than|more)\b[\s\"'`:=|,(\[\\*~-]*)*"
+    r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|am|el|le|es|sie|uhr|en|de|nuevo|las|попытку|снова|ещё|еще|раз|через|は|tra|fra|まで|requests?|less|than|more)\b[\s\"'`:=|,(\[\\*~-]*)*"
 )
 
 _BREAK = lazy_pattern(r"\s+")  # a message breaks wherever the terminal ends

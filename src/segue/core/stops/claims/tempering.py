@@ -55,6 +55,7 @@ _NEVER_BY_WORDS = (StopReason.COMPLETED, StopReason.USER_EXIT, StopReason.NEEDS_
 """That nothing is left to do, or only for the user, must be said, not resembled."""
 _BODY = re.compile(r"^\{.{0,200}\"(?:message|error)\"\s?:")
 """An error's body, without anything before it."""
+_ERROR_BODY = re.compile(r"[{(]\s?[\"']?(?:error|type|code|message)[\"']?\s?:")
 _SHOWN = re.compile(r"[\"`“”«»]|(?:^|[\s=(])'")
 _DISMISSED = "dismissed"
 _NOT = re.compile(r"(?i)\b(?:not|never|no longer|without)\b|n't\b")
@@ -100,18 +101,22 @@ def temper(
     if told is StopReason.NEEDS_USER and kind != STATEMENT:
         return heard  # too few such texts were weighed to say what they read like
     doubted = _DOUBTED.get(kind, _DOUBTFUL)
+    if (reason is NO_STOP or likely[told] < doubted) and _ends_in_body(told, heard, units, where):
+        sure = min(max(likely[told], _EVEN), _MAX_ALONE)
+        signs = tuple(replace(s, sure=sure) if s.reason is told else s for s in heard.signs)
+        return replace(heard, signs=signs)
     if kind == "sentence" and _is_plain(best, units, where):
         doubted = 0.0
     if reason is told and likely[told] < doubted:
         lost = tuple(replace(s, lost=_DISAGREES) for s in heard.signs)
         return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
     if reason is told:
-        sure: float | None = likely[told]
+        stated: float | None = likely[told]
         if kind in _KEPT and likely[told] >= _FOREIGN:
-            sure = None  # known word for word: how often that is right was counted
+            stated = None  # known word for word: how often that is right was counted
         elif kind in (STATEMENT, *_KEPT):
-            sure = min(likely[told], _MAX_ALONE)
-        signs = tuple(replace(s, sure=sure) if s.reason is told else s for s in heard.signs)
+            stated = min(likely[told], _MAX_ALONE)
+        signs = tuple(replace(s, sure=stated) if s.reason is told else s for s in heard.signs)
         return replace(heard, signs=signs)
     if reason is NO_STOP:
         lost = tuple(replace(s, lost=_READS_ABOUT) for s in heard.signs)
@@ -127,6 +132,20 @@ def _is_plain(best: Sign, units: list[Unit], where: str) -> bool:
     whole = sum(len(unit.text) for unit in units)
     return len(best.evidence.quote) >= _WHOLE * whole or any(
         u.voice is Voice.ERROR and best.evidence.where == f"{where}:{u.line}" for u in units
+    )
+
+
+def _ends_in_body(told: StopReason, heard: TextVerdict, units: list[Unit], where: str) -> bool:
+    """Whether a text ends in a provider's error with its code in it. That is an ending, whatever
+    the words of its message resemble."""
+    last = units[-1]
+    if last.voice is not Voice.ERROR or not _ERROR_BODY.search(last.text):
+        return False
+    return any(
+        s.reason is told
+        and s.strength is Strength.CODE
+        and s.evidence.where == f"{where}:{last.line}"
+        for s in heard.signs
     )
 
 

@@ -64,6 +64,12 @@ _AGREES = lazy_pattern(
 _REFUSES = lazy_pattern(
     rf"(?i)^{_CURSOR}{_NUMBER}(?:no|cancel|skip|don't|abort|exit|quit)\b,?{_HINTS}"
 )
+_REPLY_WITH = lazy_pattern(
+    r"(?i)^(?:if (?:yes|so),? )?(?:press|hit|type|enter)\W{1,2}(?:enter|return|y(?:es)?|no?)\b"
+    r".{0,80}$"
+    r"|^yes ?/ ?no(?: ?/ ?[\w' ]{2,20}){0,3}$"
+)
+_ASKS = lazy_pattern(r"(?i)^\W*(?:do you want|would you like|shall i|may i|should i)\b.{2,160}\?$")
 _ABOVE = 4
 _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
@@ -77,6 +83,8 @@ def asked(lines: list[Line], source: str) -> Sign | None:
         return None  # the answer was to leave
     if _INLINE.search(shown[-1].text) or _BUTTONS.match(shown[-1].text):
         return _sign(shown[-1], source)
+    if len(shown) > 1 and _REPLY_WITH.match(shown[-1].text) and _ASKS.match(shown[-2].text):
+        return _sign(shown[-2], source)
     if (permission := _permission(shown)) is not None:
         return replace(_sign(permission, source), strength=Strength.SENTENCE)
     keys = any(_KEYS.search(line.text) for line in shown[-_FOOTER_LINES:])

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from segue.core.lazy_pattern import lazy_pattern
+from segue.core.stops.plain.bodies import is_numbered_body, without_number
 
 DEPTH = 3
 MAX_LINE_CHARS = 16_384  # no client prints a longer message; nothing beyond this is matched
@@ -256,6 +257,8 @@ def _peeled(lines: list[str]) -> list[str]:
             if not all(cell and "|" not in cell["cell"] for cell in cells):
                 return lines
             lines = ["" if _FRAME.match(line) else line.strip().strip("|") for line in lines]
+        elif is_numbered_body(spoken):
+            lines = [without_number(line) for line in lines]
         else:
             return lines
     return lines
@@ -305,7 +308,8 @@ def _speaks_up(text: str) -> bool:
 # --- lines --------------------------------------------------------------------------------------
 
 
-_COLUMNS = lazy_pattern(r"^\s*[a-z]+(?:_[a-z]+)+\s{2,}[A-Z]")
+# A code and what it means; a check, what it looked at, and what it found.
+_COLUMNS = lazy_pattern(r"^\s*(?:[a-z]+(?:_[a-z]+)+\s{2,}[A-Z]|[↑✗✘✖⚠✓✔]\s+[\w -]{2,20}?\s{3,}\S)")
 _CELLS = 2  # so many tabs inside a line part the cells of a table
 _NEXT_ROW = lazy_pattern(r"(?<=\S)[ \u00a0]{16,}(?=[⎿⏺●■✕✗✖❌⚠✦] {0,3}\S)")
 

@@ -7,6 +7,7 @@ like an error may say anything; a line of code says nothing, whatever it contain
 from enum import Enum
 
 from segue.core.lazy_pattern import lazy_pattern
+from segue.core.stops.plain.bodies import is_traced, leads_to_body
 
 _LEVEL_WITHIN = 400  # a log line has its level near its beginning
 _RAISED_WITHIN = 300
@@ -112,6 +113,9 @@ _ERROR_LEAD = lazy_pattern(
     r"     (?:failed|error)(?=:))\b"
     r"| (?:full\s+|raw\s+|original\s+|upstream\s+)?error\s+(?:stack|details|message)\s*[:(]"
     r"| something\s+went\s+wrong\b"
+    r"| (?:the\s+)?(?:\w+\s+){0,2}(?:provider|upstream|gateway|backend)\s+(?:has\s+)?"
+    r"     (?:rejected|refused|declined)\s+(?:the|this|your)\s+request\s+because"
+    r"     \s+(?:the|your|this)\s(?:\w+\s){1,4}(?:is|has|was)\b"
     r"| (?-i:E(?:CONN|TIMED|NOTFOUND|AI_|PIPE|HOST|NET|PROTO)[A-Z_]*)\b"
     r"| (?:forbidden|unauthorized|bad\s+request|bad\s+gateway|service\s+unavailable"
     r"     |too\s+many\s+requests|internal\s+server\s+error|payment\s+required)\b\s*(?:[:.(]|$)"
@@ -347,6 +351,8 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.PROMPT
     if _RUNNING.search(said):
         return Voice.RUNNING
+    if is_traced(said):
+        return Voice.ERROR
     log = bool(prefix) or is_log(said)
     muted = _MUTED_IN_LOG if prefix else _MUTED
     if (not mark and (muted.match(said) or (not logs and log))) or (prefix and mark[:1] == ">"):
@@ -366,6 +372,8 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
     if log:
         return Voice.ERROR if _LOG_LEVEL.search((prefix + said)[:_LEVEL_WITHIN]) else Voice.PLAIN
     if (_BODY_LEAD.match(said) and is_faulty(said)) or _ERROR_INSIDE.search(said):
+        return Voice.ERROR
+    if leads_to_body(said):
         return Voice.ERROR
     if _TOLD.match(said) and logs:
         return Voice.ERROR

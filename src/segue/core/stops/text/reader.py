@@ -44,6 +44,7 @@ _RETRYING = lazy_pattern(
     r"|\bsleeping (?:for )?[\d.]+ ?(?:s|sec|seconds|ms)\b|\bbacking off\b"
     r"|إعادة المحاولة|重试中|正在重试"
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
+    r"|\bsleeping for an? (?:bit|while|moment)\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
 )
 _COUNTED = lazy_pattern(r"\b(\d+) ?(?:/|of) ?(\d+)\b")
@@ -289,6 +290,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
 
     def _retries(self, text: str) -> bool:
         found = list(_RETRYING.finditer(text))
+        if found and _GAVE_UP.search(text, 0, found[0].start()):
+            return False  # what follows lists the tries
         if not found or all(_was_last_try(text[each.start() :]) for each in found):
             return False
         wait = _reset_of(text, self.now, self.tz)
@@ -326,6 +329,10 @@ def _reset_of(text: str, now: float, tz: tzinfo) -> Reset | None:
     return found
 
 
+_GAVE_UP = lazy_pattern(
+    r"(?i)^\W*(?:\w+:\s)?(?:all|every|none|no)\b[^\n]{0,60}\b(?:failed|exhausted|succeeded|answer(?:ed)?"
+    r"|worked)\b|^\W*(?:\w+:\s)?(?:failed|gave up|giving up)\b[^\n]{0,40}\bafter \d+"
+)
 _LAST_TRY = lazy_pattern(r"(?i)^attempt:? ?#?(\d{1,4}) ?(?:/|of) ?(\d{1,4})\b")
 
 
@@ -440,6 +447,7 @@ _SET = lazy_pattern(
     r"(?i)^[\"']?\s?(?:is|=|:|set to) ?[\"']?\d[\d.]* ?(?:ms|s|sec|seconds|m|min|minutes)?\b"
     r"(?!.{0,12}(?:exceed|reach|expire))"
 )
+_SAYS_NO = lazy_pattern(r"(?i)^[\"']?\s?[:=]\s?(?:false|null|none|0)\b(?!\.)")
 _PROSE_WORDS = 9
 _RELATIVE = lazy_pattern(r"(?i)\w (?:that|which|who) \w")
 _FAMILY_WORDS = 4
@@ -480,6 +488,8 @@ def _why_lost(hit: Hit, text: str) -> str:
         return "only mentioned"
     if hit.wording.reason == StopReason.TIMEOUT.value and _SET.match(after):
         return "a setting"
+    if hit.wording.strength == "code" and _SAYS_NO.match(after):
+        return f"{_DENIED}: the field of this name says no"
     if "start" not in hit.wording.where and "line" not in hit.wording.where:
         return ""
     if after[:1].isalnum() and text[hit.end - 1 : hit.end].isalnum() and not after[0].isdigit():

@@ -42,6 +42,11 @@ _INTRODUCING_WORDS = 6
 _REPLY_WORDS = 6
 _PROSE_WORDS = 9
 _TYPED = ("agents.exit_command",)
+_REFUSED = (
+    "agents.permission_form",
+    "agents.permission_refused",
+    "agents.permission_setting",
+)
 _DROPPED = "agents.interrupted_by_hand"
 """Printed when a turn is taken back; after an error, nobody did that by hand."""
 _RESETS = lazy_pattern(r"(?i)\breset")
@@ -52,14 +57,19 @@ _PLAN = lazy_pattern(
     r"|this) ?(?:now|again)?\."
 )
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
-_ANSWERS = lazy_pattern(r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$")
+_ANSWERS = lazy_pattern(
+    r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$"
+    r"|^(?:example|sample)(?: error)? (?:response|answer|output|body|payload)s?:$"
+)
+_REMEDIES = lazy_pattern(r"(?im)^\W*(?:solution|fix|resolution|remedy|workaround):\s")
+_REMEDIES_IN_A_GUIDE = 2
 _SAID = lazy_pattern(r"/login|[^/\s\d]")  # to the agent; other commands are the client's
 _TESTED = lazy_pattern(r"^--- FAIL: Test\w")  # what crashes there is a test
 _EXAMPLE = lazy_pattern(r"(?i)\b(?:examples?|samples?|scenarios?|sample output)\b")
 _SECTION = lazy_pattern(r"^#{2,6}\s+\S")
 _HELP = lazy_pattern(r"^Usage: \S+.*\[")
 _DOCUMENT = 2  # from this number of headings on, a text is a document
-_CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|e\.g\.)\b")
+_CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|example|sample|e\.g\.)\b")
 
 
 class TextVerdict(Struct, frozen=True):
@@ -98,6 +108,7 @@ class _Listener:
         self._above: Unit | None = None  # a sentence that introduces what is below it
         self._shown = False  # what is above was only shown
         self._headings = 0  # of a document
+        self._remedies = 0
         self._example = False  # the last heading announces one
         self._prompted = False  # the user said something
         self._below = 0  # the line right below the signs
@@ -133,6 +144,7 @@ class _Listener:
             self._headings += 1
             self._example = bool(_EXAMPLE.search(unit.text))
         self._view = self._view or bool(unit.voice is Voice.MUTED and _TESTED.match(unit.text))
+        self._remedies += len(_REMEDIES.findall(unit.text))
         self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
         if self._example and said.signs:
             self._lost += [replace(s, lost="shown as an example") for s in said.signs]
@@ -165,6 +177,9 @@ class _Listener:
         if self._left and _is_prose(unit):
             self._drop("the agent answered it")
             return
+        if self._refused and _is_prose(unit):
+            self._drop("the agent goes on without the permission")
+            return
         if is_test(unit.text):
             self._drop("a test follows it")
             return
@@ -185,6 +200,11 @@ class _Listener:
         """Whether the only evidence so far is that the user typed a word that ends a session."""
         return bool(self._signs) and all(s.evidence.rule in _TYPED for s in self._signs)
 
+    @property
+    def _refused(self) -> bool:
+        """Whether the only evidence so far is that some client refused a permission."""
+        return bool(self._signs) and all(s.evidence.rule in _REFUSED for s in self._signs)
+
     def _fill_in(self, unit: Unit) -> None:
         """Adds a limit's reset from a unit below it: "2. Wait: the limits reset on 03/01"."""
         if all(s.reset or s.reason is not StopReason.RATE_LIMIT for s in self._signs):
@@ -203,6 +223,8 @@ class _Listener:
             self._drop("another service speaks here", keep_error=True)
         if self._told and self._headings >= _DOCUMENT:
             self._drop("a document says it")
+        if self._remedies >= _REMEDIES_IN_A_GUIDE:
+            self._drop("a guide to errors, each with its solution")
         if self._view:
             self._drop("a view that the user asked for")
         if len(self._causes) >= _CAUSES_IN_A_LIST or len(self._statuses) >= _STATUSES_IN_A_TABLE:
