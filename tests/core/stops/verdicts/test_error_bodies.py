@@ -289,6 +289,23 @@ def test_a_body_or_a_code_is_heard_behind_any_lead(
             "stdout",
             "nginx: upstream call failed: 503 Service Unavailable is logged when a pod restarts.",
         ),
+        (
+            "stdout",
+            'Common failure: {"error":{"code":"invalid_api_key"}} means that the key is wrong.',
+        ),
+        ("stdout", '-> config.error = {"code":"retry","max":3}'),
+        ("stdout", 'Sample output:\n\nError: 429 {"error":{"type":"rate_limit_error"}}'),
+        # A guide to errors, and the checks of a doctor.
+        (
+            "transcript-record",
+            "402\n\nPayment Required\n\n  • Cause: no credits\n    Solution: buy some\n\n429\n\n"
+            "Rate Limit Exceeded\n\n  • Cause: too fast\n    Solution: slow down\n",
+        ),
+        (
+            "stdout",
+            "Checks\n   ✓ system       en-US\n   ✗ auth         no API key was found; run frob\n"
+            "   ⚠ network      slow\n",
+        ),
     ],
 )
 def test_a_body_or_a_code_that_is_only_shown_is_no_stop(channel: Channel, text: str) -> None:

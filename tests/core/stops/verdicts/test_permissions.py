@@ -154,6 +154,12 @@ def test_a_permission_that_nobody_gave_needs_the_user(
         ("stdout", "enum State { awaiting_approval, running, done }"),
         ("stdout", "status can be one of: queued, running, awaiting_approval, completed, failed"),
         ("stdout", 'def awaiting_input(self) -> bool:\n    return self.status == "awaiting_input"'),
+        (
+            "stdout",
+            "Permission denied: Bash — allow it in settings.json\n\nI then "
+            "used the Read tool instead and finished the change; all tests "
+            "pass now.",
+        ),
     ],
 )
 def test_a_text_about_permissions_is_no_stop(channel: Channel, text: str) -> None:

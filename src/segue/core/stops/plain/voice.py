@@ -373,9 +373,7 @@ def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.ERROR if _LOG_LEVEL.search((prefix + said)[:_LEVEL_WITHIN]) else Voice.PLAIN
     if (_BODY_LEAD.match(said) and is_faulty(said)) or _ERROR_INSIDE.search(said):
         return Voice.ERROR
-    if leads_to_body(said):
-        return Voice.ERROR
-    if _TOLD.match(said) and logs:
+    if leads_to_body(said) or (_TOLD.match(said) and logs):
         return Voice.ERROR
     if is_code(said):
         return Voice.MUTED

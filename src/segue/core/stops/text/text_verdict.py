@@ -61,7 +61,7 @@ _ANSWERS = lazy_pattern(
     r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$"
     r"|^(?:example|sample)(?: error)? (?:response|answer|output|body|payload)s?:$"
 )
-_REMEDIES = lazy_pattern(r"(?im)^\W*(?:solution|fix|resolution|remedy|workaround):\s")
+_REMEDIES = lazy_pattern(r"(?im)^[^\w\n]{0,12}(?:solution|fix|resolution|remedy|workaround):\s")
 _REMEDIES_IN_A_GUIDE = 2
 _SAID = lazy_pattern(r"/login|[^/\s\d]")  # to the agent; other commands are the client's
 _TESTED = lazy_pattern(r"^--- FAIL: Test\w")  # what crashes there is a test
