@@ -160,6 +160,10 @@ def test_a_permission_that_nobody_gave_needs_the_user(
             "used the Read tool instead and finished the change; all tests "
             "pass now.",
         ),
+        # A file's permission.
+        ("stdout", "bash: ./frob.sh: Permission denied"),
+        ("log", "2026-05-01 10:00:00 WARN open /srv/frob.log: permission denied"),
+        ("stdout", "chmod: changing permissions of '/srv': Operation not permitted"),
     ],
 )
 def test_a_text_about_permissions_is_no_stop(channel: Channel, text: str) -> None:
